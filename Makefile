@@ -1,0 +1,46 @@
+# `make demo` and `make test` need Python 3.10 or newer and make, nothing else: the environment is made
+# on the first call and kept until pyproject.toml changes. Another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_FLAGS ?= -q
+
+BIN := $(VENV)/bin
+BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
+
+.PHONY: demo test lint bench clean
+.DEFAULT_GOAL := test
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python tutorials/train_digits.py
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-test
+	@test -n "$(BENCHMARKS)" || { echo "there is no script in benchmarks/ yet"; exit 1; }
+	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "tvm_autodiff needs Python 3.10 or newer: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+	  { echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# the stamp is younger than pyproject.toml exactly when what it asks for is installed
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e '.[demo]'
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e '.[demo,test]'
+	@touch $@ $(VENV)/.installed-demo
