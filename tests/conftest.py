@@ -1,0 +1,50 @@
+"""What every test shares: the profiles of hypothesis and the `golden` fixture.
+
+`golden(name, text)` compares `text` with the file tests/golden/<name>; ``pytest --update-golden``
+writes the files instead, to be read as a diff before they are committed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# the same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", deadline=None, max_examples=2000)
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden/, compare nothing"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with the one on file; a missing file is a failure, not a first recording."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        text = text.rstrip("\n") + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no tests/golden/{name} yet: record it with pytest --update-golden")
+        expected = path.read_text(encoding="utf-8")
+        if text != expected:
+            difference = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), f"golden/{name}", "now", lineterm=""
+            )
+            pytest.fail("\n".join(difference), pytrace=False)
+
+    return check
