@@ -1,8 +1,8 @@
-"""House rules that a machine can hold: floors, one room for TVM's nodes, light imports, small files.
+"""House rules a machine can hold: floors, one room for TVM's nodes, light imports, small files.
 
-`FLOORS` is the table of docs/architecture.md. A room is a package or a file of the library; each must
-be listed, a file imports only from rooms on lower floors or from its own, and the documented table
-says the same.
+`FLOORS` is the table of docs/architecture.md. A room is a package or a file of the library; each
+must be listed, a file imports only from rooms on lower floors or from its own, and the documented
+table says the same.
 """
 
 from __future__ import annotations
