@@ -1,11 +1,12 @@
 """The table of scalar rules: one row an operator, read by both modes.
 
 In: a node and a seed (the cotangent of the node's value). Out: for each operand the seed times the
-partial derivative, in the operand's dtype: an expression, a `Branch` (it applies only where a condition
-holds), or None (identically zero). Entries are linear in the seed, so a row serves the pushforward too.
-Where a limit exists at a singular point the rule gives it, as the notes of the rows say; elsewhere the
-value is what mathematics says: infinite where the derivative is, NaN where the function is undefined.
-Lets are expanded before; loads, reductions and the walk are left to `linearize` and `reducers`.
+partial derivative, in the operand's dtype: an expression, a `Branch` (it applies only where a
+condition holds), or None (identically zero). Entries are linear in the seed, so a row serves the
+pushforward too. Where a limit exists at a singular point the rule gives it, as the notes of the rows
+say; elsewhere the value is what mathematics says: infinite where the derivative is, NaN where the
+function is undefined. Lets are expanded before; loads, reductions and the walk are left to
+`linearize` and `reducers`.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class ScalarRule:
     note : str
         The policy at points where the formula alone does not decide, or empty.
     pullback : callable
-        ``pullback(seed, operands, out)`` with the node `out` itself and a seed of its dtype; one entry
-        an operand. Operands that are not floats, and all of a node that is not, get None.
+        ``pullback(seed, operands, out)`` with the node `out` itself and a seed of its dtype; one
+        entry an operand. Operands that are not floats, and all of a node that is not, get None.
     """
 
     name: str
