@@ -3,8 +3,8 @@
 In: a node and a seed (the cotangent of the node's value). Out: for each operand the seed times the
 partial derivative, in the operand's dtype: an expression, a `Branch` (it applies only where a
 condition holds), or None (identically zero). Entries are linear in the seed, so a row serves the
-pushforward too. Where a limit exists at a singular point the rule gives it, as the notes of the rows
-say; elsewhere the value is what mathematics says: infinite where the derivative is, NaN where the
+pushforward too. Where a limit exists at a singular point the rule gives it, as the rows note;
+elsewhere the value is what mathematics says: infinite where the derivative is, NaN where the
 function is undefined. Lets are expanded before; loads, reductions and the walk are left to
 `linearize` and `reducers`.
 """
