@@ -39,6 +39,12 @@ class Names:
         self._taken.add(name)
         return name
 
+    def inner(self) -> Names:
+        """A scope inside: it knows these names, and what it adds stays in it."""
+        scope = Names(self._taken)
+        scope._names = dict(self._names)
+        return scope
+
     @property
     def taken(self) -> set[str]:
         """All names that are given or reserved."""
