@@ -1,1 +1,1 @@
-"""The rules of calculus: scalar operators, reducers, and the terms of a stage."""
+"""The rules of calculus: scalar operators, reducers, and the terms of a stage's derivative."""

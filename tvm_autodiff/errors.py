@@ -1,0 +1,34 @@
+"""The library's family of errors.
+
+Everything that the library raises on purpose derives from `AutodiffError`, so that one ``except`` catches
+it. Each message names the tensor, shows the expression in the notation of `show`, and says the way out.
+This file decides names only; the texts are written where the facts are known.
+"""
+
+
+class AutodiffError(Exception):
+    """Base class of every error that the library raises on purpose."""
+
+
+class NotDifferentiableError(AutodiffError, TypeError):
+    """A tensor or an expression has no derivative: integer dtype, opaque stage, intrinsic without rule."""
+
+
+class InvalidArgumentError(AutodiffError, ValueError):
+    """An argument has the wrong type, shape or dtype, occurs twice, or does not belong to the graph."""
+
+
+class UnsolvableError(AutodiffError, ValueError):
+    """A system over the integers is outside of what the solver accepts."""
+
+
+class LoweringError(AutodiffError, RuntimeError):
+    """Tensors cannot be lowered or compiled: missing or unused placeholders, opaque or free parts."""
+
+
+class CallError(AutodiffError, TypeError):
+    """A compiled function was called with arrays of wrong number, shape, dtype, rank or layout."""
+
+
+class GradientCheckError(AutodiffError, AssertionError):
+    """A gradient differs from finite differences; the message names the worst entry."""

@@ -1,0 +1,207 @@
+"""Construction of expressions, with the folding that calculus needs.
+
+In: operands. Out: a node, or something simpler with the same value: ``x*1 → x``, ``x*0 → 0``, ``x+0 → x``.
+A product with a literal zero is zero here because a derivative that is structurally zero must vanish, also
+where the other factor could be NaN. Deeper simplification of indices and conditions lives in `simplify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tvm import tirx
+from tvm.ir import prim
+
+from .nodes import (
+    Expr,
+    Var,
+    binary,
+    call_node,
+    const_value,
+    dtype_of,
+    is_const,
+    is_float,
+    op_name,
+    operands,
+)
+
+_NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def const(value: float, dtype: str) -> Expr:
+    """A literal of the given dtype."""
+    return tirx.const(value, dtype)
+
+
+def like(expr: Expr, value: float) -> Expr:
+    """A literal with the dtype of `expr`."""
+    return tirx.const(value, dtype_of(expr))
+
+
+def zero_like(expr: Expr) -> Expr:
+    """Zero with the dtype of `expr`."""
+    return tirx.const(0, dtype_of(expr))
+
+
+def variable(name: str, dtype: str = "int32") -> Var:
+    """A fresh variable."""
+    return tirx.Var(name, dtype)
+
+
+def add(left: Expr, right: Expr) -> Expr:
+    """``left + right``; a zero disappears and ``a + b*(-1)`` becomes a difference."""
+    if is_const(left, 0):
+        return right
+    if is_const(right, 0):
+        return left
+    negated = negation_of(right)
+    return prim.Sub(left, negated) if negated is not None else prim.Add(left, right)
+
+
+def sub(left: Expr, right: Expr) -> Expr:
+    """``left - right``; a zero disappears."""
+    if is_const(right, 0):
+        return left
+    if is_const(left, 0):
+        return neg(right)
+    return prim.Sub(left, right)
+
+
+def mul(left: Expr, right: Expr) -> Expr:
+    """``left * right``; ones disappear, a literal zero wins."""
+    for one, other in ((left, right), (right, left)):
+        if is_const(one, 0):
+            return one
+        if is_const(one, 1):
+            return other
+    a, b = const_value(left), const_value(right)
+    if a is not None and b is not None and is_float(left):
+        return like(left, a * b)
+    return prim.Mul(left, right)
+
+
+def neg(expr: Expr) -> Expr:
+    """``-expr``, written ``expr * (-1)`` as TVM does; a double negation disappears."""
+    value = const_value(expr)
+    if value is not None:
+        return like(expr, -value)
+    inner = negation_of(expr)
+    return inner if inner is not None else prim.Mul(expr, like(expr, -1))
+
+
+def negation_of(expr: Expr) -> Expr | None:
+    """``x`` where the expression is ``x * (-1)``, else None."""
+    if op_name(expr) == "mul":
+        left, right = operands(expr)
+        if is_const(right, -1):
+            return left
+        if is_const(left, -1):
+            return right
+    return None
+
+
+def div(left: Expr, right: Expr) -> Expr:
+    """``left / right`` of floats; division by one and a literal zero numerator disappear."""
+    if is_const(right, 1) or is_const(left, 0):
+        return left
+    return prim.Div(left, right)
+
+
+def call(name: str, *args: Expr) -> Expr:
+    """An intrinsic applied to expressions, of the dtype of the first."""
+    return call_node(name, args, dtype_of(args[0]))
+
+
+def cast(dtype: str, expr: Expr) -> Expr:
+    """`expr` converted to `dtype`; nothing when it has it already."""
+    if dtype_of(expr) == dtype:
+        return expr
+    value = const_value(expr)
+    return tirx.const(value, dtype) if value is not None else prim.Cast(dtype, expr)
+
+
+def compare(name: str, left: Expr, right: Expr) -> Expr:
+    """A comparison by name: ``eq ne lt le gt ge``."""
+    return binary(name, left, right)
+
+
+def true() -> Expr:
+    """The condition that always holds."""
+    return tirx.const(True, "bool")
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr:
+    """Conjunction; literal truths disappear, one literal falsehood wins."""
+    result: Expr | None = None
+    for condition in conditions:
+        value = const_value(condition)
+        if value == 0:
+            return condition
+        if value is None:
+            result = condition if result is None else prim.And(result, condition)
+    return true() if result is None else result
+
+
+def any_of(conditions: Iterable[Expr]) -> Expr:
+    """Disjunction; literal falsehoods disappear, one literal truth wins."""
+    result: Expr | None = None
+    for condition in conditions:
+        value = const_value(condition)
+        if value is not None and value != 0:
+            return condition
+        if value is None:
+            result = condition if result is None else prim.Or(result, condition)
+    return tirx.const(False, "bool") if result is None else result
+
+
+def negate(condition: Expr) -> Expr:
+    """The negation of a condition; comparisons of integers turn round: ``not (a < b) → a >= b``."""
+    name = op_name(condition)
+    value = const_value(condition)
+    if value is not None:
+        return tirx.const(not value, "bool")
+    if name == "not":
+        return operands(condition)[0]
+    if name in _NEGATED and not is_float(operands(condition)[0]):
+        return binary(_NEGATED[name], *operands(condition))
+    return prim.Not(condition)
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts of a conjunction, left to right; ``likely`` marks are dropped."""
+    pending, parts = [condition], []
+    while pending:
+        part = pending.pop()
+        name = op_name(part)
+        if name == "and":
+            left, right = operands(part)
+            pending += [right, left]
+        elif name == "likely":
+            pending.append(operands(part)[0])
+        elif not is_const(part, 1):
+            parts.append(part)
+    return parts
+
+
+def if_then_else(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """A branch that evaluates only the side it takes: the guard of a read."""
+    value = const_value(condition)
+    if value is not None:
+        return then if value else otherwise
+    return call_node("if_then_else", (condition, then, otherwise), dtype_of(then))
+
+
+def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """A choice that may evaluate both sides: vectorises, and does not guard a read."""
+    value = const_value(condition)
+    if value is not None:
+        return then if value else otherwise
+    return prim.Select(condition, then, otherwise)
+
+
+def sum_of(terms: Sequence[Expr]) -> Expr:
+    """The sum of one or more expressions, left to right."""
+    result = terms[0]
+    for term in terms[1:]:
+        result = add(result, term)
+    return result

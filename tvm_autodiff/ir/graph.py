@@ -1,0 +1,214 @@
+"""The graph that stages form through the tensors they read.
+
+In: output tensors. Out: stages in topological order, consumers of a tensor, a graph rebuilt over other inputs.
+Stages that no output needs do not appear, so rebuilding drops dead ones. No walk recurses: a chain of
+thousands of stages is as safe as one of three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tvm import te
+
+from ..errors import LoweringError
+from .nodes import Expr, Tensor, is_load, load, load_tensor, operands
+from .rewrite import Rewriter, postorder
+from .stage import (
+    Operation,
+    bodies,
+    is_compute,
+    is_extern,
+    is_placeholder,
+    make_stage,
+    outputs_of,
+    tensor_key,
+)
+
+
+def tensors_read_by(op: Operation) -> list[Tensor]:
+    """The tensors that a stage reads, each once, in order of first occurrence."""
+    if not is_compute(op):
+        return [] if is_placeholder(op) else list(op.input_tensors)
+    found: dict[tuple[int, int], Tensor] = {}
+    for node in postorder(bodies(op)):
+        if is_load(node):
+            tensor = load_tensor(node)
+            found.setdefault(tensor_key(tensor), tensor)
+    return list(found.values())
+
+
+def topological(
+    tensors: Iterable[Tensor],
+    reads: Callable[[Operation], Sequence[Tensor]] = tensors_read_by,
+) -> list[Operation]:
+    """Every stage that the tensors need, producers first, in the order in which bodies read them."""
+    order: list[Operation] = []
+    seen: set[int] = set()
+    pending: list[tuple[Operation, bool]] = [(tensor.op, False) for tensor in tensors]
+    pending.reverse()
+    while pending:
+        op, expanded = pending.pop()
+        key = hash(op)
+        if key in seen:
+            continue
+        if expanded:
+            seen.add(key)
+            order.append(op)
+            continue
+        pending.append((op, True))
+        pending.extend((tensor.op, False) for tensor in reversed(reads(op)))
+    return order
+
+
+class Graph:
+    """The stages that some tensors need, with who reads whom.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        The outputs.
+    reads : callable, optional
+        Tells the tensors that a stage reads; default: those in its body. A derivative given by hand
+        makes a stage depend on other tensors than its body does.
+
+    Attributes
+    ----------
+    ops : list of Operation
+        Topological order, producers first.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        reads: Callable[[Operation], Sequence[Tensor]] = tensors_read_by,
+    ) -> None:
+        self.outputs = list(tensors)
+        self._reads: dict[int, list[Tensor]] = {}
+
+        def reads_once(op: Operation) -> list[Tensor]:
+            key = hash(op)
+            if key not in self._reads:
+                self._reads[key] = list(reads(op))
+            return self._reads[key]
+
+        self.ops = topological(tensors, reads_once)
+        self._consumers: dict[tuple[int, int], list[Operation]] = {}
+        for op in self.ops:
+            for tensor in self._reads[hash(op)]:
+                self._consumers.setdefault(tensor_key(tensor), []).append(op)
+
+    def reads(self, op: Operation) -> list[Tensor]:
+        """The tensors that a stage of this graph reads."""
+        return self._reads[hash(op)]
+
+    def consumers(self, tensor: Tensor) -> list[Operation]:
+        """The stages that read a tensor, in topological order."""
+        return self._consumers.get(tensor_key(tensor), [])
+
+    def contains(self, tensor: Tensor) -> bool:
+        """Whether the stage of a tensor belongs to this graph."""
+        return hash(tensor.op) in self._reads
+
+    def placeholders(self) -> list[Tensor]:
+        """The inputs that the graph reads, in topological order."""
+        return [op.output(0) for op in self.ops if is_placeholder(op)]
+
+    def depends_on(self, tensors: Iterable[Tensor]) -> set[int]:
+        """Hashes of the stages that are, or read directly or not, one of the tensors' stages."""
+        reached = {hash(tensor.op) for tensor in tensors}
+        for op in self.ops:
+            if any(hash(tensor.op) in reached for tensor in self._reads[hash(op)]):
+                reached.add(hash(op))
+        return reached
+
+
+def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> list[Tensor]:
+    """The same stage reading other tensors; its own tensors when nothing it reads is replaced.
+
+    Attributes that hold tensors follow the same replacement.
+    """
+    reads = tensors_read_by(op)
+    if not any(replacement(tensor) is not None for tensor in reads):
+        return outputs_of(op)
+    if is_compute(op):
+
+        def visit(node: Expr) -> Expr | None:
+            if not is_load(node):
+                return None
+            new = replacement(load_tensor(node))
+            return None if new is None else load(new, operands(node))
+
+        visitor = Rewriter(visit)
+        new_bodies = [visitor(body) for body in bodies(op)]
+        attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
+        return make_stage(op.name, list(op.axis), new_bodies, op.tag, attrs)
+    if is_extern(op):
+        new_inputs = [replacement(tensor) or tensor for tensor in op.inputs]
+        attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
+        new_op = te._ffi_api.ExternOp(
+            op.name, op.tag, attrs, new_inputs, op.input_placeholders, op.output_placeholders, op.body
+        )
+        return outputs_of(new_op)
+    raise LoweringError(
+        f"stage {op.name} is a te.scan, which TVM cannot lower: unroll it into compute stages"
+    )
+
+
+def _retarget_attr(value: Any, replacement: Callable[[Tensor], Tensor | None]) -> Any:
+    if not isinstance(value, te.Tensor):
+        return value
+    return rebuild([value], replacement)[0]
+
+
+def rebuild(
+    tensors: Sequence[Tensor], replacement: Callable[[Tensor], Tensor | None]
+) -> list[Tensor]:
+    """The tensors with some of the tensors they need replaced, directly or deep in the graph.
+
+    A replaced tensor is not entered: what only it needs disappears.
+    """
+    done: dict[tuple[int, int], Tensor] = {}
+
+    def lookup(tensor: Tensor) -> Tensor | None:
+        return done.get(tensor_key(tensor))
+
+    alive: list[Tensor] = []
+    pending: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(tensors)]
+    changed: set[tuple[int, int]] = set()
+    while pending:
+        tensor, expanded = pending.pop()
+        key = tensor_key(tensor)
+        if key in done:
+            continue
+        new = None if expanded else replacement(tensor)
+        if new is not None:
+            done[key] = new
+            changed.add(key)
+            alive.append(tensor)
+            continue
+        if not expanded:
+            pending.append((tensor, True))
+            pending.extend((read, False) for read in reversed(tensors_read_by(tensor.op)))
+            continue
+        olds = outputs_of(tensor.op)
+        news = retarget(
+            tensor.op, lambda t: lookup(t) if tensor_key(t) in changed else None
+        )
+        for old, fresh in zip(olds, news, strict=True):
+            done.setdefault(tensor_key(old), fresh)
+            if hash(fresh.op) != hash(old.op):
+                changed.add(tensor_key(old))
+            alive.append(old)
+    return [done[tensor_key(tensor)] for tensor in tensors]
+
+
+def replace_tensors(
+    tensors: Sequence[Tensor], mapping: Mapping[Tensor, Tensor] | Sequence[tuple[Tensor, Tensor]]
+) -> list[Tensor]:
+    """`rebuild` with the replacements given as a mapping or as pairs (old, new)."""
+    pairs = list(mapping.items()) if isinstance(mapping, Mapping) else list(mapping)
+    table = {tensor_key(old): new for old, new in pairs}
+    return rebuild(tensors, lambda tensor: table.get(tensor_key(tensor)))
+

@@ -1,0 +1,241 @@
+"""The vocabulary of expressions: what a node is called, what its operands are, how it is rebuilt.
+
+In: TVM expression nodes. Out: a plain name (``"add"``, ``"exp"``, ``"load"``), a tuple of operands, a new
+node with other operands. All other rooms speak this vocabulary, so that a TVM release that renames its
+classes costs this file. Traversal lives in `rewrite`, construction with folding in `build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import ir, te, tirx
+from tvm.ir import prim
+
+Expr = Any  #: a TVM scalar expression
+Var: TypeAlias = ir.Var
+Tensor: TypeAlias = te.Tensor
+
+BINARY_CLASSES: dict[str, type] = {
+    "add": prim.Add,
+    "sub": prim.Sub,
+    "mul": prim.Mul,
+    "div": prim.Div,
+    "truncmod": prim.Mod,
+    "floordiv": prim.FloorDiv,
+    "floormod": prim.FloorMod,
+    "min": prim.Min,
+    "max": prim.Max,
+    "eq": prim.EQ,
+    "ne": prim.NE,
+    "lt": prim.LT,
+    "le": prim.LE,
+    "gt": prim.GT,
+    "ge": prim.GE,
+    "and": prim.And,
+    "or": prim.Or,
+}
+BITWISE_CLASSES: dict[str, type] = {
+    name: getattr(prim, cls)
+    for name, cls in {
+        "bitwise_and": "BitwiseAnd",
+        "bitwise_or": "BitwiseOr",
+        "bitwise_xor": "BitwiseXor",
+        "shift_left": "LShift",
+        "shift_right": "RShift",
+    }.items()
+    if hasattr(prim, cls)
+}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+_NAME_OF_CLASS: dict[type, str] = {
+    **{cls: name for name, cls in BINARY_CLASSES.items()},
+    **{cls: name for name, cls in BITWISE_CLASSES.items()},
+    prim.Not: "not",
+    prim.Select: "select",
+    prim.Cast: "cast",
+    prim.Let: "let",
+    prim.IntImm: "const",
+    prim.FloatImm: "const",
+    ir.Var: "var",
+    tirx.Reduce: "reduce",
+}
+_LOAD = "te.tensor_load"
+#: calls whose name in the vocabulary differs from TVM's
+_CALL_NAMES = {_LOAD: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
+_CALL_IDS = {"power": "tirx.pow", "abs": "tirx.fabs"}
+_PRIM_CALLS = ("if_then_else", "ceil", "log2", "likely", "clz")
+
+
+def op_name(expr: Expr) -> str:
+    """Name of a node in the library's vocabulary.
+
+    Binary nodes and calls have their mathematical name (``"add"``, ``"floordiv"``, ``"exp"``,
+    ``"power"``, ``"abs"``, ``"if_then_else"``); the others are ``"const"``, ``"var"``, ``"load"``,
+    ``"select"``, ``"cast"``, ``"let"``, ``"not"``, ``"reduce"``. An integer `div` is ``"truncdiv"``.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> op_name(te.var("i") // 2)
+    'floordiv'
+    """
+    cls = type(expr)
+    name = _NAME_OF_CLASS.get(cls)
+    if name is None:
+        if cls is ir.Call:
+            op = expr.op
+            full = op.name if isinstance(op, ir.Op) else str(op)
+            return _CALL_NAMES.get(full) or full.rpartition(".")[2]
+        return cls.__name__.lower()
+    if name == "div" and not is_float(expr):
+        return "truncdiv"
+    return name
+
+
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """Scalar operands of a node, left to right.
+
+    The tensor of a load, the variable of a let and the axes of a reduction are not operands:
+    see `load_tensor`, `let_variable` and `Reduction`.
+    """
+    cls = type(expr)
+    if cls is prim.IntImm or cls is prim.FloatImm or cls is ir.Var:
+        return ()
+    if cls is ir.Call:
+        args = tuple(expr.args)
+        return args[1:] if _is_load(expr) else args
+    if cls in _NAME_OF_CLASS:
+        if cls is prim.Select:
+            return (expr.condition, expr.true_value, expr.false_value)
+        if cls is prim.Cast:
+            return (expr.value,)
+        if cls is prim.Not:
+            return (expr.a,)
+        if cls is prim.Let:
+            return (expr.value, expr.body)
+        if cls is tirx.Reduce:
+            return (*expr.source, *expr.init, expr.condition)
+        return (expr.a, expr.b)
+    if hasattr(expr, "args"):
+        return tuple(expr.args)
+    return ()
+
+
+def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
+    """The same node over other operands; nothing is folded."""
+    cls = type(expr)
+    if cls is ir.Call:
+        args = [expr.args[0], *new] if _is_load(expr) else list(new)
+        return ir.Call(expr.op, args, expr.attrs, list(expr.ty_args) or None, ret_ty=expr.ty)
+    if cls is prim.Select:
+        return prim.Select(*new)
+    if cls is prim.Cast:
+        return prim.Cast(dtype_of(expr), new[0])
+    if cls is prim.Not:
+        return prim.Not(new[0])
+    if cls is prim.Let:
+        return prim.Let(expr.var, new[0], new[1])
+    if cls is tirx.Reduce:
+        n_source, n_init = len(expr.source), len(expr.init)
+        return tirx.Reduce(
+            expr.combiner,
+            list(new[:n_source]),
+            list(expr.axis),
+            new[-1],
+            expr.value_index,
+            list(new[n_source : n_source + n_init]),
+        )
+    if cls in _NAME_OF_CLASS and len(new) == 2:
+        return cls(new[0], new[1])
+    return expr
+
+
+def _is_load(call: Any) -> bool:
+    op = call.op
+    return isinstance(op, ir.Op) and op.name == _LOAD
+
+
+def is_load(expr: Expr) -> bool:
+    """Whether a node reads an element of a tensor."""
+    return type(expr) is ir.Call and _is_load(expr)
+
+
+def load_tensor(expr: Expr) -> Tensor:
+    """The tensor that a load reads."""
+    return expr.args[0]
+
+
+def load(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+    """The element of `tensor` at `indices`."""
+    return tensor(*indices)
+
+
+def let_variable(expr: Expr) -> Var:
+    """The variable that a let binds; its operands are the value and the body."""
+    return expr.var
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a te tensor (an element or a slice of one is not)."""
+    return isinstance(value, te.Tensor)
+
+
+def is_const(expr: Expr, value: float | None = None) -> bool:
+    """Whether a node is a literal, and, where `value` is given, whether it equals it."""
+    cls = type(expr)
+    if cls is not prim.IntImm and cls is not prim.FloatImm:
+        return False
+    return value is None or expr.value == value
+
+
+def const_value(expr: Expr) -> int | float | None:
+    """The value of a literal, or None for any other node. Booleans come back as 0 or 1."""
+    if isinstance(expr, (int, float)):
+        return expr
+    cls = type(expr)
+    return expr.value if cls is prim.IntImm or cls is prim.FloatImm else None
+
+
+def dtype_of(node: Any) -> str:
+    """The dtype of an expression or tensor as a plain string (``"float32"``, ``"int32"``, ``"bool"``)."""
+    return str(node.dtype) if isinstance(node, te.Tensor) else str(node.ty)
+
+
+def is_float(node: Any) -> bool:
+    """Whether an expression or tensor has a floating point dtype."""
+    dtype = dtype_of(node)
+    return dtype.startswith(("float", "bfloat"))
+
+
+def is_integer(node: Any) -> bool:
+    """Whether an expression or tensor has an integer dtype (bool is not one)."""
+    return dtype_of(node).startswith(("int", "uint"))
+
+
+def node_id(node: Any) -> int:
+    """Identity of a node: equal for two Python handles of one TVM object. Valid while the node lives."""
+    return hash(node)
+
+
+def same_node(left: Any, right: Any) -> bool:
+    """Whether two handles are one and the same TVM object."""
+    return hash(left) == hash(right)
+
+
+def binary(name: str, left: Expr, right: Expr) -> Expr:
+    """A binary node by name, not folded; ``"truncdiv"`` is the integer `div`."""
+    cls = BINARY_CLASSES.get("div" if name == "truncdiv" else name) or BITWISE_CLASSES[name]
+    return cls(left, right)
+
+
+def call_node(name: str, args: Sequence[Expr], dtype: str) -> Expr:
+    """A call of an intrinsic by its name in the vocabulary."""
+    full = _CALL_IDS.get(name) or ("prim." if name in _PRIM_CALLS else "tirx.") + name
+    return ir.Call(ir.Op.get(full), list(args), ret_ty=ir.PrimType(dtype))
+
+
+TVM_VERSION: str = tvm.__version__

@@ -1,0 +1,192 @@
+"""Traversal and rewriting of expressions, as graphs and without recursion.
+
+In: expressions, in which sub-expressions may be shared. Out: their nodes in order, rewritten copies in which
+what was shared stays shared. Every walk keeps its own stack, so that an expression thousands of nodes deep
+does not end the process, and visits each node once, so that n doublings cost n and not 2^n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .nodes import (
+    Expr,
+    Tensor,
+    Var,
+    is_load,
+    let_variable,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    with_operands,
+)
+
+
+def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
+    """Every node once, operands before the nodes that use them.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> [op_name(node) for node in postorder(i * 2 + 1)]
+    ['var', 'const', 'mul', 'const', 'add']
+    """
+    pending: list[tuple[Expr, bool]] = [
+        (root, False) for root in (list(roots) if isinstance(roots, (list, tuple)) else [roots])
+    ]
+    pending.reverse()
+    seen: set[int] = set()
+    order: list[Expr] = []
+    while pending:
+        node, expanded = pending.pop()
+        key = node_id(node)
+        if key in seen:
+            continue
+        parts = () if expanded else operands(node)
+        if expanded or not parts:
+            seen.add(key)
+            order.append(node)
+        else:
+            pending.append((node, True))
+            pending.extend((part, False) for part in reversed(parts))
+    return order
+
+
+class Rewriter:
+    """A bottom-up rewriting with a memo that lasts as long as the object.
+
+    Parameters
+    ----------
+    visit : callable
+        Called as ``visit(node)`` with each node whose operands have been rewritten already; returns the
+        replacement, or None to keep the node.
+    """
+
+    def __init__(self, visit: Callable[[Expr], Expr | None]) -> None:
+        self._visit = visit
+        self._memo: dict[int, Expr] = {}
+        self._alive: list[Expr] = []  # ids are addresses: keep what was keyed
+
+    def __call__(self, root: Expr) -> Expr:
+        memo = self._memo
+        pending = [(root, False)]
+        while pending:
+            node, expanded = pending.pop()
+            key = node_id(node)
+            if key in memo:
+                continue
+            parts = operands(node)
+            if not expanded and parts:
+                pending.append((node, True))
+                pending.extend((part, False) for part in reversed(parts))
+                continue
+            new_parts = [memo[node_id(part)] for part in parts]
+            changed = any(
+                node_id(old) != node_id(new) for old, new in zip(parts, new_parts, strict=True)
+            )
+            rebuilt = with_operands(node, new_parts) if changed else node
+            replacement = self._visit(rebuilt)
+            memo[key] = rebuilt if replacement is None else replacement
+            self._alive.append(node)
+        return memo[node_id(root)]
+
+
+def rewrite(root: Expr, visit: Callable[[Expr], Expr | None]) -> Expr:
+    """Rewrite one expression bottom-up: see `Rewriter`."""
+    return Rewriter(visit)(root)
+
+
+def substitute(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
+    """Replace variables by expressions: ``{i: j + 1}`` turns ``A[i]`` into ``A[j + 1]``.
+
+    Axes of a reduction inside `expr` must not occur in the replacements; `stage.renew_reduction` gives
+    fresh ones.
+    """
+    return substituter(mapping)(expr)
+
+
+def substituter(mapping: Mapping[Var, Expr]) -> Callable[[Expr], Expr]:
+    """A substitution that can be applied to several expressions and keeps what they share."""
+    if not mapping:
+        return lambda expr: expr
+    table = {node_id(var): value for var, value in mapping.items()}
+    return Rewriter(lambda node: table.get(node_id(node)) if op_name(node) == "var" else None)
+
+
+def variables_of(roots: Expr | Iterable[Expr]) -> list[Var]:
+    """The variables that occur, in order of first occurrence (let-bound ones included)."""
+    return [node for node in postorder(roots) if op_name(node) == "var"]
+
+
+def contains(roots: Expr | Iterable[Expr], predicate: Callable[[Expr], bool]) -> bool:
+    """Whether some node fulfils the predicate."""
+    return any(predicate(node) for node in postorder(roots))
+
+
+def contains_load(roots: Expr | Iterable[Expr]) -> bool:
+    """Whether an expression reads a tensor."""
+    return contains(roots, is_load)
+
+
+def depends_on(expr: Expr, variables: Iterable[Var]) -> bool:
+    """Whether one of the variables occurs."""
+    wanted = {node_id(var) for var in variables}
+    return any(node_id(var) in wanted for var in variables_of(expr))
+
+
+def map_loads(expr: Expr, replace: Callable[[Tensor, Sequence[Expr]], Expr | None]) -> Expr:
+    """Replace reads: ``replace(tensor, indices)`` returns the new expression or None."""
+
+    def visit(node: Expr) -> Expr | None:
+        return replace(load_tensor(node), operands(node)) if is_load(node) else None
+
+    return rewrite(expr, visit)
+
+
+def expand_lets(expr: Expr) -> Expr:
+    """``let v = a in b → b[v := a]``, as a graph in which the value stays shared."""
+    bound: dict[int, Expr] = {}
+    for node in postorder(expr):
+        if op_name(node) == "let":
+            bound[node_id(let_variable(node))] = operands(node)[0]
+    if not bound:
+        return expr
+    memo: dict[int, Expr] = {}
+    alive: list[Any] = []
+    pending = [(expr, False)]
+    while pending:
+        node, expanded = pending.pop()
+        key = node_id(node)
+        if key in memo:
+            continue
+        name = op_name(node)
+        if name == "let":
+            parts: tuple[Expr, ...] = (operands(node)[1],)
+        elif key in bound:
+            parts = (bound[key],)
+        else:
+            parts = operands(node)
+        if not expanded and parts:
+            pending.append((node, True))
+            pending.extend((part, False) for part in reversed(parts))
+            continue
+        new_parts = [memo[node_id(part)] for part in parts]
+        if name == "let" or key in bound:
+            memo[key] = new_parts[0]
+        elif any(node_id(a) != node_id(b) for a, b in zip(parts, new_parts, strict=True)):
+            memo[key] = with_operands(node, new_parts)
+        else:
+            memo[key] = node
+        alive.append(node)
+    return memo[node_id(expr)]
+
+
+def tree_size(expr: Expr) -> int:
+    """The number of nodes when nothing is shared: what TVM's own recursive passes walk."""
+    sizes: dict[int, int] = {}
+    for node in postorder(expr):
+        sizes[node_id(node)] = 1 + sum(sizes[node_id(part)] for part in operands(node))
+    return sizes[node_id(expr)]

@@ -1,0 +1,120 @@
+"""Structural keys: two expressions or stages get the same key exactly when they compute the same thing
+in the same way, up to the names of bound variables.
+
+In: expressions and stages, with tensors inside (TVM's own structural hash refuses those). Out: small ints,
+comparable within one `StructuralKeys` object. Shared sub-expressions are visited once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .nodes import (
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    let_variable,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from .rewrite import postorder
+from .stage import (
+    Operation,
+    axis_vars,
+    bodies,
+    is_compute,
+    reduction_of,
+    shape_of,
+    tensor_key,
+)
+
+
+class StructuralKeys:
+    """Interned keys of expressions and compute stages.
+
+    Tensors are compared by identity, or by the representative that `same_tensor` gave them. Free variables
+    are compared by identity, bound ones by position.
+    """
+
+    def __init__(self) -> None:
+        self._table: dict[Any, int] = {}
+        self._tensors: dict[tuple[int, int], Any] = {}
+        self._alive: list[Any] = []
+
+    def same_tensor(self, tensor: Tensor, representative: Tensor) -> None:
+        """Treat reads of `tensor` as reads of `representative` from now on."""
+        self._tensors[tensor_key(tensor)] = self._tensor_key(representative)
+        self._alive += [tensor, representative]
+
+    def _tensor_key(self, tensor: Tensor) -> Any:
+        key = tensor_key(tensor)
+        return self._tensors.get(key, key)
+
+    def _intern(self, key: Any) -> int:
+        return self._table.setdefault(key, len(self._table))
+
+    def expr(self, expr: Expr, bound: Mapping[Var, Any] | None = None) -> int:
+        """Key of an expression; `bound` numbers the variables that are compared by position."""
+        self._alive.append(expr)
+        numbers = {node_id(var): ("bound", number) for var, number in (bound or {}).items()}
+        keys: dict[int, int] = {}
+        for node in postorder(expr):
+            name = op_name(node)
+            extra: Any = None
+            if name == "var":
+                extra = numbers.get(node_id(node), node_id(node))
+            elif name == "const":
+                extra = repr(const_value(node))
+            elif name == "load":
+                extra = self._tensor_key(load_tensor(node))
+            elif name == "let":
+                extra = node_id(let_variable(node))
+            elif name == "reduce":
+                extra = node_id(node)
+            parts = tuple(keys[node_id(part)] for part in operands(node))
+            keys[node_id(node)] = self._intern((name, dtype_of(node), extra, parts))
+        return keys[node_id(expr)]
+
+    def stage(self, op: Operation) -> int:
+        """Key of a stage: equal for compute stages of equal shape, axes and bodies."""
+        self._alive.append(op)
+        if not is_compute(op):
+            return self._intern(("opaque", hash(op)))
+        bound: dict[Var, Any] = {var: ("axis", n) for n, var in enumerate(axis_vars(op))}
+        shape = self._extents(shape_of(op.output(0)), bound)
+        reduction = reduction_of(op)
+        if reduction is None:
+            parts: tuple[Any, ...] = tuple(self.expr(body, bound) for body in bodies(op))
+        else:
+            ranges: list[Any] = []
+            for n, axis in enumerate(reduction.axes):
+                ranges += self._extents((axis.dom.min, axis.dom.extent), bound)
+                bound[axis.var] = ("reduce", n)
+            combiner = reduction.combiner
+            formal: dict[Var, Any] = {
+                var: ("formal", n) for n, var in enumerate((*combiner.lhs, *combiner.rhs))
+            }
+            parts = (
+                tuple(ranges),
+                tuple(self.expr(e, formal) for e in (*combiner.result, *combiner.identity)),
+                tuple(
+                    self.expr(e, bound)
+                    for e in (*reduction.sources, *reduction.init, reduction.condition)
+                ),
+            )
+        return self._intern(("stage", op.num_outputs, shape, parts))
+
+    def _extents(self, extents: Sequence[Any], bound: Mapping[Var, Any]) -> tuple[Any, ...]:
+        return tuple(
+            extent if isinstance(extent, int) else self._intern_extent(extent, bound)
+            for extent in extents
+        )
+
+    def _intern_extent(self, extent: Expr, bound: Mapping[Var, Any]) -> Any:
+        value = const_value(extent)
+        return value if value is not None else ("expr", self.expr(extent, bound))

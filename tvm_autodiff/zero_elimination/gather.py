@@ -1,0 +1,229 @@
+"""One derivative term transposed into a gather: for each element of the gradient, the sum of what reaches it.
+
+In: a term ``d out[a] += Σ_k [c] p · d x[g(a, k)]`` and the cotangent of `out`. Out: the expression of
+``Σ_{(a, k): c, g(a, k) = b} head[a] · p`` over axes that solve the system ``g(a, k) = b``: 0-based, of
+constant extents, with guards only where a box holds more than the solutions. What cannot be solved stays a
+guard, so a system outside of the solver's reach is the dense sum: slow, and right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..calculus.terms import Condition, Term, guarded
+from ..domain import Domain, simplify_domain
+from ..ir.build import add, all_of, compare, conjuncts, const
+from ..ir.nodes import (
+    COMPARISONS,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    is_const,
+    is_float,
+    is_load,
+    load,
+    node_id,
+    op_name,
+    operands,
+)
+from ..ir.rewrite import depends_on, postorder, substituter
+from ..ir.lets import bind_shared
+from ..ir.stage import (
+    Axis,
+    Extent,
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    reduce_axis_over,
+)
+
+Ranges = dict[Var, tuple[Extent, Extent]]
+
+
+@dataclass(frozen=True)
+class Cotangent:
+    """The cotangent of a stage's output: a tensor of shape prefix + output shape, or the identity.
+
+    The identity (`tensor` is None) is the indicator that prefix and output index are equal; it never
+    becomes a tensor. With an empty prefix it is the number one: the gradient of a scalar.
+    """
+
+    tensor: Tensor | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a gradient is gathered: the axes of the prefix and of the tensor differentiated."""
+
+    prefix: tuple[Axis, ...]
+    axes: tuple[Axis, ...]
+
+    @property
+    def ranges(self) -> Ranges:
+        """The range of every axis."""
+        return {axis.var: axis_range(axis) for axis in (*self.prefix, *self.axes)}
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """``Σ_axes source``: what one term contributes to the gradient at the target's axes.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        Reduce axes, 0-based; empty where the index map is injective.
+    source : Expr
+        Guards included.
+    unsolved : tuple of Expr
+        Equations that the solver left as guards: the sum is dense in their variables.
+    """
+
+    axes: tuple[Axis, ...]
+    source: Expr
+    unsolved: tuple[Expr, ...] = ()
+
+
+def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> Gathered | None:
+    """Transpose one term of a stage's derivative.
+
+    Parameters
+    ----------
+    op : Operation
+        The stage that the term belongs to.
+    term : Term
+        One summand of its derivative.
+    cotangent : Cotangent
+        Of the term's output component.
+    target : Target
+        The axes of the gradient: prefix of the cotangent, then those of ``term.tensor``.
+
+    Returns
+    -------
+    Gathered or None
+        None where no point of the domain reaches the tensor at all.
+    """
+    outer = [axis.var for axis in op.axis]
+    seed, head_conditions = _seed(op, term, cotangent, target, outer)
+    if is_const(term.value, 0) or is_const(seed, 0):
+        return None
+    conditions = (*head_conditions, *term.conditions)
+    index_conditions = [c.expr for c in conditions if on_indices(c.expr)]
+    others = [c for c in conditions if not on_indices(c.expr)]
+    equations = [
+        compare("eq", _same_dtype(index, axis.var), axis.var)
+        for index, axis in zip(term.indices, target.axes, strict=True)
+    ]
+    ranges: Ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
+    box, limits = _constant_box(ranges)
+    domain = Domain(
+        tuple(box), {**box, **target.ranges}, (*equations, *index_conditions, *limits)
+    )
+    solution = simplify_domain(domain)
+    if solution.new_domain.is_empty:
+        return None
+    move = substituter(solution.old_to_new)
+    put_seed = substituter({term.seed: seed})
+    remaining = [part for c in solution.new_domain.conditions for part in conjuncts(c)]
+    guards = [c for c in remaining if on_indices(c)]
+    data = [Condition(c, False) for c in remaining if not on_indices(c)]
+    data += [Condition(move(c.expr), c.guards) for c in others]
+    source = guarded(
+        move(put_seed(term.value)),
+        [*([Condition(all_of(guards), True)] if guards else []), *data],
+    )
+    variables = solution.new_domain.variables
+    unsolved = tuple(c for c in remaining if op_name(c) == "eq" and depends_on(c, variables))
+    axes = tuple(
+        reduce_axis_over(var, solution.new_domain.ranges[var][1]) for var in variables
+    )
+    return Gathered(axes, bind_shared(source), unsolved)
+
+
+def on_indices(condition: Expr) -> bool:
+    """Whether a condition is on indices alone: no tensor is read and no float is compared."""
+    return not any(is_load(node) or is_float(node) for node in postorder(condition))
+
+
+def _same_dtype(index: Expr, like: Expr) -> Expr:
+    from ..ir.build import cast
+
+    return cast(dtype_of(like), index)
+
+
+def _seed(
+    op: Operation, term: Term, cotangent: Cotangent, target: Target, outer: Sequence[Var]
+) -> tuple[Expr, list[Condition]]:
+    """The cotangent of ``out[a]`` as an expression, with the conditions where it is not zero."""
+    prefix = [axis.var for axis in target.prefix]
+    if cotangent.tensor is None:
+        equal = [
+            Condition(compare("eq", axis, _same_dtype(place, axis)), True)
+            for axis, place in zip(outer, prefix, strict=True)
+        ] if prefix else []
+        return const(1, dtype_of(term.seed)), equal
+    head = cotangent.tensor
+    inlined = _sparse_head(head, [*prefix, *outer])
+    return inlined if inlined is not None else (load(head, [*prefix, *outer]), [])
+
+
+def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Condition]] | None:
+    """``head[i] → value, [c]`` where the head's stage is ``if c then value else 0`` with an equation in c.
+
+    The Jacobian of an elementwise map is such a guarded diagonal; read as a tensor it would be a sum over
+    zeros in every later step.
+    """
+    if not is_compute(head.op):
+        return None
+    body = bodies(head.op)[head.value_index]
+    if op_name(body) not in ("if_then_else", "select"):
+        return None
+    condition, value, otherwise = operands(body)
+    parts = conjuncts(condition)
+    if not is_const(otherwise, 0) or not any(
+        op_name(part) == "eq" and on_indices(part) for part in parts
+    ):
+        return None
+    rename = substituter(
+        {axis.var: index for axis, index in zip(head.op.axis, indices, strict=True)}
+    )
+    guards = op_name(body) == "if_then_else"
+    return rename(value), [Condition(rename(part), guards) for part in parts]
+
+
+def _constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
+    """Ranges that depend on other axes, as a box around them and conditions: adaptive windows.
+
+    ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two comparisons.
+    """
+    from ..ir.simplify import constant_bounds
+
+    axes = list(ranges)
+    box: Ranges = {}
+    limits: list[Expr] = []
+    for var, (low, extent) in ranges.items():
+        bounded = [
+            bound
+            for bound in (low, extent)
+            if not isinstance(bound, int) and depends_on(bound, axes)
+        ]
+        if not bounded:
+            box[var] = (low, extent)
+            continue
+        end = _plus(low, extent, var)
+        start = const(low, dtype_of(var)) if isinstance(low, int) else low
+        least, _ = constant_bounds(start, ranges)
+        _, most = constant_bounds(end, ranges)
+        box[var] = (least, most - least)
+        limits += [compare("ge", var, start), compare("lt", var, end)]
+    return box, limits
+
+
+def _plus(low: Extent, extent: Extent, like: Expr) -> Expr:
+    dtype = dtype_of(like)
+    left = const(low, dtype) if isinstance(low, int) else low
+    right = const(extent, dtype) if isinstance(extent, int) else extent
+    return add(left, right)
