@@ -29,7 +29,7 @@ from ..ir.build import (
     select,
     sub,
 )
-from ..ir.nodes import Expr, call_node, const_value, dtype_of, is_float, op_name, operands
+from ..ir.nodes import Expr, call_node, const_value, dtype_of, is_float
 
 
 @dataclass(frozen=True)
@@ -78,24 +78,6 @@ class ScalarRule:
     formula: str
     note: str
     pullback: Pullback
-
-
-def rule_for(node: Expr) -> ScalarRule | None:
-    """The rule of a node, or None where it has none and an error is due.
-
-    An operator without a row is still a constant to calculus when none of its operands is a float:
-    the bit tricks of `topi.fast_exp`, ``reinterpret("float32", n << 23)``.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> rule_for(te.exp(te.var("x", "float32"))).formula
-    'g*f'
-    """
-    rule = RULES.get(op_name(node))
-    if rule is None and not any(is_float(part) for part in operands(node)):
-        return _PIECEWISE_CONSTANT
-    return rule
 
 
 def _masked(pullback: Pullback) -> Pullback:
@@ -365,8 +347,6 @@ NO_DERIVATIVE: frozenset[str] = frozenset(
     | {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
     | {"isnan", "isinf", "isfinite"}
 )
-
-_PIECEWISE_CONSTANT = ScalarRule("constant", "0", "piecewise constant", _zero)
 
 RULES: dict[str, ScalarRule] = {
     **{
