@@ -1,7 +1,7 @@
 """Checks of what users pass: tensors, heads, and derivatives given by hand.
 
-In: arguments of the public functions. Out: the same in one form, or an error that names the argument, the
-tensor and the way out.
+In: arguments of the public functions. Out: the same in one form, or an error that names the
+argument, the tensor and the way out.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def require_float(tensor: Tensor, what: str) -> Tensor:
     """
     if not is_float(tensor):
         raise NotDifferentiableError(
-            f"{what}: tensor {tensor.op.name} has dtype {dtype_of(tensor)}, and only floating point tensors "
-            f"have derivatives; cast it first, for instance {tensor.op.name}.astype('float32')"
+            f"{what}: tensor {tensor.op.name} has dtype {dtype_of(tensor)}, and only floating "
+            "point tensors have derivatives; cast it first, for instance "
+            f"{tensor.op.name}.astype('float32')"
         )
     return tensor
 
@@ -160,14 +161,15 @@ def check_by_hand(
     for key, function in (manual or {}).items():
         if not isinstance(key, tuple) or len(key) != 2 or not callable(function):
             raise InvalidArgumentError(
-                "manual maps pairs (out, inp) of tensors to functions f(out, inp, head) -> adjoint of inp"
+                "manual maps pairs (out, inp) of tensors to functions f(out, inp, head) -> "
+                "adjoint of inp"
             )
         out, inp = (as_tensor(t, "a key of manual") for t in key)
         _require_in_graph(graph, out, "manual")
         if tensor_key(inp) not in {tensor_key(t) for t in tensors_read_by(out.op)}:
             raise InvalidArgumentError(
-                f"manual: {out.op.name} does not read {inp.op.name} directly; for tensors further apart "
-                f"use override={{{out.op.name}: ([{inp.op.name}], f)}}"
+                f"manual: {out.op.name} does not read {inp.op.name} directly; for tensors further "
+                f"apart use override={{{out.op.name}: ([{inp.op.name}], f)}}"
             )
         edges[tensor_key(out), tensor_key(inp)] = function
     replaced: dict[tuple[int, int], tuple[list[Tensor], Override]] = {}
@@ -175,7 +177,8 @@ def check_by_hand(
         out = as_tensor(out, "a key of override")
         if not isinstance(value, tuple) or len(value) != 2 or not callable(value[1]):
             raise InvalidArgumentError(
-                f"override[{out.op.name}] must be a pair (deps, f) with f(out, deps, head) -> [adjoint, ...]"
+                f"override[{out.op.name}] must be a pair (deps, f) with f(out, deps, head) -> "
+                "[adjoint of each dep]"
             )
         _require_in_graph(graph, out, "override")
         deps = as_tensors(value[0], f"the deps of override[{out.op.name}]")

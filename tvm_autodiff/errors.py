@@ -1,8 +1,8 @@
 """The library's family of errors.
 
-Everything that the library raises on purpose derives from `AutodiffError`, so that one ``except`` catches
-it. Each message names the tensor, shows the expression in the notation of `show`, and says the way out.
-This file decides names only; the texts are written where the facts are known.
+Everything that the library raises on purpose derives from `AutodiffError`, so that one ``except``
+catches it. Each message names the tensor, shows the expression in the notation of `show`, and says
+the way out. This file decides names only; the texts are written where the facts are known.
 """
 
 
@@ -11,11 +11,15 @@ class AutodiffError(Exception):
 
 
 class NotDifferentiableError(AutodiffError, TypeError):
-    """A tensor or an expression has no derivative: integer dtype, opaque stage, intrinsic without rule."""
+    """A tensor or an expression has no derivative: integer dtype, opaque stage, intrinsic without
+    rule.
+    """
 
 
 class InvalidArgumentError(AutodiffError, ValueError):
-    """An argument has the wrong type, shape or dtype, occurs twice, or does not belong to the graph."""
+    """An argument has the wrong type, shape or dtype, occurs twice, or does not belong to the
+    graph.
+    """
 
 
 class UnsolvableError(AutodiffError, ValueError):
@@ -23,7 +27,9 @@ class UnsolvableError(AutodiffError, ValueError):
 
 
 class LoweringError(AutodiffError, RuntimeError):
-    """Tensors cannot be lowered or compiled: missing or unused placeholders, opaque or free parts."""
+    """Tensors cannot be lowered or compiled: missing or unused placeholders, opaque or free
+    parts.
+    """
 
 
 class CallError(AutodiffError, TypeError):

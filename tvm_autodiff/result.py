@@ -1,7 +1,7 @@
 """What `differentiate` returns: the adjoints asked for, all others, and the summands of each.
 
-In: tensors and functions that make tensors on demand. Out: a sequence and two mappings keyed by tensors.
-Nothing here differentiates.
+In: tensors and functions that make tensors on demand. Out: a sequence and two mappings keyed by
+tensors. Nothing here differentiates.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ class DifferentiationResult(Sequence[Tensor]):
     Attributes
     ----------
     result : list of Tensor
-        The adjoint of each requested input, of shape ``prefix + input.shape``; empty when no inputs were
-        named.
+        The adjoint of each requested input, of shape ``prefix + input.shape``; empty when no inputs
+        were named.
     adjoints : mapping from Tensor to Tensor
         The adjoint of every tensor between the output and the inputs.
     adjoint_summands : mapping from Tensor to mapping from Tensor to Tensor
-        ``adjoint_summands[t][consumer]`` is what one consumer of `t` contributes to the adjoint of `t`.
+        ``adjoint_summands[t][consumer]`` is what one consumer of `t` contributes to the adjoint of
+        `t`.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Reverse mode: adjoints of the tensors that an output depends on.
 
-In: an output tensor, the tensors to differentiate by, a cotangent (`head`), and derivatives given by hand.
-Out: a `DifferentiationResult` with the adjoints as te tensors, ready to be lowered or differentiated again.
-The order of work and the bookkeeping live here; what a single stage contributes is `zero_elimination`'s.
+In: an output tensor, the tensors to differentiate by, a cotangent (`head`), and derivatives given
+by hand. Out: a `DifferentiationResult` with the adjoints as te tensors, ready to be lowered or
+differentiated again. The order of work and the bookkeeping live here; what a single stage
+contributes is `zero_elimination`'s.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .arguments import (
     prefix_of,
     require_float,
 )
-from .calculus.reducers import DIFFERENTIATE_AS
+from .calculus.product import stand_in
 from .errors import InvalidArgumentError
 from .ir.build import all_of, compare, const, if_then_else
 from .ir.graph import Graph, tensors_read_by
@@ -58,25 +59,26 @@ def differentiate(
     output : Tensor
         What is differentiated; floating point.
     inputs : Tensor, sequence of Tensor or None
-        What to differentiate by: placeholders or intermediate tensors, floating point. None asks for the
-        adjoints of all tensors, in the result's ``.adjoints``.
+        What to differentiate by: placeholders or intermediate tensors, floating point. None asks
+        for the adjoints of all tensors, in the result's ``.adjoints``.
     head : Tensor or None
-        Cotangent of shape ``prefix + output.shape`` and of the output's dtype; the adjoint of `t` then has
-        shape ``prefix + t.shape``. None is the identity: the gradient of a scalar, the Jacobian of a tensor.
+        Cotangent of shape ``prefix + output.shape`` and of the output's dtype; the adjoint of `t`
+        then has shape ``prefix + t.shape``. None is the identity: the gradient of a scalar, the
+        Jacobian of a tensor.
     manual : mapping from (out, inp) to callable, optional
-        ``f(out, inp, head)`` gives the adjoint of `inp` by way of `out` in place of the rule of this edge;
-        ``head`` is the adjoint of `out`.
+        ``f(out, inp, head)`` gives the adjoint of `inp` by way of `out` in place of the rule of
+        this edge; ``head`` is the adjoint of `out`.
     override : mapping from out to (deps, callable), optional
-        ``f(out, deps, head)`` gives the adjoints of `deps`, which need not be read by `out` directly, in
-        place of everything between.
+        ``f(out, deps, head)`` gives the adjoints of `deps`, which need not be read by `out`
+        directly, in place of everything between.
     fdiff : callable, optional
         ``fdiff(out, inp, head)`` replaces the default rule on every edge; see `pullback`.
 
     Returns
     -------
     DifferentiationResult
-        A sequence of the adjoints of `inputs`, with ``.adjoints`` and ``.adjoint_summands``. An input that the
-        output does not depend on has zeros.
+        A sequence of the adjoints of `inputs`, with ``.adjoints`` and ``.adjoint_summands``. An
+        input that the output does not depend on has zeros.
 
     Raises
     ------
@@ -104,10 +106,7 @@ def differentiate(
     asked = None if inputs is None else as_tensors(inputs, "inputs")
     for tensor in asked or []:
         require_float(tensor, "inputs")
-    if head is not None:
-        prefix = prefix_of(as_tensor(head, "head"), output)
-    else:
-        prefix = shape_of(output)
+    prefix = shape_of(output) if head is None else prefix_of(as_tensor(head, "head"), output)
     by_hand = check_by_hand(Graph([output]), manual, override)
     sweep = _Sweep(output, asked, Cotangent(head), prefix, by_hand, fdiff)
     return sweep.result()
@@ -116,7 +115,8 @@ def differentiate(
 def gradient(
     output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | None = None
 ) -> list[Tensor]:
-    """The adjoints of `inputs` as a list: call-compatible with the ``te.gradient`` that TVM removed.
+    """The adjoints of `inputs` as a list: call-compatible with the ``te.gradient`` that TVM
+    removed.
 
     Parameters
     ----------
@@ -199,6 +199,7 @@ class _Sweep:
         self.prefix = prefix
         self.by_hand = by_hand
         self.fdiff = fdiff
+        self._stand_ins: dict[int, Tensor | None] = {}
         self.graph = Graph([output], self._reads)
         self._targets: dict[tuple[int, int], Target] = {}
         self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
@@ -206,9 +207,16 @@ class _Sweep:
         self._tensors: dict[tuple[int, int], Tensor] = {tensor_key(output): output}
         self._sweep()
 
+    def _stand_in(self, op: Operation) -> Tensor | None:
+        """The tensor of equal value that a stage is differentiated as, if it names one."""
+        key = hash(op)
+        if key not in self._stand_ins:
+            self._stand_ins[key] = stand_in(op)
+        return self._stand_ins[key]
+
     def _reads(self, op: Operation) -> list[Tensor]:
         """The tensors that the derivative of a stage leads to, which by hand may be others."""
-        stand_in = _stand_in(op)
+        stand_in = self._stand_in(op)
         if stand_in is not None:
             return [stand_in]
         outputs = outputs_of(op)
@@ -224,9 +232,7 @@ class _Sweep:
         for op in reversed(self.graph.ops):
             if hash(op) not in on_path:
                 continue
-            arrived = [
-                tensor for tensor in outputs_of(op) if self._cotangent(tensor) is not None
-            ]
+            arrived = [tensor for tensor in outputs_of(op) if self._cotangent(tensor) is not None]
             if not arrived or is_placeholder(op):
                 continue
             wanted = [
@@ -241,7 +247,7 @@ class _Sweep:
         by_rule: dict[int, Cotangent] = {}
         for out in arrived:
             entry = self.by_hand.override.get(tensor_key(out))
-            stand_in = _stand_in(op)
+            stand_in = self._stand_in(op)
             if entry is not None:
                 self._push_override(out, *entry)
             elif stand_in is not None:
@@ -255,7 +261,9 @@ class _Sweep:
             for out in outputs_of(op):
                 if out.value_index not in by_rule:
                     continue
-                function = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
+                function = self.by_hand.manual.get(
+                    (tensor_key(out), tensor_key(tensor)), self.fdiff
+                )
                 if function is not None:
                     adjoint = check_adjoint(
                         function(out, tensor, self._materialised(out)),
@@ -301,8 +309,10 @@ class _Sweep:
 
     def _name(self, tensor: Tensor) -> str:
         wrt = f"d{tensor.op.name}"
-        return wrt if self.head.tensor is not None or not self.prefix else (
-            f"d{self.output.op.name}_{wrt}"
+        return (
+            wrt
+            if self.head.tensor is not None or not self.prefix
+            else (f"d{self.output.op.name}_{wrt}")
         )
 
     def _cotangent(self, tensor: Tensor) -> Cotangent | None:
@@ -321,7 +331,9 @@ class _Sweep:
         return self._cotangents.get(key)
 
     def _materialised(self, tensor: Tensor) -> Tensor:
-        """The adjoint of a tensor as a tensor, the identity included; zeros where nothing arrived."""
+        """The adjoint of a tensor as a tensor, the identity included; zeros where nothing
+        arrived.
+        """
         key = tensor_key(tensor)
         cotangent = self._cotangent(tensor)
         if cotangent is None:
@@ -351,27 +363,24 @@ class _Sweep:
         for summand in by_consumer.values():
             result.define(
                 summand.consumer,
-                lambda summand=summand: assemble(
-                    f"{self._name(tensor)}_by_{summand.consumer.op.name}",
-                    self._target(tensor),
-                    [summand.terms],
-                    summand.tensors,
-                    dtype_of(tensor),
-                )
-                if len(by_consumer) > 1
-                else self._materialised(tensor),
+                lambda summand=summand: (
+                    assemble(
+                        f"{self._name(tensor)}_by_{summand.consumer.op.name}",
+                        self._target(tensor),
+                        [summand.terms],
+                        summand.tensors,
+                        dtype_of(tensor),
+                    )
+                    if len(by_consumer) > 1
+                    else self._materialised(tensor)
+                ),
             )
         return result
 
 
-def _stand_in(op: Operation) -> Tensor | None:
-    """The tensor of equal value that a stage asks to be differentiated as, if any."""
-    attrs: Mapping[str, Any] = getattr(op, "attrs", None) or {}
-    return attrs[DIFFERENTIATE_AS] if DIFFERENTIATE_AS in attrs else None
-
-
 def identity(tensor: Tensor) -> Tensor:
-    """The identity as a cotangent of `tensor`: shape ``tensor.shape + tensor.shape``, one on the diagonal.
+    """The identity as a cotangent of `tensor`: shape ``tensor.shape + tensor.shape``, one on the
+    diagonal.
 
     For a scalar it is the number one, of shape ``()``.
     """

@@ -1,8 +1,8 @@
 """The derivative of one stage as a list of terms, one or more for each read site.
 
-In: a compute stage and the tensors that derivatives are asked for. Out: `Term`s, from which the pullback
-follows by transposition and the pushforward by reading them as they stand. Scalar rules and reducers give the
-values; nothing here looks at index maps, nor solves anything.
+In: a compute stage and the tensors that derivatives are asked for. Out: `Term`s, from which the
+pullback follows by transposition and the pushforward by reading them as they stand. Scalar rules
+and reducers give the values; nothing here looks at index maps, nor solves anything.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from collections.abc import Sequence
 from ..errors import NotDifferentiableError
 from ..ir.build import conjuncts, variable
 from ..ir.graph import tensors_read_by
+from ..ir.lets import merge_equal
 from ..ir.nodes import (
-    Expr,
     Tensor,
     dtype_of,
     is_float,
     is_load,
     load,
     load_tensor,
-    node_id,
     operands,
 )
 from ..ir.plain_reduction import split_init
 from ..ir.rewrite import expand_lets, substituter
-from ..ir.lets import merge_equal
 from ..ir.stage import (
     Operation,
     Reduction,
@@ -36,7 +34,6 @@ from ..ir.stage import (
     reduction_of,
     tensor_key,
 )
-from ..ir.text import text
 from .reducers import source_seeds
 from .terms import Condition, Contribution, Term, pull_back
 
@@ -54,7 +51,8 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
     Returns
     -------
     list of Term
-        In the order of the read sites in the body; empty when the stage does not depend on them smoothly.
+        In the order of the read sites in the body; empty when the stage does not depend on them
+        smoothly.
 
     Raises
     ------
@@ -69,8 +67,8 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
         kind = "te.extern" if is_extern(op) else "te.scan"
         names = ", ".join(tensor.op.name for tensor in tensors)
         raise NotDifferentiableError(
-            f"stage {op.name} is an opaque {kind} stage that reads {names}: it has no expression to "
-            f"differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
+            f"stage {op.name} is an opaque {kind} stage that reads {names}: it has no expression "
+            f"to differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
             "f(out, deps, head) -> [adjoint of each]"
         )
     wanted = {tensor_key(tensor) for tensor in tensors}
@@ -149,7 +147,9 @@ def _reduction_terms(
 def _terms_with_init(
     op: Operation, reduction: Reduction, wanted: set[tuple[int, int]]
 ) -> list[Term]:
-    """init ⊕ (⊕ source): the terms of the combination, those through the plain reduction continued."""
+    """init ⊕ (⊕ source): the terms of the combination, those through the plain reduction
+    continued.
+    """
     combination, plain = split_init(op)
     here = tensor_key(plain[0])
     inner = linearize(plain[0].op, _tensors_among(plain[0].op, wanted))
@@ -164,9 +164,7 @@ def _terms_with_init(
         for part in inner:
             if part.component != key[1]:
                 continue
-            rename = substituter(
-                dict(zip(axis_vars(plain[0].op), axis_vars(op), strict=True))
-            )
+            rename = substituter(dict(zip(axis_vars(plain[0].op), axis_vars(op), strict=True)))
             chain = substituter({part.seed: term.value})
             terms.append(
                 Term(

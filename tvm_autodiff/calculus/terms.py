@@ -1,8 +1,9 @@
 """Terms of a derivative, and the reverse sweep through one expression that produces them.
 
-In: expressions with a seed (the cotangent) each. Out: for every read or formal variable asked for, the values
-that reach it, each with the conditions of the path it came by. Conditions stay apart from values, so that the
-solver can use those on indices and no guard is ever a factor: `if c: h*p`, not `c*h*p`.
+In: expressions with a seed (the cotangent) each. Out: for every read or formal variable asked for,
+the values that reach it, each with the conditions of the path it came by. Conditions stay apart
+from values, so that the solver can use those on indices and no guard is ever a factor: `if c: h*p`,
+not `c*h*p`.
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Term:
-    """One summand of a stage's derivative: ``d out[a] += Σ_k [conditions] value/seed · d tensor[indices]``.
+    """One summand of a stage's derivative: ``d out[a] += Σ_k [conditions] value/seed · d
+    tensor[indices]``.
 
     Attributes
     ----------
     tensor, indices
-        The read site: which tensor, at which element, in terms of the stage's axes and `reduce_axes`.
+        The read site: which tensor, at which element, in terms of the stage's axes and
+        `reduce_axes`.
     component : int
         The output of the stage that `seed` is the cotangent of.
     seed : Var
@@ -93,9 +96,9 @@ def pull_back(
     Parameters
     ----------
     roots : sequence of (expression, contributions, alias)
-        What is differentiated, the cotangents that arrive there, and an expression of equal value that the
-        rules may read instead (the forward output), or None. Equal parts should be one node already
-        (`ir.lets.merge_equal`) and lets expanded.
+        What is differentiated, the cotangents that arrive there, and an expression of equal value
+        that the rules may read instead (the forward output), or None. Equal parts should be one
+        node already (`ir.lets.merge_equal`) and lets expanded.
     wanted : callable
         Tells the nodes (reads, variables) at which contributions are collected.
     where : str

@@ -1,8 +1,9 @@
 """Construction of expressions, with the folding that calculus needs.
 
-In: operands. Out: a node, or something simpler with the same value: ``x*1 → x``, ``x*0 → 0``, ``x+0 → x``.
-A product with a literal zero is zero here because a derivative that is structurally zero must vanish, also
-where the other factor could be NaN. Deeper simplification of indices and conditions lives in `simplify`.
+In: operands. Out: a node, or something simpler with the same value: ``x*1 → x``, ``x*0 → 0``, ``x+0
+→ x``. A product with a literal zero is zero here because a derivative that is structurally zero
+must vanish, also where the other factor could be NaN. Deeper simplification of indices and
+conditions lives in `simplify`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The graph that stages form through the tensors they read.
 
-In: output tensors. Out: stages in topological order, consumers of a tensor, a graph rebuilt over other inputs.
-Stages that no output needs do not appear, so rebuilding drops dead ones. No walk recurses: a chain of
-thousands of stages is as safe as one of three.
+In: output tensors. Out: stages in topological order, consumers of a tensor, a graph rebuilt over
+other inputs. Stages that no output needs do not appear, so rebuilding drops dead ones. No walk
+recurses: a chain of thousands of stages is as safe as one of three.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def topological(
     tensors: Iterable[Tensor],
     reads: Callable[[Operation], Sequence[Tensor]] = tensors_read_by,
 ) -> list[Operation]:
-    """Every stage that the tensors need, producers first, in the order in which bodies read them."""
+    """Every stage that the tensors need, producers first, in the order in which bodies read
+    them.
+    """
     order: list[Operation] = []
     seen: set[int] = set()
     pending: list[tuple[Operation, bool]] = [(tensor.op, False) for tensor in tensors]
@@ -148,7 +150,13 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
         new_inputs = [replacement(tensor) or tensor for tensor in op.inputs]
         attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
         new_op = te._ffi_api.ExternOp(
-            op.name, op.tag, attrs, new_inputs, op.input_placeholders, op.output_placeholders, op.body
+            op.name,
+            op.tag,
+            attrs,
+            new_inputs,
+            op.input_placeholders,
+            op.output_placeholders,
+            op.body,
         )
         return outputs_of(new_op)
     raise LoweringError(
@@ -193,9 +201,7 @@ def rebuild(
             pending.extend((read, False) for read in reversed(tensors_read_by(tensor.op)))
             continue
         olds = outputs_of(tensor.op)
-        news = retarget(
-            tensor.op, lambda t: lookup(t) if tensor_key(t) in changed else None
-        )
+        news = retarget(tensor.op, lambda t: lookup(t) if tensor_key(t) in changed else None)
         for old, fresh in zip(olds, news, strict=True):
             done.setdefault(tensor_key(old), fresh)
             if hash(fresh.op) != hash(old.op):
@@ -211,4 +217,3 @@ def replace_tensors(
     pairs = list(mapping.items()) if isinstance(mapping, Mapping) else list(mapping)
     table = {tensor_key(old): new for old, new in pairs}
     return rebuild(tensors, lambda tensor: table.get(tensor_key(tensor)))
-

@@ -1,8 +1,10 @@
-"""Equal sub-expressions made one node (`merge_equal`), and shared nodes bound by lets (`bind_shared`).
+"""Equal sub-expressions made one node (`merge_equal`), and shared nodes bound by lets
+(`bind_shared`).
 
-In: expressions. Out: expressions with the same value. TVM walks expressions as trees, so a value that occurs
-twice is walked and compiled twice at every level: 2^n for n doublings. A let keeps it single; it is placed
-inside the innermost branch that holds all of its uses, so that no guarded read leaves its guard.
+In: expressions. Out: expressions with the same value. TVM walks expressions as trees, so a value
+that occurs twice is walked and compiled twice at every level: 2^n for n doublings. A let keeps it
+single; it is placed inside the innermost branch that holds all of its uses, so that no guarded read
+leaves its guard.
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ def merge_equal(roots: Sequence[Expr]) -> list[Expr]:
 def bind_shared(expr: Expr) -> Expr:
     """``f(e, e) → let t = e in f(t, t)`` where the tree is much larger than the graph.
 
-    Expressions whose tree is small, or about as large as their graph, come back as they are. A reduction
-    is treated source by source.
+    Expressions whose tree is small, or about as large as their graph, come back as they are. A
+    reduction is treated source by source.
     """
     if op_name(expr) == "reduce":
         return with_operands(expr, [bind_shared(part) for part in operands(expr)])
@@ -78,7 +80,9 @@ def bind_shared(expr: Expr) -> Expr:
 
 
 class _Binder:
-    """Places one let for each shared node at the entry of the innermost branch with all its uses."""
+    """Places one let for each shared node at the entry of the innermost branch with all its
+    uses.
+    """
 
     def __init__(self, root: Expr) -> None:
         self.order = postorder(root)

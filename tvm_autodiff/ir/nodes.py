@@ -1,8 +1,9 @@
 """The vocabulary of expressions: what a node is called, what its operands are, how it is rebuilt.
 
-In: TVM expression nodes. Out: a plain name (``"add"``, ``"exp"``, ``"load"``), a tuple of operands, a new
-node with other operands. All other rooms speak this vocabulary, so that a TVM release that renames its
-classes costs this file. Traversal lives in `rewrite`, construction with folding in `build`.
+In: TVM expression nodes. Out: a plain name (``"add"``, ``"exp"``, ``"load"``), a tuple of operands,
+a new node with other operands. All other rooms speak this vocabulary, so that a TVM release that
+renames its classes costs this file. Traversal lives in `rewrite`, construction with folding in
+`build`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def op_name(expr: Expr) -> str:
 
     Binary nodes and calls have their mathematical name (``"add"``, ``"floordiv"``, ``"exp"``,
     ``"power"``, ``"abs"``, ``"if_then_else"``); the others are ``"const"``, ``"var"``, ``"load"``,
-    ``"select"``, ``"cast"``, ``"let"``, ``"not"``, ``"reduce"``. An integer `div` is ``"truncdiv"``.
+    ``"select"``, ``"cast"``, ``"let"``, ``"not"``, ``"reduce"``. An integer `div` is
+    ``"truncdiv"``.
 
     Examples
     --------
@@ -201,7 +203,9 @@ def const_value(expr: Expr) -> int | float | None:
 
 
 def dtype_of(node: Any) -> str:
-    """The dtype of an expression or tensor as a plain string (``"float32"``, ``"int32"``, ``"bool"``)."""
+    """The dtype of an expression or tensor as a plain string (``"float32"``, ``"int32"``,
+    ``"bool"``).
+    """
     return str(node.dtype) if isinstance(node, te.Tensor) else str(node.ty)
 
 
@@ -217,7 +221,9 @@ def is_integer(node: Any) -> bool:
 
 
 def node_id(node: Any) -> int:
-    """Identity of a node: equal for two Python handles of one TVM object. Valid while the node lives."""
+    """Identity of a node: equal for two Python handles of one TVM object. Valid while the node
+    lives.
+    """
     return hash(node)
 
 

@@ -1,7 +1,7 @@
 """Reductions without `where=` and `init=`, which TVM's lowering drops without a word.
 
-In: a stage that reduces. Out: stages of equal value whose reduction has neither. Differentiation needs the
-second step (an initial value is one more operand of the combiner), lowering needs both.
+In: a stage that reduces. Out: stages of equal value whose reduction has neither. Differentiation
+needs the second step (an initial value is one more operand of the combiner), lowering needs both.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ def fold_condition(reduction: Reduction) -> Reduction:
         return reduction
     sources = tuple(
         if_then_else(reduction.condition, source, identity)
-        for source, identity in zip(
-            reduction.sources, reduction.combiner.identity, strict=True
-        )
+        for source, identity in zip(reduction.sources, reduction.combiner.identity, strict=True)
     )
     return Reduction(reduction.combiner, sources, reduction.axes, true(), reduction.init)
 
@@ -40,14 +38,13 @@ def split_init(op: Operation) -> tuple[list[Tensor], list[Tensor]]:
     Returns
     -------
     combination, plain : list of Tensor
-        The outputs of the stage that combines, over the axes of `op`, and of the reduction without init.
+        The outputs of the stage that combines, over the axes of `op`, and of the reduction without
+        init.
     """
     reduction = reduction_of(op)
     assert reduction is not None
     fresh = [renew_axis(axis) for axis in op.axis]
-    rename = substituter(
-        {old.var: new.var for old, new in zip(op.axis, fresh, strict=True)}
-    )
+    rename = substituter({old.var: new.var for old, new in zip(op.axis, fresh, strict=True)})
     plain = reduction_stage(
         f"{op.name}_plain",
         fresh,
@@ -60,7 +57,5 @@ def split_init(op: Operation) -> tuple[list[Tensor], list[Tensor]]:
         ),
     )
     here = axis_vars(op)
-    body = reduction.combiner.apply(
-        reduction.init, [load(tensor, here) for tensor in plain]
-    )
+    body = reduction.combiner.apply(reduction.init, [load(tensor, here) for tensor in plain])
     return make_stage(op.name, list(op.axis), list(body), op.tag), plain

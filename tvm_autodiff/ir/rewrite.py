@@ -1,8 +1,9 @@
 """Traversal and rewriting of expressions, as graphs and without recursion.
 
-In: expressions, in which sub-expressions may be shared. Out: their nodes in order, rewritten copies in which
-what was shared stays shared. Every walk keeps its own stack, so that an expression thousands of nodes deep
-does not end the process, and visits each node once, so that n doublings cost n and not 2^n.
+In: expressions, in which sub-expressions may be shared. Out: their nodes in order, rewritten copies
+in which what was shared stays shared. Every walk keeps its own stack, so that an expression
+thousands of nodes deep does not end the process, and visits each node once, so that n doublings
+cost n and not 2^n.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Rewriter:
     Parameters
     ----------
     visit : callable
-        Called as ``visit(node)`` with each node whose operands have been rewritten already; returns the
-        replacement, or None to keep the node.
+        Called as ``visit(node)`` with each node whose operands have been rewritten already; returns
+        the replacement, or None to keep the node.
     """
 
     def __init__(self, visit: Callable[[Expr], Expr | None]) -> None:
@@ -102,8 +103,8 @@ def rewrite(root: Expr, visit: Callable[[Expr], Expr | None]) -> Expr:
 def substitute(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
     """Replace variables by expressions: ``{i: j + 1}`` turns ``A[i]`` into ``A[j + 1]``.
 
-    Axes of a reduction inside `expr` must not occur in the replacements; `stage.renew_reduction` gives
-    fresh ones.
+    Axes of a reduction inside `expr` must not occur in the replacements; `stage.renew_reduction`
+    gives fresh ones.
     """
     return substituter(mapping)(expr)
 

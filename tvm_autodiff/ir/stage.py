@@ -1,7 +1,8 @@
 """Stages of a tensor program: what a stage holds and how a new one is made.
 
-In: a te operation or tensor. Out: its axes, bodies and reduction as plain Python data, and new compute stages
-from axes and bodies. The graph that stages form is in `graph`; expressions inside bodies in `rewrite`.
+In: a te operation or tensor. Out: its axes, bodies and reduction as plain Python data, and new
+compute stages from axes and bodies. The graph that stages form is in `graph`; expressions inside
+bodies in `rewrite`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _DATA_PARALLEL, _REDUCE = 0, 2
 
 @dataclass(frozen=True)
 class Combiner:
-    """A commutative reducer over tuples: ``result(lhs, rhs)`` component by component, and its identity."""
+    """A commutative reducer over tuples: ``result(lhs, rhs)`` component by component, and its
+    identity.
+    """
 
     lhs: tuple[Var, ...]
     rhs: tuple[Var, ...]
@@ -44,7 +47,9 @@ class Combiner:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction as data: Σ or another combiner over `sources`, for `axes`, where `condition` holds."""
+    """A reduction as data: Σ or another combiner over `sources`, for `axes`, where `condition`
+    holds.
+    """
 
     combiner: Combiner
     sources: tuple[Expr, ...]
@@ -56,7 +61,8 @@ class Reduction:
 def tensor_key(tensor: Tensor) -> tuple[int, int]:
     """Key of a tensor for dictionaries: its operation and its place among the outputs.
 
-    Equality of te tensors of rank 0 raises, so tensors themselves are no keys. Valid while the tensor lives.
+    Equality of te tensors of rank 0 raises, so tensors themselves are no keys. Valid while the
+    tensor lives.
     """
     return (hash(tensor.op), tensor.value_index)
 
@@ -107,9 +113,7 @@ def axis_range(axis: Axis) -> tuple[Extent, Extent]:
 
 def shape_of(tensor: Tensor) -> tuple[Extent, ...]:
     """The shape of a tensor; ints where extents are literals."""
-    return tuple(
-        dim if (value := const_value(dim)) is None else int(value) for dim in tensor.shape
-    )
+    return tuple(dim if (value := const_value(dim)) is None else int(value) for dim in tensor.shape)
 
 
 def reduction_of(op: Operation) -> Reduction | None:
@@ -168,9 +172,7 @@ def index_dtype(extent: Extent) -> str:
 
 def renew_axis(axis: Axis, name: str | None = None) -> Axis:
     """A copy of an axis with a variable of its own."""
-    return tirx.IterVar(
-        axis.dom, tirx.Var(name or axis.var.name, str(axis.var.ty)), axis.iter_type
-    )
+    return tirx.IterVar(axis.dom, tirx.Var(name or axis.var.name, str(axis.var.ty)), axis.iter_type)
 
 
 def reduce_expr(reduction: Reduction, value_index: int = 0) -> Expr:

@@ -1,8 +1,8 @@
-"""Structural keys: two expressions or stages get the same key exactly when they compute the same thing
-in the same way, up to the names of bound variables.
+"""Structural keys: two expressions or stages get the same key exactly when they compute the same
+thing in the same way, up to the names of bound variables.
 
-In: expressions and stages, with tensors inside (TVM's own structural hash refuses those). Out: small ints,
-comparable within one `StructuralKeys` object. Shared sub-expressions are visited once.
+In: expressions and stages, with tensors inside (TVM's own structural hash refuses those). Out:
+small ints, comparable within one `StructuralKeys` object. Shared sub-expressions are visited once.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .stage import (
 class StructuralKeys:
     """Interned keys of expressions and compute stages.
 
-    Tensors are compared by identity, or by the representative that `same_tensor` gave them. Free variables
-    are compared by identity, bound ones by position.
+    Tensors are compared by identity, or by the representative that `same_tensor` gave them. Free
+    variables are compared by identity, bound ones by position.
     """
 
     def __init__(self) -> None:

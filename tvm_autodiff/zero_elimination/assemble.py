@@ -1,18 +1,18 @@
 """Gathered terms put together as stages: the adjoint of a tensor as one tensor.
 
-In: the gathered terms of one or several consumers, over common target axes. Out: tensors. Terms without a sum
-become one expression; sums over boxes of equal extents become one reduction; other sums are stages of their
-own, read by a last stage that adds them up.
+In: the gathered terms of one or several consumers, over common target axes. Out: tensors. Terms
+without a sum become one expression; sums over boxes of equal extents become one reduction; other
+sums are stages of their own, read by a last stage that adds them up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.build import add, sum_of
+from ..ir.build import add, const, sum_of
+from ..ir.lets import bind_shared
 from ..ir.nodes import Expr, Tensor, dtype_of, load
 from ..ir.rewrite import substituter
-from ..ir.lets import bind_shared
 from ..ir.stage import (
     Axis,
     Extent,
@@ -21,7 +21,6 @@ from ..ir.stage import (
     renew_axis,
     sum_over,
 )
-from ..ir.build import const
 from .gather import Gathered, Target
 
 
@@ -66,7 +65,8 @@ def assemble(
     target : Target
         The axes of the result.
     groups : sequence of sequences of Gathered
-        One group a consumer: only sums of one group share a reduction, so that a contraction stays one.
+        One group a consumer: only sums of one group share a reduction, so that a contraction stays
+        one.
     tensors : sequence of Tensor
         Further summands of the result's shape, such as derivatives given by hand.
     dtype : str

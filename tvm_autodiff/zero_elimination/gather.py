@@ -1,36 +1,35 @@
-"""One derivative term transposed into a gather: for each element of the gradient, the sum of what reaches it.
+"""One derivative term transposed into a gather: for each element of the gradient, the sum of what
+reaches it.
 
-In: a term ``d out[a] += Σ_k [c] p · d x[g(a, k)]`` and the cotangent of `out`. Out: the expression of
-``Σ_{(a, k): c, g(a, k) = b} head[a] · p`` over axes that solve the system ``g(a, k) = b``: 0-based, of
-constant extents, with guards only where a box holds more than the solutions. What cannot be solved stays a
-guard, so a system outside of the solver's reach is the dense sum: slow, and right.
+In: a term ``d out[a] += Σ_k [c] p · d x[g(a, k)]`` and the cotangent of `out`. Out: the expression
+of ``Σ_{(a, k): c, g(a, k) = b} head[a] · p`` over axes that solve the system ``g(a, k) = b``:
+0-based, of constant extents, with guards only where a box holds more than the solutions. What
+cannot be solved stays a guard, so a system outside of the solver's reach is the dense sum: slow,
+and right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, simplify_domain
 from ..ir.build import add, all_of, compare, conjuncts, const
+from ..ir.lets import bind_shared
 from ..ir.nodes import (
-    COMPARISONS,
     Expr,
     Tensor,
     Var,
-    const_value,
     dtype_of,
     is_const,
     is_float,
     is_load,
     load,
-    node_id,
     op_name,
     operands,
 )
 from ..ir.rewrite import depends_on, postorder, substituter
-from ..ir.lets import bind_shared
 from ..ir.stage import (
     Axis,
     Extent,
@@ -48,8 +47,8 @@ Ranges = dict[Var, tuple[Extent, Extent]]
 class Cotangent:
     """The cotangent of a stage's output: a tensor of shape prefix + output shape, or the identity.
 
-    The identity (`tensor` is None) is the indicator that prefix and output index are equal; it never
-    becomes a tensor. With an empty prefix it is the number one: the gradient of a scalar.
+    The identity (`tensor` is None) is the indicator that prefix and output index are equal; it
+    never becomes a tensor. With an empty prefix it is the number one: the gradient of a scalar.
     """
 
     tensor: Tensor | None
@@ -119,9 +118,7 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
     ]
     ranges: Ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
     box, limits = _constant_box(ranges)
-    domain = Domain(
-        tuple(box), {**box, **target.ranges}, (*equations, *index_conditions, *limits)
-    )
+    domain = Domain(tuple(box), {**box, **target.ranges}, (*equations, *index_conditions, *limits))
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
         return None
@@ -137,9 +134,7 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
     )
     variables = solution.new_domain.variables
     unsolved = tuple(c for c in remaining if op_name(c) == "eq" and depends_on(c, variables))
-    axes = tuple(
-        reduce_axis_over(var, solution.new_domain.ranges[var][1]) for var in variables
-    )
+    axes = tuple(reduce_axis_over(var, solution.new_domain.ranges[var][1]) for var in variables)
     return Gathered(axes, bind_shared(source), unsolved)
 
 
@@ -160,10 +155,14 @@ def _seed(
     """The cotangent of ``out[a]`` as an expression, with the conditions where it is not zero."""
     prefix = [axis.var for axis in target.prefix]
     if cotangent.tensor is None:
-        equal = [
-            Condition(compare("eq", axis, _same_dtype(place, axis)), True)
-            for axis, place in zip(outer, prefix, strict=True)
-        ] if prefix else []
+        equal = (
+            [
+                Condition(compare("eq", axis, _same_dtype(place, axis)), True)
+                for axis, place in zip(outer, prefix, strict=True)
+            ]
+            if prefix
+            else []
+        )
         return const(1, dtype_of(term.seed)), equal
     head = cotangent.tensor
     inlined = _sparse_head(head, [*prefix, *outer])
@@ -171,10 +170,11 @@ def _seed(
 
 
 def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Condition]] | None:
-    """``head[i] → value, [c]`` where the head's stage is ``if c then value else 0`` with an equation in c.
+    """``head[i] → value, [c]`` where the head's stage is ``if c then value else 0`` with an
+    equation in c.
 
-    The Jacobian of an elementwise map is such a guarded diagonal; read as a tensor it would be a sum over
-    zeros in every later step.
+    The Jacobian of an elementwise map is such a guarded diagonal; read as a tensor it would be a
+    sum over zeros in every later step.
     """
     if not is_compute(head.op):
         return None
@@ -197,7 +197,8 @@ def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Cond
 def _constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
     """Ranges that depend on other axes, as a box around them and conditions: adaptive windows.
 
-    ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two comparisons.
+    ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two
+    comparisons.
     """
     from ..ir.simplify import constant_bounds
 

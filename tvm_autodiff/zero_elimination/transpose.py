@@ -1,8 +1,9 @@
 """The pullback of one stage: its derivative's terms, transposed the best way each.
 
-In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: gathered terms for
-each tensor. A term that the solver cannot treat becomes the guarded dense sum, and a warning says so and names
-the way out; data as index (`table[I[n]]`) is such a term until scatter kernels exist.
+In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: gathered
+terms for each tensor. A term that the solver cannot treat becomes the guarded dense sum, and a
+warning says so and names the way out; data as index (`table[I[n]]`) is such a term until scatter
+kernels exist.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from .gather import Cotangent, Gathered, Target, gather
 
 
 class DenseSumWarning(UserWarning):
-    """A gradient sums over elements that are structurally zero, since an equation could not be solved."""
+    """A gradient sums over elements that are structurally zero, since an equation could not be
+    solved.
+    """
 
 
 def target_of(tensor: Tensor, prefix_shape: Sequence[object]) -> Target:
@@ -27,9 +30,7 @@ def target_of(tensor: Tensor, prefix_shape: Sequence[object]) -> Target:
     prefix = tuple(data_axis(f"p{n}", extent) for n, extent in enumerate(prefix_shape))
     axes = tuple(
         data_axis(name, extent, index_dtype(tensor.shape[n]))
-        for n, (name, extent) in enumerate(
-            zip(_axis_names(tensor), shape_of(tensor), strict=True)
-        )
+        for n, (name, extent) in enumerate(zip(_axis_names(tensor), shape_of(tensor), strict=True))
     )
     return Target(prefix, axes)
 
@@ -85,8 +86,8 @@ def transpose(
 def _warn_dense(op: Operation, tensor: Tensor, gathered: Gathered) -> None:
     warnings.warn(
         f"the gradient of stage {op.name} with respect to {tensor.op.name} sums over zeros: "
-        f"the solver leaves {text(all_of(gathered.unsolved), limit=200)} as a guard. It is right, and slow; "
-        f"manual={{({op.name}, {tensor.op.name}): f}} replaces it",
+        f"the solver leaves {text(all_of(gathered.unsolved), limit=200)} as a guard. It is right, "
+        f"and slow; manual={{({op.name}, {tensor.op.name}): f}} replaces it",
         DenseSumWarning,
         stacklevel=2,
     )

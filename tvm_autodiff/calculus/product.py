@@ -1,0 +1,133 @@
+"""The derivative of a product: the seed times the product of the other factors.
+
+In: a reduction with ``*``. Out: the seed at every factor, right with one, two or all factors zero,
+in linear time: one pass computes P, the product of the factors that are not zero, and Z, the number
+of zeros; the product of the others is P/F where Z is 0, P at the only zero where Z is 1, and 0
+elsewhere. That expression has the right value and the wrong derivative (at zeros); so its stage
+carries a mark, by which `stand_in` finds the plain product to differentiate in its place.
+"""
+
+from __future__ import annotations
+
+from ..ir.build import (
+    add,
+    all_of,
+    cast,
+    compare,
+    const,
+    div,
+    if_then_else,
+    like,
+    mul,
+    negate,
+    select,
+    variable,
+    zero_like,
+)
+from ..ir.nodes import Tensor, dtype_of, load, operands
+from ..ir.rewrite import substituter
+from ..ir.stage import (
+    Combiner,
+    Operation,
+    Reduction,
+    always,
+    axis_range,
+    axis_vars,
+    bodies,
+    make_stage,
+    reduce_axis,
+    reduction_stage,
+    renew_axis,
+)
+from .reducing import (
+    Reducing,
+    SourceSeed,
+    copy_of_stage,
+    own_condition,
+    stage_over_elements,
+    zero_based,
+)
+from .terms import Contribution
+
+#: attribute of a stage ``others[a, k] = Π_{k' != k} F(a, k')``: how many of its last axes are k
+_MARK = "tvm_autodiff.product_of_others"
+
+
+def product(stage: Reducing) -> list[SourceSeed]:
+    """Π F → the seed times the product of the other factors, at every factor."""
+    reduction, op = stage.reduction, stage.op
+    source = stage.source
+    dtype = dtype_of(source)
+    left = (variable("product_lhs", dtype), variable("zeros_lhs"))
+    right = (variable("product_rhs", dtype), variable("zeros_rhs"))
+    combiner = Combiner(
+        left,
+        right,
+        (mul(left[0], right[0]), add(left[1], right[1])),
+        (const(1, dtype), const(0, "int32")),
+    )
+    is_zero = compare("eq", source, zero_like(source))
+    counted = copy_of_stage(
+        op,
+        reduction,
+        combiner,
+        [select(is_zero, like(source, 1), source), cast("int32", is_zero)],
+        "factors",
+    )
+    others = _product_of_others(stage, counted[0], counted[1])
+    here = (*axis_vars(op), *zero_based(reduction.axes))
+    value = mul(stage.seed, load(others, here))
+    return [(stage.component, Contribution(value, own_condition(stage)))]
+
+
+def _product_of_others(stage: Reducing, product: Tensor, zeros: Tensor) -> Tensor:
+    """others[a, k] = Π_{k' != k} F(a, k'), computed from P and Z, marked to be differentiated
+    plainly.
+    """
+    op, reduction = stage.op, stage.reduction
+    axes, _, rename = stage_over_elements(op, reduction)
+    outer = [axis.var for axis in axes[: len(op.axis)]]
+    factor = rename(stage.source)
+    if not always(reduction.condition):
+        factor = if_then_else(rename(reduction.condition), factor, like(factor, 1))
+    all_others, count = load(product, outer), load(zeros, outer)
+    the_zero = all_of(
+        [compare("eq", count, like(count, 1)), compare("eq", factor, zero_like(factor))]
+    )
+    body = select(
+        compare("eq", count, zero_like(count)),
+        div(all_others, factor),
+        select(the_zero, all_others, zero_like(all_others)),
+    )
+    return make_stage(f"{op.name}_others", axes, [body], attrs={_MARK: len(reduction.axes)})[0]
+
+
+def stand_in(op: Operation) -> Tensor | None:
+    """The tensor of equal value to differentiate in place of a marked stage; None for other stages.
+
+    ``others[a, k] = select(Z == 0, P/F, ...)  →  others[a, k] = Π_{k' != k} F(a, k')``
+    """
+    if _MARK not in (getattr(op, "attrs", None) or {}):
+        return None
+    count = int(op.attrs[_MARK])
+    factor = operands(operands(bodies(op)[0])[1])[1]
+    axes = [renew_axis(axis) for axis in op.axis]
+    outer, places = list(op.axis)[:-count], list(op.axis)[-count:]
+    inner = [
+        reduce_axis(f"{axis.var.name}_other", axis_range(axis)[1], dtype=dtype_of(axis.var))
+        for axis in places
+    ]
+    here = substituter(
+        {
+            **{old.var: new.var for old, new in zip(outer, axes[:-count], strict=True)},
+            **{old.var: new.var for old, new in zip(places, inner, strict=True)},
+        }
+    )
+    same = all_of(
+        compare("eq", other.var, axis.var) for other, axis in zip(inner, axes[-count:], strict=True)
+    )
+    dtype = dtype_of(factor)
+    lhs, rhs = variable("lhs", dtype), variable("rhs", dtype)
+    combiner = Combiner((lhs,), (rhs,), (mul(lhs, rhs),), (const(1, dtype),))
+    others = Reduction(combiner, (here(factor),), tuple(inner), negate(same), ())
+    return reduction_stage(f"{op.name}_plain", axes, others)[0]

@@ -1,0 +1,68 @@
+"""The derivative of max, min and of reducers that select: the seed goes to the winner.
+
+In: a reduction whose result is one of its elements. Out: the seed at the element that won. The
+winner's place is computed once, in the forward shape; the first of equal elements wins, as in
+iteration order, so that the weights of tied elements sum to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.build import all_of, any_of, compare, const, select, variable
+from ..ir.nodes import Expr, dtype_of, load, operands
+from ..ir.stage import Combiner, axis_vars
+from .reducing import Reducing, SourceSeed, copy_of_stage, flat_position, own_condition
+from .terms import Condition, Contribution
+
+
+def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
+    """max (`better` is ``gt``), min (``lt``) → the seed goes to the first element that is best."""
+    dtype = dtype_of(stage.source)
+    place = dtype_of(stage.reduction.axes[0].var)
+    left = (variable("value_lhs", dtype), variable("place_lhs", place))
+    right = (variable("value_rhs", dtype), variable("place_rhs", place))
+    wins = any_of(
+        [
+            compare(better, left[0], right[0]),
+            all_of([compare("eq", left[0], right[0]), compare("le", left[1], right[1])]),
+        ]
+    )
+    worst = const(float("-inf") if better == "gt" else float("inf"), dtype)
+    last = const(2**31 - 1 if place == "int32" else 2**63 - 1, place)
+    combiner = Combiner(
+        left,
+        right,
+        (select(wins, left[0], right[0]), select(wins, left[1], right[1])),
+        (worst, last),
+    )
+    return _by_winner(stage, combiner, [stage.source], "winner")
+
+
+def selection(stage: Reducing) -> list[SourceSeed]:
+    """select(better, lhs, rhs) → the seed goes to the element that the reducer itself selects."""
+    combiner = stage.reduction.combiner
+    better = operands(combiner.result[stage.component])[0]
+    place = dtype_of(stage.reduction.axes[0].var)
+    lhs, rhs = variable("place_lhs", place), variable("place_rhs", place)
+    extended = Combiner(
+        (*combiner.lhs, lhs),
+        (*combiner.rhs, rhs),
+        (*combiner.result, select(better, lhs, rhs)),
+        (*combiner.identity, const(-1, place)),
+    )
+    return _by_winner(stage, extended, stage.reduction.sources, "selected")
+
+
+def _by_winner(
+    stage: Reducing, combiner: Combiner, sources: Sequence[Expr], suffix: str
+) -> list[SourceSeed]:
+    """Compute the winner's place once in the forward shape; the source there gets the whole
+    seed.
+    """
+    reduction = stage.reduction
+    tracked = copy_of_stage(stage.op, reduction, combiner, sources, suffix)
+    winner = load(tracked[-1], axis_vars(stage.op))
+    here = compare("eq", winner, flat_position(reduction.axes))
+    conditions = (*own_condition(stage), Condition(here, False))
+    return [(stage.component, Contribution(stage.seed, conditions))]
