@@ -28,6 +28,7 @@ FLOORS = {
     "cost": 3,
     "zero_elimination": 4,
     "schedule": 4,
+    "runtime": 4,
     "show": 4,
     "forward": 4,
     "reverse": 5,
@@ -46,7 +47,7 @@ RESERVED = {
     "tvm.ir.prim": {"ir"},
     "tvm.sym": {"ir"},
     "tvm.s_tir": {"schedule"},
-    "tvm.relax": {"compile", "schedule", "interop"},
+    "tvm.relax": {"compile", "runtime", "schedule", "interop"},
 }
 FRAMEWORKS = ("torch", "jax", "sklearn", "scipy", "matplotlib", "tqdm", "IPython", "pytest")
 

@@ -1,0 +1,55 @@
+"""Calls of TVM's recursive passes with a stack that deep programs fit in.
+
+In: a function and its arguments. Out: its result, or its exception. TVM walks expressions and
+statements by C++ recursion, which overflows the 8 MiB stack of the main thread on chains of
+thousands of stages; so the call is made in a short-lived thread with a large stack. Python-side
+walks are iterative already (see `rewrite`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+STACK_BYTES = 512 * 2**20  #: reserved, not touched: only the pages in use cost memory
+
+_stack_size_lock = threading.Lock()
+_inside = threading.local()
+
+
+def run_deep(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+    """Call ``function(*args, **kwargs)`` with a stack of 512 MiB.
+
+    Exceptions are raised again in the caller. A call from within such a call is a plain call.
+
+    Examples
+    --------
+    >>> run_deep(divmod, 7, 3)
+    (2, 1)
+    """
+    if getattr(_inside, "deep", False):
+        return function(*args, **kwargs)
+    results: list[Result] = []
+    failures: list[BaseException] = []
+
+    def body() -> None:
+        _inside.deep = True
+        try:
+            results.append(function(*args, **kwargs))
+        except BaseException as error:
+            failures.append(error)
+
+    with _stack_size_lock:  # the size is a setting of the process: restore it at once
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            thread = threading.Thread(target=body, name="deep-stack")
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]

@@ -1,0 +1,182 @@
+"""Stages as TVM functions: one PrimFunc from a few stages, ready to be scheduled.
+
+In: stages over the tensors of a larger graph. Out: a PrimFunc whose parameters are the tensors that
+these stages read, then those they hand on, in buffers of any alignment. Which stages belong
+together, and how their loops run, is decided in `schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import te, tirx
+
+from .graph import retarget, tensors_read_by
+from .nodes import Expr, Tensor, Var, const_value, let_variable, node_id, op_name, operands
+from .rewrite import postorder, rewrite, variables_of
+from .stage import (
+    Operation,
+    bodies,
+    is_compute,
+    outputs_of,
+    placeholder_like,
+    reduction_of,
+    shape_of,
+    tensor_key,
+)
+
+PrimFunc = Any  #: a TVM function of loops and buffers
+
+
+@dataclass(frozen=True)
+class StageFunction:
+    """A PrimFunc and what its parameters stand for, in order: inputs, scalars, outputs.
+
+    Scalars are shape variables that the shape of no parameter tells.
+    """
+
+    func: PrimFunc
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    scalars: tuple[Var, ...] = ()
+
+
+def external_reads(ops: Sequence[Operation]) -> list[Tensor]:
+    """The tensors that stages read and none of them computes, in order of first occurrence."""
+    own = {hash(op) for op in ops}
+    found: dict[tuple[int, int], Tensor] = {}
+    for op in ops:
+        for tensor in tensors_read_by(op):
+            if hash(tensor.op) not in own:
+                found.setdefault(tensor_key(tensor), tensor)
+    return list(found.values())
+
+
+def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> StageFunction:
+    """The unscheduled PrimFunc of some stages, in topological order, that hands on `outputs`.
+
+    Every block is named after its stage; names are made unique in order.
+    """
+    inputs = external_reads(ops)
+    table: dict[tuple[int, int], Tensor] = {}
+    used: set[str] = set()
+    for tensor in inputs:
+        name = _unique(f"p_{_identifier(tensor.op.name)}", used)
+        table[tensor_key(tensor)] = placeholder_like(tensor, name)
+    parameters = [table[tensor_key(tensor)] for tensor in inputs]
+    for op in ops:
+        local = retarget(op, lambda tensor: table.get(tensor_key(tensor)))
+        for old, new in zip(outputs_of(op), local, strict=True):
+            table[tensor_key(old)] = new
+    results = [table[tensor_key(tensor)] for tensor in outputs]
+    scalars = _unbound_shape_variables([*parameters, *results], [t.op for t in table.values()])
+    func = te.create_prim_func([*parameters, *scalars, *results])
+    return StageFunction(
+        func.without_attr("global_symbol"), tuple(inputs), tuple(outputs), tuple(scalars)
+    )
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name) or "t"
+
+
+def _unique(name: str, used: set[str]) -> str:
+    candidate, number = name, 1
+    while candidate in used:
+        candidate, number = f"{name}_{number}", number + 1
+    used.add(candidate)
+    return candidate
+
+
+def free_variables(op: Operation) -> list[Var]:
+    """Variables of a stage that are neither axes nor bound in it: those of shapes included."""
+    roots: list[Any] = [dim for tensor in outputs_of(op) for dim in shape_of(tensor)]
+    bound: set[int] = set()
+    if is_compute(op):
+        bound |= {node_id(axis.var) for axis in op.axis}
+        for axis in op.axis:
+            roots += [axis.dom.min, axis.dom.extent]
+        reduction = reduction_of(op)
+        if reduction is None:
+            roots += bodies(op)
+        else:
+            for axis in reduction.axes:
+                roots += [axis.dom.min, axis.dom.extent]
+                bound.add(node_id(axis.var))
+            roots += [*reduction.sources, *reduction.init, reduction.condition]
+    roots = [root for root in roots if not isinstance(root, int)]
+    for node in postorder(roots):
+        if op_name(node) == "let":
+            bound.add(node_id(let_variable(node)))
+    return [var for var in variables_of(roots) if node_id(var) not in bound]
+
+
+def _unbound_shape_variables(parameters: Sequence[Tensor], ops: Sequence[Operation]) -> list[Var]:
+    known = {
+        node_id(dim)
+        for tensor in parameters
+        for dim in shape_of(tensor)
+        if not isinstance(dim, int) and op_name(dim) == "var"
+    }
+    found: dict[int, Var] = {}
+    for op in ops:
+        for var in free_variables(op):
+            if node_id(var) not in known:
+                found.setdefault(node_id(var), var)
+    return list(found.values())
+
+
+def relax_alignment(func: PrimFunc) -> PrimFunc:
+    """The same function for buffers that are aligned to their elements only.
+
+    TVM assumes 64 bytes; numpy arrays and views do not keep that, and the kernel would crash the
+    process.
+    """
+    new: dict[Any, Any] = {}
+    parameters = []
+    for param in func.params:
+        ty = param.ty
+        if not hasattr(ty, "shape"):
+            parameters.append(param)
+            continue
+        bits = tvm.DataType(str(ty.dtype)).bits
+        buffer = tirx.decl_buffer(
+            ty.shape,
+            ty.dtype,
+            param.name,
+            data_alignment=max(1, bits // 8),
+            elem_offset=ty.elem_offset,
+            layout=ty.layout,
+        )
+        new[param] = buffer
+        parameters.append(buffer)
+    body = tvm_ffi.structural_map(func.body, (tirx.Var, lambda var: new.get(var, var)))
+    return tirx.PrimFunc(parameters, body, func.ret_type, func.attrs)
+
+
+def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
+    """The same function with its parameters in another order."""
+    return tirx.PrimFunc(list(params), func.body, func.ret_type, func.attrs)
+
+
+def wide_dimension(dim: Any, symbols: dict[int, Var]) -> Any:
+    """A dimension over int64 variables, as Relax wants them; `symbols` holds the variables made
+    so far.
+    """
+    if isinstance(dim, int):
+        return dim
+
+    def visit(node: Expr) -> Expr | None:
+        value = const_value(node)
+        if value is not None:
+            return tirx.const(int(value), "int64")
+        name = op_name(node)
+        if name == "var":
+            return symbols.setdefault(node_id(node), tirx.Var(node.name, "int64"))
+        return operands(node)[0] if name == "cast" else None
+
+    return rewrite(dim, visit)

@@ -1,0 +1,249 @@
+"""Arrays of any framework, as arguments and results of compiled functions.
+
+In: a numpy, TVM, PyTorch or JAX array, or any object with DLPack. Out: its shape, dtype and layout
+in plain words, the same memory in a form that a kernel takes, and new arrays of the same framework
+for the results. No framework is imported here: an object that belongs to one proves that it is
+loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+import tvm
+import tvm_ffi
+
+from ..errors import CallError
+
+Array = Any  #: an array of some framework
+
+
+class ArrayKind(Protocol):
+    """One framework's arrays."""
+
+    name: str
+
+    def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """Shape and dtype name."""
+
+    def problem(self, array: Array) -> str | None:
+        """What keeps a kernel on this host from using the memory of the array, or None."""
+
+    def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of the array, uncopied, as something that kernels take."""
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """A new array for a result, in memory that `borrow` can hand out."""
+
+    def finish(self, array: Array) -> Array:
+        """The result to hand to the caller, from what `empty` gave."""
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """The numpy dtype of a TVM dtype name; bfloat16 and the float8 types come from ml_dtypes."""
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        return np.dtype(getattr(ml_dtypes, dtype))
+
+
+class _WritableAlias:
+    """The memory of a read-only numpy array: DLPack refuses to hand that out, kernels only read
+    it.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self.owner = array
+
+
+class NumpyKind:
+    """numpy arrays and scalars, ml_dtypes included."""
+
+    name = "numpy"
+
+    def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        return array.shape, array.dtype.name
+
+    def problem(self, array: Array) -> str | None:
+        if not array.flags.c_contiguous:
+            return f"strides {array.strides}: use np.ascontiguousarray"
+        if not array.dtype.isnative or not array.flags.aligned:
+            return "foreign byte order or unaligned elements: copy it to a native array"
+        return None
+
+    def borrow(self, array: Array, writable: bool) -> Any:
+        array = np.asarray(array)
+        if not array.flags.writeable:
+            if writable:
+                raise CallError("an output array must be writable")
+            array = np.asarray(_WritableAlias(array.view(_dlpack_dtype(array.dtype)))).view(
+                array.dtype
+            )
+        raw = _dlpack_dtype(array.dtype)
+        if raw is array.dtype:
+            return array
+        bits = tvm_ffi.from_dlpack(array.view(raw), require_alignment=0)
+        return tvm.runtime.Tensor._create_view(bits, array.shape, array.dtype.name)
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        return np.empty(shape, numpy_dtype(dtype))
+
+    def finish(self, array: Array) -> Array:
+        return array
+
+
+def _dlpack_dtype(dtype: np.dtype) -> np.dtype:
+    # numpy hands out only its own dtypes: others travel as unsigned ints of their width
+    if dtype.kind in "fiubc":
+        return dtype
+    return np.dtype(f"uint{8 * dtype.itemsize}")
+
+
+class TvmKind:
+    """TVM tensors."""
+
+    name = "tvm"
+
+    def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        return tuple(array.shape), str(array.dtype)
+
+    def problem(self, array: Array) -> str | None:
+        if _tvm_device(array) != "cpu":
+            return f"device {array.device}: copy it to the CPU"
+        return None if array.is_contiguous() else f"strides {tuple(array.strides)}: copy it"
+
+    def borrow(self, array: Array, writable: bool) -> Any:
+        return array
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        return tvm.runtime.empty(tuple(shape), dtype)
+
+    def finish(self, array: Array) -> Array:
+        return array
+
+
+def _tvm_device(array: Array) -> str:
+    return str(array.device).split(":")[0].split("(")[0]
+
+
+class TorchKind:
+    """PyTorch tensors on the CPU."""
+
+    name = "torch"
+
+    def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        return tuple(array.shape), str(array.dtype).removeprefix("torch.")
+
+    def problem(self, array: Array) -> str | None:
+        if array.device.type != "cpu":
+            return f"device {array.device}: move it with .cpu()"
+        if not array.is_contiguous():
+            return f"strides {tuple(array.stride())}: use .contiguous()"
+        return None
+
+    def borrow(self, array: Array, writable: bool) -> Any:
+        return array.detach() if array.requires_grad else array
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        torch = sys.modules["torch"]
+        return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
+
+    def finish(self, array: Array) -> Array:
+        return array
+
+
+class JaxKind(NumpyKind):
+    """JAX arrays: immutable, so that results are made in numpy and handed over."""
+
+    name = "jax"
+
+    def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        return array.shape, array.dtype.name
+
+    def problem(self, array: Array) -> str | None:
+        if isinstance(array, np.ndarray):
+            return None
+        platforms = {device.platform for device in array.devices()}
+        return None if platforms == {"cpu"} else f"device {platforms}: move it to the CPU"
+
+    def borrow(self, array: Array, writable: bool) -> Any:
+        if isinstance(array, np.ndarray):
+            return super().borrow(array, writable)
+        if writable:
+            raise CallError("a JAX array cannot be written: take the returned array instead")
+        return tvm_ffi.from_dlpack(array, require_alignment=0)
+
+    def finish(self, array: Array) -> Array:
+        return sys.modules["jax"].numpy.asarray(array)
+
+
+class DLPackKind(NumpyKind):
+    """Any other object with ``__dlpack__``; results are numpy arrays, or come from its array
+    namespace.
+    """
+
+    name = "dlpack"
+
+    def __init__(self, sample: Array) -> None:
+        namespace = getattr(sample, "__array_namespace__", None)
+        self._namespace = namespace() if namespace is not None else None
+
+    def _tensor(self, array: Array) -> Any:
+        return tvm_ffi.from_dlpack(array, require_alignment=0)
+
+    def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        if isinstance(array, np.ndarray):
+            return super().shape_dtype(array)
+        tensor = self._tensor(array)
+        return tuple(tensor.shape), str(tensor.dtype)
+
+    def problem(self, array: Array) -> str | None:
+        if isinstance(array, np.ndarray):
+            return super().problem(array)
+        tensor = self._tensor(array)
+        if _tvm_device(tensor) != "cpu":
+            return f"device {tensor.device}: copy it to the CPU"
+        return None if tensor.is_contiguous() else "not contiguous: copy it"
+
+    def borrow(self, array: Array, writable: bool) -> Any:
+        if isinstance(array, np.ndarray):
+            return super().borrow(array, writable)
+        return self._tensor(array)
+
+    def finish(self, array: Array) -> Array:
+        convert = getattr(self._namespace, "from_dlpack", None)
+        return array if convert is None else convert(array)
+
+
+_NUMPY, _TVM, _TORCH, _JAX = NumpyKind(), TvmKind(), TorchKind(), JaxKind()
+
+
+def kind_of(array: Array) -> ArrayKind | None:
+    """The framework of an array, or None for an object that is no array."""
+    if isinstance(array, (np.ndarray, np.generic)):
+        return _NUMPY
+    if isinstance(array, tvm_ffi.Tensor):
+        return _TVM
+    root = type(array).__module__.partition(".")[0]
+    if root == "torch" or ("torch" in sys.modules and _is_torch(array)):
+        return _TORCH
+    if root in ("jax", "jaxlib"):
+        return _JAX
+    return DLPackKind(array) if hasattr(array, "__dlpack__") else None
+
+
+def _is_torch(array: Array) -> bool:
+    tensor_type = getattr(sys.modules["torch"], "Tensor", None)
+    return tensor_type is not None and isinstance(array, tensor_type)
+
+
+def numpy_kind() -> ArrayKind:
+    """The kind of results when a function has no argument to follow."""
+    return _NUMPY

@@ -1,0 +1,156 @@
+"""Signatures of compiled functions: what each argument must be, and what each result is.
+
+In: names, shapes and dtypes; shapes may hold symbolic dimensions. Out: checks of a call with errors
+that name the argument, the shapes of the results of that call, and a JSON form, so that an exported
+function keeps them. A dimension is an int, the name of a symbol, or a list ``[operator, left,
+right]`` over dimensions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import CallError
+
+Dim = Any  #: int, str or [operator, left, right]
+
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "truncdiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+    "truncmod": lambda a, b: a % b if (a < 0) == (b < 0) else a % b - b,
+    "min": min,
+    "max": max,
+}
+DIM_OPERATORS = tuple(_OPERATORS)
+
+
+def dim_value(dim: Dim, sizes: dict[str, int]) -> int | None:
+    """The value of a dimension for known symbols, or None while a symbol is unknown."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, str):
+        return sizes.get(dim)
+    left, right = dim_value(dim[1], sizes), dim_value(dim[2], sizes)
+    return None if left is None or right is None else _OPERATORS[dim[0]](left, right)
+
+
+def dim_text(dim: Dim) -> str:
+    """A dimension as a person writes it."""
+    if not isinstance(dim, (list, tuple)):
+        return str(dim)
+    sign = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%"}.get(dim[0])
+    left, right = dim_text(dim[1]), dim_text(dim[2])
+    return f"({left} {sign} {right})" if sign else f"{dim[0]}({left}, {right})"
+
+
+def shape_text(shape: Sequence[Dim]) -> str:
+    """A shape as a tuple in text."""
+    inner = ", ".join(dim_text(dim) for dim in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape and dtype of an argument or result."""
+
+    name: str
+    shape: tuple[Dim, ...]
+    dtype: str
+
+    @property
+    def static(self) -> bool:
+        """Whether every dimension is a literal."""
+        return all(isinstance(dim, int) for dim in self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}{shape_text(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Arguments and results of a compiled function.
+
+    Attributes
+    ----------
+    single : bool
+        Whether a call returns one array and not a list of them.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    single: bool = False
+    static: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "static", all(s.static for s in (*self.inputs, *self.outputs)))
+
+    def check_count(self, count: int) -> None:
+        """Raise `CallError` unless a call has as many arguments as the signature."""
+        if count != len(self.inputs):
+            names = ", ".join(spec.name for spec in self.inputs)
+            raise CallError(f"expected {len(self.inputs)} arrays ({names}), got {count}")
+
+    def check_array(
+        self,
+        place: str,
+        spec: TensorSpec,
+        shape: Sequence[int],
+        dtype: str,
+        sizes: dict[str, int],
+    ) -> None:
+        """Raise `CallError` unless shape and dtype fit; unknown symbols get their size from the
+        shape.
+        """
+        if dtype != spec.dtype:
+            raise CallError(
+                f"{place} {spec.name!r} must have dtype {spec.dtype}, got {dtype}: convert it first"
+            )
+        if len(shape) != len(spec.shape):
+            raise CallError(
+                f"{place} {spec.name!r} must have rank {len(spec.shape)}, shape "
+                f"{shape_text(spec.shape)}, got shape {tuple(shape)}"
+            )
+        for number, (dim, size) in enumerate(zip(spec.shape, shape, strict=True)):
+            if isinstance(dim, str):
+                known = sizes.setdefault(dim, size)
+                if known != size:
+                    raise CallError(
+                        f"{place} {spec.name!r} has {dim} = {size} in dimension {number}, but "
+                        f"{dim} = {known} in an argument before it (shape {shape_text(spec.shape)})"
+                    )
+                continue
+            wanted = dim_value(dim, sizes)
+            if wanted is not None and wanted != size:
+                raise CallError(
+                    f"{place} {spec.name!r} must have shape {shape_text(spec.shape)}, "
+                    f"got {tuple(shape)}: dimension {number} is not {wanted}"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """A form that JSON can hold."""
+        return {
+            "inputs": [[s.name, list(s.shape), s.dtype] for s in self.inputs],
+            "outputs": [[s.name, list(s.shape), s.dtype] for s in self.outputs],
+            "single": self.single,
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Signature:
+        """The inverse of `to_json`."""
+
+        def specs(rows: list[list[Any]]) -> tuple[TensorSpec, ...]:
+            return tuple(TensorSpec(name, tuple(shape), dtype) for name, shape, dtype in rows)
+
+        return Signature(specs(data["inputs"]), specs(data["outputs"]), data["single"])
+
+    def __str__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        outputs = ", ".join(map(str, self.outputs))
+        return f"({inputs}) -> " + (outputs if self.single else f"[{outputs}]")

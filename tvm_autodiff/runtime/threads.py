@@ -1,0 +1,47 @@
+"""The number of CPU threads that kernels use.
+
+In: a wanted number of threads, or None for every CPU that this process may use. Out: the thread
+pool of the calling thread, set so. TVM keeps one pool for each calling thread, gives it half of the
+machine's CPUs unless told otherwise, and pins the workers; here a pool has all CPUs of the process
+and its workers move freely.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import tvm
+
+_SHARE_ALL_CORES = -3  # TVM's affinity mode in which no worker is pinned to one core
+
+_configured = threading.local()
+
+
+def available_cpus() -> list[int]:
+    """The CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def resolve_threads(num_threads: int | None) -> int:
+    """The number of threads to use: all available CPUs for None, never more than there are."""
+    count = len(available_cpus())
+    return count if num_threads is None else min(num_threads, count)
+
+
+def use_threads(count: int) -> None:
+    """Let kernels called from this Python thread run on `count` threads; free when nothing
+    changes.
+    """
+    if getattr(_configured, "count", None) == count:
+        return
+    cpus = available_cpus()
+    configure = tvm.get_global_func("runtime.config_threadpool")
+    # the list of CPUs sets the size of a pool that does not exist yet; the count, how many of it
+    # work
+    configure(_SHARE_ALL_CORES, count, [str(cpu) for cpu in cpus])
+    if hasattr(os, "sched_setaffinity") and set(os.sched_getaffinity(0)) != set(cpus):
+        os.sched_setaffinity(0, cpus)  # creating the pool can pin the calling thread
+    _configured.count = count

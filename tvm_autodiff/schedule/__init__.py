@@ -1,0 +1,3 @@
+"""From te tensors to scheduled functions: normal form, kernels, and one schedule rule for each
+kernel.
+"""

@@ -1,0 +1,1 @@
+"""Schedule rules for CPUs, one a file."""

@@ -1,0 +1,101 @@
+"""The form in which stages are lowered: nothing that TVM's lowering drops or gets wrong.
+
+In: output tensors. Out: equal tensors over the same inputs, whose reductions have no `where=` and
+no `init=` (TVM drops both without a word), whose index expressions have coefficients in [0,
+divisor) inside floordiv and floormod (TVM compiles others wrongly), with structurally equal stages
+merged and dead ones gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import LoweringError
+from ..ir.graph import retarget, topological
+from ..ir.nodes import Expr, Tensor, load, same_node
+from ..ir.plain_reduction import fold_condition, split_init
+from ..ir.simplify import normalize_div_mod
+from ..ir.stage import (
+    Operation,
+    always,
+    bodies,
+    is_compute,
+    is_scan,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    tensor_key,
+)
+from ..ir.structural import StructuralKeys
+
+
+def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Equal tensors in the form that lowers rightly; no two of the results are the same tensor."""
+    replaced: dict[tuple[int, int], Tensor] = {}
+    keys = StructuralKeys()
+    known: dict[int, Operation] = {}
+    for op in topological(outputs):
+        if is_scan(op):
+            raise LoweringError(
+                f"stage {op.name} is a te.scan, which TVM cannot lower: "
+                "unroll it into compute stages"
+            )
+        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
+        for old, new in zip(outputs_of(op), _plain(current, keys, known), strict=True):
+            if tensor_key(old) != tensor_key(new):
+                replaced[tensor_key(old)] = new
+    seen: set[tuple[int, int]] = set()
+    results = []
+    for tensor in outputs:
+        result = replaced.get(tensor_key(tensor), tensor)
+        if tensor_key(result) in seen:
+            result = copy_of(result)
+        seen.add(tensor_key(result))
+        results.append(result)
+    return results
+
+
+def copy_of(tensor: Tensor) -> Tensor:
+    """A stage that copies a tensor."""
+    axes = [renew_axis(axis) for axis in tensor.op.axis]
+    return make_stage(f"{tensor.op.name}_copy", axes, [load(tensor, [a.var for a in axes])])[0]
+
+
+def _plain(op: Operation, keys: StructuralKeys, known: dict[int, Operation]) -> list[Tensor]:
+    if not is_compute(op):
+        return outputs_of(op)
+    reduction = reduction_of(op)
+    if reduction is not None and reduction.init:
+        combined, plain = split_init(op)
+        merged = _plain(plain[0].op, keys, known)
+        table = {tensor_key(old): new for old, new in zip(plain, merged, strict=True)}
+        op = retarget(combined[0].op, lambda tensor: table.get(tensor_key(tensor)))[0].op
+    elif reduction is not None and not always(reduction.condition):
+        op = reduction_stage(op.name, list(op.axis), fold_condition(reduction))[0].op
+    op = _with_normal_indices(op)
+    first = known.setdefault(keys.stage(op), op)
+    if hash(first) != hash(op):
+        for copy, original in zip(outputs_of(op), outputs_of(first), strict=True):
+            keys.same_tensor(copy, original)
+    return outputs_of(first)
+
+
+def _with_normal_indices(op: Operation) -> Operation:
+    reduction = reduction_of(op)
+    if reduction is None:
+        old = bodies(op)
+        new = [normalize_div_mod(body) for body in old]
+        if _same(old, new):
+            return op
+        return make_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[0].op
+    sources = tuple(normalize_div_mod(source) for source in reduction.sources)
+    if _same(reduction.sources, sources):
+        return op
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=sources))[0].op
+
+
+def _same(old: Sequence[Expr], new: Sequence[Expr]) -> bool:
+    return all(same_node(a, b) for a, b in zip(old, new, strict=True))
