@@ -1,0 +1,14 @@
+"""Integer domains: linear equations and inequalities over the integers, solved exactly."""
+
+from .domain import Domain, DomainTransformation
+from .equations import solve_linear_equations
+from .inequalities import solve_linear_inequalities
+from .simplify import simplify_domain
+
+__all__ = [
+    "Domain",
+    "DomainTransformation",
+    "simplify_domain",
+    "solve_linear_equations",
+    "solve_linear_inequalities",
+]

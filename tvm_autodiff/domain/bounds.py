@@ -1,0 +1,232 @@
+"""What is known about atoms, and proofs of inequalities from it.
+
+In: intervals and symbolic bounds of atoms, forms known to be nonnegative. Out: lower bounds of
+forms, verdicts on inequalities. A quick way comes first (intervals, with divisions and
+symbolically bounded atoms replaced by their bounds one after the other), then an exact rational
+one (`simplex`). Nothing is searched for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .affine import CONST, Atoms, Form, combine, content, is_constant, scaled, shifted
+from .simplex import minimum as simplex_minimum
+
+_MAX_STEPS = 16
+_MAX_CONSTRAINTS = 60
+
+
+class Facts:
+    """Knowledge about the atoms of one table.
+
+    Parameters
+    ----------
+    atoms : Atoms
+        Carries the constant intervals.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> atoms = Atoms()
+    >>> b, n = atoms.symbol(te.var("b")), atoms.symbol(te.var("n"))
+    >>> facts = Facts(atoms)
+    >>> facts.bound(b, {}, {n: 1, CONST: -1})
+    >>> facts.nonnegative({n: 2, b: -2})
+    True
+    """
+
+    def __init__(self, atoms: Atoms) -> None:
+        self.atoms = atoms
+        self.lowers: dict[int, list[Form]] = {}
+        self.uppers: dict[int, list[Form]] = {}
+        self.known: list[Form] = []
+
+    def bound(self, atom: int, lower: Form | None, upper: Form | None) -> None:
+        """Record ``lower <= atom <= upper``; constants tighten the interval of the atom."""
+        lo, hi = self.atoms.intervals[atom]
+        if lower is not None:
+            if is_constant(lower):
+                value = lower.get(CONST, 0)
+                lo = value if lo is None else max(lo, value)
+            else:
+                self.lowers.setdefault(atom, []).append(lower)
+        if upper is not None:
+            if is_constant(upper):
+                value = upper.get(CONST, 0)
+                hi = value if hi is None else min(hi, value)
+            else:
+                self.uppers.setdefault(atom, []).append(upper)
+        self.atoms.intervals[atom] = (lo, hi)
+
+    def add(self, form: Form) -> None:
+        """Record ``form >= 0``."""
+        self.known.append(form)
+
+    # ------------------------------------------------------------- the quick way
+
+    def minimum(self, f: Form) -> tuple[int, int] | None:
+        """A lower bound as numerator and denominator, not always the best one; None if none is
+        found.
+        """
+        best: tuple[int, int] | None = None
+        scale = 1
+        done: set[int] = set()
+        for _ in range(_MAX_STEPS):
+            lo, _hi = self.atoms.interval(f)
+            if lo is not None and (best is None or lo * best[1] > best[0] * scale):
+                best = (lo, scale)
+            step = self._replace_one(f, done)
+            if step is None:
+                break
+            f, factor = step
+            scale *= factor
+        return best
+
+    def _replace_one(self, f: Form, done: set[int]) -> tuple[Form, int] | None:
+        """Replace the last atom that has symbolic bounds by the one that makes f smaller (scaled
+        by a factor).
+        """
+        for s in sorted(f, reverse=True):
+            if s == CONST or s in done:
+                continue
+            k = f[s]
+            kind, low, c = self.atoms.kinds[s]
+            rest = {t: v for t, v in f.items() if t != s}
+            bounds = self.lowers.get(s) if k > 0 else self.uppers.get(s)
+            if bounds:
+                done.add(s)
+                return combine(rest, bounds[0], 1, k), 1
+            if kind == "div":
+                # (low - c + 1) / c <= s <= low / c
+                done.add(s)
+                return combine(rest, shifted(low, 1 - c) if k > 0 else low, c, k), c
+        return None
+
+    def maximum_extent(self, f: Form, divisor: int) -> int | None:
+        """Most integers in an interval of real length ``f / divisor``, at least 0; None if
+        unbounded.
+        """
+        found = self.minimum(scaled(f, -1))
+        if found is None:
+            return None
+        numerator, denominator = found
+        return max(0, -numerator // (denominator * divisor) + 1)
+
+    def symbolic_extent(self, f: Form, divisor: int, sizes: int) -> Form | None:
+        """The same as a form in the variables of the bit set `sizes` alone, where bounds allow."""
+        masks, scale = self.atoms.masks, 1
+        for _ in range(_MAX_STEPS):
+            s = max((t for t in f if t != CONST and masks[t] & ~sizes), default=None)
+            if s is None:
+                return shifted(self.atoms.floordiv(f, scale * divisor), 1)
+            k = f[s]
+            lo, hi = self.atoms.intervals[s]
+            end = hi if k > 0 else lo
+            kind, low, c = self.atoms.kinds[s]
+            rest = {t: v for t, v in f.items() if t != s}
+            bounds = self.uppers.get(s) if k > 0 else self.lowers.get(s)
+            if bounds:
+                f = combine(rest, bounds[0], 1, k)
+            elif end is not None:
+                f = shifted(rest, k * end)
+            elif kind == "div":
+                f = combine(rest, low if k > 0 else shifted(low, 1 - c), c, k)
+                scale *= c
+            else:
+                return None
+        return None
+
+    # ------------------------------------------------------------- the exact way
+
+    def nonnegative(self, f: Form, others: Sequence[Form] = ()) -> bool:
+        """Whether ``f >= 0`` follows from what is known and from `others`, each nonnegative."""
+        found = self.minimum(f)
+        if found is not None and found[0] > -found[1]:
+            return True  # an integer above -1
+        if is_constant(f):
+            return f.get(CONST, 0) >= 0
+        constraints = self._relevant(f, others)
+        if not constraints:
+            return False
+        exact = simplex_minimum(f, constraints, self.atoms.intervals)
+        return exact is not None and exact[0] > -exact[1]
+
+    def infeasible(self, forms: Sequence[Form]) -> bool:
+        """Whether no point makes all the forms nonnegative (proved over the rationals)."""
+        constraints = list(forms)
+        for f in forms:
+            for g in self._relevant(f, ()):
+                if g not in constraints:
+                    constraints.append(g)
+        exact = simplex_minimum({}, constraints[:_MAX_CONSTRAINTS], self.atoms.intervals)
+        return exact is not None and exact[1] == 0
+
+    def _relevant(self, f: Form, others: Iterable[Form]) -> list[Form]:
+        """Nonnegative forms connected with f through shared atoms."""
+        pool = [*others, *self.known]
+        used = [False] * len(pool)
+        seen: set[int] = {CONST}
+        frontier = [s for s in f if s != CONST]
+        out: list[Form] = []
+
+        def take(g: Form) -> None:
+            out.append(g)
+            frontier.extend(s for s in g if s not in seen)
+
+        while frontier and len(out) < _MAX_CONSTRAINTS:
+            frontier.sort()
+            s = frontier.pop(0)
+            if s in seen:
+                continue
+            seen.add(s)
+            for g in self._definition(s):
+                take(g)
+            for n, g in enumerate(pool):
+                if not used[n] and s in g:
+                    used[n] = True
+                    take(g)
+        return out
+
+    def _definition(self, s: int) -> list[Form]:
+        """Nonnegative forms that hold by what an atom is: bounds, division, products of bounds."""
+        out = [combine({s: 1}, g, 1, -1) for g in self.lowers.get(s, ())]
+        out += [combine(g, {s: 1}, 1, -1) for g in self.uppers.get(s, ())]
+        kind, a, c = self.atoms.kinds[s]
+        if kind == "div":
+            out.append(combine(a, {s: -c}))
+            out.append(combine(shifted(scaled(a, -1), c - 1), {s: c}))
+        elif kind == "mul" and len(a) == 2:
+            for one, other in ((a[0], a[1]), (a[1], a[0])):
+                lo, _ = self.atoms.intervals[other]
+                if lo is not None and lo >= 0:
+                    for g in self._definition_bounds(one):
+                        out.append(self.atoms.product(g, {other: 1}))
+        return out
+
+    def _definition_bounds(self, s: int) -> list[Form]:
+        out = [combine({s: 1}, g, 1, -1) for g in self.lowers.get(s, ())]
+        out += [combine(g, {s: 1}, 1, -1) for g in self.uppers.get(s, ())]
+        lo, hi = self.atoms.intervals[s]
+        if lo is not None:
+            out.append(shifted({s: 1}, -lo))
+        if hi is not None:
+            out.append(shifted({s: -1}, hi))
+        return out
+
+
+def tighten(f: Form) -> Form:
+    """``g*x + c >= 0  →  x + c // g >= 0`` for the common factor g of the coefficients.
+
+    Examples
+    --------
+    >>> tighten({1: 2, 2: 4, CONST: -3})
+    {1: 1, 2: 2, 0: -2}
+    """
+    g = content(f)
+    if g <= 1:
+        return f
+    out = {s: k // g for s, k in f.items()}
+    if not out.get(CONST, 1):
+        del out[CONST]
+    return out

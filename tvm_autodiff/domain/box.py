@@ -1,0 +1,269 @@
+"""From linear inequalities over free variables to a box that starts at zero.
+
+In: variables, inequalities over them and parameters. Out: for each variable its value in new
+variables, which run from 0 to an extent that no index parameter enters (constant, or symbolic in
+sizes), and the inequalities that the box does not imply. Among orders and bases of the variables
+the smallest box wins.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from .affine import CONST, Atoms, Form, combine, is_constant, scaled, shifted, substitute_linear
+from .bounds import Facts
+from .inequalities import project
+from .integers import Matrix, identity_matrix, inverse_unimodular
+
+_MAX_CANDIDATES = 12
+NOMINAL_SIZE = 64  #: what a size parameter counts as when symbolic volumes are compared
+
+
+@dataclass
+class Box:
+    """A box and what it was made from.
+
+    Attributes
+    ----------
+    variables : list of int
+        Atoms of the new variables.
+    extents : dict of variable to Form
+    values : dict of old variable to Form
+        In new variables and parameters.
+    back : dict of new variable to Form
+        In old variables, parameters and earlier new variables.
+    guards : list of Form
+        Nonnegative forms that are still to be demanded.
+    volume : int
+        Product of the extents, sizes counted as `NOMINAL_SIZE`.
+    """
+
+    variables: list[int] = field(default_factory=list)
+    extents: dict[int, Form] = field(default_factory=dict)
+    values: dict[int, Form] = field(default_factory=dict)
+    back: dict[int, Form] = field(default_factory=dict)
+    guards: list[Form] = field(default_factory=list)
+    volume: int = 1
+
+    def score(self, atoms: Atoms) -> tuple[int, int, int, int]:
+        """Smaller is better: volume, number of guards, then how long the values are."""
+        inner = atoms.mask_of(self.variables)
+        guards = sum(1 for f in self.guards if atoms.mask_of(f) & inner)
+        length = sum(
+            len(f) + sum(atoms.kinds[s][0] == "div" for s in f) for f in self.values.values()
+        )
+        return self.volume, guards, len(self.variables), length
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """A way to make a variable start at zero: ``y = base + sign * t`` with t in ``[0, extent)``."""
+
+    extent: Form
+    base: Form
+    sign: int
+
+    def key(self, atoms: Atoms) -> tuple[int, int, int, int, int]:
+        symbols = [s for s in self.base if s != CONST]
+        return (
+            nominal(atoms, self.extent),
+            sum(1 + 2 * (atoms.kinds[s][0] == "div") for s in symbols),
+            sum(abs(self.base[s]) for s in symbols),
+            abs(self.base.get(CONST, 0)) if not symbols else int(CONST in self.base),
+            self.sign < 0,
+        )
+
+
+class EmptyBox(Exception):
+    """Raised inside this package where inequalities turn out to contradict each other."""
+
+
+class UnboundedBox(Exception):
+    """Raised inside this package where a variable has no bounds of the wanted kind."""
+
+
+def smallest_box(
+    facts: Facts,
+    variables: Sequence[int],
+    inequalities: Sequence[Form],
+    sizes: int,
+    units: Sequence[Sequence[int]],
+    wide: bool,
+) -> Box | None:
+    """The smallest box among the orders and bases that are tried; None for an empty set.
+
+    Parameters
+    ----------
+    units : sequence of rows
+        Linear forms in the variables (a row of coefficients each), the natural coordinates: bases
+        whose coordinates are among them are tried besides the given one.
+    """
+    atoms = facts.atoms
+    best: Box | None = None
+    best_score: tuple[int, int, int, int] | None = None
+    for basis, order in _candidates(len(variables), units):
+        try:
+            box = _box(facts, variables, basis, order, inequalities, sizes, wide)
+        except EmptyBox:
+            return None
+        except UnboundedBox:
+            continue
+        score = box.score(atoms)
+        if best_score is None or score < best_score:
+            best, best_score = box, score
+        if score[1] == 0 or score[0] == 1:
+            break  # every point of the box belongs to the set: no smaller one exists
+    if best is None:
+        raise UnboundedBox
+    return best
+
+
+def _candidates(n: int, units: Sequence[Sequence[int]]) -> Iterator[tuple[Matrix, tuple[int, ...]]]:
+    """Bases (rows: coordinates in the variables) and orders, likely good ones first."""
+    natural = _natural_bases(n, units) if n > 1 else []
+    bases = [*natural[:1], identity_matrix(n), *natural[1:]]
+    if n == 1:
+        bases = bases[-1:]
+    orders = list(itertools.islice(itertools.permutations(range(n)), 6))
+    if n > 3:
+        orders = [tuple(range(n)), tuple(range(n - 1, -1, -1))]
+        orders += [(*range(k, n), *range(k)) for k in range(1, n)]
+    pairs = [(basis, order) for order in orders for basis in bases]
+    yield from pairs[:_MAX_CANDIDATES]
+
+
+def _natural_bases(n: int, units: Sequence[Sequence[int]]) -> list[Matrix]:
+    """Up to three bases of natural coordinates."""
+    found: list[Matrix] = []
+    rows = [list(unit) for unit in units if any(unit)]
+    for chosen in itertools.islice(itertools.combinations(range(len(rows)), n), 40):
+        matrix = [rows[i] for i in chosen]
+        if inverse_unimodular(matrix) is not None and matrix not in found:
+            found.append(matrix)
+            if len(found) == 3:
+                break
+    return found
+
+
+def _box(
+    facts: Facts,
+    variables: Sequence[int],
+    basis: Matrix,
+    order: Sequence[int],
+    inequalities: Sequence[Form],
+    sizes: int,
+    wide: bool,
+) -> Box:
+    """Project, then go from the first variable to the last: shift each by its best lower or upper
+    bound.
+    """
+    atoms = facts.atoms
+    n = len(variables)
+    box = Box()
+    if basis == identity_matrix(n):
+        coordinates = list(variables)
+        forms = list(inequalities)
+    else:
+        coordinates = [atoms.fresh(wide) for _ in range(n)]
+        inverse = inverse_unimodular(basis)
+        assert inverse is not None
+        change = {
+            y: {z: k for z, k in zip(coordinates, line, strict=True) if k}
+            for y, line in zip(variables, inverse, strict=True)
+        }
+        forms = [substitute_linear(f, change) for f in inequalities]
+    levels = project(forms, [coordinates[i] for i in order])
+    if levels is None:
+        raise EmptyBox
+    values: dict[int, Form] = {}
+    for place, level in zip(order, levels, strict=True):
+        z = coordinates[place]
+        shift = _best_shift(facts, z, [substitute_linear(f, values) for f in level], sizes)
+        extent = nominal(atoms, shift.extent)
+        box.volume *= extent
+        if is_constant(shift.extent) and extent <= 1:
+            if extent <= 0:
+                raise EmptyBox
+            values[z] = shift.base
+            continue
+        t = atoms.fresh(wide)
+        facts.bound(t, {}, shifted(shift.extent, -1))
+        box.variables.append(t)
+        box.extents[t] = shift.extent
+        values[z] = combine(shift.base, {t: shift.sign})
+        row = {y: k for y, k in zip(variables, basis[place], strict=True) if k}
+        box.back[t] = combine(row, shift.base, shift.sign, -shift.sign)
+    for y in variables:
+        value = {y: 1} if basis == identity_matrix(n) else change[y]
+        box.values[y] = substitute_linear(value, values)
+    for f in forms:
+        g = substitute_linear(f, values)
+        if is_constant(g):
+            if g.get(CONST, 0) < 0:
+                raise EmptyBox
+            continue
+        low = facts.minimum(g)
+        if low is None or low[0] <= -low[1]:
+            box.guards.append(g)
+    return box
+
+
+def _best_shift(facts: Facts, z: int, bounds: Sequence[Form], sizes: int) -> _Shift:
+    """Among all pairs of a lower and an upper bound the smallest extent, then the simplest base."""
+    atoms = facts.atoms
+    lowers = [(f[z], {s: k for s, k in f.items() if s != z}) for f in bounds if f[z] > 0]
+    uppers = [(-f[z], {s: k for s, k in f.items() if s != z}) for f in bounds if f[z] < 0]
+    pairs: list[tuple[int, Form, int, int]] = []
+    for i, (a, low) in enumerate(lowers):
+        for j, (b, high) in enumerate(uppers):
+            width = combine(high, low, a, b)  # over a*b
+            count = facts.maximum_extent(width, a * b)
+            extent: Form | None
+            if count is not None:
+                extent = {CONST: count} if count else {}
+            else:
+                extent = facts.symbolic_extent(width, a * b, sizes)
+                if extent is None:
+                    continue
+            pairs.append((nominal(atoms, extent), extent, i, j))
+    if not pairs:
+        raise UnboundedBox
+    least = min(pair[0] for pair in pairs)
+    shifts: list[_Shift] = []
+    for size, extent, i, j in pairs:
+        if size == least:
+            a, low = lowers[i]
+            b, high = uppers[j]
+            # a*z + low >= 0  →  z >= -(low // a);   -b*z + high >= 0  →  z <= high // b
+            shifts.append(_Shift(extent, scaled(atoms.floordiv(low, a), -1), 1))
+            shifts.append(_Shift(extent, atoms.floordiv(high, b), -1))
+    return min(shifts, key=lambda shift: shift.key(atoms))
+
+
+def nominal(atoms: Atoms, f: Form) -> int:
+    """The value of a form with every variable counted as `NOMINAL_SIZE`."""
+    pending, needed = list(f), set()
+    while pending:
+        s = pending.pop()
+        if s not in needed:
+            needed.add(s)
+            if atoms.kinds[s][0] in ("div", "mul"):
+                pending.extend(atoms.kinds[s][1])
+    values: dict[int, int] = {CONST: 1}
+    for s in sorted(needed):
+        kind, a, c = atoms.kinds[s]
+        if kind == "div":
+            values[s] = sum(k * values[t] for t, k in a.items()) // c
+        elif kind == "mul":
+            values[s] = 1
+            for t in a:
+                values[s] *= values[t]
+        elif s != CONST:
+            lo, hi = atoms.intervals[s]
+            values[s] = min(
+                max(NOMINAL_SIZE, lo if lo is not None else NOMINAL_SIZE),
+                hi if hi is not None else NOMINAL_SIZE,
+            )
+    return sum(k * values[s] for s, k in f.items())

@@ -1,0 +1,166 @@
+"""From a domain to systems of linear forms over unknowns.
+
+In: a `Domain`. Out: a `System`: the table of atoms with all that is known about parameters, the
+unknowns (the variables and the divisions that depend on them), equations, inequalities, and the
+conditions that are not linear in the unknowns. Solving is left to `equations`, `inequalities` and
+`simplify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..ir.nodes import Expr, Var, dtype_of
+from ..ir.rewrite import substitute
+from .affine import CONST, Atoms, Form, combine, scaled, shifted
+from .bounds import Facts
+from .domain import Domain
+
+
+class System:
+    """Equations and inequalities of a domain.
+
+    Parameters
+    ----------
+    domain : Domain
+    divisions : bool
+        Whether divisions that depend on variables become unknowns; else conditions with them are
+        not linear.
+
+    Attributes
+    ----------
+    atoms : Atoms
+    facts : Facts
+        What is known about the parameters.
+    variables : list of int
+        Atoms of the domain's variables, in order.
+    unknowns : list of int
+        The variables, then the divisions that depend on them.
+    equations, inequalities : list of Form
+        Linear in the unknowns: ``form == 0`` and ``form >= 0``. The ranges of the variables and
+        what defines the divisions are among the inequalities.
+    rest : list of (kind, Form or expression)
+        Conditions that are not linear: ``("eq", form)``, ``("ge", form)`` or ``("rest",
+        expression)``.
+    sizes : int
+        Bit set of the parameters that extents may depend on.
+    """
+
+    def __init__(self, domain: Domain, divisions: bool = True) -> None:
+        self.domain = domain
+        self._divisions = divisions
+        self.atoms = Atoms()
+        self.facts = Facts(self.atoms)
+        self.variables: list[int] = []
+        self.equations: list[Form] = []
+        self.inequalities: list[Form] = []
+        self.rest: list[tuple[str, Any]] = []
+        self.sizes = 0
+        self._read_parameters()
+        for var in domain.variables:
+            self.variables.append(self.atoms.symbol(var))
+        self.mask = self.atoms.mask_of(self.variables)
+        self.unknowns = list(self.variables)
+        self._linear: dict[int, bool] = dict.fromkeys(self.variables, True)
+        self._read_variables()
+        for condition in domain.conditions:
+            for kind, f in self.atoms.conditions(condition):
+                self.require(kind, f)
+
+    def _read_parameters(self) -> None:
+        """Ranges of parameters become facts; those without an upper end are sizes."""
+        atoms, ranges = self.atoms, self.domain.ranges
+        for var in self.domain.parameters:
+            s = atoms.symbol(var)
+            if ranges.get(var, (None, None))[1] is None:
+                self.sizes |= atoms.masks[s]
+        for var in self.domain.parameters:
+            if var not in ranges:
+                continue
+            lo, extent = ranges[var]
+            s = atoms.symbol(var)
+            lower = atoms.form(lo)
+            if extent is None:
+                self.facts.bound(s, lower, None)
+            else:
+                self.facts.bound(s, lower, shifted(combine(lower, atoms.form(extent)), -1))
+
+    def _read_variables(self) -> None:
+        """Ranges of variables become inequalities, and intervals where they are constant."""
+        for var, s in zip(self.domain.variables, self.variables, strict=True):
+            lo, extent = self.domain.ranges[var]
+            lower = self.atoms.form(lo)
+            low, _ = self.atoms.interval(lower)
+            high = None
+            upper: Form | None = None
+            if extent is not None:
+                upper = shifted(combine(lower, self.atoms.form(extent)), -1)
+                _, high = self.atoms.interval(upper)
+            self.atoms.intervals[s] = (low, high)
+            self.require("ge", combine({s: 1}, lower, 1, -1))
+            if upper is not None:
+                self.require("ge", combine(upper, {s: 1}, 1, -1))
+
+    def require(self, kind: str, f: Any) -> None:
+        """Add a condition to the list it belongs to."""
+        if kind == "rest" or not self._is_linear(f):
+            self.rest.append((kind, f))
+        elif kind == "eq":
+            self.equations.append(f)
+        else:
+            self.inequalities.append(f)
+
+    def _is_linear(self, f: Form) -> bool:
+        """Whether every atom that depends on variables is an unknown; new divisions become
+        unknowns.
+        """
+        return all(self._is_unknown(s) for s in f if self.atoms.masks[s] & self.mask)
+
+    def _is_unknown(self, atom: int) -> bool:
+        """Decide for a division, its constituents first."""
+        pending = [(atom, False)]
+        while pending:
+            s, ready = pending.pop()
+            if s in self._linear:
+                continue
+            kind, low, c = self.atoms.kinds[s]
+            if kind != "div" or not self._divisions:
+                self._linear[s] = False
+                continue
+            inner = [t for t in low if t != CONST and self.atoms.masks[t] & self.mask]
+            if not ready:
+                pending.append((s, True))
+                pending.extend((t, False) for t in inner)
+                continue
+            self._linear[s] = all(self._linear[t] for t in inner)
+            if self._linear[s]:
+                self.unknowns.append(s)
+                # 0 <= low - c*s <= c - 1
+                self.inequalities.append(combine(low, {s: -c}))
+                self.inequalities.append(combine(shifted(scaled(low, -1), c - 1), {s: c}))
+        return self._linear[atom]
+
+    @property
+    def wide(self) -> bool:
+        """Whether new variables are int64."""
+        return any(dtype_of(var) == "int64" for var in self.domain.variables)
+
+    def emitted_rest(self, values: Mapping[int, Form]) -> list[Expr]:
+        """The conditions that are not linear, with the variables replaced."""
+        out: list[Expr] = []
+        mapping: dict[Var, Expr] | None = None
+        for kind, f in self.rest:
+            if kind == "rest":
+                if mapping is None:
+                    mapping = {
+                        self.atoms.variable(s): self.typed(s, values[s]) for s in self.variables
+                    }
+                out.append(substitute(f, mapping))
+            else:
+                out.append(self.atoms.condition(kind, self.atoms.substitute(f, values)))
+        return out
+
+    def typed(self, atom: int, f: Form) -> Expr:
+        """The expression of a form with the dtype of a variable."""
+        return self.atoms.expr(f, "int64" if self.atoms.wide[atom] else "int32")
