@@ -1,13 +1,51 @@
 """A gradient compiler for Apache TVM's tensor expressions.
 
-In: a computation written in `tvm.te`. Out: its derivatives, again as tensor expressions. Importing
-the package loads TVM, numpy and sympy, and no other framework.
+In: a computation written in `tvm.te`. Out: its derivatives, again as tensor expressions, and
+kernels for both. Importing the package loads TVM and numpy, and no other framework.
 """
 
 from __future__ import annotations
 
-from .errors import AutodiffError
+from . import domain
+from .check import check_grads
+from .compile import build, load, lower
+from .cost import Cost, estimate_cost
+from .errors import (
+    AutodiffError,
+    CallError,
+    GradientCheckError,
+    InvalidArgumentError,
+    LoweringError,
+    NotDifferentiableError,
+    UnsolvableError,
+)
+from .result import DifferentiationResult
+from .reverse import differentiate, gradient, pullback
+from .show import show
+from .zero_elimination.transpose import DenseSumWarning
 
 __version__ = "0.1.0"
 
-__all__ = ["AutodiffError", "__version__"]
+__all__ = [
+    "differentiate",
+    "gradient",
+    "pullback",
+    "DifferentiationResult",
+    "build",
+    "lower",
+    "load",
+    "show",
+    "estimate_cost",
+    "Cost",
+    "check_grads",
+    "domain",
+    "AutodiffError",
+    "NotDifferentiableError",
+    "InvalidArgumentError",
+    "UnsolvableError",
+    "LoweringError",
+    "CallError",
+    "GradientCheckError",
+    "DenseSumWarning",
+    "__version__",
+]

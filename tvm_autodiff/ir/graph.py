@@ -147,9 +147,10 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
         attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
         return make_stage(op.name, list(op.axis), new_bodies, op.tag, attrs)
     if is_extern(op):
-        new_inputs = [replacement(tensor) or tensor for tensor in op.inputs]
-        attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
-        new_op = te._ffi_api.ExternOp(
+        found = [replacement(tensor) for tensor in op.inputs]
+        new_inputs = [old if new is None else new for old, new in zip(op.inputs, found,
+        strict=True)] attrs = {key: _retarget_attr(value, replacement) for key, value in
+        op.attrs.items()} new_op = te._ffi_api.ExternOp(
             op.name,
             op.tag,
             attrs,
