@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import ir, te, tirx
 from tvm.ir import prim
+from tvm_ffi import Object
 
 Expr = Any  #: a TVM scalar expression
 Var: TypeAlias = ir.Var
@@ -52,6 +53,7 @@ BITWISE_CLASSES: dict[str, type] = {
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
+_address = Object.__hash__
 _NAME_OF_CLASS: dict[type, str] = {
     **{cls: name for name, cls in BINARY_CLASSES.items()},
     **{cls: name for name, cls in BITWISE_CLASSES.items()},
@@ -224,12 +226,13 @@ def node_id(node: Any) -> int:
     """Identity of a node: equal for two Python handles of one TVM object. Valid while the node
     lives.
     """
-    return hash(node)
+    # the hash of an integer literal is that of its value: Python gives -1 and -2 the same one
+    return _address(node) if type(node) is prim.IntImm else hash(node)
 
 
 def same_node(left: Any, right: Any) -> bool:
     """Whether two handles are one and the same TVM object."""
-    return hash(left) == hash(right)
+    return node_id(left) == node_id(right)
 
 
 def binary(name: str, left: Expr, right: Expr) -> Expr:
