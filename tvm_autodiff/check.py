@@ -109,8 +109,8 @@ def check_grads(
     digits = _PRECISION.get(dtype_of(output))
     if digits is None:
         raise InvalidArgumentError(
-            f"output {output.op.name} has dtype {dtype_of(output)}; finite differences need float64 "
-            "(or float32)"
+            f"output {output.op.name} has dtype {dtype_of(output)}; finite differences need "
+            "float64 (or float32)"
         )
     step = digits[0] if step is None else step
     rtol = digits[1] if rtol is None else rtol
@@ -179,7 +179,8 @@ def _fail(output: Tensor, worst: Worst) -> None:
     place = "".join(f"[{n}]" for n in worst.index)
     raise GradientCheckError(
         f"the gradient of {output.op.name} with respect to {worst.tensor} is wrong: entry "
-        f"{worst.tensor}{place} is {worst.derived:.9g}, finite differences give {worst.measured:.9g}"
+        f"{worst.tensor}{place} is {worst.derived:.9g}, finite differences give "
+        f"{worst.measured:.9g}"
     )
 
 

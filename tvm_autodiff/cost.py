@@ -34,7 +34,9 @@ from .ir.stage import (
 
 #: nodes that cost nothing next to a multiplication
 _FREE = frozenset(
-    ["add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select", "cast", "const", "var", "let", "load", "reduce", "if_then_else", "likely", "ramp", "broadcast", "shuffle", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"]
+    ("add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
+    + ("select", "if_then_else", "likely", "cast", "const", "var", "let", "load", "reduce")
+    + ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")
 )
 
 

@@ -205,6 +205,7 @@ class _Sweep:
         self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
         self._cotangents: dict[tuple[int, int], Cotangent] = {tensor_key(output): head}
         self._tensors: dict[tuple[int, int], Tensor] = {tensor_key(output): output}
+        self._private: set[tuple[int, int]] = set()
         self._sweep()
 
     def _stand_in(self, op: Operation) -> Tensor | None:
@@ -278,11 +279,22 @@ class _Sweep:
             return
         targets = [(tensor, self._target(tensor)) for tensor in left]
         outputs = outputs_of(op)
-        for component, tensor, gathered in transpose(op, by_rule, targets):
+        transposed = transpose(op, by_rule, targets)
+        if len(transposed) == 1 and len(wanted) == 1 and len(by_rule) == 1:
+            self._mark_private(arrived[0])
+        for component, tensor, gathered in transposed:
             out = outputs[component]
             by_hand = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
             if by_hand is None:
                 self._summand(tensor, out).terms.append(gathered)
+
+    def _mark_private(self, tensor: Tensor) -> None:
+        """Note that the adjoint of a tensor is read once, and nobody asked for it."""
+        asked = {tensor_key(t) for t in self.inputs or []}
+        adjoint = self._cotangents[tensor_key(tensor)].tensor
+        wanted = self.inputs is None or tensor_key(tensor) in asked
+        if adjoint is not None and adjoint is not self.head.tensor and not wanted:
+            self._private.add(tensor_key(adjoint))
 
     def _push_override(self, out: Tensor, deps: list[Tensor], function: Any) -> None:
         who = f"override[{out.op.name}]"
@@ -326,6 +338,7 @@ class _Sweep:
                 [summand.terms for summand in summands],
                 [adjoint for summand in summands for adjoint in summand.tensors],
                 dtype_of(tensor),
+                lambda read: tensor_key(read) in self._private,
             )
             self._cotangents[key] = Cotangent(adjoint)
         return self._cotangents.get(key)

@@ -149,7 +149,9 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
     if is_extern(op):
         found = [replacement(tensor) for tensor in op.inputs]
         pairs = zip(op.inputs, found, strict=True)
-        new_inputs = [old if new is None else new for old, new in pairs]
+        new_inputs = [
+            old if new is None else new for old, new in zip(op.inputs, found, strict=True)
+        ]
         attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
         new_op = te._ffi_api.ExternOp(
             op.name,

@@ -132,6 +132,11 @@ def contains_load(roots: Expr | Iterable[Expr]) -> bool:
     return contains(roots, is_load)
 
 
+def loaded_tensors(expr: Expr) -> list[Tensor]:
+    """The tensor of each read, in order; a tensor read twice comes twice."""
+    return [load_tensor(node) for node in postorder(expr) if is_load(node)]
+
+
 def depends_on(expr: Expr, variables: Iterable[Var]) -> bool:
     """Whether one of the variables occurs."""
     wanted = {node_id(var) for var in variables}

@@ -7,12 +7,12 @@ sums are stages of their own, read by a last stage that adds them up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..ir.build import add, const, sum_of
 from ..ir.lets import bind_shared
 from ..ir.nodes import Expr, Tensor, dtype_of, load
-from ..ir.rewrite import substituter
+from ..ir.rewrite import loaded_tensors, substituter
 from ..ir.stage import (
     Axis,
     Extent,
@@ -22,6 +22,7 @@ from ..ir.stage import (
     sum_over,
 )
 from .gather import Gathered, Target
+from .inline import inline_tail_sum, whole_tensor
 
 
 def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:
@@ -55,6 +56,7 @@ def assemble(
     groups: Sequence[Sequence[Gathered]],
     tensors: Sequence[Tensor] = (),
     dtype: str = "float32",
+    private: Callable[[Tensor], bool] = lambda tensor: False,
 ) -> Tensor:
     """The sum of gathered terms and of ready tensors, as a tensor over the target's axes.
 
@@ -71,6 +73,8 @@ def assemble(
         Further summands of the result's shape, such as derivatives given by hand.
     dtype : str
         Of the result; a result without summands is zero.
+    private : callable, optional
+        Tells the tensors that nothing else reads, which may be taken apart.
     """
     axes = [*target.prefix, *target.axes]
     here = [axis.var for axis in axes]
@@ -82,6 +86,13 @@ def assemble(
                 sums.append(term)
             else:
                 plain.append(term.source)
+    if len(plain) == 1 and not sums and not tensors:
+        same = whole_tensor(plain[0], axes)
+        if same is not None:
+            return same
+        moved = inline_tail_sum(plain[0], axes)
+        if moved is not None and all(private(tensor) for tensor in loaded_tensors(plain[0])):
+            plain, sums = [], [moved]
     if not plain and len(sums) == 1:
         return _stage(name, axes, sum_over(sums[0].source, sums[0].axes))
     if len(plain) == 1 and len(tensors) == 1 and not sums:

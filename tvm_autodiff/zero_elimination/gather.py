@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, simplify_domain
-from ..ir.build import add, all_of, compare, conjuncts, const
+from ..ir.build import add, all_of, cast, compare, conjuncts, const
+from ..ir.fold import fold
 from ..ir.lets import bind_shared
 from ..ir.nodes import (
     Expr,
@@ -30,6 +31,7 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import depends_on, postorder, substituter
+from ..ir.simplify import constant_bounds
 from ..ir.stage import (
     Axis,
     Extent,
@@ -123,13 +125,14 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
     if solution.new_domain.is_empty:
         return None
     move = substituter(solution.old_to_new)
-    put_seed = substituter({term.seed: seed})
+    value = substituter({term.seed: seed})(term.value)
+    value = move(fold(value) if is_const(seed) else value)
     remaining = [part for c in solution.new_domain.conditions for part in conjuncts(c)]
     guards = [c for c in remaining if on_indices(c)]
     data = [Condition(c, False) for c in remaining if not on_indices(c)]
     data += [Condition(move(c.expr), c.guards) for c in others]
     source = guarded(
-        move(put_seed(term.value)),
+        value,
         [*([Condition(all_of(guards), True)] if guards else []), *data],
     )
     variables = solution.new_domain.variables
@@ -144,8 +147,6 @@ def on_indices(condition: Expr) -> bool:
 
 
 def _same_dtype(index: Expr, like: Expr) -> Expr:
-    from ..ir.build import cast
-
     return cast(dtype_of(like), index)
 
 
@@ -200,8 +201,6 @@ def _constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
     ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two
     comparisons.
     """
-    from ..ir.simplify import constant_bounds
-
     axes = list(ranges)
     box: Ranges = {}
     limits: list[Expr] = []
