@@ -148,7 +148,6 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
         return make_stage(op.name, list(op.axis), new_bodies, op.tag, attrs)
     if is_extern(op):
         found = [replacement(tensor) for tensor in op.inputs]
-        pairs = zip(op.inputs, found, strict=True)
         new_inputs = [
             old if new is None else new for old, new in zip(op.inputs, found, strict=True)
         ]

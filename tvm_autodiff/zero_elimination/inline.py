@@ -1,8 +1,9 @@
 """Adjoints that only read another adjoint: the stage between is taken out.
 
-In: the expression that one gathered term leaves, reading the cotangent. Out: the cotangent itself where it is
-read element by element, or the cotangent's own reduction moved to the elements that are read. Both save a
-stage; the second also leaves out what nobody reads, such as the adjoint of a padding's border.
+In: the expression that one gathered term leaves, reading the cotangent. Out: the cotangent itself
+where it is read element by element, or the cotangent's own reduction moved to the elements that
+are read. Both save a stage; the second also leaves out what nobody reads, such as the adjoint of a
+padding's border.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def whole_tensor(source: Expr, axes: Sequence[Axis]) -> Tensor | None:
 
 
 def inline_tail_sum(source: Expr, axes: Sequence[Axis]) -> Gathered | None:
-    """``dx[b] = if c(b) then dy[g(b)], dy[a] = Σ_k f(a, k)  →  dx[b] = Σ_k if c(b) then f(g(b), k)``.
+    """``dx[b] = if c(b) then dy[g(b)]  →  dx[b] = Σ_k if c(b) then f(g(b), k)``, dy[a] = Σ_k f(a, k).
 
-    None where the source is something else, or where there are fewer elements to compute than to read.
+    None where the source is something else, or where dx has more elements than dy.
     """
     guard: list[Expr] = []
     read = source
