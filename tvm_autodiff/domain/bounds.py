@@ -41,6 +41,7 @@ class Facts:
         self.lowers: dict[int, list[Form]] = {}
         self.uppers: dict[int, list[Form]] = {}
         self.known: list[Form] = []
+        self.work = 0  #: bounds computed so far, the same in every run
 
     def bound(self, atom: int, lower: Form | None, upper: Form | None) -> None:
         """Record ``lower <= atom <= upper``; constants tighten the interval of the atom."""
@@ -69,6 +70,7 @@ class Facts:
         """A lower bound as numerator and denominator, not always the best one; None if none is
         found.
         """
+        self.work += 1
         best: tuple[int, int] | None = None
         scale = 1
         done: set[int] = set()
@@ -92,14 +94,15 @@ class Facts:
                 continue
             k = f[s]
             kind, low, c = self.atoms.kinds[s]
-            rest = {t: v for t, v in f.items() if t != s}
             bounds = self.lowers.get(s) if k > 0 else self.uppers.get(s)
+            if not bounds and kind != "div":
+                continue
+            done.add(s)
+            rest = {t: v for t, v in f.items() if t != s}
             if bounds:
-                done.add(s)
                 return combine(rest, bounds[0], 1, k), 1
             if kind == "div":
                 # (low - c + 1) / c <= s <= low / c
-                done.add(s)
                 return combine(rest, shifted(low, 1 - c) if k > 0 else low, c, k), c
         return None
 

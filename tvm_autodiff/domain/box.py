@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from .affine import CONST, Atoms, Form, combine, is_constant, scaled, shifted, substitute_linear
 from .bounds import Facts
 from .inequalities import project
-from .integers import Matrix, identity_matrix, inverse_unimodular
+from .integers import Matrix, determinant, identity_matrix, inverse_unimodular
 
 _MAX_CANDIDATES = 12
+_MAX_BOUNDS = 6  #: of each kind compared for one variable
+_MAX_WORK = 300  #: bounds computed for one box before no further candidate is tried
 NOMINAL_SIZE = 64  #: what a size parameter counts as when symbolic volumes are compared
 
 
@@ -101,6 +103,7 @@ def smallest_box(
         whose coordinates are among them are tried besides the given one.
     """
     atoms = facts.atoms
+    limit = facts.work + _MAX_WORK
     best: Box | None = None
     best_score: tuple[int, int, int, int] | None = None
     for basis, order in _candidates(len(variables), units):
@@ -115,6 +118,8 @@ def smallest_box(
             best, best_score = box, score
         if score[1] == 0 or score[0] == 1:
             break  # every point of the box belongs to the set: no smaller one exists
+        if facts.work > limit:
+            break
     if best is None:
         raise UnboundedBox
     return best
@@ -138,9 +143,9 @@ def _natural_bases(n: int, units: Sequence[Sequence[int]]) -> list[Matrix]:
     """Up to three bases of natural coordinates."""
     found: list[Matrix] = []
     rows = [list(unit) for unit in units if any(unit)]
-    for chosen in itertools.islice(itertools.combinations(range(len(rows)), n), 40):
+    for chosen in itertools.islice(itertools.combinations(range(len(rows)), n), 24):
         matrix = [rows[i] for i in chosen]
-        if inverse_unimodular(matrix) is not None and matrix not in found:
+        if abs(determinant(matrix)) == 1 and matrix not in found:
             found.append(matrix)
             if len(found) == 3:
                 break
@@ -215,6 +220,9 @@ def _best_shift(facts: Facts, z: int, bounds: Sequence[Form], sizes: int) -> _Sh
     atoms = facts.atoms
     lowers = [(f[z], {s: k for s, k in f.items() if s != z}) for f in bounds if f[z] > 0]
     uppers = [(-f[z], {s: k for s, k in f.items() if s != z}) for f in bounds if f[z] < 0]
+    lowers.sort(key=lambda bound: len(bound[1]))
+    uppers.sort(key=lambda bound: len(bound[1]))
+    del lowers[_MAX_BOUNDS:], uppers[_MAX_BOUNDS:]
     pairs: list[tuple[int, Form, int, int]] = []
     for i, (a, low) in enumerate(lowers):
         for j, (b, high) in enumerate(uppers):

@@ -177,6 +177,34 @@ def _reduce_basis(right: Matrix, inverse: Matrix, rank: int) -> None:
             line[j] = value
 
 
+def determinant(a: Matrix) -> int:
+    """The determinant, by elimination without fractions (Bareiss).
+
+    Examples
+    --------
+    >>> determinant([[2, 1], [1, 3]])
+    5
+    """
+    rows = [list(row) for row in a]
+    sign, previous = 1, 1
+    for k in range(len(rows) - 1):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
+        if pivot is None:
+            return 0
+        if pivot != k:
+            rows[k], rows[pivot] = rows[pivot], rows[k]
+            sign = -sign
+        head = rows[k]
+        for i in range(k + 1, len(rows)):
+            line = rows[i]
+            rows[i] = [
+                (head[k] * line[j] - line[k] * head[j]) // previous if j > k else 0
+                for j in range(len(rows))
+            ]
+        previous = head[k]
+    return sign * rows[-1][-1] if rows else 1
+
+
 def inverse_unimodular(a: Matrix) -> Matrix | None:
     """The inverse of a square integer matrix whose determinant is 1 or -1, else None.
 

@@ -98,6 +98,7 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
     guards = _needed_guards(system, solved)
     if guards is None:
         return DomainTransformation.empty(domain), False
+    ordered = _name_variables(system, solved)
     values = {s: solved.values[s] for s in system.variables}
     again = False
     rest: list[tuple[str, Any]] = []
@@ -112,7 +113,7 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
         if verdict is None:
             again = again or _became_linear(system, solved, g)
             rest.append((kind, g))
-    return _assemble(system, solved, values, guards, rest), again
+    return _assemble(system, solved, values, guards, rest, ordered), again
 
 
 def _components(system: System) -> list[_Component]:
@@ -278,20 +279,10 @@ def _assemble(
     values: dict[int, Form],
     guards: list[tuple[str, Form]],
     rest: list[tuple[str, Any]],
+    ordered: list[int],
 ) -> DomainTransformation:
-    """Name the new variables and write everything as TVM expressions."""
+    """Write everything as TVM expressions."""
     atoms, domain = system.atoms, system.domain
-    place = {t: _source(system, solved, t) for t in solved.variables}
-    ordered = sorted(solved.variables, key=lambda t: place[t][0])
-    taken: set[str] = set()
-    count = 0
-    for t in ordered:
-        name = place[t][1]
-        while not name or name in taken:
-            name = f"t{count}"
-            count += 1
-        taken.add(name)
-        atoms.name_variable(t, name)
     old_forms: dict[int, Form] = {}
     for t in solved.variables:  # in order of creation: a shift may depend on earlier ones
         old_forms[t] = atoms.substitute(solved.back[t], old_forms)
@@ -310,6 +301,22 @@ def _assemble(
         {atoms.variable(t): system.typed(t, old_forms[t]) for t in ordered},
         {atoms.variable(s): system.typed(s, f) for s, f in values.items()},
     )
+
+
+def _name_variables(system: System, solved: _Solved) -> list[int]:
+    """Make TVM variables of the new ones, and return them in order."""
+    place = {t: _source(system, solved, t) for t in solved.variables}
+    ordered = sorted(solved.variables, key=lambda t: place[t][0])
+    taken: set[str] = set()
+    count = 0
+    for t in ordered:
+        name = place[t][1]
+        while not name or name in taken:
+            name = f"t{count}"
+            count += 1
+        taken.add(name)
+        system.atoms.name_variable(t, name)
+    return ordered
 
 
 def _source(system: System, solved: _Solved, t: int) -> tuple[int, str]:
