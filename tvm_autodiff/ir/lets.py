@@ -19,6 +19,8 @@ from .nodes import (
     Expr,
     const_value,
     dtype_of,
+    is_float,
+    is_load,
     let_variable,
     load_tensor,
     node_id,
@@ -90,6 +92,8 @@ class _Binder:
         for node in self.order:
             for part in operands(node):
                 self.uses[node_id(part)] = self.uses.get(node_id(part), 0) + 1
+        indices = [part for node in self.order if is_load(node) for part in operands(node)]
+        self.in_index = {node_id(node) for node in postorder(indices)}
         self.region = self._regions(root)
         self.bound = self._emit(root)
 
@@ -108,7 +112,10 @@ class _Binder:
         return region
 
     def _worth_binding(self, node: Expr) -> bool:
-        return self.uses[node_id(node)] > 1 and bool(operands(node))
+        # floats only: TVM takes the regions that a block reads from indices and their conditions,
+        # and a let's variable would leave its scope with them
+        shared = self.uses[node_id(node)] > 1 and bool(operands(node))
+        return shared and is_float(node) and node_id(node) not in self.in_index
 
     def _emit(self, root: Expr) -> Expr:
         done: dict[int, Expr] = {}
