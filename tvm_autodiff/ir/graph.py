@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import te
 
 from ..errors import LoweringError
@@ -144,14 +145,14 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
 
         visitor = Rewriter(visit)
         new_bodies = [visitor(body) for body in bodies(op)]
-        attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
+        attrs = _retarget_attrs(op, replacement)
         return make_stage(op.name, list(op.axis), new_bodies, op.tag, attrs)
     if is_extern(op):
         found = [replacement(tensor) for tensor in op.inputs]
         new_inputs = [
             old if new is None else new for old, new in zip(op.inputs, found, strict=True)
         ]
-        attrs = {key: _retarget_attr(value, replacement) for key, value in op.attrs.items()}
+        attrs = _retarget_attrs(op, replacement)
         new_op = te._ffi_api.ExternOp(
             op.name,
             op.tag,
@@ -167,10 +168,22 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
     )
 
 
-def _retarget_attr(value: Any, replacement: Callable[[Tensor], Tensor | None]) -> Any:
-    if not isinstance(value, te.Tensor):
+def _retarget_attrs(
+    op: Operation, replacement: Callable[[Tensor], Tensor | None]
+) -> dict[str, Any]:
+    """The attributes of a stage; a list of tensors keeps only those that the stage reads."""
+    read = {tensor_key(tensor) for tensor in tensors_read_by(op)}
+
+    def renew(value: Any) -> Any:
+        if isinstance(value, te.Tensor):
+            return rebuild([value], replacement)[0]
+        # topi's dense names its weights in one: layout_free_placeholders
+        if isinstance(value, (list, tuple, tvm_ffi.Array)):
+            kept = [v for v in value if not isinstance(v, te.Tensor) or tensor_key(v) in read]
+            return [renew(v) for v in kept]
         return value
-    return rebuild([value], replacement)[0]
+
+    return {key: renew(value) for key, value in op.attrs.items()}
 
 
 def rebuild(
