@@ -26,7 +26,7 @@ from .calculus.product import stand_in
 from .errors import InvalidArgumentError
 from .ir.build import all_of, compare, const, if_then_else
 from .ir.graph import Graph, tensors_read_by
-from .ir.nodes import Tensor, dtype_of, is_float
+from .ir.nodes import Tensor, dtype_of, is_float, load
 from .ir.stage import (
     Extent,
     Operation,
@@ -34,6 +34,7 @@ from .ir.stage import (
     is_placeholder,
     make_stage,
     outputs_of,
+    renew_axis,
     shape_of,
     tensor_key,
 )
@@ -206,6 +207,7 @@ class _Sweep:
         self._cotangents: dict[tuple[int, int], Cotangent] = {tensor_key(output): head}
         self._tensors: dict[tuple[int, int], Tensor] = {tensor_key(output): output}
         self._private: set[tuple[int, int]] = set()
+        self._given_out: set[tuple[int, int]] = set()
         self._sweep()
 
     def _stand_in(self, op: Operation) -> Tensor | None:
@@ -357,6 +359,19 @@ class _Sweep:
         assert cotangent.tensor is not None
         return cotangent.tensor
 
+    def _adjoint(self, tensor: Tensor) -> Tensor:
+        """The adjoint as a result: a stage of its own, also where it equals the head or that of
+        another tensor, since `build` takes no placeholder and no tensor twice as output.
+        """
+        adjoint = self._materialised(tensor)
+        if not is_placeholder(adjoint.op) and tensor_key(adjoint) not in self._given_out:
+            self._given_out.add(tensor_key(adjoint))
+            return adjoint
+        target = self._target(tensor)
+        axes = [renew_axis(axis) for axis in (*target.prefix, *target.axes)]
+        body = load(adjoint, [axis.var for axis in axes])
+        return make_stage(self._name(tensor), axes, [body])[0]
+
     def result(self) -> DifferentiationResult:
         """The adjoints asked for and all that were computed on the way."""
         adjoints: TensorMap[Tensor] = TensorMap("adjoint")
@@ -365,7 +380,7 @@ class _Sweep:
         for tensor in asked:
             if tensor in adjoints:
                 continue
-            adjoints.define(tensor, lambda tensor=tensor: self._materialised(tensor))
+            adjoints.define(tensor, lambda tensor=tensor: self._adjoint(tensor))
             summands.define(tensor, lambda tensor=tensor: self._summands_of(tensor))
         result = None if self.inputs is None else [adjoints[tensor] for tensor in self.inputs]
         return DifferentiationResult(result, adjoints, summands)
