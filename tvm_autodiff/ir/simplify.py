@@ -145,10 +145,11 @@ def normalize_div_mod(expr: Expr) -> Expr:
     >>> normalize_div_mod((2 - j) % 3), normalize_div_mod((j * 4 - 1) // 3)
     (2 - j % 3, j + (j + 2) // 3 - 1)
     """
-    return rewrite(expr, _normalize_node)
+    return rewrite(expr, normalize_node)
 
 
-def _normalize_node(node: Expr) -> Expr | None:
+def normalize_node(node: Expr) -> Expr | None:
+    """The step of `normalize_div_mod` at one node; None where nothing changes."""
     name = op_name(node)
     if name != "floordiv" and name != "floormod":
         return None

@@ -2,8 +2,8 @@
 
 In: output tensors. Out: equal tensors over the same inputs, whose reductions have no `where=` and
 no `init=` (TVM drops both without a word), whose index expressions have coefficients in [0,
-divisor) inside floordiv and floormod (TVM compiles others wrongly), with structurally equal stages
-merged and dead ones gone.
+divisor) inside floordiv and floormod (TVM compiles others wrongly), without intrinsics that no back
+end knows, with structurally equal stages merged and dead ones gone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from ..errors import LoweringError
 from ..ir.graph import retarget, topological
-from ..ir.nodes import Expr, Tensor, load, same_node
+from ..ir.nodes import Expr, Tensor, binary, load, op_name, operands, same_node
 from ..ir.plain_reduction import fold_condition, split_init
-from ..ir.simplify import normalize_div_mod
+from ..ir.rewrite import rewrite
+from ..ir.simplify import normalize_node
 from ..ir.stage import (
     Operation,
     always,
@@ -75,7 +76,7 @@ def _plain(op: Operation, keys: StructuralKeys, known: dict[int, Operation]) -> 
         op = retarget(combined[0].op, lambda tensor: table.get(tensor_key(tensor)))[0].op
     elif reduction is not None and not always(reduction.condition):
         op = reduction_stage(op.name, list(op.axis), fold_condition(reduction))[0].op
-    op = _with_normal_indices(op)
+    op = _with_normal_nodes(op)
     first = known.setdefault(keys.stage(op), op)
     if hash(first) != hash(op):
         for copy, original in zip(outputs_of(op), outputs_of(first), strict=True):
@@ -83,15 +84,22 @@ def _plain(op: Operation, keys: StructuralKeys, known: dict[int, Operation]) -> 
     return outputs_of(first)
 
 
-def _with_normal_indices(op: Operation) -> Operation:
+def _normal_node(node: Expr) -> Expr | None:
+    """``fmod(a, b) → truncmod(a, b)``, which has the same value and is known to every back end."""
+    if op_name(node) == "fmod":
+        return binary("truncmod", *operands(node))
+    return normalize_node(node)
+
+
+def _with_normal_nodes(op: Operation) -> Operation:
     reduction = reduction_of(op)
     if reduction is None:
         old = bodies(op)
-        new = [normalize_div_mod(body) for body in old]
+        new = [rewrite(body, _normal_node) for body in old]
         if _same(old, new):
             return op
         return make_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[0].op
-    sources = tuple(normalize_div_mod(source) for source in reduction.sources)
+    sources = tuple(rewrite(source, _normal_node) for source in reduction.sources)
     if _same(reduction.sources, sources):
         return op
     return reduction_stage(op.name, list(op.axis), replace(reduction, sources=sources))[0].op
