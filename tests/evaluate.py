@@ -44,10 +44,6 @@ Array = Any
 _FAR = -(2**30)  # an index that is outside of every tensor
 
 
-def _round_half_away(x: Array) -> Array:
-    return np.trunc(x + np.copysign(0.5, x))
-
-
 def _truncdiv(a: Array, b: Array) -> Array:
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
 
@@ -116,7 +112,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
-    "round": _round_half_away,
+    "round": np.rint,  # ties to even, as on llvm
     "nearbyint": np.rint,
     "isnan": np.isnan,
     "isinf": np.isinf,
