@@ -1,5 +1,6 @@
 """Integer domains: linear equations and inequalities over the integers, solved exactly."""
 
+from .divmod import eliminate_div_mod
 from .domain import Domain, DomainTransformation
 from .equations import solve_linear_equations
 from .inequalities import solve_linear_inequalities
@@ -8,6 +9,7 @@ from .simplify import simplify_domain
 __all__ = [
     "Domain",
     "DomainTransformation",
+    "eliminate_div_mod",
     "simplify_domain",
     "solve_linear_equations",
     "solve_linear_inequalities",

@@ -40,6 +40,8 @@ class System:
     equations, inequalities : list of Form
         Linear in the unknowns: ``form == 0`` and ``form >= 0``. The ranges of the variables and
         what defines the divisions are among the inequalities.
+    range_forms : list of Form
+        Those of the inequalities that say the ranges of the variables.
     rest : list of (kind, Form or expression)
         Conditions that are not linear: ``("eq", form)``, ``("ge", form)`` or ``("rest",
         expression)``.
@@ -64,6 +66,7 @@ class System:
         self.unknowns = list(self.variables)
         self._linear: dict[int, bool] = dict.fromkeys(self.variables, True)
         self._read_variables()
+        self.range_forms = list(self.inequalities)
         for condition in domain.conditions:
             for kind, f in self.atoms.conditions(condition):
                 self.require(kind, f)
