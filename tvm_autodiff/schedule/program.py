@@ -8,8 +8,8 @@ kernels appear once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -90,7 +90,8 @@ def _relax_module(
     destinations = {tensor_key(tensor): var for tensor, var in zip(outputs, results, strict=True)}
     with builder.function("main", [*params, *results]):
         with builder.dataflow():
-            for launch, name in zip(launches, names, strict=True):
+            for written, name in zip(launches, names, strict=True):
+                launch = _placed_first(written, destinations)
                 called = builder.add_func(relax_alignment(launch.func), _identifier(name))
                 arguments = [values[tensor_key(tensor)] for tensor in launch.inputs]
                 arguments += [wide_dimension(var, symbols) for var in launch.scalars]
@@ -106,6 +107,22 @@ def _relax_module(
             returned = builder.emit_output(relax.Tuple(finished))
         builder.emit_func_output(returned)
     return builder.get()
+
+
+def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> StageFunction:
+    """The same launch with the results that it writes into parameters of ``main`` in front.
+
+    Relax passes them among the arguments and the buffers that it allocates behind all others,
+    whatever the order of the results says.
+    """
+    count = len(launch.outputs)
+    order = sorted(range(count), key=lambda n: tensor_key(launch.outputs[n]) not in places)
+    if order == list(range(count)):
+        return launch
+    params = list(launch.func.params)
+    params[-count:] = [params[n - count] for n in order]
+    func = with_parameters(launch.func, params)
+    return replace(launch, func=func, outputs=tuple(launch.outputs[n] for n in order))
 
 
 def _call(called: Any, arguments: list[Any], types: list[Any], places: list[Any]) -> Any:
