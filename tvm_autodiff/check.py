@@ -225,7 +225,7 @@ def _array(tensor: Tensor, given: np.ndarray | None, rng: np.random.Generator) -
             raise InvalidArgumentError(
                 f"values[{tensor.op.name}] has shape {given.shape}, the tensor has {tuple(shape)}"
             )
-        return np.ascontiguousarray(given, dtype)
+        return np.array(given, dtype, order="C")  # ascontiguousarray gives scalars a rank
     if not is_float(tensor):
         return np.zeros(shape, dtype)
     return np.asarray(rng.uniform(0.25, 1.25, shape), dtype)
