@@ -48,6 +48,7 @@ class Draw:
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.tensors: dict[str, tuple[int, ...]] = {}
+        self.unread: set[str] = set()  #: preferred by the next reads
         self.axes: list[tuple[str, int, int]] = []  #: the stage's: name, first value, extent
 
     def chance(self, probability: float) -> bool:
@@ -72,12 +73,14 @@ class Draw:
     def program(self) -> Program:
         for name in "ABC"[: self.between(1, 3)]:
             self.tensors[name] = self.shape(25)
+            self.unread.add(name)
         inputs = tuple(self.tensors.items())
         stages: list[Stage] = []
         for place in range(self.pick((1, 2, 3), (0.4, 0.4, 0.2))):
             must_read = stages[-1].name if stages and self.chance(0.85) else None
             stages.append(self.stage(f"S{place}", must_read))
             self.tensors[stages[-1].name] = stages[-1].shape
+            self.unread.add(stages[-1].name)
         return Program(inputs, tuple(stages))
 
     def stage(self, name: str, must_read: str | None) -> Stage:
@@ -144,7 +147,7 @@ class Draw:
     def leaf(self) -> Node:
         kind = self.pick(("load", "literal", "cast"), (0.85, 0.09, 0.06))
         if kind == "load":
-            return self.load(self.pick(list(self.tensors)))
+            return self.load(self.tensor())
         if kind == "cast" and self.axes:
             return Node("cast", (self.affine(),))
         return literal(self.rng.uniform(-2, 2))
@@ -167,13 +170,18 @@ class Draw:
         return Node("and", (condition, self.index_condition())) if self.chance(0.15) else condition
 
     def data_condition(self) -> Node:
-        read = self.load(self.pick(list(self.tensors)))
+        read = self.load(self.tensor())
         return Node(self.pick(("lt", "gt", "le", "ge")), (read, literal(self.rng.normal())))
 
     # -- reads
 
+    def tensor(self) -> str:
+        names = list(self.tensors)
+        return self.pick(names, [4 if name in self.unread else 1 for name in names])
+
     def load(self, tensor: str) -> Node:
         """A read with an index for each dimension, under the conditions that make it legal."""
+        self.unread.discard(tensor)
         indices, guards = [], []
         for extent in self.tensors[tensor]:
             index, conditions = self.index(extent)
@@ -307,13 +315,16 @@ def case_of(program: Program, rng: np.random.Generator, seed: int) -> Case | Non
 
 
 def random_case(seed: int) -> Case:
-    """The case of a seed: the first attempt whose program reads an input and has usable data."""
+    """The case of a seed: the first attempt with usable data, and mostly with a gradient."""
     for attempt in itertools.count():
         rng = np.random.default_rng([seed, attempt])
         program = Draw(rng).program()
         read = program.tensors_read()
-        if any(name in read for name, _ in program.inputs):
-            case = case_of(program, rng, seed)
-            if case is not None:
-                return case
+        if not any(name in read for name, _ in program.inputs):
+            continue
+        case = case_of(program, rng, seed)
+        if case is not None and (
+            any(gradient.any() for gradient in case.gradients.values()) or rng.random() < 0.1
+        ):
+            return case
     raise AssertionError("unreachable")
