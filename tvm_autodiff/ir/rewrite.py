@@ -196,3 +196,22 @@ def tree_size(expr: Expr) -> int:
     for node in postorder(expr):
         sizes[node_id(node)] = 1 + sum(sizes[node_id(part)] for part in operands(node))
     return sizes[node_id(expr)]
+
+
+def replace_outermost(root: Expr, replacements: Mapping[int, Expr]) -> Expr:
+    """Replace nodes by id; where one replaced node lies inside another, the outer one counts."""
+    done: dict[int, Expr] = dict(replacements)
+    pending = [(root, False)]
+    while pending:
+        node, expanded = pending.pop()
+        if node_id(node) in done:
+            continue
+        parts = operands(node)
+        if parts and not expanded:
+            pending.append((node, True))
+            pending.extend((part, False) for part in reversed(parts))
+            continue
+        new = [done[node_id(part)] for part in parts]
+        same = all(node_id(a) == node_id(b) for a, b in zip(parts, new, strict=True))
+        done[node_id(node)] = node if same else with_operands(node, new)
+    return done[node_id(root)]

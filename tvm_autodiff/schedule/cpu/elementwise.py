@@ -1,0 +1,119 @@
+"""Kernels that compute every element on its own: maps, copies, transposes, stencils.
+
+In: a kernel without a reduction. Out: one function. Loops over contiguous memory become one parallel, vectorised loop; where
+a read runs along another axis than the write, both are tiled, so that lines of the cache are used whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir
+
+from ...ir.nodes import is_load, load_tensor, node_id, op_name, operands
+from ...ir.primfunc import StageFunction, stage_function
+from ...ir.rewrite import postorder
+from ...ir.stage import Operation, axis_vars, bodies, is_compute, reduction_of, shape_of
+from ..access import affine_forms
+from ..kernels import Kernel, iterations
+from ..machine import Machine
+from .parallel import worth_threads
+
+TRANSPOSE_TILE = 16
+
+
+def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a kernel that is one elementwise stage; None for others."""
+    op = kernel.root
+    if kernel.epilogue is not None or not is_compute(op) or reduction_of(op) is not None:
+        return None
+    unscheduled = stage_function([op], kernel.outputs)
+    schedule = s_tir.Schedule(unscheduled.func)
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    threads = worth_threads(iterations(op), machine)
+    if len(op.axis) and len(blocks) == 1:
+        _schedule(schedule, blocks[0], op, machine, threads)
+    return [
+        StageFunction(
+            schedule.mod["main"].without_attr("global_symbol"),
+            unscheduled.inputs,
+            unscheduled.outputs,
+            unscheduled.scalars,
+        )
+    ]
+
+
+def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, threads: bool) -> None:
+    loops = schedule.get_loops(block)
+    if _flat(op):
+        loop = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+        if threads:
+            # one piece a thread, each in one run of memory
+            outer, _ = schedule.split(loop, [machine.threads, None])
+            schedule.parallel(outer)
+        return
+    strided = _strided_axis(op)
+    if strided is not None:
+        outer, tile = list(loops), []
+        for axis in (strided, len(loops) - 1):
+            outer[axis], inner = schedule.split(loops[axis], [None, TRANSPOSE_TILE])
+            tile.append(inner)
+        schedule.reorder(*outer, *tile)
+        if threads:
+            schedule.parallel(schedule.fuse(*outer))
+        return
+    if threads and len(loops) > 1:
+        schedule.parallel(schedule.fuse(*loops[:-1]))
+    elif threads:
+        outer, _ = schedule.split(loops[0], [machine.threads, None])
+        schedule.parallel(outer)
+
+
+def _flat(op: Operation) -> bool:
+    """Whether every read is at the axes themselves, of a tensor of the same shape, or at no axis."""
+    here = [node_id(var) for var in axis_vars(op)]
+    shape = shape_of(op.output(0))
+    for node in postorder(bodies(op)):
+        if is_load(node):
+            indices = [node_id(index) for index in operands(node)]
+            if not indices or all(op_name(index) == "const" for index in operands(node)):
+                continue
+            dims = shape_of(load_tensor(node))
+            same = len(dims) == len(shape) and all(
+                a == b if isinstance(a, int) or isinstance(b, int) else node_id(a) == node_id(b)
+                for a, b in zip(dims, shape, strict=True)
+            )
+            if indices != here or not same:
+                return False
+    return not _uses_axes_as_values(op)
+
+
+def _uses_axes_as_values(op: Operation) -> bool:
+    axes = {node_id(var) for var in axis_vars(op)}
+    return any(
+        node_id(part) in axes
+        for node in postorder(bodies(op))
+        if not is_load(node)
+        for part in operands(node)
+    )
+
+
+def _strided_axis(op: Operation) -> int | None:
+    """The axis along which a read is contiguous, when that is not the last one."""
+    variables = axis_vars(op)
+    if len(variables) < 2:
+        return None
+    found: int | None = None
+    for node in postorder(bodies(op)):
+        if not is_load(node) or not operands(node):
+            continue
+        last = operands(node)[-1]
+        form = affine_forms([last], variables).get(node_id(last))
+        if form is None:
+            continue
+        for axis, var in enumerate(variables):
+            if form.coefficient(node_id(var)) == 1:
+                if axis == len(variables) - 1:
+                    return None
+                found = axis
+    return found

@@ -1,0 +1,127 @@
+"""Copies of operands in the layout that an inner loop wants.
+
+In: an operand of a reduction, the loops around it and the axes of its register tile. Out: a stage that holds
+the operand's value for every point of its atoms, zero where its guard fails or it would read outside, with
+the vectorised axis innermost; and the read of that stage that replaces the operand. Guards thus run once for
+each element of the copy and never in the inner loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...ir.build import add, const, mul
+from ...ir.nodes import Expr, Tensor, Var, load, node_id
+from ...ir.stage import data_axis, make_stage
+from ..access import Affine, Interval, Operand, guarded, in_range_guards, interval, rebased
+
+Atom = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class TileAxes:
+    """Ids of the variables of a register tile: the vectorised one with its extent, the unrolled ones."""
+
+    vector: int | None
+    vector_extent: int
+    unrolled: tuple[int, ...]
+
+
+def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
+    """Elements of the copy of an operand, or None when a range is not known in numbers."""
+    total = 1
+    for atom in operand.atoms:
+        bounds = interval(Affine(atom), ranges)
+        if bounds is None:
+            return None
+        total *= bounds[1] - bounds[0] + 1
+    return total
+
+
+def pack(
+    operand: Operand,
+    name: str,
+    variables: Sequence[Var],
+    spatial: Sequence[int],
+    ranges: Mapping[int, Interval],
+    tile: TileAxes,
+) -> tuple[Tensor, Expr] | None:
+    """The copy of an operand and the read that replaces it.
+
+    Parameters
+    ----------
+    operand : Operand
+        Over `variables`, the loop variables of the nest.
+    spatial : sequence of int
+        Ids of the output axes.
+    ranges
+        The range of each loop, padding included.
+    tile : TileAxes
+        What is innermost.
+
+    Returns
+    -------
+    (Tensor, Expr) or None
+        None when the range of an atom is not known in numbers.
+    """
+    by_id = {node_id(var): var for var in variables}
+    guards = in_range_guards(operand, variables, ranges)
+    if guards is None or packed_size(operand, ranges) is None:
+        return None
+    atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))
+    leading, trailing = [], []
+    places: dict[Atom, Expr] = {}
+    leading_reads: list[Expr] = []
+    trailing_reads: list[Expr] = []
+    for number, atom in enumerate(atoms):
+        low, high = interval(Affine(atom), ranges) or (0, 0)
+        extent, dtype = high - low + 1, str(by_id[atom[0][0]].ty)
+        value = _value(atom, by_id, -low, dtype)
+        if len(atom) == 1 and atom[0] == (tile.vector, 1) and extent > tile.vector_extent:
+            # v → (v // width, ..., v % width): one panel of the tile lies in one piece
+            width = tile.vector_extent
+            outer = data_axis(f"d{number}o", extent // width, dtype)
+            inner = data_axis(f"d{number}i", width, dtype)
+            places[atom] = add(
+                add(mul(outer.var, const(width, dtype)), inner.var), const(low, dtype)
+            )
+            leading.append(outer)
+            leading_reads.append(value // const(width, dtype))
+            trailing.append(inner)
+            trailing_reads.append(value % const(width, dtype))
+            continue
+        axis = data_axis(f"d{number}", extent, dtype)
+        places[atom] = add(axis.var, const(low, dtype))
+        pure_outer = len(atom) == 1 and atom[0][0] in spatial and atom[0][0] not in tile.unrolled
+        if pure_outer and atom[0][0] != tile.vector:
+            leading.append(axis)
+            leading_reads.append(value)
+        else:
+            trailing.append(axis)
+            trailing_reads.append(value)
+    body = guarded(
+        [rebased(guard, variables, places) for guard in (*operand.guards, *guards)],
+        rebased(operand.expr, variables, places),
+    )
+    tensor = make_stage(name, [*leading, *trailing], [body])[0]
+    return tensor, load(tensor, [*leading_reads, *trailing_reads])
+
+
+def _value(atom: Atom, by_id: Mapping[int, Var], constant: int, dtype: str) -> Expr:
+    value: Expr | None = None
+    for key, c in atom:
+        term = mul(by_id[key], const(c, dtype))
+        value = term if value is None else add(value, term)
+    assert value is not None
+    return add(value, const(constant, dtype))
+
+
+def _place_of(atom: Atom, spatial: Sequence[int], tile: TileAxes) -> tuple[int, int]:
+    """Order of dimensions: reduced and mixed forms, then unrolled axes, then the vectorised one."""
+    keys = [key for key, _ in atom]
+    if tile.vector in keys:
+        return (3, 0)
+    if len(keys) == 1 and keys[0] in tile.unrolled:
+        return (2, tile.unrolled.index(keys[0]))
+    return (1, 0)

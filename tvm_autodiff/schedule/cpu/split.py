@@ -1,0 +1,105 @@
+"""Splitting a reduction in two: partial results over parts of one axis, then their combination.
+
+In: a kernel that reduces. Out: a kernel that computes partial results, with the part as its first output axis, and one that
+combines them and keeps the epilogue. Parts can run in parallel, and each has a smaller working set.
+
+    ``out[s] = ⊕_k f(s, k)  →  part[p, s] = ⊕_i f(s, p*size + i),  out[s] = ⊕_p part[p, s]``
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir.build import add, const, mul
+from ...ir.graph import retarget
+from ...ir.nodes import Expr, Tensor, Var, load
+from ...ir.primfunc import StageFunction
+from ...ir.rewrite import substituter
+from ...ir.stage import (
+    Axis,
+    Reduction,
+    axis_range,
+    data_axis,
+    reduce_axis,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    tensor_key,
+)
+from ..kernels import Kernel
+
+
+def divisor_at_least(extent: int, wanted: int) -> int:
+    """The smallest divisor of `extent` that is not below `wanted`; `extent` itself at most."""
+    return next(d for d in range(min(wanted, extent), extent + 1) if extent % d == 0)
+
+
+def split_reduction(kernel: Kernel, axis: int, parts: int) -> tuple[Kernel, Kernel]:
+    """Split reduce axis number `axis`, whose extent `parts` divides."""
+    op = kernel.root
+    reduction = reduction_of(op)
+    assert reduction is not None
+    low, extent = axis_range(reduction.axes[axis])
+    assert isinstance(extent, int)
+    dtype = str(reduction.axes[axis].var.ty)
+    part = data_axis("part", parts, dtype)
+    table: dict[Var, Expr] = {}
+    spatial = [renew_axis(old) for old in op.axis]
+    for old, new in zip(op.axis, spatial, strict=True):
+        table[old.var] = new.var
+    reduced: list[Axis] = []
+    for number, old in enumerate(reduction.axes):
+        if number != axis:
+            fresh = renew_axis(old)
+            table[old.var] = fresh.var
+        else:
+            fresh = reduce_axis(old.var.name, extent // parts, 0, dtype)
+            base = add(mul(part.var, const(extent // parts, dtype)), fresh.var)
+            table[old.var] = add(base, const(low, dtype)) if isinstance(low, int) else base + low
+        if axis_range(fresh)[1] != 1:
+            reduced.append(fresh)
+        else:
+            table[old.var] = substituter({fresh.var: const(0, dtype)})(table[old.var])
+    if not reduced:
+        reduced = [reduce_axis("one", 1)]
+    rename = substituter(table)
+    partial = reduction_stage(
+        f"{op.name}_part",
+        [part, *spatial],
+        Reduction(
+            reduction.combiner,
+            tuple(rename(source) for source in reduction.sources),
+            tuple(reduced),
+            reduction.condition,
+            (),
+        ),
+    )
+    return Kernel(partial[0].op), _combine(kernel, partial, parts, reduction, dtype)
+
+
+def _combine(
+    kernel: Kernel, partial: list[Tensor], parts: int, reduction: Reduction, dtype: str
+) -> Kernel:
+    op = kernel.root
+    axes = [renew_axis(old) for old in op.axis]
+    over = reduce_axis("part", parts, 0, dtype)
+    indices = [over.var, *(axis.var for axis in axes)]
+    combined = reduction_stage(
+        f"{op.name}_sum",
+        axes,
+        replace(
+            reduction, sources=tuple(load(tensor, indices) for tensor in partial), axes=(over,)
+        ),
+    )
+    if kernel.epilogue is None:
+        return Kernel(combined[0].op)
+    table = {
+        tensor_key(op.output(index)): tensor for index, tensor in enumerate(combined)
+    }
+    epilogue = retarget(kernel.epilogue, lambda tensor: table.get(tensor_key(tensor)))
+    return Kernel(combined[0].op, epilogue[0].op)
+
+
+def writes_to(launches: list[StageFunction], kernel: Kernel) -> list[StageFunction]:
+    """The launches, the last of which computes the outputs of `kernel` under another name."""
+    return [*launches[:-1], replace(launches[-1], outputs=tuple(kernel.outputs))]

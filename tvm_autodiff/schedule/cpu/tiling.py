@@ -1,0 +1,121 @@
+"""A register tile: the loop nest in which a reduction keeps its results in registers.
+
+In: a stage that reduces, the stage that reads its results, and the factors of a tile. Out: one function whose outer loops
+run in parallel over tiles; within one, the reduction runs outside a small unrolled and vectorised block of accumulators,
+which the reading stage then consumes. Which factors are best is left to the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir
+
+from ...ir.nodes import Tensor
+from ...ir.primfunc import StageFunction, stage_function
+from ...ir.stage import Operation
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Factors of a register tile; axes are numbers of output axes.
+
+    Attributes
+    ----------
+    vector : int or None
+        The vectorised axis, `width` elements to a register, `vectors` registers wide.
+    unrolled : tuple of (axis, factor)
+        Other axes of the tile.
+    """
+
+    vector: int | None
+    width: int = 1
+    vectors: int = 1
+    unrolled: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def factors(self) -> dict[int, int]:
+        """``axis → extent of the tile along it``."""
+        factors = dict(self.unrolled)
+        if self.vector is not None:
+            factors[self.vector] = self.width * self.vectors
+        return factors
+
+
+def schedule_tile(
+    accumulate: Operation,
+    consume: Operation,
+    result: Tensor,
+    tile: Tile,
+    parallel: bool,
+    vectorize_consumer: bool,
+    order: Sequence[int] | None = None,
+) -> StageFunction:
+    """Schedule ``accumulate`` (a reduction over whole tiles) and ``consume`` (which reads it at its axes).
+
+    Parameters
+    ----------
+    result : Tensor
+        The tensor of the program that `consume` computes.
+    parallel : bool
+        Whether tiles are shared out to threads.
+    vectorize_consumer : bool
+        Whether the reading stage has no guard along its innermost axis, which is the vectorised one.
+    order : sequence of int, optional
+        Output axes as the loops over tiles run, outermost first.
+    """
+    unscheduled = stage_function([accumulate, consume], [consume.output(0)])
+    schedule = s_tir.Schedule(unscheduled.func)
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    block, reader = blocks[0], blocks[-1]
+    loops = schedule.get_loops(block)
+    spatial, reduced = loops[: len(accumulate.axis)], loops[len(accumulate.axis) :]
+    outer_of: list[Any] = list(spatial)
+    inner: list[Any] = []
+    for axis, factor in tile.unrolled:
+        outer_of[axis], in_loop = schedule.split(spatial[axis], [None, factor])
+        inner.append(in_loop)
+    vector = None
+    if tile.vector is not None:
+        outer_of[tile.vector], vectors, vector = schedule.split(
+            spatial[tile.vector], [None, tile.vectors, tile.width]
+        )
+        inner.append(vectors)
+    outer = [outer_of[axis] for axis in (order or range(len(spatial)))]
+    schedule.reorder(*outer, *reduced, *inner, *([] if vector is None else [vector]))
+    schedule.set_scope(block, 0, "local")
+    if outer:
+        schedule.reverse_compute_at(reader, outer[-1])
+    for loop in inner:
+        schedule.unroll(loop)
+    if vector is not None:
+        schedule.vectorize(vector)
+    if parallel and outer:
+        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    if reduced:
+        init = schedule.decompose_reduction(block, reduced[0])
+        _register_loops(schedule, init, len(inner), vector is not None)
+    if vectorize_consumer and vector is not None:
+        last = schedule.get_loops(reader)[-1]
+        if int(schedule.get(last).extent) > tile.width:
+            _, last = schedule.split(last, [None, tile.width])
+        schedule.vectorize(last)
+    return StageFunction(
+        schedule.mod["main"].without_attr("global_symbol"),
+        unscheduled.inputs,
+        (result,),
+        unscheduled.scalars,
+    )
+
+
+def _register_loops(schedule: Any, block: Any, unrolled: int, vectorized: bool) -> None:
+    loops: Sequence[Any] = schedule.get_loops(block)
+    count = unrolled + (1 if vectorized else 0)
+    mine = loops[len(loops) - count :] if count else []
+    for number, loop in enumerate(mine):
+        if vectorized and number == len(mine) - 1:
+            schedule.vectorize(loop)
+        else:
+            schedule.unroll(loop)
