@@ -8,7 +8,7 @@ distinct, and the text is the same in every process. Expressions are printed by 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .errors import InvalidArgumentError
 from .ir.graph import tensors_read_by, topological
@@ -68,7 +68,8 @@ def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
     inputs  A: float32[4, 6], B: float32[6, 5]
     C[i, j] = Σ_{k<6} A[i, k]*B[k, j]  float32[4, 5]
     """
-    given = [tensors] if is_tensor(tensors) else list(tensors)
+    several = isinstance(tensors, Iterable) and not is_tensor(tensors)
+    given = list(tensors) if several else [tensors]
     for tensor in given:
         if not is_tensor(tensor):
             raise InvalidArgumentError(

@@ -182,7 +182,7 @@ class Printer:
                 return _ATOM, [digits[1:]]
             return (_SIGN if digits.startswith("-") else _ATOM), [digits]
         if name == "mul":
-            return _product(parts, negated)
+            return _product(node, negated)
         if name in ("add", "sub") and _looks_negative(parts[1]):
             turned = " - " if name == "add" else " + "
             return _SUM, [(parts[0], _SUM, False), turned, (parts[1], _PRODUCT, True)]
@@ -269,35 +269,56 @@ def _listed(exprs: Sequence[Expr]) -> list[_Piece]:
     return pieces[1:]
 
 
-def _looks_negative(node: Expr) -> bool:
-    """Whether a minus can be taken out of a node: ``-2.0``, ``x*(-1)``, ``x*(-2)``."""
+def _without_signs(node: Expr) -> tuple[bool, Expr]:
+    """``x*(-1)*(-1)*(-1) → (True, x)``: whether the factors -1 leave a minus, and the rest."""
     negative = False
     while op_name(node) == "mul":
         left, right = operands(node)
-        if is_const(right, -1) or is_const(left, -1):
-            node, negative = (left if is_const(right, -1) else right), not negative
-        elif is_const(left) or is_const(right):
-            return negative != _is_negative(right if is_const(right) else left)
+        if is_const(right, -1):
+            node = left
+        elif is_const(left, -1):
+            node = right
         else:
-            return negative
-    return negative != _is_negative(node)
+            break
+        negative = not negative
+    return negative, node
+
+
+def _negative_factor(node: Expr) -> int | None:
+    """Which operand of a product is a negative literal."""
+    if op_name(node) != "mul":
+        return None
+    return next((n for n, part in enumerate(operands(node)) if _is_negative(part)), None)
 
 
 def _is_negative(node: Expr) -> bool:
     return is_const(node) and literal(node).startswith("-")
 
 
-def _product(parts: Sequence[Expr], negated: bool) -> tuple[int, list[_Piece]]:
+def _looks_negative(node: Expr) -> bool:
+    """Whether a minus can be taken out of a node: ``-2.0``, ``x*(-1)``, ``x*(-2)``."""
+    negative, rest = _without_signs(node)
+    return negative != (_is_negative(rest) or _negative_factor(rest) is not None)
+
+
+def _product(node: Expr, negated: bool) -> tuple[int, list[_Piece]]:
     """``x*(-1) → -x``, ``x*(-2)*(-1) → x*2``; negated: ``x*(-1) → x``, ``x*(-2) → x*2``."""
-    left, right = parts
-    for factor, other in ((right, left), (left, right)):
-        if is_const(factor, -1):
-            if negated or _looks_negative(other):
-                return _PRODUCT, [(other, _PRODUCT, not negated)]
-            return _SUM, ["-", (other, _PRODUCT, False)]
-    turn_right = negated and is_const(right)
-    turn_left = negated and not turn_right
-    return _PRODUCT, [(left, _PRODUCT, turn_left), "*", (right, _SIGN, turn_right)]
+    negative, rest = _without_signs(node)
+    negative = negative != negated
+    factor = _negative_factor(rest) if negative else None
+    if op_name(rest) == "mul" and (factor is not None or not negative):
+        left, right = operands(rest)
+        return _PRODUCT, [(left, _PRODUCT, factor == 0), "*", (right, _SIGN, factor == 1)]
+    if not negative or _is_negative(rest):
+        return _PRODUCT, [(rest, _PRODUCT, negative)]
+    return _SUM, ["-", (rest, _PRODUCT if _minus_moves_in(rest) else _SIGN, False)]
+
+
+def _minus_moves_in(node: Expr) -> bool:
+    """Whether ``-a*b`` may be read as ``(-a)*b``: true of products, wrong of ``-a//b``."""
+    while op_name(node) in ("mul", "div"):
+        node = operands(node)[0]
+    return op_name(node) not in ("floordiv", "floormod")
 
 
 def _sign_of(combiner: Expr) -> str | None:
