@@ -255,12 +255,6 @@ _ROWS: tuple[tuple[str, str, str, Pullback], ...] = (
     ("fma", "g*b; g*a; g", "", lambda g, abc, f: (mul(g, abc[1]), mul(g, abc[0]), g)),
     ("truncmod", "g; -g*trunc(a/b)", "at the jumps: of the branch the value is on", _truncmod),
     ("fmod", "g; -g*trunc(a/b)", "at the jumps: of the branch the value is on", _truncmod),
-    (
-        "floormod",
-        "g; -g*floor(a/b)",
-        "at the jumps: of the branch the value is on",
-        _truncmod,
-    ),
     ("cast", "cast(g)", "from or to an integer: zero", _cast),
     # choices
     ("max", "g if a >= b; g if a < b", "at a tie the first operand has all the weight", _max),
@@ -343,7 +337,7 @@ _ROWS: tuple[tuple[str, str, str, Pullback], ...] = (
 
 #: operators whose value is piecewise constant: their derivative is zero wherever it exists
 NO_DERIVATIVE: frozenset[str] = frozenset(
-    {"floor", "ceil", "round", "trunc", "nearbyint", "floordiv", "truncdiv"}
+    {"floor", "ceil", "round", "trunc", "nearbyint"}
     | {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
     | {"isnan", "isinf", "isfinite"}
 )
