@@ -224,7 +224,9 @@ def _rows(
     op = kernel.root
     extent = axis_range(found.axes[row])[1]
     assert isinstance(extent, int)
-    vectors = max(1, min(MAX_VECTORS, extent // (2 * lanes)))
+    # as many vectors at once as leave little of the row to the scalar tail
+    most = max(1, min(MAX_VECTORS, extent // (2 * lanes)))
+    vectors = max(range(1, most + 1), key=lambda v: (extent // (v * lanes) * v, v))
     length = vectors * lanes
     dtype = str(found.axes[row].var.ty)
     stages: list[Operation] = []
@@ -296,11 +298,11 @@ def _schedule_rows(
     for block in reversed(blocks[:-1]):
         schedule.set_scope(block, 0, "local")
         if loops:
-            schedule.compute_at(block, loops[-1])
-    for block, op in zip(blocks[:-1], stages[:-1], strict=True):
-        _vector_loops(schedule, block, op, len(kernel.root.axis), lanes)
+            schedule.compute_at(block, loops[-1], preserve_unit_loops=True)
     if threads and loops:
         schedule.parallel(schedule.fuse(*loops) if len(loops) > 1 else loops[0])
+    for block, op in zip(blocks[:-1], stages[:-1], strict=True):
+        _vector_loops(schedule, block, op, len(kernel.root.axis), lanes)
     return StageFunction(
         schedule.mod["main"].without_attr("global_symbol"),
         unscheduled.inputs,
