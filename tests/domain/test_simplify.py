@@ -15,7 +15,7 @@ from tvm_autodiff.domain import Domain, simplify_domain
 from tvm_autodiff.domain.evaluate import compile_integers
 from tvm_autodiff.errors import UnsolvableError
 
-a, b, c, i, j, k, l, m, n, x = (te.var(name) for name in "abcijklmnx")
+a, b, c, i, j, k, l, m, n, x = (te.var(name) for name in "abcijklmnx")  # noqa: E741
 b0, b1, b2 = (te.var(name) for name in ("b0", "b1", "b2"))
 
 

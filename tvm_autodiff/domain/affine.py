@@ -228,6 +228,8 @@ class Atoms:
                 f = low
                 continue
             inner = self.kinds[atoms[0][0]]
+            if low == {atoms[0][0]: 1} and inner[0] == "sdiv":
+                return combine(out, self.symbolic_floordiv(inner[1], scaled(inner[2], c)))
             if len(atoms) == 1 and atoms[0][1] == 1 and inner[0] == "div":
                 f, c = shifted(inner[1], inner[2] * low.get(CONST, 0)), c * inner[2]
                 continue
@@ -275,6 +277,43 @@ class Atoms:
         )
         return index
 
+    def symbolic_floordiv(self, f: Form, g: Form) -> Form:
+        """``f // g`` where the divisor is no constant: ``(n*x + y) // n → x + y // n``."""
+        if is_constant(g) and g.get(CONST, 0) > 0:
+            return self.floordiv(f, g[CONST])
+        out: Form = {}
+        if len(g) == 1:
+            ((atom, factor),) = g.items()
+            wanted = self.factors(atom)
+            for s, k in f.items():
+                rest = _without(self.factors(s), wanted)
+                if rest is not None and k % factor == 0:
+                    out = combine(out, {self._product_atom(rest): k // factor})
+                    f = combine(f, {s: -k})
+        if not f:
+            return out
+        nested = self._whole_quotient(f)
+        if nested is not None:  # (x // a) // b → x // (a*b)
+            x, divisor = nested
+            return combine(out, self.symbolic_floordiv(x, self.product(divisor, g)))
+        key = ("sdiv", key_of(f), key_of(g))
+        wide = any(self.wide[s] for s in (*f, *g))
+        index = self._intern(key, "sdiv", f, g, self.mask_of(f) | self.mask_of(g), wide)
+        (low, high), (least, _) = self.interval(f), self.interval(g)
+        if low is not None and low >= 0 and least is not None and least >= 1:
+            self.intervals[index] = (0, high)
+        return combine(out, {index: 1})
+
+    def _whole_quotient(self, f: Form) -> tuple[Form, Form] | None:
+        """Numerator and divisor of a form that is one quotient and nothing else."""
+        if len(f) != 1:
+            return None
+        ((s, k),) = f.items()
+        kind, x, divisor = self.kinds[s]
+        if k != 1 or kind not in ("div", "sdiv"):
+            return None
+        return x, constant(divisor) if kind == "div" else divisor
+
     def product(self, f: Form, g: Form) -> Form:
         """``f * g``; products of atoms become atoms, the same in either order."""
         if is_constant(f):
@@ -284,11 +323,16 @@ class Atoms:
         out: Form = {}
         for a, ka in f.items():
             for b, kb in g.items():
-                factors = sorted((*self._factors(a), *self._factors(b)))
+                factors = sorted((*self.factors(a), *self.factors(b)))
                 out = combine(out, {self._product_atom(tuple(factors)): ka * kb})
         return out
 
-    def _factors(self, atom: int) -> tuple[int, ...]:
+    def product_of(self, factors: Sequence[int]) -> Form:
+        """The product of atoms."""
+        return {self._product_atom(tuple(sorted(factors))): 1}
+
+    def factors(self, atom: int) -> tuple[int, ...]:
+        """The atoms that a product atom is made of; itself for any other."""
         if atom == CONST:
             return ()
         kind = self.kinds[atom]
@@ -431,16 +475,19 @@ class Atoms:
                 continue
             needed.add(s)
             kind, a, _ = self.kinds[s]
-            if kind in ("div", "mul"):
+            if kind in ("div", "mul", "sdiv"):
                 pending.extend(a)
+            if kind == "sdiv":
+                pending.extend(self.kinds[s][2])
         for s in sorted(needed):
             if s in self._exprs:
                 continue
             kind, a, b = self.kinds[s]
             dtype = "int64" if self.wide[s] else "int32"
-            if kind == "div":
+            if kind in ("div", "sdiv"):
                 inner = _sum(*self._terms(a), dtype)
-                self._exprs[s] = build.binary("floordiv", inner, build.const(b, dtype))
+                divisor = build.const(b, dtype) if kind == "div" else _sum(*self._terms(b), dtype)
+                self._exprs[s] = build.binary("floordiv", inner, divisor)
             else:
                 result = build.cast(dtype, self._exprs[a[0]])
                 for factor in a[1:]:
@@ -449,6 +496,10 @@ class Atoms:
 
     def _terms(self, f: Form) -> tuple[list[tuple[int, Expr]], int]:
         extra: list[tuple[int, Expr]] = []
+        products = [s for s in f if self.kinds[s][0] == "mul"]
+        for s in products:
+            f, more = self._symbolic_remainder(f, s)
+            extra += more
         divisions = [s for s in f if s != CONST and self.kinds[s][0] == "div"]
         for q in sorted(divisions, reverse=True):
             if q in f:
@@ -483,6 +534,27 @@ class Atoms:
         dtype = "int64" if self.wide[q] else "int32"
         inner = _sum(*self._terms(numerator), dtype)
         return rest, [(k, build.binary(name, inner, build.const(c, dtype)))]
+
+    def _symbolic_remainder(self, f: Form, atom: int) -> tuple[Form, list[tuple[int, Expr]]]:
+        """``x - n*(x // n) → x % n`` for a product in f, where that leaves fewer terms."""
+        factors = self.kinds[atom][1] if atom in f else ()
+        for place, q in enumerate(factors):
+            if self.kinds[q][0] != "sdiv":
+                continue
+            n = {self._product_atom(factors[:place] + factors[place + 1 :]): abs(f[atom])}
+            sign = -1 if f[atom] > 0 else 1
+            whole = {atom: abs(f[atom])}
+            x: Form = self.kinds[q][1]
+            inner = [{s: 1} for s in f if self.kinds[s][0] in ("div", "sdiv")]
+            if n != self.kinds[q][2]:
+                x = next((y for y in inner if self.symbolic_floordiv(y, n) == {q: 1}), {})
+            rest = combine(f, combine(x, whole, 1, -1), 1, -sign)
+            known = all(s in self._exprs for s in (*rest, *n) if s != CONST)
+            if x and known and len(rest) < len(f) - 1:
+                dtype = "int64" if self.wide[q] else "int32"
+                sides = (_sum(*self._terms(x), dtype), _sum(*self._terms(n), dtype))
+                return rest, [(sign, build.binary("floormod", *sides))]
+        return f, []
 
     def _numerators(self, q: int, rest: Form) -> list[tuple[Form, int]]:
         """Ways to write the division q: its own, and ``x // (a*b) → (x // a) // b`` where ``x //
@@ -537,8 +609,11 @@ class Atoms:
             if s in needed or not self.masks[s] & hit:
                 continue
             needed.add(s)
-            if self.kinds[s][0] in ("div", "mul"):
-                pending.extend(self.kinds[s][1])
+            kind, a, b = self.kinds[s]
+            if kind in ("div", "mul", "sdiv"):
+                pending.extend(a)
+            if kind == "sdiv":
+                pending.extend(b)
         replaced: dict[int, Form] = {}
         for s in sorted(needed):
             kind, a, b = self.kinds[s]
@@ -546,13 +621,20 @@ class Atoms:
                 replaced[s] = values[s]
             elif kind == "div":
                 replaced[s] = self.floordiv(substitute_linear(a, replaced), b)
+            elif kind == "sdiv":
+                sides = (substitute_linear(a, replaced), substitute_linear(b, replaced))
+                replaced[s] = self.symbolic_floordiv(*sides)
             elif kind == "mul":
                 result = constant(1)
                 for factor in a:
                     result = self.product(result, replaced.get(factor, {factor: 1}))
                 replaced[s] = result
             elif kind == "opaque":
-                mapping = {self.variable(v): self.expr(g) for v, g in values.items()}
+                mapping = {
+                    self.variable(v): self.expr(g)
+                    for v, g in values.items()
+                    if self.kinds[v][0] == "var"
+                }
                 replaced[s] = self.form(_substituted(a, mapping))
         return substitute_linear(f, replaced)
 
@@ -603,14 +685,16 @@ class Atoms:
     # --------------------------------------------------- handlers of integer nodes
 
     def _floordiv_forms(self, f: Form, g: Form) -> Form | None:
-        if not is_constant(g) or not g:
+        if not g:
             return None
+        if not is_constant(g):
+            return self.symbolic_floordiv(f, g)
         c = g[CONST]
         return self.floordiv(f, c) if c > 0 else self.floordiv(scaled(f, -1), -c)
 
     def _floormod_forms(self, f: Form, g: Form) -> Form | None:
         q = self._floordiv_forms(f, g)
-        return None if q is None else combine(f, q, 1, -g[CONST])
+        return None if q is None else combine(f, self.product(g, q), 1, -1)
 
     def _truncdiv_forms(self, f: Form, g: Form) -> Form | None:
         if not is_constant(g) or not g:
@@ -642,6 +726,16 @@ _LINEAR: dict[str, Any] = {
     "truncdiv": Atoms._truncdiv_forms,
     "truncmod": Atoms._truncmod_forms,
 }
+
+
+def _without(factors: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The factors without the wanted ones, None where one of these is missing."""
+    rest = list(factors)
+    for s in wanted:
+        if s not in rest:
+            return None
+        rest.remove(s)
+    return tuple(rest)
 
 
 def _widens(source: Expr, target: Expr) -> bool:

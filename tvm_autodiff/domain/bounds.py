@@ -199,12 +199,16 @@ class Facts:
         if kind == "div":
             out.append(combine(a, {s: -c}))
             out.append(combine(shifted(scaled(a, -1), c - 1), {s: c}))
-        elif kind == "mul" and len(a) == 2:
-            for one, other in ((a[0], a[1]), (a[1], a[0])):
-                lo, _ = self.atoms.intervals[other]
+        elif kind == "sdiv" and (self.atoms.interval(c)[0] or 0) >= 1:
+            remainder = combine(a, self.atoms.product(c, {s: 1}), 1, -1)
+            out += [remainder, combine(shifted(c, -1), remainder, 1, -1)]
+        elif kind == "mul":
+            for place, one in enumerate(a):
+                others = self.atoms.product_of(a[:place] + a[place + 1 :])
+                lo, _ = self.atoms.interval(others)
                 if lo is not None and lo >= 0:
-                    for g in self._definition_bounds(one):
-                        out.append(self.atoms.product(g, {other: 1}))
+                    bounds = self._definition_bounds(one)
+                    out += [self.atoms.product(g, others) for g in bounds]
         return out
 
     def _definition_bounds(self, s: int) -> list[Form]:

@@ -19,6 +19,7 @@ from .bounds import tighten
 from .box import UnboundedBox, smallest_box
 from .domain import Domain, DomainTransformation
 from .equations import merge_parallel, solve_forms
+from .nonlinear import linearize
 from .system import System
 
 _MAX_ROUNDS = 3
@@ -91,6 +92,7 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
     if domain.is_empty:
         return DomainTransformation.empty(domain), False
     system = System(domain)
+    eliminated = linearize(system)
     solved = _Solved()
     for component in _components(system):
         if not _solve_component(system, component, solved):
@@ -99,6 +101,8 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
     if guards is None:
         return DomainTransformation.empty(domain), False
     ordered = _name_variables(system, solved)
+    for s, f in reversed(eliminated.items()):
+        solved.values[s] = system.atoms.substitute(f, solved.values)
     values = {s: solved.values[s] for s in system.variables}
     again = False
     rest: list[tuple[str, Any]] = []
@@ -325,7 +329,7 @@ def _source(system: System, solved: _Solved, t: int) -> tuple[int, str]:
     """
     first = len(system.variables)
     for n, s in enumerate(system.variables):
-        f = solved.values[s]
+        f = solved.values.get(s, {})
         if t in f:
             if all(u in (t, CONST) for u in f) and f[t] == 1:
                 return n, system.atoms.variable(s).name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..ir.nodes import Expr, Var, dtype_of
+from ..ir.nodes import Expr, Var, dtype_of, node_id
 from ..ir.rewrite import substitute
 from .affine import CONST, Atoms, Form, combine, scaled, shifted
 from .bounds import Facts
@@ -78,6 +78,7 @@ class System:
             s = atoms.symbol(var)
             if ranges.get(var, (None, None))[1] is None:
                 self.sizes |= atoms.masks[s]
+        self._assume_sizes_positive()
         for var in self.domain.parameters:
             if var not in ranges:
                 continue
@@ -88,6 +89,23 @@ class System:
                 self.facts.bound(s, lower, None)
             else:
                 self.facts.bound(s, lower, shifted(combine(lower, atoms.form(extent)), -1))
+
+    def _assume_sizes_positive(self) -> None:
+        """An extent is never negative, and that of a parameter not zero: the parameter has a
+        value.
+        """
+        own = {node_id(var) for var in self.domain.variables}
+        for var, (_, extent) in self.domain.ranges.items():
+            if extent is None or isinstance(extent, int):
+                continue
+            f = self.atoms.form(extent)
+            if len(f) != 1:
+                continue
+            least = 0 if node_id(var) in own else 1
+            for s in self.atoms.factors(next(iter(f))):
+                lo, hi = self.atoms.intervals[s]
+                if self.atoms.masks[s] & self.sizes and (lo is None or lo < least):
+                    self.atoms.intervals[s] = (least, hi)
 
     def _read_variables(self) -> None:
         """Ranges of variables become inequalities, and intervals where they are constant."""
@@ -113,6 +131,12 @@ class System:
             self.equations.append(f)
         else:
             self.inequalities.append(f)
+
+    def forget_conditions(self) -> None:
+        """Drop all conditions, and the quotients among the unknowns with them."""
+        self.equations, self.inequalities, self.rest = [], [], []
+        self._linear = dict.fromkeys(self.variables, True)
+        self.unknowns = [s for s in self.unknowns if s in self._linear]
 
     def _is_linear(self, f: Form) -> bool:
         """Whether every atom that depends on variables is an unknown; new divisions become

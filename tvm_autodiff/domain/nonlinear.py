@@ -1,0 +1,169 @@
+"""Equations that become linear: symbolic quotients, mixed radix numbers, single variables.
+
+In: a `System` with equations among the conditions that are not linear. Out: the same system with
+some of them replaced by linear ones, and the variables that were substituted away, with their
+values. What is left stays a condition.
+
+``a // n == b  →  0 <= a - n*b <= n - 1``;
+``i*n + j == b`` with j in [0, n)  →  ``i == b // n, j == b % n``;
+``k + table[a] == b  →  k := b - table[a]``.
+"""
+
+from __future__ import annotations
+
+from .affine import CONST, Form, combine, constant, is_constant, scaled, shifted
+from .system import System
+
+_MAX_STEPS = 32
+
+
+def linearize(system: System) -> dict[int, Form]:
+    """Rewrite equations that are not linear, as far as possible.
+
+    Returns
+    -------
+    dict of variable to Form
+        Variables that are no unknowns any more; their values hold variables (later ones of this
+        dict too).
+    """
+    eliminated: dict[int, Form] = {}
+    for _ in range(_MAX_STEPS):
+        if not any(kind == "eq" for kind, _ in system.rest):
+            break
+        if not (_name_quotient(system) or _mixed_radix(system) or _single(system, eliminated)):
+            break
+    return eliminated
+
+
+def _equations(system: System) -> list[Form]:
+    return [f for kind, f in system.rest if kind == "eq"]
+
+
+def _name_quotient(system: System) -> bool:
+    """``x // n == b  →  0 <= x - n*b <= n - 1``, and b for the quotient in all other conditions."""
+    atoms = system.atoms
+    for f in _equations(system):
+        inside = [s for s in f if atoms.masks[s] & system.mask]
+        if len(inside) != 1 or atoms.kinds[inside[0]][0] != "sdiv" or abs(f[inside[0]]) != 1:
+            continue
+        q = inside[0]
+        _, x, n = atoms.kinds[q]
+        least, _ = atoms.interval(n)
+        if least is None or least < 1 or atoms.mask_of(n) & system.mask:
+            continue
+        value = scaled({s: k for s, k in f.items() if s != q}, -f[q])
+        remainder = combine(x, atoms.product(n, value), 1, -1)
+        _replace(system, {q: value}, f)
+        system.require("ge", remainder)
+        system.require("ge", combine(shifted(n, -1), remainder, 1, -1))
+        return True
+    return False
+
+
+def _mixed_radix(system: System) -> bool:
+    """``v0 + v1*e0 + v2*e0*e1 + ... == b`` with v_k in [0, e_k)  →  the digits of b."""
+    atoms = system.atoms
+    for f in _equations(system):
+        for sign in (1, -1):
+            strides, outside = _strides(system, scaled(f, sign))
+            digits = _digits(system, strides)
+            if digits is None:
+                continue
+            number = scaled(outside, -1)
+            stride = constant(1)
+            system.rest.remove(("eq", f))
+            for n, (v, extent) in enumerate(digits):
+                value = atoms.symbolic_floordiv(number, stride)
+                following = atoms.product(stride, extent)
+                if n + 1 < len(digits):
+                    quotient = atoms.symbolic_floordiv(value, extent)
+                    value = combine(value, atoms.product(extent, quotient), 1, -1)
+                # what holds of digits, given the two conditions on the number below
+                system.facts.add(value)
+                system.facts.add(combine(shifted(extent, -1), value, 1, -1))
+                system.require("eq", combine({v: 1}, value, 1, -1))
+                stride = following
+            system.require("ge", number)
+            system.require("ge", combine(shifted(stride, -1), number, 1, -1))
+            return True
+    return False
+
+
+def _strides(system: System, f: Form) -> tuple[dict[int, Form], Form]:
+    """What each variable is multiplied with, and what holds no variable; no strides for other
+    forms.
+    """
+    atoms = system.atoms
+    own = set(system.unknowns)
+    strides: dict[int, Form] = {}
+    outside: Form = {}
+    for s, k in f.items():
+        if not atoms.masks[s] & system.mask:
+            outside[s] = k
+            continue
+        factors = atoms.factors(s)
+        inside = [t for t in factors if atoms.masks[t] & system.mask]
+        if len(inside) != 1 or inside[0] not in own:
+            return {}, {}
+        stride = constant(k)
+        for t in factors:
+            if t != inside[0]:
+                stride = atoms.product(stride, {t: 1})
+        strides[inside[0]] = combine(strides.get(inside[0], {}), stride)
+    return strides, outside
+
+
+def _digits(system: System, strides: dict[int, Form]) -> list[tuple[int, Form]] | None:
+    """Variables from the lowest digit to the highest, with their extents, where the strides fit."""
+    atoms = system.atoms
+    left = dict(strides)
+    expected = constant(1)
+    digits: list[tuple[int, Form]] = []
+    while left:
+        v = next((v for v, stride in left.items() if stride == expected), None)
+        if v is None or atoms.kinds[v][0] != "var":
+            return None
+        var = atoms.variable(v)
+        lo, size = system.domain.ranges[var]
+        if lo != 0 or size is None:
+            return None
+        extent = atoms.form(size)
+        if atoms.mask_of(extent) & system.mask:
+            return None
+        digits.append((v, extent))
+        expected = atoms.product(expected, extent)
+        del left[v]
+    return digits or None
+
+
+def _single(system: System, eliminated: dict[int, Form]) -> bool:
+    """``v + x == 0  →  v := -x`` where v does not occur in x, whatever x is."""
+    atoms = system.atoms
+    for f in _equations(system):
+        for v in system.variables:
+            if v not in system.unknowns or abs(f.get(v, 0)) != 1:
+                continue
+            rest = {s: k for s, k in f.items() if s != v}
+            if atoms.mask_of(rest) & atoms.masks[v]:
+                continue
+            value = scaled(rest, -f[v])
+            system.unknowns.remove(v)
+            eliminated[v] = value
+            _replace(system, {v: value}, f)
+            return True
+    return False
+
+
+def _replace(system: System, values: dict[int, Form], solved: Form) -> None:
+    """Substitute in every condition but the one that was solved, and sort the conditions anew."""
+    conditions = [("eq", f) for f in system.equations]
+    conditions += [("ge", f) for f in system.inequalities]
+    others = [(kind, f) for kind, f in system.rest if (kind, f) != ("eq", solved)]
+    system.forget_conditions()
+    for kind, f in (*conditions, *others):
+        if kind == "rest":
+            system.rest.append((kind, f))
+        else:
+            g = system.atoms.substitute(f, values)
+            if not is_constant(g) or g.get(CONST, 0) < 0 or (kind == "eq" and g):
+                system.require(kind, g)
