@@ -17,7 +17,7 @@ from ..ir.nodes import Expr, Tensor, Var, is_float, node_id, op_name, operands
 from ..ir.rewrite import postorder
 from ..ir.stage import Axis
 from ..ir.text import text
-from .scalar_rules import RULES, Branch
+from .scalar_rules import NO_DERIVATIVE, RULES, Branch
 
 #: paths that a shared node keeps apart before they are joined into one value
 _MOST_PATHS = 4
@@ -113,7 +113,8 @@ def pull_back(
     active: set[int] = set()
     for node in order:
         if wanted(node) or (
-            is_float(node) and any(node_id(part) in active for part in operands(node))
+            not _is_piecewise_constant(node)
+            and any(node_id(part) in active for part in operands(node))
         ):
             active.add(node_id(node))
     arriving: dict[int, list[Contribution]] = {}
@@ -154,6 +155,12 @@ def pull_back(
                 else:
                     _arrive(arriving, part, Contribution(partial, contribution.conditions))
     return {node_id(n): found[node_id(n)] for n in order if node_id(n) in found}
+
+
+def _is_piecewise_constant(node: Expr) -> bool:
+    """Comparisons and conversions to integers end a path; other integer nodes may only carry bits."""
+    name = op_name(node)
+    return name in NO_DERIVATIVE or (name == "cast" and not is_float(node))
 
 
 def _arrive(arriving: dict[int, list[Contribution]], node: Expr, new: Contribution) -> None:
