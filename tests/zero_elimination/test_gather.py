@@ -54,7 +54,7 @@ INDEX_MAPS = {
     "window, stride 3": (lambda: reads((12,), (4,), lambda i, k: (3 * i + k,), (3,)), 1),
     "window, dilation 2": (lambda: reads((11,), (7,), lambda i, k: (i + 2 * k,), (3,)), 3),
     "window, both": (lambda: reads((16,), (4,), lambda i, k: (3 * i + 3 * k,), (3,)), 3),
-    "skewed": (lambda: reads((24,), (5,), lambda i, k: (2 * i + 3 * k,), (6,)), 3),
+    "skewed": (lambda: reads((24,), (5,), lambda i, k: (2 * i + 3 * k,), (6,)), 2),
     "diagonal": (lambda: reads((5, 5), (5,), lambda i: (i, i)), 1),
     "flatten": (lambda: reads((3, 4), (12,), lambda i: (i // 4, i % 4)), 1),
     "unflatten": (lambda: reads((12,), (3, 4), lambda i, j: (4 * i + j,)), 1),

@@ -15,7 +15,19 @@ from tvm import ir, sym
 
 from ..errors import UnsolvableError
 from . import build
-from .nodes import Expr, Var, const_value, dtype_of, node_id, op_name, operands
+from .nodes import (
+    COMPARISONS,
+    Expr,
+    Var,
+    const_value,
+    dtype_of,
+    is_integer,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+    with_operands,
+)
 from .rewrite import contains_load, rewrite, variables_of
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
@@ -70,6 +82,30 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     i
     """
     return normalize_div_mod(_analyzer(ranges).simplify(expr))
+
+
+def simplify_indices(expr: Expr, ranges: Ranges) -> Expr:
+    """``A[i + 1 - 1] → A[i]``: the indices of reads and the conditions on them, nothing else.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.ir.text import text
+    >>> i, A = te.var("i"), te.placeholder((4,), name="A")
+    >>> text(simplify_indices(A(i + 1 - 1) * 2.0, {i: (0, 4)}))
+    'A[i]*2.0'
+    """
+    analyzer = _analyzer(ranges)
+
+    def visit(node: Expr) -> Expr | None:
+        if is_load(node):
+            indices = operands(node)
+            return with_operands(node, [normalize_div_mod(analyzer.simplify(e)) for e in indices])
+        if op_name(node) in COMPARISONS and is_integer(operands(node)[0]):
+            return normalize_div_mod(analyzer.simplify(node))
+        return None
+
+    return rewrite(expr, visit)
 
 
 def prove(condition: Expr, ranges: Ranges | None = None, *, strong: bool = False) -> bool:

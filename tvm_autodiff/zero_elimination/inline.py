@@ -24,7 +24,7 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import substituter
-from ..ir.simplify import Ranges, prove
+from ..ir.simplify import Ranges, prove, simplify_indices
 from ..ir.stage import (
     Axis,
     axis_range,
@@ -84,7 +84,7 @@ def inline_tail_sum(source: Expr, axes: Sequence[Axis]) -> Gathered | None:
     )
     moved = substituter(mapping)(reduction.sources[0])
     ranges = {axis.var: axis_range(axis) for axis in (*axes, *inner)}
-    return Gathered(tuple(inner), _guarded(moved, guard, ranges))
+    return Gathered(tuple(inner), _guarded(simplify_indices(moved, ranges), guard, ranges))
 
 
 def _guarded(source: Expr, guard: Sequence[Expr], ranges: Ranges) -> Expr:
