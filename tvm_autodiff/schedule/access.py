@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..ir.build import add, all_of, compare, conjuncts, const, if_then_else, mul
 from ..ir.nodes import (
+    COMPARISONS,
     Expr,
     Tensor,
     Var,
@@ -188,7 +189,7 @@ def product_of(op: Operation) -> Product | None:
             return None
         found.append(Operand(factor, atoms))
     for guard in guards:
-        if not _hand_out(guard, found, variables):
+        if not _hand_out(_one_sided(guard, variables), found, variables):
             return None
     return Product(tuple(op.axis), reduction, found, scale)
 
@@ -244,6 +245,24 @@ def _unsigned(
     if terms and terms[0][1] < 0:
         return tuple((key, -c) for key, c in terms), -1
     return terms, 1
+
+
+def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
+    """``p <= h + 1 → 0 <= h - p + 1``: what is compared becomes one affine form."""
+    if op_name(guard) not in COMPARISONS:
+        return guard
+    left, right = operands(guard)
+    forms = affine_forms([left, right], variables)
+    a, b = forms.get(node_id(left)), forms.get(node_id(right))
+    if a is None or b is None or not a.terms or not b.terms:
+        return guard
+    order = {node_id(var): number for number, var in enumerate(variables)}
+    difference = _combine(a, b, -1, order)
+    dtype = dtype_of(left)
+    value = const(difference.constant, dtype)
+    for key, c in reversed(difference.terms):
+        value = add(mul(variables[order[key]], const(c, dtype)), value)
+    return compare(op_name(guard), value, const(0, dtype))
 
 
 def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bool:

@@ -316,6 +316,7 @@ def _emit(
             consume,
             result,
             _moved(tile, places),
+            machine,
             worth_threads(size_of(list(nest.extents.values())), machine),
             dividing and tile.vector == len(nest.spatial) - 1,
             [places.index(axis) for axis in _order(nest, padded)],

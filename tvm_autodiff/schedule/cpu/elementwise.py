@@ -13,11 +13,11 @@ from tvm import s_tir
 from ...ir.nodes import is_load, load_tensor, node_id, op_name, operands
 from ...ir.primfunc import StageFunction, stage_function
 from ...ir.rewrite import postorder
-from ...ir.stage import Operation, axis_vars, bodies, is_compute, reduction_of, shape_of
-from ..access import affine_forms
+from ...ir.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of, shape_of
+from ..access import affine_forms, strides_along
 from ..kernels import Kernel, iterations
 from ..machine import Machine
-from .parallel import worth_threads
+from .parallel import share_out, worth_threads
 
 TRANSPOSE_TILE = 16
 
@@ -60,10 +60,13 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
             tile.append(inner)
         schedule.reorder(*outer, *tile)
         if threads:
-            schedule.parallel(schedule.fuse(*outer))
+            share_out(schedule, outer, machine)
         return
+    run = _contiguous_run(op)
+    if run > 1:
+        loops = [*loops[: len(loops) - run], schedule.fuse(*loops[len(loops) - run :])]
     if threads and len(loops) > 1:
-        schedule.parallel(schedule.fuse(*loops[:-1]))
+        share_out(schedule, loops[:-1], machine)
     elif threads:
         outer, _ = schedule.split(loops[0], [machine.threads, None])
         schedule.parallel(outer)
@@ -86,6 +89,28 @@ def _flat(op: Operation) -> bool:
             if indices != here or not same:
                 return False
     return not _uses_axes_as_values(op)
+
+
+def _contiguous_run(op: Operation) -> int:
+    """The number of trailing axes that run through memory in every read as they do in the output."""
+    variables = axis_vars(op)
+    loads = [node for node in postorder(bodies(op)) if is_load(node)]
+    if _uses_axes_as_values(op):
+        return 1
+    extents = [axis_range(axis)[1] for axis in op.axis]
+    count = 1
+    while count < len(variables):
+        outer, inner = variables[-count - 1], variables[-count]
+        extent = extents[-count]
+        for node in loads:
+            near = strides_along([node], inner, variables)
+            far = strides_along([node], outer, variables)
+            if near is None or far is None or not isinstance(extent, int):
+                return count
+            if far[0] != near[0] * extent:
+                return count
+        count += 1
+    return count
 
 
 def _uses_axes_as_values(op: Operation) -> bool:

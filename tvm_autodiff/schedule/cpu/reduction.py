@@ -34,7 +34,7 @@ from ...ir.stage import (
 from ..access import strides_along
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
-from .parallel import MIN_WORK, worth_threads
+from .parallel import MIN_WORK, share_out, worth_threads
 from .split import divisor_at_least, split_reduction, writes_to
 from .tiling import Tile, schedule_tile
 
@@ -173,6 +173,7 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
         consume,
         kernel.outputs[0],
         tile,
+        machine,
         worth_threads(iterations(op), machine),
         vectorize_consumer=tile.vector is not None and not _guards_in(consume),
     )
@@ -300,7 +301,7 @@ def _schedule_rows(
         if loops:
             schedule.compute_at(block, loops[-1], preserve_unit_loops=True)
     if threads and loops:
-        schedule.parallel(schedule.fuse(*loops) if len(loops) > 1 else loops[0])
+        share_out(schedule, loops, machine)
     for block, op in zip(blocks[:-1], stages[:-1], strict=True):
         _vector_loops(schedule, block, op, len(kernel.root.axis), lanes)
     return StageFunction(

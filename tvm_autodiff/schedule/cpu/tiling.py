@@ -16,6 +16,8 @@ from tvm import s_tir
 from ...ir.nodes import Tensor
 from ...ir.primfunc import StageFunction, stage_function
 from ...ir.stage import Operation
+from ..machine import Machine
+from .parallel import share_out
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def schedule_tile(
     consume: Operation,
     result: Tensor,
     tile: Tile,
+    machine: Machine,
     parallel: bool,
     vectorize_consumer: bool,
     order: Sequence[int] | None = None,
@@ -93,7 +96,7 @@ def schedule_tile(
     if vector is not None:
         schedule.vectorize(vector)
     if parallel and outer:
-        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+        share_out(schedule, outer, machine)
     if reduced:
         init = schedule.decompose_reduction(block, reduced[0])
         _register_loops(schedule, init, len(inner), vector is not None)
