@@ -501,7 +501,7 @@ class Atoms:
             f, more = self._symbolic_remainder(f, s)
             extra += more
         divisions = [s for s in f if s != CONST and self.kinds[s][0] == "div"]
-        for q in sorted(divisions, reverse=True):
+        for q in sorted(divisions, key=lambda s: (-self.kinds[s][2], -s)):
             if q in f:
                 f, more = self._best_division(f, q)
                 extra += more
