@@ -157,8 +157,8 @@ def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int
     if value is not None:
         return int(value), int(value)
     found = _analyzer(ranges).const_int_bound(expr)
-    limit = sym.ConstIntBound.POS_INF
-    if found.max_value >= limit or found.min_value <= -limit:
+    bits = 31 if dtype_of(expr) == "int32" else 63
+    if found.max_value >= (1 << bits) - 1 or found.min_value <= 1 - (1 << bits):
         raise UnsolvableError(
             f"{expr} has no constant bounds: give its variables ranges with constant extents"
         )
@@ -197,13 +197,13 @@ def normalize_node(node: Expr) -> Expr | None:
     if value is None or value <= 0:
         return None
     c = int(value)
-    terms, constant = _linear_terms(numerator)
+    terms, constant = linear_terms(numerator)
     if 0 <= constant < c and all(0 <= k < c for _, k in terms):
         return None
     return _reduced(name, terms, constant, c, dtype)
 
 
-def _linear_terms(expr: Expr) -> tuple[list[tuple[Expr, int]], int]:
+def linear_terms(expr: Expr) -> tuple[list[tuple[Expr, int]], int]:
     """``sum(k * operand) + constant``; equal nodes are one operand."""
     found: dict[int, tuple[Expr, int]] = {}
     constant = 0
