@@ -19,8 +19,7 @@ from .errors import (
     NotDifferentiableError,
     UnsolvableError,
 )
-from .result import DifferentiationResult
-from .reverse import differentiate, gradient, pullback
+from .reverse import DifferentiationResult, differentiate, gradient, pullback
 from .show import show
 from .zero_elimination.transpose import DenseSumWarning
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from tvm import te
 
-from .arguments import as_tensor, as_tensors, require_float
 from .compile import build
 from .errors import GradientCheckError, InvalidArgumentError
 from .ir.graph import Graph
 from .ir.nodes import Tensor, dtype_of, is_float
 from .ir.stage import is_placeholder, shape_of, tensor_key
 from .reverse import differentiate
+from .reverse.arguments import as_tensor, as_tensors, require_float
 
 #: dtype → (step relative to 1, relative tolerance): central differences lose half of the digits
 _PRECISION = {"float64": (1e-6, 1e-6), "float32": (1e-2, 2e-2)}

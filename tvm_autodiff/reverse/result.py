@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, overload
 
-from .errors import InvalidArgumentError
-from .ir.nodes import Tensor
-from .ir.stage import tensor_key
+from ..errors import InvalidArgumentError
+from ..ir.nodes import Tensor
+from ..ir.stage import tensor_key
 
 Value = TypeVar("Value")
 

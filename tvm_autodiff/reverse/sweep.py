@@ -1,33 +1,23 @@
-"""Reverse mode: adjoints of the tensors that an output depends on.
+"""The reverse sweep: one walk over the stages, from the output back, adding up what reaches each
+tensor.
 
-In: an output tensor, the tensors to differentiate by, a cotangent (`head`), and derivatives given
-by hand. Out: a `DifferentiationResult` with the adjoints as te tensors, ready to be lowered or
-differentiated again. The order of work and the bookkeeping live here; what a single stage
-contributes is `zero_elimination`'s.
+In: an output, its cotangent, what is asked for and what is given by hand, all checked. Out: a
+`DifferentiationResult`. What a single stage contributes is `zero_elimination`'s; an adjoint
+becomes a tensor when all of its consumers have contributed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from .arguments import (
-    ByHand,
-    Manual,
-    as_tensor,
-    as_tensors,
-    check_adjoint,
-    check_by_hand,
-    prefix_of,
-    require_float,
-)
-from .calculus.product import stand_in
-from .errors import InvalidArgumentError
-from .ir.build import all_of, compare, const, if_then_else
-from .ir.graph import Graph, tensors_read_by
-from .ir.nodes import Tensor, dtype_of, is_float, load
-from .ir.stage import (
+from ..calculus.product import stand_in
+from ..errors import InvalidArgumentError
+from ..ir.build import all_of, compare, const, if_then_else
+from ..ir.graph import Graph, tensors_read_by
+from ..ir.nodes import Tensor, dtype_of, is_float, load
+from ..ir.stage import (
     Extent,
     Operation,
     data_axis,
@@ -38,139 +28,15 @@ from .ir.stage import (
     shape_of,
     tensor_key,
 )
+from ..zero_elimination.assemble import assemble
+from ..zero_elimination.gather import Cotangent, Gathered, Target
+from ..zero_elimination.transpose import target_of, transpose
+from .arguments import (
+    ByHand,
+    Manual,
+    check_adjoint,
+)
 from .result import DifferentiationResult, TensorMap
-from .zero_elimination.assemble import assemble
-from .zero_elimination.gather import Cotangent, Gathered, Target
-from .zero_elimination.transpose import target_of, transpose
-
-
-def differentiate(
-    output: Tensor,
-    inputs: Tensor | Sequence[Tensor] | None = None,
-    head: Tensor | None = None,
-    *,
-    manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
-    override: Mapping[Tensor, Any] | None = None,
-    fdiff: Manual | None = None,
-) -> DifferentiationResult:
-    """Differentiate a tensor expression in reverse mode.
-
-    Parameters
-    ----------
-    output : Tensor
-        What is differentiated; floating point.
-    inputs : Tensor, sequence of Tensor or None
-        What to differentiate by: placeholders or intermediate tensors, floating point. None asks
-        for the adjoints of all tensors, in the result's ``.adjoints``.
-    head : Tensor or None
-        Cotangent of shape ``prefix + output.shape`` and of the output's dtype; the adjoint of `t`
-        then has shape ``prefix + t.shape``. None is the identity: the gradient of a scalar, the
-        Jacobian of a tensor.
-    manual : mapping from (out, inp) to callable, optional
-        ``f(out, inp, head)`` gives the adjoint of `inp` by way of `out` in place of the rule of
-        this edge; ``head`` is the adjoint of `out`.
-    override : mapping from out to (deps, callable), optional
-        ``f(out, deps, head)`` gives the adjoints of `deps`, which need not be read by `out`
-        directly, in place of everything between.
-    fdiff : callable, optional
-        ``fdiff(out, inp, head)`` replaces the default rule on every edge; see `pullback`.
-
-    Returns
-    -------
-    DifferentiationResult
-        A sequence of the adjoints of `inputs`, with ``.adjoints`` and ``.adjoint_summands``. An
-        input that the output does not depend on has zeros.
-
-    Raises
-    ------
-    NotDifferentiableError
-        A tensor is not floating point, or a stage on the way is opaque or has no rule.
-    InvalidArgumentError
-        An argument has the wrong form, shape or dtype.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> from tvm_autodiff import differentiate, show
-    >>> x = te.placeholder((3,), name="x")
-    >>> k = te.reduce_axis((0, 3), name="k")
-    >>> y = te.compute((), lambda: te.sum(x[k] * x[k], axis=k), name="y")
-    >>> [dx] = differentiate(y, [x])
-    >>> len(dx.shape)
-    1
-
-    References
-    ----------
-    apache/tvm issue 1996, "Automatic differentiation for tensor expressions".
-    """
-    output = require_float(as_tensor(output, "output"), "output")
-    asked = None if inputs is None else as_tensors(inputs, "inputs")
-    for tensor in asked or []:
-        require_float(tensor, "inputs")
-    prefix = shape_of(output) if head is None else prefix_of(as_tensor(head, "head"), output)
-    by_hand = check_by_hand(Graph([output]), manual, override)
-    sweep = _Sweep(output, asked, Cotangent(head), prefix, by_hand, fdiff)
-    return sweep.result()
-
-
-def gradient(
-    output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | None = None
-) -> list[Tensor]:
-    """The adjoints of `inputs` as a list: call-compatible with the ``te.gradient`` that TVM
-    removed.
-
-    Parameters
-    ----------
-    output, inputs, head
-        As in `differentiate`.
-
-    Returns
-    -------
-    list of Tensor
-        One adjoint for each input, of shape ``prefix + input.shape``.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> x = te.placeholder((3,), name="x")
-    >>> y = te.compute((3,), lambda i: te.exp(x[i]), name="y")
-    >>> [jacobian] = gradient(y, [x])
-    >>> [int(extent) for extent in jacobian.shape]
-    [3, 3]
-    """
-    return list(differentiate(output, as_tensors(inputs, "inputs"), head))
-
-
-def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
-    """The adjoint of `input` by the reads of `output`'s own stage alone, with the default rule.
-
-    The building block for `manual` and `fdiff`: unlike `differentiate` it follows no other path.
-
-    Parameters
-    ----------
-    output, input : Tensor
-        A compute stage and a tensor that it reads.
-    head : Tensor
-        Cotangent of shape ``prefix + output.shape``.
-
-    Returns
-    -------
-    Tensor
-        Of shape ``prefix + input.shape``.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> x = te.placeholder((3,), name="x")
-    >>> y = te.compute((3,), lambda i: x[2 - i], name="y")
-    >>> pullback(y, x, te.placeholder((3,), name="h")).op.name
-    'dx'
-    """
-    prefix = prefix_of(as_tensor(head, "head"), as_tensor(output, "output"))
-    target = target_of(as_tensor(input, "input"), prefix)
-    terms = transpose(output.op, {output.value_index: Cotangent(head)}, [(input, target)])
-    group = [gathered for _, _, gathered in terms]
-    return assemble(f"d{input.op.name}", target, [group], dtype=dtype_of(input))
 
 
 @dataclass
@@ -182,7 +48,7 @@ class _Summand:
     tensors: list[Tensor] = field(default_factory=list)
 
 
-class _Sweep:
+class Sweep:
     """One reverse sweep over the graph of an output."""
 
     def __init__(
@@ -346,9 +212,7 @@ class _Sweep:
         return self._cotangents.get(key)
 
     def _materialised(self, tensor: Tensor) -> Tensor:
-        """The adjoint of a tensor as a tensor, the identity included; zeros where nothing
-        arrived.
-        """
+        """The adjoint of a tensor as a tensor: the identity included, zeros where none arrived."""
         key = tensor_key(tensor)
         cotangent = self._cotangent(tensor)
         if cotangent is None:
@@ -380,8 +244,8 @@ class _Sweep:
         for tensor in asked:
             if tensor in adjoints:
                 continue
-            adjoints.define(tensor, lambda tensor=tensor: self._adjoint(tensor))
-            summands.define(tensor, lambda tensor=tensor: self._summands_of(tensor))
+            adjoints.define(tensor, partial(self._adjoint, tensor))
+            summands.define(tensor, partial(self._summands_of, tensor))
         result = None if self.inputs is None else [adjoints[tensor] for tensor in self.inputs]
         return DifferentiationResult(result, adjoints, summands)
 
@@ -389,34 +253,33 @@ class _Sweep:
         result: TensorMap[Tensor] = TensorMap(f"summand of the adjoint of {tensor.op.name}")
         by_consumer = self._summands.get(tensor_key(tensor), {})
         for summand in by_consumer.values():
-            result.define(
-                summand.consumer,
-                lambda summand=summand: (
-                    assemble(
-                        f"{self._name(tensor)}_by_{summand.consumer.op.name}",
-                        self._target(tensor),
-                        [summand.terms],
-                        summand.tensors,
-                        dtype_of(tensor),
-                    )
-                    if len(by_consumer) > 1
-                    else self._materialised(tensor)
-                ),
-            )
+            result.define(summand.consumer, partial(self._summand_tensor, tensor, summand))
         return result
+
+    def _summand_tensor(self, tensor: Tensor, summand: _Summand) -> Tensor:
+        """What one consumer contributes, as a tensor: the adjoint itself for a single consumer."""
+        if len(self._summands[tensor_key(tensor)]) == 1:
+            return self._materialised(tensor)
+        return assemble(
+            f"{self._name(tensor)}_by_{summand.consumer.op.name}",
+            self._target(tensor),
+            [summand.terms],
+            summand.tensors,
+            dtype_of(tensor),
+        )
 
 
 def identity(tensor: Tensor) -> Tensor:
-    """The identity as a cotangent of `tensor`: shape ``tensor.shape + tensor.shape``, one on the
-    diagonal.
+    """The identity as a cotangent: ``tensor.shape + tensor.shape``, one on the diagonal.
 
     For a scalar it is the number one, of shape ``()``.
     """
     shape = shape_of(tensor)
     rows = [data_axis(f"p{n}", extent) for n, extent in enumerate(shape)]
     columns = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape)]
-    equal: Callable[[Any, Any], Any] = lambda p, i: compare("eq", p.var, i.var)  # noqa: E731
-    condition = all_of(equal(p, i) for p, i in zip(rows, columns, strict=True))
+    condition = all_of(
+        compare("eq", row.var, column.var) for row, column in zip(rows, columns, strict=True)
+    )
     dtype = dtype_of(tensor)
     body = if_then_else(condition, const(1, dtype), const(0, dtype))
     return make_stage(f"identity_{tensor.op.name}", [*rows, *columns], [body])[0]

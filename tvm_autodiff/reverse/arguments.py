@@ -12,12 +12,12 @@ from typing import Any
 
 from tvm import te
 
-from .errors import InvalidArgumentError, NotDifferentiableError
-from .ir.graph import Graph, tensors_read_by
-from .ir.nodes import Tensor, dtype_of, is_float
-from .ir.simplify import prove_equal
-from .ir.stage import Extent, shape_of, tensor_key
-from .ir.text import text
+from ..errors import InvalidArgumentError, NotDifferentiableError
+from ..ir.graph import Graph, tensors_read_by
+from ..ir.nodes import Tensor, dtype_of, is_float
+from ..ir.simplify import prove_equal
+from ..ir.stage import Extent, shape_of, tensor_key
+from ..ir.text import text
 
 Manual = Callable[[Tensor, Tensor, Tensor], Tensor]
 Override = Callable[[Tensor, list[Tensor], Tensor], Sequence[Tensor]]
