@@ -97,12 +97,15 @@ def simplify_indices(expr: Expr, ranges: Ranges) -> Expr:
     """
     analyzer = _analyzer(ranges)
 
+    def simpler(part: Expr) -> Expr:
+        # the analyzer hashes what it simplifies, and refuses tensors
+        return part if contains_load(part) else normalize_div_mod(analyzer.simplify(part))
+
     def visit(node: Expr) -> Expr | None:
         if is_load(node):
-            indices = operands(node)
-            return with_operands(node, [normalize_div_mod(analyzer.simplify(e)) for e in indices])
+            return with_operands(node, [simpler(index) for index in operands(node)])
         if op_name(node) in COMPARISONS and is_integer(operands(node)[0]):
-            return normalize_div_mod(analyzer.simplify(node))
+            return simpler(node)
         return None
 
     return rewrite(expr, visit)

@@ -8,7 +8,7 @@ becomes a tensor when all of its consumers have contributed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from ..ir.stage import (
 )
 from ..zero_elimination.assemble import assemble
 from ..zero_elimination.gather import Cotangent, Gathered, Target
+from ..zero_elimination.inline import read_through_copies
 from ..zero_elimination.transpose import target_of, transpose
 from .arguments import (
     ByHand,
@@ -62,6 +63,7 @@ class Sweep:
     ) -> None:
         self.output = output
         self.inputs = inputs
+        self._asked = {tensor_key(tensor) for tensor in inputs or []}
         self.head = head
         self.prefix = prefix
         self.by_hand = by_hand
@@ -154,14 +156,17 @@ class Sweep:
             out = outputs[component]
             by_hand = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
             if by_hand is None:
-                self._summand(tensor, out).terms.append(gathered)
+                source = read_through_copies(gathered.source, self._is_kept)
+                self._summand(tensor, out).terms.append(replace(gathered, source=source))
+
+    def _is_kept(self, tensor: Tensor) -> bool:
+        """Whether a tensor must stay in the result, since it is differentiated by."""
+        return self.inputs is None or tensor_key(tensor) in self._asked
 
     def _mark_private(self, tensor: Tensor) -> None:
         """Note that the adjoint of a tensor is read once, and nobody asked for it."""
-        asked = {tensor_key(t) for t in self.inputs or []}
         adjoint = self._cotangents[tensor_key(tensor)].tensor
-        wanted = self.inputs is None or tensor_key(tensor) in asked
-        if adjoint is not None and adjoint is not self.head.tensor and not wanted:
+        if adjoint is not None and adjoint is not self.head.tensor and not self._is_kept(tensor):
             self._private.add(tensor_key(adjoint))
 
     def _push_override(self, out: Tensor, deps: list[Tensor], function: Any) -> None:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 
 from ..ir.build import add, const, sum_of
 from ..ir.lets import bind_shared
-from ..ir.nodes import Expr, Tensor, dtype_of, load
+from ..ir.nodes import Expr, Tensor, load
 from ..ir.rewrite import loaded_tensors, substituter
 from ..ir.stage import (
     Axis,
     Extent,
     axis_range,
+    bodies,
+    is_compute,
     make_stage,
     renew_axis,
     sum_over,
@@ -89,7 +91,7 @@ def assemble(
     if len(plain) == 1 and not sums and not tensors:
         same = whole_tensor(plain[0], axes)
         if same is not None:
-            return same
+            return _renamed(same, name) if private(same) else same
         moved = inline_tail_sum(plain[0], axes)
         if moved is not None and all(private(tensor) for tensor in loaded_tensors(plain[0])):
             plain, sums = [], [moved]
@@ -104,9 +106,15 @@ def assemble(
     return _stage(name, axes, bind_shared(body))
 
 
+def _renamed(tensor: Tensor, name: str) -> Tensor:
+    """The same stage under another name, for a tensor that nothing else reads."""
+    if not is_compute(tensor.op) or tensor.op.num_outputs != 1:
+        return tensor
+    return make_stage(name, list(tensor.op.axis), bodies(tensor.op), attrs=tensor.op.attrs)[0]
+
+
 def _stage(name: str, axes: Sequence[Axis], body: Expr) -> Tensor:
     """A stage over fresh copies of the target's axes, which several stages share until here."""
     fresh = [renew_axis(axis) for axis in axes]
     rename = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
-    assert dtype_of(body)
     return make_stage(name, fresh, [rename(body)])[0]

@@ -1,14 +1,14 @@
-"""Adjoints that only read another adjoint: the stage between is taken out.
+"""Stages that only copy another: the stage between is taken out.
 
 In: the expression that one gathered term leaves, reading the cotangent. Out: the cotangent itself
 where it is read element by element, or the cotangent's own reduction moved to the elements that
 are read. Both save a stage; the second also leaves out what nobody reads, such as the adjoint of a
-padding's border.
+padding's border. Forward stages that only copy are read through, for the same reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from ..calculus.reducers import classify
@@ -23,11 +23,12 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import substituter
+from ..ir.rewrite import map_loads, substituter
 from ..ir.simplify import Ranges, prove, simplify_indices
 from ..ir.stage import (
     Axis,
     axis_range,
+    bodies,
     is_compute,
     reduction_of,
     renew_axis,
@@ -54,9 +55,10 @@ def whole_tensor(source: Expr, axes: Sequence[Axis]) -> Tensor | None:
 
 
 def inline_tail_sum(source: Expr, axes: Sequence[Axis]) -> Gathered | None:
-    """``dx[b] = if c(b) then dy[g(b)]  →  dx[b] = Σ_k if c(b) then f(g(b), k)``, dy[a] = Σ_k f(a, k).
+    """``dx[b] = if c(b) then dy[g(b)]  →  dx[b] = Σ_k if c(b) then f(g(b), k)``.
 
-    None where the source is something else, or where dx has more elements than dy.
+    Here dy[a] = Σ_k f(a, k). None where the source is something else, or where dx has more
+    elements than dy.
     """
     guard: list[Expr] = []
     read = source
@@ -79,9 +81,7 @@ def inline_tail_sum(source: Expr, axes: Sequence[Axis]) -> Gathered | None:
         return None
     inner = [renew_axis(axis) for axis in reduction.axes]
     mapping = dict(zip((axis.var for axis in tensor.op.axis), operands(read), strict=True))
-    mapping.update(
-        {old.var: new.var for old, new in zip(reduction.axes, inner, strict=True)}
-    )
+    mapping.update({old.var: new.var for old, new in zip(reduction.axes, inner, strict=True)})
     moved = substituter(mapping)(reduction.sources[0])
     ranges = {axis.var: axis_range(axis) for axis in (*axes, *inner)}
     return Gathered(tuple(inner), _guarded(simplify_indices(moved, ranges), guard, ranges))
@@ -97,3 +97,38 @@ def _guarded(source: Expr, guard: Sequence[Expr], ranges: Ranges) -> Expr:
             value = then
     kept = [c for c in conditions if not (on_indices(c) and prove(c, ranges))]
     return if_then_else(all_of(kept), value, zero_like(value)) if kept else value
+
+
+def read_through_copies(expr: Expr, keep: Callable[[Tensor], bool] = lambda tensor: False) -> Expr:
+    """``y[i, j] → x[j, i]`` where y's stage is ``y[a, b] = x[b, a]``: permuted or shifted copies.
+
+    A padding by nothing, a transpose or a slice need not exist for its gradient's sake. Copies
+    whose indices divide (reshapes) stay: divisions would come into every reader.
+    Tensors that `keep` tells stay, too: those that somebody differentiates by.
+    """
+
+    def replace(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+        result: Expr | None = None
+        while not keep(tensor) and (body := _copied(tensor)) is not None:
+            axes = (axis.var for axis in tensor.op.axis)
+            result = substituter(dict(zip(axes, indices, strict=True)))(body)
+            tensor, indices = load_tensor(result), operands(result)
+        return result
+
+    return map_loads(expr, replace)
+
+
+def _copied(tensor: Tensor) -> Expr | None:
+    """The read that a copying stage consists of, or None for any other stage."""
+    if not is_compute(tensor.op) or tensor.op.num_outputs != 1:
+        return None
+    body = bodies(tensor.op)[0]
+    if not is_load(body) or not all(_is_shift(index) for index in operands(body)):
+        return None
+    return body
+
+
+def _is_shift(index: Expr) -> bool:
+    """Whether an index is a variable or a literal, or the sum or difference of the two."""
+    leaves = operands(index) if op_name(index) in ("add", "sub") else (index,)
+    return all(op_name(leaf) in ("var", "const") for leaf in leaves)
