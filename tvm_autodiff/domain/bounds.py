@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .affine import CONST, Atoms, Form, combine, content, is_constant, scaled, shifted
+from .affine import Atoms
+from .forms import (
+    CONST,
+    Form,
+    combine,
+    content,
+    is_constant,
+    scaled,
+    shifted,
+)
 from .simplex import minimum as simplex_minimum
 
 _MAX_STEPS = 16

@@ -12,8 +12,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .affine import CONST, Atoms, Form, combine, is_constant, scaled, shifted, substitute_linear
+from .affine import Atoms
 from .bounds import Facts
+from .forms import (
+    CONST,
+    Form,
+    combine,
+    is_constant,
+    scaled,
+    shifted,
+    substitute_linear,
+)
 from .inequalities import project
 from .integers import Matrix, determinant, identity_matrix, inverse_unimodular
 

@@ -9,8 +9,15 @@ same without writing it out.
 from __future__ import annotations
 
 from ..errors import UnsolvableError
-from .affine import Form, combine, key_of, scaled, shifted, substitute_linear
 from .domain import Domain, DomainTransformation
+from .forms import (
+    Form,
+    combine,
+    key_of,
+    scaled,
+    shifted,
+    substitute_linear,
+)
 from .system import System
 
 

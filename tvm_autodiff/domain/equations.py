@@ -12,9 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsolvableError
-from .affine import CONST, Atoms, Form, combine, constant, is_constant, shifted, substitute_linear
+from .affine import Atoms
 from .bounds import tighten
 from .domain import Domain, DomainTransformation
+from .forms import (
+    CONST,
+    Form,
+    combine,
+    constant,
+    is_constant,
+    shifted,
+    substitute_linear,
+)
 from .integers import diagonalize
 from .system import System
 

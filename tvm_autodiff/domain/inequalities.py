@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.nodes import Expr, Var
-from .affine import CONST, Form, combine, scaled
 from .bounds import tighten
 from .domain import Domain
+from .forms import CONST, Form, combine, scaled
 from .system import System
 
 _MAX_INEQUALITIES = 48

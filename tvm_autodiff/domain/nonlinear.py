@@ -11,7 +11,15 @@ values. What is left stays a condition.
 
 from __future__ import annotations
 
-from .affine import CONST, Form, combine, constant, is_constant, scaled, shifted
+from .forms import (
+    CONST,
+    Form,
+    combine,
+    constant,
+    is_constant,
+    scaled,
+    shifted,
+)
 from .system import System
 
 _MAX_STEPS = 32

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .affine import CONST, Form, Interval
+from .forms import CONST, Form, Interval
 
 _FAR = 10**18  #: stands for a missing bound; a result that rests on it is discarded
 _MAX_PIVOTS = 200

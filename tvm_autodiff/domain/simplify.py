@@ -14,11 +14,11 @@ from typing import Any
 
 from ..errors import UnsolvableError
 from ..ir.nodes import Expr
-from .affine import CONST, Form, is_constant, scaled, substitute_linear
 from .bounds import tighten
 from .box import UnboundedBox, smallest_box
 from .domain import Domain, DomainTransformation
 from .equations import merge_parallel, solve_forms
+from .forms import CONST, Form, is_constant, scaled, substitute_linear
 from .nonlinear import linearize
 from .system import System
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from ..ir.nodes import Expr, Var, dtype_of, node_id
 from ..ir.rewrite import substitute
-from .affine import CONST, Atoms, Form, combine, scaled, shifted
+from .affine import Atoms
 from .bounds import Facts
 from .domain import Domain
+from .forms import CONST, Form, combine, scaled, shifted
 
 
 class System:

@@ -1,0 +1,188 @@
+"""Linear forms as TVM expressions and conditions.
+
+In: forms over the atoms of a table. Out: expressions with remainders and nested quotients
+recognised, and with the coefficients inside ``//`` and ``%`` by constants in [0, divisor): TVM 0.27
+compiles other forms wrongly where they index a buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir import build
+from ..ir.nodes import Expr
+from .atoms import AtomTable
+from .forms import CONST, Form, combine, scaled, shifted
+
+
+class WritingTable(AtomTable):
+    """A table of atoms that can write its forms."""
+
+    def expr(self, f: Form, dtype: str | None = None) -> Expr:
+        """The TVM expression of a form, with the coefficients inside ``//`` and ``%`` in [0,
+        divisor).
+        """
+        terms, value = self.terms(f)
+        if dtype is None:
+            dtype = "int64" if any(self.wide[s] for s in f) else "int32"
+        return _sum(terms, value, dtype)
+
+    def terms(self, f: Form) -> tuple[list[tuple[int, Expr]], int]:
+        """A form as ``[(coefficient, expression)]`` and a constant, remainders recognised."""
+        self._emit_inner(f)
+        return self._terms(f)
+
+    def _emit_inner(self, f: Form) -> None:
+        """Build the expressions of all atoms below, constituents first (their numbers are
+        smaller).
+        """
+        pending, needed = list(f), set()
+        while pending:
+            s = pending.pop()
+            if s == CONST or s in needed:
+                continue
+            needed.add(s)
+            kind, a, _ = self.kinds[s]
+            if kind in ("div", "mul", "sdiv"):
+                pending.extend(a)
+            if kind == "sdiv":
+                pending.extend(self.kinds[s][2])
+        for s in sorted(needed):
+            if s in self._exprs:
+                continue
+            kind, a, b = self.kinds[s]
+            dtype = "int64" if self.wide[s] else "int32"
+            if kind in ("div", "sdiv"):
+                inner = _sum(*self._terms(a), dtype)
+                divisor = build.const(b, dtype) if kind == "div" else _sum(*self._terms(b), dtype)
+                self._exprs[s] = build.binary("floordiv", inner, divisor)
+            else:
+                result = build.cast(dtype, self._exprs[a[0]])
+                for factor in a[1:]:
+                    result = build.mul(result, build.cast(dtype, self._exprs[factor]))
+                self._exprs[s] = result
+
+    def _terms(self, f: Form) -> tuple[list[tuple[int, Expr]], int]:
+        extra: list[tuple[int, Expr]] = []
+        products = [s for s in f if self.kinds[s][0] == "mul"]
+        for s in products:
+            f, more = self._symbolic_remainder(f, s)
+            extra += more
+        divisions = [s for s in f if s != CONST and self.kinds[s][0] == "div"]
+        for q in sorted(divisions, key=lambda s: (-self.kinds[s][2], -s)):
+            if q in f:
+                f, more = self._best_division(f, q)
+                extra += more
+        terms = [(k, self._exprs[s]) for s, k in sorted(f.items()) if s != CONST]
+        return terms + extra, f.get(CONST, 0)
+
+    def _best_division(self, f: Form, q: int) -> tuple[Form, list[tuple[int, Expr]]]:
+        """Write the division q in f as ``//`` or ``%``, of its numerator or of the mirrored one.
+
+        ``x - c*(x // c) → x % c`` and ``-(x // c) → 1 + (-x - 1) // c``, whichever leaves fewer
+        terms.
+        """
+        k = f[q]
+        rest = {s: v for s, v in f.items() if s != q}
+        options: list[tuple[Form, int, str, Form, int]] = []
+        for low, c in self._numerators(q, rest):
+            high, mirrored = self.split(shifted(scaled(low, -1), -1), c)
+            # q = -1 - high - mirrored // c
+            turned = combine(rest, shifted(high, 1), 1, -k)
+            options.append((rest, k, "floordiv", low, c))
+            options.append((turned, -k, "floordiv", mirrored, c))
+            if k % c == 0:
+                m = k // c  # c*m*(x // c) = m*x - m*(x % c)
+                options.append((combine(rest, low, 1, m), -m, "floormod", low, c))
+                options.append((combine(turned, mirrored, 1, -m), m, "floormod", mirrored, c))
+        best = min(range(len(options)), key=lambda n: (_cost(*options[n][:2]), n))
+        rest, k, name, numerator, c = options[best]
+        if best == 0:
+            return rest, [(k, self._exprs[q])]
+        dtype = "int64" if self.wide[q] else "int32"
+        inner = _sum(*self._terms(numerator), dtype)
+        return rest, [(k, build.binary(name, inner, build.const(c, dtype)))]
+
+    def _symbolic_remainder(self, f: Form, atom: int) -> tuple[Form, list[tuple[int, Expr]]]:
+        """``x - n*(x // n) → x % n`` for a product in f, where that leaves fewer terms."""
+        factors = self.kinds[atom][1] if atom in f else ()
+        for place, q in enumerate(factors):
+            if self.kinds[q][0] != "sdiv":
+                continue
+            n = {self._product_atom(factors[:place] + factors[place + 1 :]): abs(f[atom])}
+            sign = -1 if f[atom] > 0 else 1
+            whole = {atom: abs(f[atom])}
+            x: Form = self.kinds[q][1]
+            inner = [{s: 1} for s in f if self.kinds[s][0] in ("div", "sdiv")]
+            if n != self.kinds[q][2]:
+                x = next((y for y in inner if self.symbolic_floordiv(y, n) == {q: 1}), {})
+            rest = combine(f, combine(x, whole, 1, -1), 1, -sign)
+            known = all(s in self._exprs for s in (*rest, *n) if s != CONST)
+            if x and known and len(rest) < len(f) - 1:
+                dtype = "int64" if self.wide[q] else "int32"
+                sides = (_sum(*self._terms(x), dtype), _sum(*self._terms(n), dtype))
+                return rest, [(sign, build.binary("floormod", *sides))]
+        return f, []
+
+    def _numerators(self, q: int, rest: Form) -> list[tuple[Form, int]]:
+        """Ways to write the division q: its own, and ``x // (a*b) → (x // a) // b`` where ``x //
+        a`` occurs.
+        """
+        _, low, c = self.kinds[q]
+        out = [(low, c)]
+        for s in rest:
+            kind, _, inner = self.kinds[s]
+            if kind != "div" or c % inner or c == inner:
+                continue
+            if self.floordiv({s: 1}, c // inner) == {q: 1}:
+                out.append(({s: 1}, c // inner))
+        return out
+
+    def condition(self, name: str, f: Form) -> Expr:
+        """``f >= 0`` or ``f == 0`` (name ``"ge"``, ``"eq"``) with the terms spread over both
+        sides.
+        """
+        terms, value = self.terms(f)
+        if not terms:
+            return build.const(value >= 0 if name == "ge" else value == 0, "bool")
+        dtype = "int64" if any(self.wide[s] for s in f) else "int32"
+        plus = [(k, e) for k, e in terms if k > 0]
+        minus = [(-k, e) for k, e in terms if k < 0]
+        if name == "eq":
+            if not plus:
+                plus, minus, value = minus, plus, -value
+            if value < 0 or not minus:
+                return build.compare("eq", _sum(plus, 0, dtype), _sum(minus, -value, dtype))
+            return build.compare("eq", _sum(plus, value, dtype), _sum(minus, 0, dtype))
+        if not minus:
+            return build.compare("ge", _sum(plus, 0, dtype), build.const(-value, dtype))
+        if not plus or value >= 0:
+            return build.compare("le", _sum(minus, 0, dtype), _sum(plus, value, dtype))
+        if value == -1:
+            return build.compare("lt", _sum(minus, 0, dtype), _sum(plus, 0, dtype))
+        return build.compare("le", _sum(minus, -value, dtype), _sum(plus, 0, dtype))
+
+
+def _cost(rest: Form, k: int) -> tuple[int, int, int]:
+    terms = sum(1 for s in rest if s != CONST)
+    return terms, (CONST in rest) + (k < 0), abs(k)
+
+
+def _sum(terms: Sequence[tuple[int, Expr]], value: int, dtype: str) -> Expr:
+    """``sum(k * e) + value`` with the positive terms first and no literal ``+ -c``."""
+    result: Expr | None = None
+    for k, e in sorted(terms, key=lambda term: term[0] < 0):
+        e = build.cast(dtype, e)
+        if result is None:
+            if k < 0 and value > 0:
+                result, value = build.const(value, dtype), 0
+            else:
+                result = build.mul(e, build.const(k, dtype))
+                continue
+        scaled_e = build.mul(e, build.const(abs(k), dtype))
+        result = build.binary("add" if k > 0 else "sub", result, scaled_e)
+    if result is None:
+        return build.const(value, dtype)
+    if value:
+        result = build.binary("add" if value > 0 else "sub", result, build.const(abs(value), dtype))
+    return result
