@@ -1,7 +1,8 @@
 """Kernels that compute every element on its own: maps, copies, transposes, stencils.
 
-In: a kernel without a reduction. Out: one function. Loops over contiguous memory become one parallel, vectorised loop; where
-a read runs along another axis than the write, both are tiled, so that lines of the cache are used whole.
+In: a kernel without a reduction. Out: one function. Loops over contiguous memory become one
+parallel, vectorised loop; where a read runs along another axis than the write, both are tiled, so
+that lines of the cache are used whole.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
 
 
 def _flat(op: Operation) -> bool:
-    """Whether every read is at the axes themselves, of a tensor of the same shape, or at no axis."""
+    """Whether every read is at the axes themselves, of a tensor of that shape, or at no axis."""
     here = [node_id(var) for var in axis_vars(op)]
     shape = shape_of(op.output(0))
     for node in postorder(bodies(op)):
@@ -92,7 +93,7 @@ def _flat(op: Operation) -> bool:
 
 
 def _contiguous_run(op: Operation) -> int:
-    """The number of trailing axes that run through memory in every read as they do in the output."""
+    """The number of trailing axes that run through memory in every read as in the output."""
     variables = axis_vars(op)
     loads = [node for node in postorder(bodies(op)) if is_load(node)]
     if _uses_axes_as_values(op):

@@ -1,9 +1,9 @@
 """Copies of operands in the layout that an inner loop wants.
 
-In: an operand of a reduction, the loops around it and the axes of its register tile. Out: a stage that holds
-the operand's value for every point of its atoms, zero where its guard fails or it would read outside, with
-the vectorised axis innermost; and the read of that stage that replaces the operand. Guards thus run once for
-each element of the copy and never in the inner loop.
+In: an operand of a reduction, the loops around it and the axes of its register tile. Out: a stage
+that holds the operand's value for every point of its atoms, zero where its guard fails or it would
+read outside, with the vectorised axis innermost; and the read of that stage that replaces the
+operand. Guards thus run once for each element of the copy and never in the inner loop.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from ...ir.build import add, const, mul
 from ...ir.nodes import Expr, Tensor, Var, load, node_id
 from ...ir.stage import data_axis, make_stage
-from ..access import Affine, Interval, Operand, guarded, in_range_guards, interval, rebased
-
-Atom = tuple[tuple[int, int], ...]
+from ..access import Affine, Interval, interval
+from ..products import Atom, Operand, guarded, in_range_guards, rebased
 
 
 @dataclass(frozen=True)
 class TileAxes:
-    """Ids of the variables of a register tile: the vectorised one with its extent, the unrolled ones."""
+    """Ids of the variables of a register tile: the vectorised one, the unrolled ones."""
 
     vector: int | None
     vector_extent: int
@@ -67,7 +66,7 @@ def pack(
     """
     by_id = {node_id(var): var for var in variables}
     guards = in_range_guards(operand, variables, ranges)
-    if guards is None or packed_size(operand, ranges) is None:
+    if packed_size(operand, ranges) is None:
         return None
     atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))
     leading, trailing = [], []

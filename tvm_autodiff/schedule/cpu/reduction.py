@@ -1,8 +1,9 @@
 """Reductions without reuse: sums, maxima and products along rows, along columns, of everything.
 
-In: a kernel that reduces one value. Out: one function, or two where the output is small and the reduction long (parts in
-parallel, then their combination). Along a contiguous reduced axis, vectors of partial results are combined at the end; along
-a contiguous output axis, whole vectors of outputs are.
+In: a kernel that reduces one value. Out: one function, or two where the output is small and the
+reduction long (parts in parallel, then their combination). Along a contiguous reduced axis, vectors
+of partial results are combined at the end; along a contiguous output axis, whole vectors of outputs
+are.
 """
 
 from __future__ import annotations
@@ -186,7 +187,8 @@ def _guards_in(op: Operation) -> bool:
 def _renamed(op: Operation, found: Reduction, axes: list[Axis], name: str) -> Operation:
     reduced = [renew_axis(axis) for axis in found.axes]
     table: dict[Var, Expr] = {
-        old.var: new.var for old, new in zip((*op.axis, *found.axes), (*axes, *reduced), strict=True)
+        old.var: new.var
+        for old, new in zip((*op.axis, *found.axes), (*axes, *reduced), strict=True)
     }
     source = substituter(table)(found.sources[0])
     plain = Reduction(found.combiner, (source,), tuple(reduced), found.condition, ())
@@ -194,7 +196,7 @@ def _renamed(op: Operation, found: Reduction, axes: list[Axis], name: str) -> Op
 
 
 def _consumer(kernel: Kernel, result: Tensor, rest: Tensor | None) -> Operation:
-    """What is done with the reduced value: the rest of the row is combined with it, then the epilogue."""
+    """What becomes of the reduced value: the rest of the row joins it, then the epilogue."""
     op = kernel.root
     found = reduction_of(op)
     assert found is not None
@@ -221,7 +223,7 @@ def _consumer(kernel: Kernel, result: Tensor, rest: Tensor | None) -> Operation:
 def _rows(
     kernel: Kernel, found: Reduction, row: int, lanes: int, machine: Machine
 ) -> StageFunction:
-    """``⊕_k f(k)`` as lanes: ``t[l] = ⊕_o f(o*L + l)``, then ``⊕_l t[l]``, then what is left of the row."""
+    """``⊕_k f(k) → t[l] = ⊕_o f(o*L + l), (⊕_l t[l]) ⊕ (what is left of the row)``."""
     op = kernel.root
     extent = axis_range(found.axes[row])[1]
     assert isinstance(extent, int)
@@ -313,7 +315,7 @@ def _schedule_rows(
 
 
 def _vector_loops(schedule: Any, block: Any, op: Operation, rank: int, lanes: int) -> None:
-    """Put the lanes of a block innermost, as vectors, and keep its accumulators out of the init test."""
+    """Put the lanes of a block innermost, as vectors, and take its init out of the loops."""
     found = reduction_of(op)
     assert found is not None
     loops = schedule.get_loops(block)
@@ -331,4 +333,3 @@ def _vector_loops(schedule: Any, block: Any, op: Operation, rank: int, lanes: in
         mine = schedule.get_loops(init)[-2:]
         schedule.unroll(mine[0])
         schedule.vectorize(mine[1])
-

@@ -1,7 +1,8 @@
 """Splitting a reduction in two: partial results over parts of one axis, then their combination.
 
-In: a kernel that reduces. Out: a kernel that computes partial results, with the part as its first output axis, and one that
-combines them and keeps the epilogue. Parts can run in parallel, and each has a smaller working set.
+In: a kernel that reduces. Out: a kernel that computes partial results, with the part as its first
+output axis, and one that combines them and keeps the epilogue. Parts can run in parallel, and each
+has a smaller working set.
 
     ``out[s] = ⊕_k f(s, k)  →  part[p, s] = ⊕_i f(s, p*size + i),  out[s] = ⊕_p part[p, s]``
 """
@@ -93,9 +94,7 @@ def _combine(
     )
     if kernel.epilogue is None:
         return Kernel(combined[0].op)
-    table = {
-        tensor_key(op.output(index)): tensor for index, tensor in enumerate(combined)
-    }
+    table = {tensor_key(op.output(index)): tensor for index, tensor in enumerate(combined)}
     epilogue = retarget(kernel.epilogue, lambda tensor: table.get(tensor_key(tensor)))
     return Kernel(combined[0].op, epilogue[0].op)
 

@@ -1,8 +1,9 @@
 """A register tile: the loop nest in which a reduction keeps its results in registers.
 
-In: a stage that reduces, the stage that reads its results, and the factors of a tile. Out: one function whose outer loops
-run in parallel over tiles; within one, the reduction runs outside a small unrolled and vectorised block of accumulators,
-which the reading stage then consumes. Which factors are best is left to the rules.
+In: a stage that reduces, the stage that reads its results, and the factors of a tile. Out: one
+function whose outer loops run in parallel over tiles; within one, the reduction runs outside a
+small unrolled and vectorised block of accumulators, which the reading stage then consumes. Which
+factors are best is left to the rules.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def schedule_tile(
     vectorize_consumer: bool,
     order: Sequence[int] | None = None,
 ) -> StageFunction:
-    """Schedule ``accumulate`` (a reduction over whole tiles) and ``consume`` (which reads it at its axes).
+    """Schedule `accumulate`, a reduction over whole tiles, and `consume`, which reads it.
 
     Parameters
     ----------
@@ -65,7 +66,8 @@ def schedule_tile(
     parallel : bool
         Whether tiles are shared out to threads.
     vectorize_consumer : bool
-        Whether the reading stage has no guard along its innermost axis, which is the vectorised one.
+        Whether the reading stage has no guard along its innermost axis, which is the vectorised
+        one.
     order : sequence of int, optional
         Output axes as the loops over tiles run, outermost first.
     """

@@ -1,0 +1,247 @@
+"""Which register tile suits a sum of products: the one of least estimated cycles.
+
+In: the loops of the nest with their extents, the operands with their index forms, the machine. Out:
+the vectorised axis and the unrolled ones with their factors, which operands need a copy, and the
+order of the loops over tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from itertools import product as all_choices
+
+from ...ir.nodes import Var, node_id
+from ...ir.stage import axis_range
+from ..access import Interval
+from ..kernels import SYMBOLIC_SIZE, size_of
+from ..machine import Machine
+from ..products import Operand, Product, in_range_guards, operand_stride
+from .packing import packed_size
+from .tiling import Tile
+
+MAX_UNROLL = 16
+PAGE_BYTES = 4096
+PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
+MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a sum of products and what its operands depend on."""
+
+    product: Product
+    spatial: tuple[int, ...]  #: ids of the output axes
+    reduced: tuple[int, ...]
+    extents: dict[int, int]  #: of the loops with a literal extent
+    dtype: str
+    itemsize: int
+
+    @property
+    def variables(self) -> list[Var]:
+        """All loop variables, output axes first."""
+        return [axis.var for axis in (*self.product.axes, *self.product.reduction.axes)]
+
+
+def nest_of(found: Product, dtype: str, machine: Machine) -> Nest | None:
+    """The loops of a sum of products; None when some do not begin at zero, or there are none."""
+    if not found.axes or not found.reduction.axes:
+        return None
+    extents: dict[int, int] = {}
+    for axis in (*found.axes, *found.reduction.axes):
+        low, extent = axis_range(axis)
+        if low != 0:
+            return None
+        if isinstance(extent, int):
+            extents[node_id(axis.var)] = extent
+    return Nest(
+        found,
+        tuple(node_id(axis.var) for axis in found.axes),
+        tuple(node_id(axis.var) for axis in found.reduction.axes),
+        extents,
+        dtype,
+        machine.vector_bytes // machine.lanes(dtype),
+    )
+
+
+def best_tile(nest: Nest, machine: Machine) -> Tile | None:
+    """The tile of least estimated time, or None when no axis can be vectorised."""
+    best: tuple[float, Tile] | None = None
+    for tile in _tiles(nest, machine):
+        padded = padded_extents(nest, tile)
+        cycles = _cycles(nest, tile, machine, padded)
+        if best is not None and cycles >= best[0]:
+            continue
+        copies = _copy_cycles(nest, tile, machine, padded)
+        if copies is not None and (best is None or cycles + copies < best[0]):
+            best = (cycles + copies, tile)
+    return None if best is None else best[1]
+
+
+def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
+    """Every tile worth looking at, in a fixed order."""
+    registers = machine.vector_registers * 3 // 4
+    lanes = machine.lanes(nest.dtype)
+    for vector, key in enumerate(nest.spatial):
+        if key not in nest.extents or not all(_vectorizable(o, key) for o in nest.product.operands):
+            continue
+        extent = nest.extents[key]
+        width = min(lanes, _power_of_two(extent))
+        if width < 4:
+            continue
+        others = [
+            (axis, _factors(nest.extents[other]))
+            for axis, other in enumerate(nest.spatial)
+            if axis != vector and nest.extents.get(other, 1) > 1
+        ]
+        for vectors in (1, 2, 3, 4):
+            if width * vectors > extent + width - 1:
+                break
+            yield Tile(vector, width, vectors)
+            for count in (1, 2):
+                for chosen in combinations(others, count):
+                    for factors in all_choices(*(choices for _, choices in chosen)):
+                        unrolled = 1
+                        for factor in factors:
+                            unrolled *= factor
+                        if unrolled * vectors <= registers:
+                            axes = [axis for axis, _ in chosen]
+                            pairs = tuple(zip(axes, factors, strict=True))
+                            yield Tile(vector, width, vectors, pairs)
+
+
+def _power_of_two(extent: int) -> int:
+    return 1 << max(0, extent - 1).bit_length()
+
+
+def _factors(extent: int) -> list[int]:
+    """Tile factors of an axis: those that divide it, else ones that waste little."""
+    exact = [factor for factor in range(2, MAX_UNROLL + 1) if extent % factor == 0]
+    if any(factor >= 4 for factor in exact) or extent <= 3:
+        return exact
+    return exact + [factor for factor in (4, 6, 8) if factor < extent]
+
+
+def _vectorizable(operand: Operand, key: int) -> bool:
+    """Whether the operand, copied if need be, is contiguous along a variable, or does not vary."""
+    forms = [atom for atom in operand.atoms if any(k == key for k, _ in atom)]
+    return not forms or (len(forms) == 1 and dict(forms[0])[key] == 1)
+
+
+def padded_extents(nest: Nest, tile: Tile) -> dict[int, int]:
+    """Extents with tile axes rounded up to whole tiles."""
+    padded = dict(nest.extents)
+    for axis, factor in tile.factors.items():
+        key = nest.spatial[axis]
+        padded[key] = -(-padded[key] // factor) * factor
+    return padded
+
+
+def ranges_of(extents: Mapping[int, int]) -> dict[int, Interval]:
+    """Ranges of loops that begin at zero."""
+    return {key: (0, extent - 1) for key, extent in extents.items()}
+
+
+def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]) -> float:
+    """An estimate of the time of a tile's loops, in cycles of one core; copies come on top."""
+    assert tile.vector is not None
+    vector_key = nest.spatial[tile.vector]
+    cost = max(0.5, tile.width * nest.itemsize / 64)  # two loads or products of 32 bytes a cycle
+    unrolled = {nest.spatial[axis]: factor for axis, factor in tile.unrolled}
+    tile_size = tile.vectors
+    for factor in unrolled.values():
+        tile_size *= factor
+    loads = 0.0
+    for operand in nest.product.operands:
+        mine = operand.variables()
+        registers = 1.0
+        for key, factor in unrolled.items():
+            registers *= factor if key in mine else 1
+        loads += registers * (tile.vectors * cost if vector_key in mine else 0.5)
+    products = tile_size * cost
+    # an accumulator takes part in one sum every four cycles
+    once = max(products, loads, 4.0) + 0.15 * loads + 1.0
+    total = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.reduced])
+    tiles = 1
+    for axis, key in enumerate(nest.spatial):
+        tiles *= padded.get(key, SYMBOLIC_SIZE) // tile.factors.get(axis, 1)
+    written = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    writes = written * (0.3 if tile.vector == len(nest.spatial) - 1 else 1.5)
+    # among equals, the tile that is simpler
+    simpler = 1 + 0.01 * len(tile.unrolled)
+    return (once * total * tiles + writes) / min(machine.threads, tiles) * simpler
+
+
+def _copy_cycles(
+    nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> float | None:
+    """The time of the copies that a tile needs; None where one would be absurdly large."""
+    assert tile.vector is not None
+    cycles = 0.0
+    iterations = size_of(list(padded.values()))
+    for operand in nest.product.operands:
+        if not needs_copy(operand, nest, tile, padded):
+            continue
+        size = packed_size(operand, ranges_of(padded))
+        if size is None or (size > MAX_COPY_ELEMENTS and 4 * size > iterations):
+            return None
+        stride = operand_stride(operand, nest.spatial[tile.vector], nest.variables)
+        cycles += size * (0.5 if stride == 1 else 1.5)
+    return cycles / machine.threads
+
+
+def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
+    """Whether the tile cannot, or should not, read an operand where it lies."""
+    assert tile.vector is not None
+    vector_key = nest.spatial[tile.vector]
+    if operand.guards or not operand.is_load:
+        return True
+    if in_range_guards(operand, nest.variables, ranges_of(padded)):
+        return True
+    stride = operand_stride(operand, vector_key, nest.variables)
+    if vector_key in operand.variables():
+        if stride != 1:
+            return True
+        return _copy_pays(operand, nest, tile)
+    for axis, _ in tile.unrolled:
+        step = operand_stride(operand, nest.spatial[axis], nest.variables)
+        if step is None or (step and step * nest.itemsize % PAGE_BYTES == 0):
+            return True  # rows a page apart fall into the same few lines of the cache
+    return False
+
+
+def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
+    """Whether panels in one piece are worth a copy of an operand that could be read in place."""
+    assert tile.vector is not None
+    reads = size_of(
+        [
+            nest.extents.get(key, SYMBOLIC_SIZE)
+            for key in nest.spatial
+            if key not in operand.variables()
+        ]
+    )
+    reads //= max(
+        1, size_of([f for a, f in tile.unrolled if nest.spatial[a] not in operand.variables()])
+    )
+    rows = size_of(
+        [nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced if key in operand.variables()]
+    )
+    key = nest.spatial[tile.vector]
+    panels = nest.extents.get(key, 1) > tile.width * tile.vectors
+    return panels and reads >= 8 and rows * tile.width * tile.vectors * nest.itemsize > PANEL_BYTES
+
+
+def tile_order(nest: Nest, padded: Mapping[int, int]) -> list[int]:
+    """Loops over tiles: those that move through the most memory outside."""
+    ranges = ranges_of(padded)
+
+    def memory(axis: int) -> int:
+        key = nest.spatial[axis]
+        return sum(
+            packed_size(operand, ranges) or 0
+            for operand in nest.product.operands
+            if key in operand.variables()
+        )
+
+    return sorted(range(len(nest.spatial)), key=lambda axis: -memory(axis))

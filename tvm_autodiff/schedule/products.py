@@ -1,0 +1,266 @@
+"""A reduction read as a sum of products, and its factors as operands.
+
+In: a stage that reduces. Out: its factors, each with the affine forms ("atoms") of the loop
+variables that its value depends on, and the part of the guard that belongs to it. An operand can
+then be copied to where a kernel wants it, with the guard evaluated in the copy and not in the inner
+loop. Which layout, rules decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.build import add, all_of, compare, conjuncts, const, if_then_else, mul
+from ..ir.nodes import (
+    COMPARISONS,
+    Expr,
+    Var,
+    dtype_of,
+    is_const,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ..ir.rewrite import postorder, replace_outermost
+from ..ir.stage import Axis, Operation, Reduction, reduction_of, shape_of
+from .access import Affine, Interval, affine_forms, combine, interval, stride_of
+
+Atom = tuple[tuple[int, int], ...]  #: terms (id of a variable, coefficient) of an affine form
+
+
+@dataclass
+class Operand:
+    """A factor of the product that a reduction sums.
+
+    Attributes
+    ----------
+    expr : Expr
+        The factor, without the part of the guard that belongs to it.
+    guards : list of Expr
+        Conditions on this operand alone, under which it counts; it is zero elsewhere.
+    atoms : tuple of linear forms
+        All that `expr` and `guards` depend on, in order of first occurrence.
+    """
+
+    expr: Expr
+    atoms: tuple[Atom, ...]
+    guards: list[Expr] = field(default_factory=list)
+
+    @property
+    def is_load(self) -> bool:
+        """Whether the factor is a plain read."""
+        return is_load(self.expr)
+
+    def variables(self) -> set[int]:
+        """Ids of the loop variables that the operand depends on."""
+        return {key for atom in self.atoms for key, _ in atom}
+
+
+@dataclass
+class Product:
+    """A reduction read as ``Σ scale · Π operands``."""
+
+    axes: tuple[Axis, ...]
+    reduction: Reduction
+    operands: list[Operand]
+    scale: list[Expr]
+
+
+def product_of(op: Operation) -> Product | None:
+    """The operands of a sum of products, guards handed out to them; None for anything else."""
+    reduction = reduction_of(op)
+    if reduction is None or not is_sum(reduction):
+        return None
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    guards: list[Expr] = []
+    factors = [reduction.sources[0]]
+    flat: list[Expr] = []
+    while factors:
+        factor = factors.pop(0)
+        name = op_name(factor)
+        if name == "mul":
+            factors = [*operands(factor), *factors]
+        elif name == "if_then_else" and is_const(operands(factor)[2], 0):
+            condition, then, _ = operands(factor)
+            guards += conjuncts(condition)
+            factors.insert(0, then)
+        else:
+            flat.append(factor)
+    scale = [factor for factor in flat if not _reads(factor) and not _varies(factor, variables)]
+    reading = [factor for factor in flat if not any(factor is s for s in scale)]
+    found = []
+    for factor in reading:
+        atoms = _atoms([factor], variables)
+        if atoms is None or not _reads(factor):
+            return None
+        found.append(Operand(factor, atoms))
+    for guard in guards:
+        if not _hand_out(_one_sided(guard, variables), found, variables):
+            return None
+    return Product(tuple(op.axis), reduction, found, scale)
+
+
+def is_sum(reduction: Reduction) -> bool:
+    """Whether a reduction is a plain sum."""
+    combiner = reduction.combiner
+    if len(reduction.sources) != 1 or op_name(combiner.result[0]) != "add":
+        return False
+    left, right = operands(combiner.result[0])
+    formal = {node_id(combiner.lhs[0]), node_id(combiner.rhs[0])}
+    return {node_id(left), node_id(right)} == formal and is_const(combiner.identity[0], 0)
+
+
+def _reads(expr: Expr) -> bool:
+    return any(is_load(node) for node in postorder(expr))
+
+
+def _varies(expr: Expr, variables: Sequence[Var]) -> bool:
+    wanted = {node_id(var) for var in variables}
+    return any(node_id(node) in wanted for node in postorder(expr))
+
+
+def _atoms(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...] | None:
+    """The maximal affine forms under some expressions; None if a variable occurs outside of one."""
+    forms = affine_forms(roots, variables)
+    wanted = {node_id(var) for var in variables}
+    atoms: dict[Atom, None] = {}
+    pending = list(reversed(list(roots)))
+    seen: set[int] = set()
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        form = forms.get(node_id(node))
+        if form is not None:
+            if form.terms:
+                atoms.setdefault(_unsigned(form.terms)[0])
+            continue
+        if node_id(node) in wanted:
+            return None
+        pending.extend(reversed(operands(node)))
+    return tuple(atoms)
+
+
+def _unsigned(
+    terms: Atom,
+) -> tuple[Atom, int]:
+    """The form with a positive first coefficient, and the sign taken out."""
+    if terms and terms[0][1] < 0:
+        return tuple((key, -c) for key, c in terms), -1
+    return terms, 1
+
+
+def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
+    """``p <= h + 1 → 0 <= h - p + 1``: what is compared becomes one affine form."""
+    if op_name(guard) not in COMPARISONS:
+        return guard
+    left, right = operands(guard)
+    forms = affine_forms([left, right], variables)
+    a, b = forms.get(node_id(left)), forms.get(node_id(right))
+    if a is None or b is None or not a.terms or not b.terms:
+        return guard
+    order = {node_id(var): number for number, var in enumerate(variables)}
+    difference = combine(a, b, -1, order)
+    dtype = dtype_of(left)
+    value = const(difference.constant, dtype)
+    for key, c in reversed(difference.terms):
+        value = add(mul(variables[order[key]], const(c, dtype)), value)
+    return compare(op_name(guard), value, const(0, dtype))
+
+
+def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bool:
+    """Give a condition to the operands that know all it depends on."""
+    atoms = _atoms([guard], variables)
+    if atoms is None:
+        return False
+    for operand in found:
+        if all(_known(atom, operand.atoms) for atom in atoms):
+            operand.guards.append(guard)
+            return True
+    return False
+
+
+def _known(atom: Atom, atoms: Sequence[Atom]) -> bool:
+    single = {other[0][0] for other in atoms if len(other) == 1 and other[0][1] == 1}
+    return atom in atoms or all(key in single for key, _ in atom)
+
+
+def rebased(
+    expr: Expr,
+    variables: Sequence[Var],
+    places: Mapping[Atom, Expr],
+) -> Expr:
+    """The expression with each atom replaced: ``L + c → places[L] + c``."""
+    forms = affine_forms([expr], variables)
+    memo: dict[int, Expr] = {}
+    for node in postorder(expr):
+        form = forms.get(node_id(node))
+        if form is not None and form.terms:
+            memo[node_id(node)] = _place(form, places, dtype_of(node))
+    return replace_outermost(expr, memo)
+
+
+def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
+    atom, sign = _unsigned(form.terms)
+    if atom in places:
+        value = places[atom] if sign > 0 else mul(places[atom], const(-1, dtype))
+        return add(value, const(form.constant, dtype))
+    value = const(form.constant, dtype)
+    for key, c in form.terms:
+        part = places.get(((key, 1),))
+        if part is None:
+            return const(0, dtype)  # a part of a larger form: that one is replaced as a whole
+        value = add(mul(part, const(c, dtype)), value)
+    return value
+
+
+def in_range_guards(
+    operand: Operand,
+    variables: Sequence[Var],
+    ranges: Mapping[int, Interval],
+) -> list[Expr]:
+    """Conditions that keep the reads of an operand inside their tensors."""
+    conditions: list[Expr] = []
+    for node in postorder(operand.expr):
+        if not is_load(node):
+            continue
+        forms = affine_forms(list(operands(node)), variables)
+        for index, dim in zip(operands(node), shape_of(load_tensor(node)), strict=True):
+            form = forms.get(node_id(index))
+            bounds = interval(form, ranges) if form is not None else None
+            if bounds is not None and isinstance(dim, int):
+                if bounds[0] < 0:
+                    conditions.append(compare("ge", index, const(0, dtype_of(index))))
+                if bounds[1] >= dim:
+                    conditions.append(compare("lt", index, const(dim, dtype_of(index))))
+            elif not _is_whole_axis(form, dim, ranges):
+                conditions.append(compare("ge", index, const(0, dtype_of(index))))
+                limit = const(dim, dtype_of(index)) if isinstance(dim, int) else dim
+                conditions.append(compare("lt", index, limit))
+    return conditions
+
+
+def _is_whole_axis(form: Affine | None, dim: object, ranges: Mapping[int, Interval]) -> bool:
+    # a symbolic axis read at itself stays inside: its extent is the dimension's, or te would be
+    # wrong
+    return (
+        form is not None
+        and form.constant == 0
+        and len(form.terms) == 1
+        and form.terms[0][1] == 1
+        and form.terms[0][0] not in ranges
+    )
+
+
+def guarded(conditions: Sequence[Expr], value: Expr) -> Expr:
+    """``if all conditions then value else 0``."""
+    return if_then_else(all_of(conditions), value, const(0, dtype_of(value)))
+
+
+def operand_stride(operand: Operand, key: int, variables: Sequence[Var]) -> int | None:
+    """`stride_of` an operand that is a plain read; None for any other."""
+    return stride_of(operand.expr, key, variables) if operand.is_load else None
