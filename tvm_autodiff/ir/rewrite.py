@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .build import cast
 from .nodes import (
     Expr,
     Tensor,
     Var,
+    dtype_of,
     is_load,
     let_variable,
     load_tensor,
@@ -110,10 +112,13 @@ def substitute(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
 
 
 def substituter(mapping: Mapping[Var, Expr]) -> Callable[[Expr], Expr]:
-    """A substitution that can be applied to several expressions and keeps what they share."""
+    """A substitution that can be applied to several expressions and keeps what they share.
+
+    Values take the dtype of the variable: an int64 axis may be read at an int32 index.
+    """
     if not mapping:
         return lambda expr: expr
-    table = {node_id(var): value for var, value in mapping.items()}
+    table = {node_id(var): cast(dtype_of(var), value) for var, value in mapping.items()}
     return Rewriter(lambda node: table.get(node_id(node)) if op_name(node) == "var" else None)
 
 
