@@ -115,7 +115,9 @@ def build(
     tvm_target = as_target(target)
     program, signature = _program(inputs, outputs, machine_of(tvm_target, threads))
     executable = run_deep(_compile, program, tvm_target)
-    return CompiledFunction(executable, signature, threads, uses_vm=program.uses_vm)
+    return CompiledFunction(
+        executable, signature, threads, uses_vm=program.uses_vm, parallel=threads > 1
+    )
 
 
 def _compile(program: Program, target: Any) -> Any:

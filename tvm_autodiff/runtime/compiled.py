@@ -49,13 +49,13 @@ class CompiledFunction:
         num_threads: int,
         *,
         uses_vm: bool,
-        arch: str | None = None,
+        parallel: bool = True,
     ) -> None:
         self.signature = signature
         self.num_threads = num_threads
         self._executable = executable
         self._uses_vm = uses_vm
-        self._arch = arch
+        self._parallel = parallel  # whether any kernel was scheduled for more than one thread
         self._machines = threading.local()  # a virtual machine serves one call at a time
         self._shared: Callable[..., Any] | None = None if uses_vm else executable["main"]
         self._fast = [
@@ -117,7 +117,8 @@ class CompiledFunction:
             alone = signature.single and not isinstance(out, (list, tuple))
             results = [out] if alone else list(out)
             arguments += self._outputs(results, sizes)
-        use_threads(self.num_threads)
+        if self._parallel:
+            use_threads(self.num_threads)
         self._function()(*arguments)
         if out is None:
             results = [follow.finish(result) for result in results]
@@ -239,7 +240,7 @@ class CompiledFunction:
         record = {
             "signature": self.signature.to_json(),
             "uses_vm": self._uses_vm,
-            "arch": self._arch,
+            "parallel": self._parallel,
         }
         data = json.dumps(record).encode()
         # loaders ignore what follows the sections of a library: the file stays one, and stays
@@ -294,7 +295,7 @@ def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> Com
         Signature.from_json(record["signature"]),
         check_threads(num_threads),
         uses_vm=uses_vm,
-        arch=record["arch"],
+        parallel=record["parallel"],
     )
 
 

@@ -24,7 +24,7 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
     "floordiv": operator.floordiv,
     "floormod": operator.mod,
     "truncdiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
-    "truncmod": lambda a, b: a % b if (a < 0) == (b < 0) else a % b - b,
+    "truncmod": lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
     "min": min,
     "max": max,
 }

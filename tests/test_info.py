@@ -1,0 +1,21 @@
+"""`python -m tvm_autodiff.info` tells what a bug report needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+
+from tvm_autodiff.calculus.scalar_rules import RULES
+
+
+def test_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "tvm_autodiff.info"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.__version__ in done.stdout
+    for title in ("versions", "machine", "operators with a derivative"):
+        assert title in done.stdout.splitlines()
+    assert set(RULES) <= set(done.stdout.split())

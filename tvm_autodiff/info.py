@@ -1,0 +1,75 @@
+"""``python -m tvm_autodiff.info``: what is installed, the machine, what has a derivative.
+
+In: nothing. Out: a text with versions, target, threads and the table of operators, to be read by a
+person or put into a bug report. Everything is asked from where it is decided; nothing is repeated
+here.
+"""
+
+from __future__ import annotations
+
+import platform
+import textwrap
+from importlib import metadata
+
+from .calculus.scalar_rules import NO_DERIVATIVE, RULES
+from .runtime.threads import available_cpus, resolve_threads
+from .schedule.machine import host_target, machine_of
+
+_PACKAGES = ("tvm_autodiff", "apache-tvm", "apache-tvm-ffi", "numpy", "sympy", "torch", "jax")
+
+
+def info() -> str:
+    """The text that the command prints.
+
+    Examples
+    --------
+    >>> "operators with a derivative" in info()
+    True
+    """
+    sections = [
+        ("versions", _versions()),
+        ("machine", _machine()),
+        ("operators with a derivative", _operators()),
+        ("operators whose derivative is zero", _constant()),
+    ]
+    return "\n\n".join(f"{title}\n{textwrap.indent(body, '  ')}" for title, body in sections)
+
+
+def _versions() -> str:
+    rows = [("python", platform.python_version())]
+    installed = {str(found.metadata["Name"]): found.version for found in metadata.distributions()}
+    rows += [(package, installed.get(package, "not installed")) for package in _PACKAGES]
+    return _table(rows)
+
+
+def _machine() -> str:
+    target = host_target()
+    machine = machine_of(target, resolve_threads(None))
+    attributes = dict(target.attrs)
+    return _table(
+        [
+            ("platform", platform.platform()),
+            ("target", str(target.kind.name)),
+            ("mcpu", str(attributes.get("mcpu", ""))),
+            ("vectors", f"{machine.vector_registers} registers of {machine.vector_bytes} bytes"),
+            ("cpus", str(len(available_cpus()))),
+            ("threads", f"{machine.threads} unless num_threads= says otherwise"),
+        ]
+    )
+
+
+def _operators() -> str:
+    return textwrap.fill(" ".join(sorted(set(RULES) - NO_DERIVATIVE)), 90)
+
+
+def _constant() -> str:
+    return textwrap.fill(" ".join(sorted(NO_DERIVATIVE)), 90)
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in rows) + 2
+    return "\n".join(f"{name:{width}}{value}" for name, value in rows)
+
+
+if __name__ == "__main__":
+    print(info())
