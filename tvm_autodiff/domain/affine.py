@@ -71,6 +71,12 @@ class Atoms(WritingTable):
         for node in postorder(root):
             key = node_id(node)
             if key not in memo:
+                mask = 0
+                for part in operands(node):
+                    mask |= self._depends.get(node_id(part), 0)
+                if op_name(node) == "var" and is_integer(node):
+                    mask = self.masks[self.symbol(node)]
+                self._depends[key] = mask
                 memo[key] = self._convert_node(node)
                 self._alive.append(node)
         return memo[node_id(root)]
@@ -118,10 +124,7 @@ class Atoms(WritingTable):
         return self._ids.setdefault(key, -len(self._ids) - 1)
 
     def _opaque(self, node: Expr) -> int:
-        mask = 0
-        for part in postorder(node):
-            if op_name(part) == "var":
-                mask |= self.masks[self.symbol(part)] if is_integer(part) else 0
+        mask = self._depends[node_id(node)]
         index = self._intern(
             ("opaque", self._structure(node)), "opaque", node, None, mask, dtype_of(node) == "int64"
         )

@@ -54,6 +54,7 @@ class AtomTable:
         self._ids: dict[Any, int] = {}
         self._exprs: dict[int, Expr] = {}
         self._memo: dict[int, Any] = {}
+        self._depends: dict[int, int] = {}
         self._alive: list[Any] = []
 
     def _intern(self, key: Any, kind: str, a: Any, b: Any, mask: int, wide: bool) -> int:

@@ -23,7 +23,8 @@ from .forms import (
 from .simplex import minimum as simplex_minimum
 
 _MAX_STEPS = 16
-_MAX_CONSTRAINTS = 60
+_MAX_CONSTRAINTS = 40
+_MAX_EXACT_WORK = 100_000  #: entries of tableaus times their rows
 
 
 class Facts:
@@ -50,6 +51,7 @@ class Facts:
         self.lowers: dict[int, list[Form]] = {}
         self.uppers: dict[int, list[Form]] = {}
         self.known: list[Form] = []
+        self.exact_work = 0
         self.work = 0  #: bounds computed so far, the same in every run
 
     def bound(self, atom: int, lower: Form | None, upper: Form | None) -> None:
@@ -161,7 +163,7 @@ class Facts:
         constraints = self._relevant(f, others)
         if not constraints:
             return False
-        exact = simplex_minimum(f, constraints, self.atoms.intervals)
+        exact = self._exact(f, constraints)
         return exact is not None and exact[0] > -exact[1]
 
     def infeasible(self, forms: Sequence[Form]) -> bool:
@@ -171,8 +173,16 @@ class Facts:
             for g in self._relevant(f, ()):
                 if g not in constraints:
                     constraints.append(g)
-        exact = simplex_minimum({}, constraints[:_MAX_CONSTRAINTS], self.atoms.intervals)
+        exact = self._exact({}, constraints[:_MAX_CONSTRAINTS])
         return exact is not None and exact[1] == 0
+
+    def _exact(self, f: Form, constraints: Sequence[Form]) -> tuple[int, int] | None:
+        """The minimum by the simplex method, as long as the work allowed for one table lasts."""
+        rows = len({s for g in (f, *constraints) for s in g})
+        self.exact_work += rows * rows * (len(constraints) + 2 * rows)
+        if self.exact_work > _MAX_EXACT_WORK:
+            return None
+        return simplex_minimum(f, constraints, self.atoms.intervals)
 
     def _relevant(self, f: Form, others: Iterable[Form]) -> list[Form]:
         """Nonnegative forms connected with f through shared atoms."""

@@ -2,7 +2,7 @@
 
 In: a form to be minimised, forms known to be nonnegative, intervals of the atoms. Out: the minimum
 over the rationals as numerator and denominator, or None where there is none. The tableau is kept
-free of fractions, so every number is exact; Bland's rule makes it end. Cheaper first attempts live
+free of fractions, so every number is exact. Cheaper first attempts live
 in `bounds`.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from .forms import CONST, Form, Interval
 
 _FAR = 10**18  #: stands for a missing bound; a result that rests on it is discarded
-_MAX_PIVOTS = 200
+_MAX_PIVOTS = 60
+_STEEPEST_PIVOTS = 30  #: pivots by the least reduced cost, before Bland's rule, which cannot cycle
 INFEASIBLE = (1, 0)  #: plus infinity as numerator and denominator
 
 
@@ -64,10 +65,12 @@ def minimum(
             cost = [x - factor * y for x, y in zip(cost, table[row], strict=True)]
     # reduced costs of minimising sum value_j * x_j; their last entry is minus its present value
     scale = 1
-    for _ in range(_MAX_PIVOTS):
+    for step in range(_MAX_PIVOTS):
         entering = next((j for j in range(n) if cost[j] < 0), None)
         if entering is None:
             break
+        if step < _STEEPEST_PIVOTS:
+            entering = min(range(n), key=cost.__getitem__)
         leaving = -1
         for row in range(m):
             a = table[row][entering]
@@ -86,6 +89,8 @@ def minimum(
         for row in range(m):
             if row != leaving:
                 factor = table[row][entering]
+                if not factor and pivot == scale:
+                    continue
                 table[row] = [
                     (x * pivot - factor * y) // scale
                     for x, y in zip(table[row], pivot_line, strict=True)

@@ -105,6 +105,7 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
         solved.values[s] = system.atoms.substitute(f, solved.values)
     values = {s: solved.values[s] for s in system.variables}
     again = False
+    known = [f for _, f in guards]
     rest: list[tuple[str, Any]] = []
     for kind, f in system.rest:
         if kind == "rest":
@@ -112,6 +113,8 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
             continue
         g = system.atoms.substitute(f, values)
         verdict = _verdict(system, kind, g)
+        if verdict is None and kind == "ge" and system.facts.nonnegative(g, known):
+            continue
         if verdict is False:
             return DomainTransformation.empty(domain), False
         if verdict is None:
