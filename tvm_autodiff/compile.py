@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 from tvm import te
 
-from .errors import InvalidArgumentError, LoweringError
+from .errors import AutodiffError, InvalidArgumentError, LoweringError
 from .ir.deep import run_deep
 from .ir.graph import Graph
 from .ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
@@ -27,7 +27,7 @@ from .schedule.kernels import cut
 from .schedule.machine import Machine, as_target, machine_of
 from .schedule.normal_form import normal_form
 from .schedule.program import Program, assemble
-from .schedule.rule import apply_rules
+from .schedule.rule import Rule, apply_rules
 
 __all__ = ["build", "load", "lower"]
 
@@ -113,33 +113,52 @@ def build(
     """
     threads = check_threads(num_threads)
     tvm_target = as_target(target)
-    program, signature = _program(inputs, outputs, machine_of(tvm_target, threads))
-    executable = run_deep(_compile, program, tvm_target)
+    machine = machine_of(tvm_target, threads)
+    program, signature, executable = _compiled(inputs, outputs, machine)
     return CompiledFunction(
         executable, signature, threads, uses_vm=program.uses_vm, parallel=threads > 1
     )
 
 
-def _compile(program: Program, target: Any) -> Any:
-    return tvm.compile(program.module, target=target)
+def _compiled(
+    inputs: Tensors, outputs: Tensors, machine: Machine
+) -> tuple[Program, Signature, Any]:
+    failure: Exception | None = None
+    for rules in (CPU_RULES, CPU_RULES[-1:]):  # what no fast schedule compiles for, the last may
+        try:
+            program, signature = _program(inputs, outputs, machine, rules)
+            return program, signature, run_deep(tvm.compile, program.module, target=machine.target)
+        except AutodiffError:
+            raise
+        except Exception as error:
+            failure = failure or error
+    reason = (str(failure).strip().splitlines() or ["no message"])[-1]
+    names = ", ".join(tensor.op.name for tensor in _tensors(outputs, "outputs"))
+    raise LoweringError(
+        f"TVM cannot compile the stages of {names} for {machine.kind}: {reason}"
+    ) from failure
 
 
-def _program(inputs: Tensors, outputs: Tensors, machine: Machine) -> tuple[Program, Signature]:
+def _program(
+    inputs: Tensors, outputs: Tensors, machine: Machine, rules: Sequence[Rule] = CPU_RULES
+) -> tuple[Program, Signature]:
     input_list = _tensors(inputs, "inputs")
     output_list = _tensors(outputs, "outputs")
     if not output_list:
         raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
     _check_graph(input_list, output_list)
     signature = _signature(input_list, output_list, isinstance(outputs, te.Tensor))
-    return run_deep(_schedule, input_list, output_list, machine), signature
+    return run_deep(_schedule, input_list, output_list, machine, rules), signature
 
 
-def _schedule(inputs: list[Tensor], outputs: list[Tensor], machine: Machine) -> Program:
+def _schedule(
+    inputs: list[Tensor], outputs: list[Tensor], machine: Machine, rules: Sequence[Rule]
+) -> Program:
     kernels, results = cut(normal_form(outputs))
     launches: list[StageFunction] = []
     names: list[str] = []
     for kernel in kernels:
-        functions, _ = apply_rules(kernel, machine, CPU_RULES)
+        functions, _ = apply_rules(kernel, machine, rules)
         launches += functions
         names += [kernel.name] * len(functions)
     return assemble(launches, inputs, results, names)

@@ -59,9 +59,13 @@ class CompiledFunction:
         self._machines = threading.local()  # a virtual machine serves one call at a time
         self._shared: Callable[..., Any] | None = None if uses_vm else executable["main"]
         self._fast = [
-            (spec.shape, numpy_dtype(spec.dtype), spec.dtype.startswith(("bfloat", "float8")))
+            (spec.shape, numpy_dtype(spec.dtype), _is_foreign(spec.dtype))
             for spec in signature.inputs
         ]
+        plain = signature.static and not any(_is_foreign(s.dtype) for s in signature.outputs)
+        self._plain_results = (
+            [(spec.shape, numpy_dtype(spec.dtype)) for spec in signature.outputs] if plain else None
+        )
 
     def __call__(self, *arrays: Array, out: Sequence[Array] | Array | None = None) -> Any:
         """Run the program.
@@ -107,7 +111,10 @@ class CompiledFunction:
         if not signature.static:
             self._check_symbols(arrays, sizes)
         follow = first or numpy_kind()
-        if out is None:
+        if out is None and follow is numpy_kind() and self._plain_results is not None:
+            results = [np.empty(shape, dtype) for shape, dtype in self._plain_results]
+            arguments += results
+        elif out is None:
             results = [
                 follow.empty(self._result_shape(spec, sizes), spec.dtype)
                 for spec in signature.outputs
@@ -250,6 +257,11 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"
+
+
+def _is_foreign(dtype: str) -> bool:
+    """Whether numpy knows a dtype only through ml_dtypes."""
+    return numpy_dtype(dtype).kind not in "fiub"
 
 
 class _LoadedLibrary:
