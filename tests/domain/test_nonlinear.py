@@ -71,6 +71,22 @@ CASES: dict[str, tuple[Any, Any, Any, dict[str, str], list[str], int]] = {
         0,
     ),
     "reverse": ((a,), {a: (0, n), b: (0, n)}, [eq(n - 1 - a, b)], {"a": "n - b - 1"}, [], 0),
+    "circular": (
+        (i, j),
+        {i: (0, n), j: (0, n), b: (0, n)},
+        [eq((i + j) % n, b)],
+        {"i": "(b - j) % n", "j": "j"},
+        ["n"],
+        0,
+    ),
+    "circular, backwards": (
+        (i, j),
+        {i: (0, n), j: (0, m), b: (0, n)},
+        [eq((3 * j - i) % n, b)],
+        {"i": "(j * 3 - b) % n", "j": "j"},
+        ["m"],
+        0,
+    ),
     "out of the shape": (
         (i, j),
         {i: (0, m), j: (0, n), b: (-2, m * n + 4)},

@@ -202,6 +202,7 @@ class Facts:
             if s in seen:
                 continue
             seen.add(s)
+            frontier.extend(t for t in self.atoms.factors(s) if t not in seen)
             for g in self._definition(s):
                 take(g)
             for n, g in enumerate(pool):

@@ -6,6 +6,7 @@ values. What is left stays a condition.
 
 ``a // n == b  →  0 <= a - n*b <= n - 1``;
 ``i*n + j == b`` with j in [0, n)  →  ``i == b // n, j == b % n``;
+``(i + j) % n == b`` with j in [0, n)  →  ``j := (b - i) % n``;
 ``k + table[a] == b  →  k := b - table[a]``.
 """
 
@@ -38,7 +39,12 @@ def linearize(system: System) -> dict[int, Form]:
     for _ in range(_MAX_STEPS):
         if not any(kind == "eq" for kind, _ in system.rest):
             break
-        if not (_name_quotient(system) or _mixed_radix(system) or _single(system, eliminated)):
+        if not (
+            _name_quotient(system)
+            or _mixed_radix(system)
+            or _circular(system, eliminated)
+            or _single(system, eliminated)
+        ):
             break
     return eliminated
 
@@ -142,6 +148,49 @@ def _digits(system: System, strides: dict[int, Form]) -> list[tuple[int, Form]] 
         expected = atoms.product(expected, extent)
         del left[v]
     return digits or None
+
+
+def _circular(system: System, eliminated: dict[int, Form]) -> bool:
+    """``(v + x) % n == b`` with v in [0, n)  →  ``v := (b - x) % n`` and ``0 <= b <= n - 1``."""
+    atoms = system.atoms
+    for f in _equations(system):
+        for q in [q for s in f for q in atoms.factors(s) if atoms.kinds[q][0] == "sdiv"]:
+            _, x, n = atoms.kinds[q]
+            remainder = combine(x, atoms.product(n, {q: 1}), 1, -1)
+            least, _ = atoms.interval(n)
+            if least is None or least < 1 or atoms.mask_of(n) & system.mask:
+                continue
+            for sign in (1, -1):
+                b = combine(remainder, f, 1, sign)  # f == 0 says remainder == b
+                v = _full_digit(system, x, n)
+                if v is None or atoms.mask_of(b) & system.mask:
+                    continue
+                outside = combine(b, {s: k for s, k in x.items() if s != v}, 1, -1)
+                outside = scaled(outside, x[v])
+                quotient = atoms.symbolic_floordiv(outside, n)
+                value = combine(outside, atoms.product(n, quotient), 1, -1)
+                system.unknowns.remove(v)
+                eliminated[v] = value
+                _replace(system, {v: value}, f)
+                system.require("ge", b)
+                system.require("ge", combine(shifted(n, -1), b, 1, -1))
+                return True
+    return False
+
+
+def _full_digit(system: System, x: Form, n: Form) -> int | None:
+    """A variable of x with coefficient 1 or -1 that runs over [0, n)."""
+    for v in system.variables:
+        lo, extent = system.domain.ranges[system.atoms.variable(v)]
+        if v not in system.unknowns or abs(x.get(v, 0)) != 1 or lo != 0 or extent is None:
+            continue
+        rest = {s: k for s, k in x.items() if s != v}
+        if (
+            system.atoms.form(extent) == n
+            and not system.atoms.mask_of(rest) & system.atoms.masks[v]
+        ):
+            return v
+    return None
 
 
 def _single(system: System, eliminated: dict[int, Form]) -> bool:
