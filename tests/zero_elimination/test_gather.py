@@ -19,6 +19,7 @@ from tvm_autodiff.ir.stage import (
     axis_range,
     axis_vars,
     bodies,
+    is_placeholder,
     reduction_of,
     shape_of,
     tensor_key,
@@ -83,9 +84,13 @@ def points_per_element(x, y):
 
 
 def summed_extent(tensor) -> int:
-    reduction = reduction_of(tensor.op)
-    axes = () if reduction is None else reduction.axes
-    return math.prod(axis_range(axis)[1] for axis in axes)
+    """The most that any stage of a gradient sums over for one element."""
+    most = 1
+    for op in Graph([tensor]).ops:
+        reduction = None if is_placeholder(op) else reduction_of(op)
+        if reduction is not None:
+            most = max(most, math.prod(axis_range(axis)[1] for axis in reduction.axes))
+    return most
 
 
 @pytest.mark.parametrize("name", INDEX_MAPS)

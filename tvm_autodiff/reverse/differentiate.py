@@ -154,6 +154,8 @@ def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
     """
     prefix = prefix_of(as_tensor(head, "head"), as_tensor(output, "output"))
     target = target_of(as_tensor(input, "input"), prefix)
-    terms = transpose(output.op, {output.value_index: Cotangent(head)}, [(input, target)])
+    terms = transpose(
+        output.op, {output.value_index: Cotangent(head)}, [input], lambda tensor: target
+    )
     group = [gathered for _, _, gathered in terms]
     return assemble(f"d{input.op.name}", target, [group], dtype=dtype_of(input))

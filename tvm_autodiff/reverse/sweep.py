@@ -1,9 +1,8 @@
-"""The reverse sweep: one walk over the stages, from the output back, adding up what reaches each
-tensor.
+"""The reverse sweep: one walk over the stages, from the output back.
 
 In: an output, its cotangent, what is asked for and what is given by hand, all checked. Out: a
 `DifferentiationResult`. What a single stage contributes is `zero_elimination`'s; an adjoint
-becomes a tensor when all of its consumers have contributed.
+becomes a tensor when all of its consumers have contributed. Stages that only copy are passed by.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ..calculus.copies import terms_of_copy
 from ..calculus.product import stand_in
+from ..calculus.terms import Term
 from ..errors import InvalidArgumentError
 from ..ir.build import all_of, compare, const, if_then_else
 from ..ir.graph import Graph, tensors_read_by
@@ -70,11 +71,20 @@ class Sweep:
         self.fdiff = fdiff
         self._stand_ins: dict[int, Tensor | None] = {}
         self.graph = Graph([output], self._reads)
+        self._on_path = (
+            {hash(op) for op in self.graph.ops} if inputs is None else self.graph.depends_on(inputs)
+        )
         self._targets: dict[tuple[int, int], Target] = {}
         self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
         self._cotangents: dict[tuple[int, int], Cotangent] = {tensor_key(output): head}
         self._tensors: dict[tuple[int, int], Tensor] = {tensor_key(output): output}
-        self._private: set[tuple[int, int]] = set()
+        self._terms_of_copies: dict[tuple[int, int], list[Term] | None] = {}
+        self._touched_by_hand = {
+            *(key for edge in by_hand.manual for key in edge),
+            *by_hand.override,
+            *(tensor_key(dep) for deps, _ in by_hand.override.values() for dep in deps),
+        }
+        self._full_sweep: Sweep | None = None
         self._given_out: set[tuple[int, int]] = set()
         self._sweep()
 
@@ -96,12 +106,8 @@ class Sweep:
         return [*reads, *(dep for entry in overridden if entry for dep in entry[0])]
 
     def _sweep(self) -> None:
-        if self.inputs is None:
-            on_path = {hash(op) for op in self.graph.ops}
-        else:
-            on_path = self.graph.depends_on(self.inputs)
         for op in reversed(self.graph.ops):
-            if hash(op) not in on_path:
+            if hash(op) not in self._on_path:
                 continue
             arrived = [tensor for tensor in outputs_of(op) if self._cotangent(tensor) is not None]
             if not arrived or is_placeholder(op):
@@ -109,7 +115,7 @@ class Sweep:
             wanted = [
                 tensor
                 for tensor in self.graph.reads(op)
-                if is_float(tensor) and hash(tensor.op) in on_path
+                if is_float(tensor) and hash(tensor.op) in self._on_path
             ]
             self._push(op, arrived, wanted)
 
@@ -147,27 +153,29 @@ class Sweep:
                     left.append(tensor)
         if not left:
             return
-        targets = [(tensor, self._target(tensor)) for tensor in left]
         outputs = outputs_of(op)
-        transposed = transpose(op, by_rule, targets)
-        if len(transposed) == 1 and len(wanted) == 1 and len(by_rule) == 1:
-            self._mark_private(arrived[0])
-        for component, tensor, gathered in transposed:
+        for component, tensor, gathered in transpose(op, by_rule, left, self._target, self._copies):
             out = outputs[component]
             by_hand = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
             if by_hand is None:
                 source = read_through_copies(gathered.source, self._is_kept)
                 self._summand(tensor, out).terms.append(replace(gathered, source=source))
 
+    def _copies(self, tensor: Tensor) -> list[Term] | None:
+        """The terms of a stage that only copies and that nobody asked for; None for others."""
+        key = tensor_key(tensor)
+        if self._is_kept(tensor) or self.fdiff is not None or key in self._touched_by_hand:
+            return None
+        if key not in self._terms_of_copies:
+            terms = terms_of_copy(tensor.op)
+            if terms is not None:
+                terms = [term for term in terms if hash(term.tensor.op) in self._on_path]
+            self._terms_of_copies[key] = terms
+        return self._terms_of_copies[key]
+
     def _is_kept(self, tensor: Tensor) -> bool:
         """Whether a tensor must stay in the result, since it is differentiated by."""
         return self.inputs is None or tensor_key(tensor) in self._asked
-
-    def _mark_private(self, tensor: Tensor) -> None:
-        """Note that the adjoint of a tensor is read once, and nobody asked for it."""
-        adjoint = self._cotangents[tensor_key(tensor)].tensor
-        if adjoint is not None and adjoint is not self.head.tensor and not self._is_kept(tensor):
-            self._private.add(tensor_key(adjoint))
 
     def _push_override(self, out: Tensor, deps: list[Tensor], function: Any) -> None:
         who = f"override[{out.op.name}]"
@@ -211,7 +219,6 @@ class Sweep:
                 [summand.terms for summand in summands],
                 [adjoint for summand in summands for adjoint in summand.tensors],
                 dtype_of(tensor),
-                lambda read: tensor_key(read) in self._private,
             )
             self._cotangents[key] = Cotangent(adjoint)
         return self._cotangents.get(key)
@@ -245,14 +252,37 @@ class Sweep:
         """The adjoints asked for and all that were computed on the way."""
         adjoints: TensorMap[Tensor] = TensorMap("adjoint")
         summands: TensorMap[TensorMap[Tensor]] = TensorMap("adjoint summands")
-        asked = [*(self.inputs or []), *self._tensors.values()]
-        for tensor in asked:
+        every = [
+            tensor
+            for op in reversed(self.graph.ops)
+            if hash(op) in self._on_path
+            for tensor in outputs_of(op)
+            if is_float(tensor)
+        ]
+        for tensor in [*(self.inputs or []), *every]:
             if tensor in adjoints:
                 continue
-            adjoints.define(tensor, partial(self._adjoint, tensor))
-            summands.define(tensor, partial(self._summands_of, tensor))
+            here = tensor_key(tensor) in self._asked or self.inputs is None
+            adjoints.define(tensor, partial(self._adjoint if here else self._full_adjoint, tensor))
+            summands.define(tensor, partial(self._full_summands, tensor))
         result = None if self.inputs is None else [adjoints[tensor] for tensor in self.inputs]
         return DifferentiationResult(result, adjoints, summands)
+
+    def _full(self) -> Sweep:
+        """The sweep over all tensors, none passed by: made when somebody looks at intermediates."""
+        if self.inputs is None:
+            return self
+        if self._full_sweep is None:
+            self._full_sweep = Sweep(
+                self.output, None, self.head, self.prefix, self.by_hand, self.fdiff
+            )
+        return self._full_sweep
+
+    def _full_adjoint(self, tensor: Tensor) -> Tensor:
+        return self._full()._adjoint(tensor)
+
+    def _full_summands(self, tensor: Tensor) -> TensorMap[Tensor]:
+        return self._full()._summands_of(tensor)
 
     def _summands_of(self, tensor: Tensor) -> TensorMap[Tensor]:
         result: TensorMap[Tensor] = TensorMap(f"summand of the adjoint of {tensor.op.name}")

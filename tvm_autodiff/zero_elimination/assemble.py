@@ -7,24 +7,22 @@ sums are stages of their own, read by a last stage that adds them up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..ir.build import add, const, sum_of
 from ..ir.lets import bind_shared
 from ..ir.nodes import Expr, Tensor, load
-from ..ir.rewrite import loaded_tensors, substituter
+from ..ir.rewrite import substituter
 from ..ir.stage import (
     Axis,
     Extent,
     axis_range,
-    bodies,
-    is_compute,
     make_stage,
     renew_axis,
     sum_over,
 )
 from .gather import Gathered, Target
-from .inline import inline_tail_sum, whole_tensor
+from .inline import whole_tensor
 
 
 def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:
@@ -42,6 +40,7 @@ def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:
         joined[extents] = Gathered(
             known.axes,
             add(known.source, rename(term.source)),
+            (*known.guards, *(rename(guard) for guard in term.guards)),
             (*known.unsolved, *term.unsolved),
         )
     return list(joined.values())
@@ -58,7 +57,6 @@ def assemble(
     groups: Sequence[Sequence[Gathered]],
     tensors: Sequence[Tensor] = (),
     dtype: str = "float32",
-    private: Callable[[Tensor], bool] = lambda tensor: False,
 ) -> Tensor:
     """The sum of gathered terms and of ready tensors, as a tensor over the target's axes.
 
@@ -75,8 +73,6 @@ def assemble(
         Further summands of the result's shape, such as derivatives given by hand.
     dtype : str
         Of the result; a result without summands is zero.
-    private : callable, optional
-        Tells the tensors that nothing else reads, which may be taken apart.
     """
     axes = [*target.prefix, *target.axes]
     here = [axis.var for axis in axes]
@@ -91,10 +87,7 @@ def assemble(
     if len(plain) == 1 and not sums and not tensors:
         same = whole_tensor(plain[0], axes)
         if same is not None:
-            return _renamed(same, name) if private(same) else same
-        moved = inline_tail_sum(plain[0], axes)
-        if moved is not None and all(private(tensor) for tensor in loaded_tensors(plain[0])):
-            plain, sums = [], [moved]
+            return same
     if not plain and len(sums) == 1:
         return _stage(name, axes, sum_over(sums[0].source, sums[0].axes))
     if len(plain) == 1 and len(tensors) == 1 and not sums:
@@ -104,13 +97,6 @@ def assemble(
         plain.append(load(stage, here))
     body = sum_of(plain) if plain else const(0, dtype)
     return _stage(name, axes, bind_shared(body))
-
-
-def _renamed(tensor: Tensor, name: str) -> Tensor:
-    """The same stage under another name, for a tensor that nothing else reads."""
-    if not is_compute(tensor.op) or tensor.op.num_outputs != 1:
-        return tensor
-    return make_stage(name, list(tensor.op.axis), bodies(tensor.op), attrs=tensor.op.attrs)[0]
 
 
 def _stage(name: str, axes: Sequence[Axis], body: Expr) -> Tensor:

@@ -58,10 +58,19 @@ class Cotangent:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a gradient is gathered: the axes of the prefix and of the tensor differentiated."""
+    """Where a gradient is gathered: the axes of the prefix and of the tensor differentiated.
+
+    `places` are the tensor's indices in terms of `axes`, where those are not the axes themselves.
+    """
 
     prefix: tuple[Axis, ...]
     axes: tuple[Axis, ...]
+    places: tuple[Expr, ...] | None = None
+
+    @property
+    def indices(self) -> tuple[Expr, ...]:
+        """The element of the tensor that the gradient is gathered at."""
+        return tuple(axis.var for axis in self.axes) if self.places is None else self.places
 
     @property
     def ranges(self) -> Ranges:
@@ -79,12 +88,15 @@ class Gathered:
         Reduce axes, 0-based; empty where the index map is injective.
     source : Expr
         Guards included.
+    guards : tuple of Expr
+        The conditions on indices among them.
     unsolved : tuple of Expr
         Equations that the solver left as guards: the sum is dense in their variables.
     """
 
     axes: tuple[Axis, ...]
     source: Expr
+    guards: tuple[Expr, ...] = ()
     unsolved: tuple[Expr, ...] = ()
 
 
@@ -115,8 +127,8 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
     index_conditions = [c.expr for c in conditions if on_indices(c.expr)]
     others = [c for c in conditions if not on_indices(c.expr)]
     equations = [
-        compare("eq", _same_dtype(index, axis.var), axis.var)
-        for index, axis in zip(term.indices, target.axes, strict=True)
+        compare("eq", cast(dtype_of(place), index), place)
+        for index, place in zip(term.indices, target.indices, strict=True)
     ]
     ranges: Ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
     box, limits = _constant_box(ranges)
@@ -138,16 +150,12 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
     variables = solution.new_domain.variables
     unsolved = tuple(c for c in remaining if op_name(c) == "eq" and depends_on(c, variables))
     axes = tuple(reduce_axis_over(var, solution.new_domain.ranges[var][1]) for var in variables)
-    return Gathered(axes, bind_shared(source), unsolved)
+    return Gathered(axes, bind_shared(source), tuple(guards), unsolved)
 
 
 def on_indices(condition: Expr) -> bool:
     """Whether a condition is on indices alone: no tensor is read and no float is compared."""
     return not any(is_load(node) or is_float(node) for node in postorder(condition))
-
-
-def _same_dtype(index: Expr, like: Expr) -> Expr:
-    return cast(dtype_of(like), index)
 
 
 def _seed(
@@ -158,7 +166,7 @@ def _seed(
     if cotangent.tensor is None:
         equal = (
             [
-                Condition(compare("eq", axis, _same_dtype(place, axis)), True)
+                Condition(compare("eq", axis, cast(dtype_of(axis), place)), True)
                 for axis, place in zip(outer, prefix, strict=True)
             ]
             if prefix

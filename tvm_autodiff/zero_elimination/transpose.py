@@ -9,20 +9,22 @@ kernels exist.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from ..calculus.copies import through_copy
 from ..calculus.linearize import linearize
+from ..calculus.terms import Term
 from ..ir.build import all_of
 from ..ir.nodes import Tensor
-from ..ir.stage import Operation, axis_vars, data_axis, index_dtype, shape_of, tensor_key
+from ..ir.stage import Operation, axis_vars, data_axis, index_dtype, shape_of
 from ..ir.text import text
 from .gather import Cotangent, Gathered, Target, gather
+from .residues import split_by_residue
 
 
 class DenseSumWarning(UserWarning):
-    """A gradient sums over elements that are structurally zero, since an equation could not be
-    solved.
-    """
+    """A gradient sums over structural zeros, since an equation could not be solved."""
 
 
 def target_of(tensor: Tensor, prefix_shape: Sequence[object]) -> Target:
@@ -45,7 +47,9 @@ def _axis_names(tensor: Tensor) -> list[str]:
 def transpose(
     op: Operation,
     cotangents: Mapping[int, Cotangent],
-    targets: Sequence[tuple[Tensor, Target]],
+    tensors: Sequence[Tensor],
+    target: Callable[[Tensor], Target],
+    copies: Callable[[Tensor], list[Term] | None] = lambda tensor: None,
 ) -> list[tuple[int, Tensor, Gathered]]:
     """What a stage contributes to the adjoints of the tensors it reads.
 
@@ -55,8 +59,12 @@ def transpose(
         A compute stage.
     cotangents : mapping from int to Cotangent
         For each output component that has one.
-    targets : sequence of (Tensor, Target)
-        The tensors whose adjoints are asked for, with the axes to gather at.
+    tensors : sequence of Tensor
+        The tensors whose reads count.
+    target : callable
+        The axes to gather at, for each tensor.
+    copies : callable, optional
+        The terms of a tensor's stage where that only copies and may be passed by; else None.
 
     Returns
     -------
@@ -68,19 +76,44 @@ def transpose(
     NotDifferentiableError
         See `tvm_autodiff.calculus.linearize.linearize`.
     """
-    target_by_key = {tensor_key(tensor): target for tensor, target in targets}
     result: list[tuple[int, Tensor, Gathered]] = []
-    for term in linearize(op, [tensor for tensor, _ in targets]):
-        if term.component not in cotangents:
+    for term in linearize(op, tensors):
+        cotangent = cotangents.get(term.component)
+        if cotangent is None:
             continue
-        key = tensor_key(term.tensor)
-        gathered = gather(op, term, cotangents[term.component], target_by_key[key])
-        if gathered is None:
-            continue
-        if gathered.unsolved:
-            _warn_dense(op, term.tensor, gathered)
-        result.append((term.component, term.tensor, gathered))
+        for final, gathered in _past_copies(op, term, cotangent, target, copies):
+            if gathered.unsolved:
+                _warn_dense(op, final.tensor, gathered)
+            result.append((term.component, final.tensor, gathered))
     return result
+
+
+def _past_copies(
+    op: Operation,
+    term: Term,
+    cotangent: Cotangent,
+    target: Callable[[Tensor], Target],
+    copies: Callable[[Tensor], list[Term] | None],
+) -> list[tuple[Term, Gathered]]:
+    """The term gathered at the sources of the copies it reads, or at the copy where that fails."""
+    inner = copies(term.tensor)
+    if inner is not None:
+        further = [
+            pair
+            for part in inner
+            for pair in _past_copies(
+                op, through_copy(term, term.tensor.op, part), cotangent, target, copies
+            )
+        ]
+        if not any(gathered.unsolved for _, gathered in further):
+            return further
+    where = target(term.tensor)
+    whole = gather(op, term, cotangent, where)
+    if whole is None:
+        return []
+    name = f"d{term.tensor.op.name}"
+    split = split_by_residue(whole, where, partial(gather, op, term, cotangent), name)
+    return [(term, split)]
 
 
 def _warn_dense(op: Operation, tensor: Tensor, gathered: Gathered) -> None:
