@@ -1,0 +1,115 @@
+"""The tutorials, each run as a user runs it; what they print is read and held to its claims."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TUTORIALS = ROOT / "tutorials"
+
+
+def run(script: str, cwd: Path, *arguments: str) -> str:
+    """What a tutorial prints; a failure shows its errors."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", str(TUTORIALS / script), *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def costs(text: str) -> list[tuple[str, int, int, int]]:
+    """The rows of the tables of costs: name, iterations, multiplications, memory."""
+    rows = re.findall(r"^(\w+) +(\d+) +(\d+) +(\d+)\b", text, re.MULTILINE)
+    return [(name, *map(int, numbers)) for name, *numbers in rows]
+
+
+def test_every_tutorial_is_run_here():
+    scripts = {path.name for path in TUTORIALS.glob("*.py")}
+    assert scripts == {
+        "first_gradient.py",
+        "override_jacobian.py",
+        "train_digits.py",
+        "torch_digits.py",
+    }
+
+
+def test_first_gradient(tmp_path):
+    text = run("first_gradient.py", tmp_path)
+    # the gradients that a textbook gives for the matrix product and the transpose
+    assert "dA[i0, i1] = Σ_{j<30} head[i0, j]*B[i1, j]" in text
+    assert "dX[i0, i1] = head[i1, i0]" in text
+    # every sum over all reads, and what is left of it
+    work = [row[1] for row in costs(text)]
+    assert work == [
+        40 * 50 * 40 * 30 * 50,
+        40 * 50 * 30,
+        20 * 30 * 600,
+        600,
+        256 * 196 * 9,
+        256 * 9,
+    ]
+    errors = [float(number) for number in re.findall(r"disagreement over all .*: (\S+)", text)]
+    assert len(errors) == 3
+    assert max(errors) < 1e-8
+    for lesson in text.split("the first numbers")[1:]:
+        numbers = re.findall(r"^    (?:before|after|differences) +(.*)$", lesson, re.MULTILINE)
+        assert len(numbers) == 3
+        assert len(set(numbers)) == 1
+
+
+def test_override_jacobian(tmp_path):
+    text = run("override_jacobian.py", tmp_path)
+    assert "unflattened[n, c, y, x] = dcompute[n, (c*8 + y)*8 + x]" in text
+    rows = costs(text)
+    names = ["default", "manual", "override", "fdiff", "default", "override"]
+    assert [row[0] for row in rows] == names
+    manual, fdiff = rows[1][1:], rows[3][1:]
+    assert manual == fdiff  # both leave all edges but one to the default rule
+    assert rows[0][1] <= manual[0]  # the default is no worse than flatten by hand
+    assert rows[5][1] < rows[4][1]  # log_softmax by hand is better
+    assert "compute → conv2d_nchw" in text
+    differences = re.findall(r"^\w+ +\d+ +\d+ +\d+ +(\S+)$", text, re.MULTILINE)
+    assert max(map(float, differences)) < 1e-5
+
+
+def test_train_digits(tmp_path):
+    text = run("train_digits.py", tmp_path, "--out", "pictures/digits.png")
+    assert "1437 images to learn from, 360 to test on" in text
+    accuracy = re.search(r"Test accuracy: (\S+)%", text)
+    assert accuracy is not None
+    assert float(accuracy[1]) >= 97
+    assert re.search(r"dw2\[.*\] = Σ_\{nn<32, yy<8, xx<8\} head\[", text)
+    assert re.search(r"tvm_autodiff +\d+\.\d+ ms", text)
+    picture = tmp_path / "pictures" / "digits.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size > 20_000
+
+
+def test_train_digits_agrees_with_torch(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(TUTORIALS))
+    import numpy as np
+    import torch_digits
+    import train_digits
+
+    images, labels = next(train_digits.batches(train_digits.load_data(0), 32, seed=0))
+    state = train_digits.start_weights(0)
+    theirs = torch_digits.make_step(images, labels, state, num_threads=1, rate=0.05)
+    state += [np.zeros_like(weight) for weight in state]
+    ours = train_digits.make_step(32, momentum=0.9)
+    for _ in range(8):
+        loss, _, *state = ours(images, labels, 0.05, *state)
+        assert float(loss) == pytest.approx(theirs(), rel=1e-4)

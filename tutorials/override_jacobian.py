@@ -1,0 +1,194 @@
+"""Derivatives by hand: `manual` for an edge, `override` for a stretch, `fdiff` for the rule itself.
+
+The example is the one of TVM's RFC on automatic differentiation (apache/tvm issue 1996): the
+gradient through a flatten. All ways give the same numbers; what each of them costs is printed
+beside the default's. Run it: ``python tutorials/override_jacobian.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import te, topi
+
+import tvm_autodiff as ad
+
+# 1. The graph ------------------------------------------------------------------------------------
+#
+#     image [4, 3, 10, 10] → convolution [4, 8, 8, 8] → flatten [4, 512] → dense [4, 10]
+
+image = te.placeholder((4, 3, 10, 10), name="image")
+filters = te.placeholder((8, 3, 3, 3), name="filters")
+matrix = te.placeholder((10, 512), name="matrix")
+
+convolved = topi.nn.conv2d(image, filters, strides=1, padding=0, dilation=1)
+flat = topi.nn.flatten(convolved)
+scores = topi.nn.dense(flat, matrix)
+
+head = te.placeholder((4, 10), name="head")
+inputs = [image, filters, matrix]
+
+default = ad.differentiate(scores, inputs, head)
+
+
+# 2. By hand --------------------------------------------------------------------------------------
+#
+# A derivative by hand is a function of tensors that returns a tensor. It gets the stage's output,
+# the tensor to differentiate by, and `head`, the adjoint of the output; it returns the adjoint of
+# that tensor, of its shape. Here flat[n, 64 c + 8 y + x] = convolved[n, c, y, x], and so:
+
+
+def unflatten(out: te.Tensor, inp: te.Tensor, head: te.Tensor) -> te.Tensor:
+    """The adjoint of a flatten's input: the same numbers, in the shape that they had."""
+    _, _, height, width = inp.shape
+    return te.compute(
+        inp.shape,
+        lambda n, c, y, x: head[n, (c * height + y) * width + x],
+        name="unflattened",
+    )
+
+
+# `manual` replaces one edge of the graph, from a stage to a tensor that it reads.
+
+manual = ad.differentiate(scores, inputs, head, manual={(flat, convolved): unflatten})
+
+
+# `override` replaces everything between a tensor and others further up: here flatten and dense in
+# one go, without an adjoint of `flat` in between. The function gets the list of these tensors and
+# returns a list. It answers for `scores` alone now: a tensor that is not on the list gets nothing
+# through `scores`. That is why `matrix` is on it.
+
+
+def through_flatten_and_dense(
+    out: te.Tensor, deps: list[te.Tensor], head: te.Tensor
+) -> list[te.Tensor]:
+    """The adjoints of the convolution's output and of the matrix, from that of the scores."""
+    convolved, matrix = deps
+    batch, _, height, width = convolved.shape
+    k = te.reduce_axis((0, matrix.shape[0]), "k")
+    n = te.reduce_axis((0, batch), "n")
+    size = height * width
+    return [
+        te.compute(
+            convolved.shape,
+            lambda n, c, y, x: te.sum(head[n, k] * matrix[k, (c * height + y) * width + x], axis=k),
+            name="dconvolved",
+        ),
+        te.compute(
+            matrix.shape,
+            lambda k, j: te.sum(
+                head[n, k] * convolved[n, j // size, j % size // width, j % width], axis=n
+            ),
+            name="dmatrix",
+        ),
+    ]
+
+
+override = ad.differentiate(
+    scores, inputs, head, override={scores: ([convolved, matrix], through_flatten_and_dense)}
+)
+
+
+# `fdiff` replaces the default rule on all edges. `ad.pullback` is that rule for a single edge: wrap
+# it, to look on, to treat some stages differently, or to bound or round what flows back.
+
+edges: list[str] = []
+
+
+def looking_on(out: te.Tensor, inp: te.Tensor, head: te.Tensor) -> te.Tensor:
+    """The default rule, save for flatten; and a note of every edge that it was asked for."""
+    edges.append(f"{out.op.name} → {inp.op.name}")
+    if out == flat:
+        return unflatten(out, inp, head)
+    return ad.pullback(out, inp, head)
+
+
+fdiff = ad.differentiate(scores, inputs, head, fdiff=looking_on)
+
+
+# 3. Where it pays --------------------------------------------------------------------------------
+#
+# The solver treats a flatten as well as we can by hand, so nothing was gained above. A derivative
+# by hand pays where one knows what no rule of calculus says. log_softmax subtracts the largest
+# score only to keep exp from overflowing: on paper it cancels. The rules differentiate it all the
+# same, and compute which score was the largest, and a gradient for it that is zero. By hand:
+# dlogits = head - softmax(logits) * (the sum of head).
+
+logits = te.placeholder((128, 10), name="logits")
+logs = topi.nn.log_softmax(logits)
+head_logs = te.placeholder((128, 10), name="head")
+
+
+def through_log_softmax(out: te.Tensor, deps: list[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
+    """The adjoint of the logits from that of their log_softmax."""
+    k = te.reduce_axis((0, out.shape[1]), "k")
+    total = te.compute((out.shape[0],), lambda n: te.sum(head[n, k], axis=k), name="total")
+    return [
+        te.compute(
+            out.shape, lambda n, j: head[n, j] - te.exp(out[n, j]) * total[n], name="dlogits"
+        )
+    ]
+
+
+default_logs = ad.differentiate(logs, [logits], head_logs)
+override_logs = ad.differentiate(
+    logs, [logits], head_logs, override={logs: ([logits], through_log_softmax)}
+)
+
+
+# 4. The same numbers, and what they cost ---------------------------------------------------------
+
+
+def compare(results: dict[str, ad.DifferentiationResult], arguments: list[te.Tensor]) -> None:
+    """Print the cost of each way, and how far its numbers are from those of the first one."""
+    random = np.random.default_rng(0)
+    arrays = [
+        random.normal(size=[int(extent) for extent in tensor.shape]).astype("float32")
+        for tensor in arguments
+    ]
+    print(f"{'':<10}{'iterations':>12}{'multiplications':>17}{'memory':>9}    largest difference")
+    first = None
+    for name, result in results.items():
+        values = ad.build(arguments, list(result))(*arrays)
+        first = first or values
+        difference = max(
+            float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(values, first, strict=True)
+        )
+        cost = ad.estimate_cost(list(result))
+        print(
+            f"{name:<10}{cost.iterations:>12}{cost.multiplications:>17}{cost.memory:>9}"
+            f"    {difference:.0e}"
+        )
+        if difference > 1e-5:
+            raise SystemExit(f"{name}: the gradients disagree")
+
+
+def main() -> None:
+    """Print the gradients, and compare."""
+    print("The graph:\n")
+    print(ad.show(scores))
+
+    print("\nThe adjoint of the convolution's output, by the default rule:\n")
+    print(ad.show(default.adjoints[convolved]))
+    print("\nwith manual={(flat, convolved): unflatten}:\n")
+    print(ad.show(manual.adjoints[convolved]))
+    print("\nwith override={scores: ([convolved, matrix], through_flatten_and_dense)}:\n")
+    print(ad.show(override.adjoints[convolved]))
+    print("\nThe edges that fdiff was asked for:\n")
+    print("\n".join(f"  {edge}" for edge in edges))
+
+    print("\nCost and agreement of the gradients by image, filters and matrix:\n")
+    compare(
+        {"default": default, "manual": manual, "override": override, "fdiff": fdiff},
+        [*inputs, head],
+    )
+
+    print("\nThe gradient of log_softmax, by the default rule:\n")
+    print(ad.show(default_logs[0], limit=200))
+    print("\nand by hand:\n")
+    print(ad.show(override_logs[0]))
+    print("\nCost and agreement:\n")
+    compare({"default": default_logs, "override": override_logs}, [logits, head_logs])
+
+
+if __name__ == "__main__":
+    main()
