@@ -64,7 +64,8 @@ def _residual(X: Any, W: Any) -> Any:
 
 
 def _take(X: Any, indices: Any) -> Any:
-    return te.compute((100,), lambda n: X[indices[n] // 5, indices[n] % 5], name="T")
+    flat = topi.reshape(X, (20,))
+    return te.compute((100,), lambda n: flat[indices[n]], name="T")
 
 
 BUILDERS: dict[str, Callable[..., Any]] = {

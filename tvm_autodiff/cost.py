@@ -15,7 +15,7 @@ from typing import Any
 
 from .errors import InvalidArgumentError
 from .ir.build import const
-from .ir.graph import topological
+from .ir.graph import tensors_read_by, topological
 from .ir.nodes import Expr, Tensor, Var, const_value, dtype_of, node_id, op_name, operands
 from .ir.rewrite import postorder, substituter
 from .ir.simplify import constant_bounds, simplify
@@ -123,7 +123,10 @@ def stage_cost(op: Operation, put: Callable[[Any], Any] = lambda extent: extent)
         _product([put(extent) for extent in shape_of(tensor)]) for tensor in outputs_of(op)
     )
     if not is_compute(op):
-        return Cost(elements, 0, memory)
+        # an opaque stage writes its result and reads its largest input
+        read = [_product([put(n) for n in shape_of(tensor)]) for tensor in tensors_read_by(op)]
+        sizes = [size for size in read if isinstance(size, int)]
+        return Cost(elements + max(sizes, default=0), 0, memory)
     reduction = reduction_of(op)
     if reduction is None:
         return Cost(elements, elements * sum(map(multiplications_in, bodies(op))), memory)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
-from tvm import te
+from tvm import te, tirx
 
 from ..errors import LoweringError
-from .nodes import Expr, Tensor, is_load, load, load_tensor, operands
+from .nodes import Expr, Tensor, is_load, load, load_tensor, node_id, operands
 from .rewrite import Rewriter, postorder
 from .stage import (
     Operation,
@@ -153,19 +153,36 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
             old if new is None else new for old, new in zip(op.inputs, found, strict=True)
         ]
         attrs = _retarget_attrs(op, replacement)
+        buffers, body = _buffers_over(list(op.input_placeholders), new_inputs, op.body)
         new_op = te._ffi_api.ExternOp(
-            op.name,
-            op.tag,
-            attrs,
-            new_inputs,
-            op.input_placeholders,
-            op.output_placeholders,
-            op.body,
+            op.name, op.tag, attrs, new_inputs, buffers, op.output_placeholders, body
         )
         return outputs_of(new_op)
     raise LoweringError(
         f"stage {op.name} is a te.scan, which TVM cannot lower: unroll it into compute stages"
     )
+
+
+def _buffers_over(
+    buffers: Sequence[Any], tensors: Sequence[Tensor], body: Any
+) -> tuple[list[Any], Any]:
+    """Buffers declared with the very shape objects of the tensors, as TVM asks, and the body."""
+    renewed: dict[int, Any] = {}
+    for buffer, tensor in zip(buffers, tensors, strict=True):
+        old = buffer.ty
+        if all(a.same_as(b) for a, b in zip(old.shape, tensor.shape, strict=True)):
+            continue
+        renewed[node_id(buffer)] = tirx.decl_buffer(
+            tensor.shape,
+            old.dtype,
+            buffer.name,
+            data_alignment=old.data_alignment,
+            elem_offset=old.elem_offset,
+            layout=old.layout,
+        )
+    if renewed:
+        body = tvm_ffi.structural_map(body, (tirx.Var, lambda var: renewed.get(node_id(var), var)))
+    return [renewed.get(node_id(buffer), buffer) for buffer in buffers], body
 
 
 def _retarget_attrs(

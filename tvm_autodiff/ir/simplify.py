@@ -16,17 +16,13 @@ from tvm import ir, sym
 from ..errors import UnsolvableError
 from . import build
 from .nodes import (
-    COMPARISONS,
     Expr,
     Var,
     const_value,
     dtype_of,
-    is_integer,
-    is_load,
     node_id,
     op_name,
     operands,
-    with_operands,
 )
 from .rewrite import contains_load, rewrite, variables_of
 
@@ -82,33 +78,6 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     i
     """
     return normalize_div_mod(_analyzer(ranges).simplify(expr))
-
-
-def simplify_indices(expr: Expr, ranges: Ranges) -> Expr:
-    """``A[i + 1 - 1] → A[i]``: the indices of reads and the conditions on them, nothing else.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> from tvm_autodiff.ir.text import text
-    >>> i, A = te.var("i"), te.placeholder((4,), name="A")
-    >>> text(simplify_indices(A(i + 1 - 1) * 2.0, {i: (0, 4)}))
-    'A[i]*2.0'
-    """
-    analyzer = _analyzer(ranges)
-
-    def simpler(part: Expr) -> Expr:
-        # the analyzer hashes what it simplifies, and refuses tensors
-        return part if contains_load(part) else normalize_div_mod(analyzer.simplify(part))
-
-    def visit(node: Expr) -> Expr | None:
-        if is_load(node):
-            return with_operands(node, [simpler(index) for index in operands(node)])
-        if op_name(node) in COMPARISONS and is_integer(operands(node)[0]):
-            return simpler(node)
-        return None
-
-    return rewrite(expr, visit)
 
 
 def prove(condition: Expr, ranges: Ranges | None = None, *, strong: bool = False) -> bool:
@@ -174,8 +143,7 @@ def normalize_div_mod(expr: Expr) -> Expr:
     ``(a*i + c) % n → ((a % n)*i + c % n) % n``,
     ``(a*i + c) // n → (a // n)*i + c // n + ((a % n)*i + c % n) // n``, or the same of the mirrored
     numerator ``-x - 1``, whichever has smaller coefficients. Large coefficients multiply ``i % n``
-    and not
-    ``i``, so that int32 does not overflow. Nothing else in the expression changes.
+    and not ``i``, so that int32 does not overflow. Nothing else in the expression changes.
 
     Examples
     --------

@@ -32,6 +32,7 @@ from ..ir.stage import (
 from ..zero_elimination.assemble import assemble
 from ..zero_elimination.gather import Cotangent, Gathered, Target
 from ..zero_elimination.inline import read_through_copies
+from ..zero_elimination.scatter import dense_form
 from ..zero_elimination.transpose import target_of, transpose
 from .arguments import (
     ByHand,
@@ -92,7 +93,8 @@ class Sweep:
         """The tensor of equal value that a stage is differentiated as, if it names one."""
         key = hash(op)
         if key not in self._stand_ins:
-            self._stand_ins[key] = stand_in(op)
+            found = stand_in(op)
+            self._stand_ins[key] = dense_form(op) if found is None else found
         return self._stand_ins[key]
 
     def _reads(self, op: Operation) -> list[Tensor]:

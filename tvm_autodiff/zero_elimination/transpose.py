@@ -1,9 +1,8 @@
 """The pullback of one stage: its derivative's terms, transposed the best way each.
 
 In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: gathered
-terms for each tensor. A term that the solver cannot treat becomes the guarded dense sum, and a
-warning says so and names the way out; data as index (`table[I[n]]`) is such a term until scatter
-kernels exist.
+terms for each tensor. An index that is data (`table[I[n]]`) is scattered; any other term that the
+solver cannot treat becomes the guarded dense sum, and a warning says so and names the way out.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from ..calculus.copies import through_copy
 from ..calculus.linearize import linearize
 from ..calculus.terms import Term
 from ..ir.build import all_of
-from ..ir.nodes import Tensor
+from ..ir.nodes import Tensor, load
 from ..ir.stage import Operation, axis_vars, data_axis, index_dtype, shape_of
 from ..ir.text import text
 from .gather import Cotangent, Gathered, Target, gather
 from .residues import split_by_residue
+from .scatter import reads_by_data, scatter
 
 
 class DenseSumWarning(UserWarning):
@@ -96,7 +96,7 @@ def _past_copies(
     copies: Callable[[Tensor], list[Term] | None],
 ) -> list[tuple[Term, Gathered]]:
     """The term gathered at the sources of the copies it reads, or at the copy where that fails."""
-    inner = copies(term.tensor)
+    inner = None if reads_by_data(term) else copies(term.tensor)
     if inner is not None:
         further = [
             pair
@@ -112,6 +112,11 @@ def _past_copies(
     if whole is None:
         return []
     name = f"d{term.tensor.op.name}"
+    if whole.unsolved and reads_by_data(term):
+        scattered = scatter(op, term, cotangent, where, f"{name}_scatter")
+        if scattered is not None:
+            here = [axis.var for axis in (*where.prefix, *where.axes)]
+            return [(term, Gathered((), load(scattered, here)))]
     split = split_by_residue(whole, where, partial(gather, op, term, cotangent), name)
     return [(term, split)]
 

@@ -1,0 +1,99 @@
+"""Reads whose index is data: scattered in one pass, differentiable again, deterministic."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from tvm import te, topi
+
+from tvm_autodiff import build, check_grads, differentiate, estimate_cost
+
+D = "float64"
+X = te.placeholder((5, 3), D, name="X")
+W = te.placeholder((7, 3), D, name="W")
+I = te.placeholder((7,), "int32", name="I")  # noqa: E741
+J = te.placeholder((7,), "int32", name="J")
+ROWS = np.array([0, 1, 1, 4, 3, 4, 4], "int32")
+VALUES = {I: ROWS, J: (ROWS * 2 + 1) % 3}
+
+
+def bag():
+    k = te.reduce_axis((0, 7), "k")
+    return te.compute(
+        (3,),
+        lambda j: te.sum(te.if_then_else(k > 1, X[I[k], j] * X[I[k], 2 - j], 0.0), axis=k),
+        name="bag",
+    )
+
+
+CASES = {
+    "rows": lambda: te.compute((7, 3), lambda n, j: X[I[n], j] * W[n, j], name="T"),
+    "elements": lambda: te.compute((7,), lambda n: X[I[n], J[n]] * X[I[n], 0], name="T"),
+    "columns": lambda: te.compute((5, 7), lambda i, n: te.exp(X[i, J[n]]), name="T"),
+    "a sum of rows": bag,
+    "a computed position": lambda: te.compute((7, 3), lambda n, j: X[4 - I[n], j], name="T"),
+    "guarded by data": lambda: te.compute(
+        (7, 3), lambda n, j: te.if_then_else(I[n] > 0, X[I[n] - 1, j], 0.0), name="T"
+    ),
+    "take, clip": lambda: topi.take(X, I, 0, mode="clip"),
+    "take, wrap": lambda: topi.take(X, I, 0, mode="wrap"),
+    "gather": lambda: topi.gather(X, 0, topi.reshape(topi.take(I, J, mode="clip"), (7, 1))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_to_second_order_without_a_dense_sum(name):
+    out = CASES[name]()
+    wanted = [X, W] if name == "rows" else [X]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_grads(out, wanted, values=VALUES, order=2)
+
+
+def embedding(rows, width, count):
+    table = te.placeholder((rows, width), name="table")
+    places = te.placeholder((count,), "int32", name="places")
+    out = te.compute((count, width), lambda n, j: table[places[n], j], name="out")
+    head = te.placeholder((count, width), name="head")
+    return table, places, head, differentiate(out, table, head)[0]
+
+
+def test_one_pass_over_the_reads():
+    *_, gradient = embedding(5000, 64, 100)
+    # the updates once, the table once: no comparison of each index with each row
+    assert estimate_cost(gradient).iterations <= 100 * 64 + 2 * 5000 * 64
+
+
+@pytest.mark.parametrize("width", [1, 3, 64, 128, 192])
+def test_repeated_indices_add_up_the_same_with_any_number_of_threads(width):
+    _, places, head, gradient = embedding(11, width, 50)
+    rng = np.random.default_rng(0)
+    at = rng.integers(0, 11, 50).astype("int32")
+    weights = rng.standard_normal((50, width)).astype("float32")
+    expected = np.zeros((11, width), "float32")
+    np.add.at(expected, at, weights)
+    results = [
+        build([places, head], gradient, num_threads=threads)(at, weights) for threads in (1, 2)
+    ]
+    assert np.allclose(results[0], expected, atol=1e-5)
+    assert np.array_equal(results[0], results[1])
+
+
+def test_indices_outside_of_the_table_reach_nothing():
+    _, places, head, gradient = embedding(4, 3, 3)
+    at = np.array([-1, 2, 9], "int32")
+    result = build([places, head], gradient)(at, np.ones((3, 3), "float32"))
+    assert np.array_equal(result, [[0, 0, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0]])
+
+
+def test_heads_with_a_prefix_are_scattered_row_by_row():
+    head = te.placeholder((2, 7, 3), D, name="head")
+    out = te.compute((7, 3), lambda n, j: X[I[n], j], name="out")
+    gradient = differentiate(out, X, head)[0]
+    weights = np.random.default_rng(0).standard_normal((2, 7, 3))
+    expected = np.zeros((2, 5, 3))
+    for prefix in range(2):
+        np.add.at(expected[prefix], ROWS, weights[prefix])
+    assert np.allclose(build([I, head], gradient)(ROWS, weights), expected)
