@@ -77,7 +77,8 @@ def scatter_add_stage(
                 last = inner(loops)
                 rest = iter([*outer, *last])
                 index = [place[d] if d >= 0 else next(rest) for d in dims]
-                added = out[tuple(index)] + values[tuple([*point, *outer, *last])]
+                update = [*point, *outer, *last]
+                added = out[tuple(index)] + values[tuple(update)]
                 T.buffer_store(out, added, index)
     return te.extern_primfunc([*positions, updates], builder.get(), name=name, attrs=attrs)
 

@@ -1,0 +1,91 @@
+"""check_grads finds what is wrong, and says which entry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+import tvm_autodiff.check as check_module
+from tvm_autodiff import GradientCheckError, InvalidArgumentError, check_grads, differentiate
+
+D = "float64"
+x = te.placeholder((2, 3), D, name="x")
+y = te.compute((2, 3), lambda i, j: te.sin(x[i, j]) * x[1 - i, j], name="y")
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_right_gradients_pass(order):
+    check_grads(y, x, order=order)
+
+
+def test_float32_has_the_tolerance_it_can_carry():
+    z = te.placeholder((3,), "float32", name="z")
+    check_grads(te.compute((3,), lambda i: te.exp(z[i]) * z[2 - i], name="w"), z)
+
+
+def test_a_wrong_entry_is_named(monkeypatch):
+    def wrong(output, inputs, head):
+        # as if the rule of one site had been forgotten at one element
+        [adjoint] = differentiate(output, inputs, head)
+        return [
+            te.compute(
+                (2, 3),
+                lambda i, j: (
+                    tirx.Select(tirx.all(i == 1, j == 2), 1.5, 1.0).astype(D) * adjoint[i, j]
+                ),
+                name="dx",
+            )
+        ]
+
+    monkeypatch.setattr(check_module, "differentiate", wrong)
+    with pytest.raises(GradientCheckError, match=r"gradient of y with respect to x.*x\[1\]\[2\]"):
+        check_grads(y, x)
+
+
+def test_nan_is_wrong(monkeypatch):
+    def poisoned(output, inputs, head):
+        return [te.compute((2, 3), lambda i, j: head[i, j] * tirx.const(float("nan"), D))]
+
+    monkeypatch.setattr(check_module, "differentiate", poisoned)
+    with pytest.raises(GradientCheckError):
+        check_grads(y, x)
+
+
+def test_values_are_used():
+    kink = te.compute((2, 3), lambda i, j: te.abs(x[i, j]), name="kink")
+    check_grads(kink, x, values={x: -np.ones((2, 3))})
+
+
+def test_large_inputs_are_sampled():
+    big = te.placeholder((40, 40), D, name="big")
+    check_grads(te.compute((40, 40), lambda i, j: big[i, j] * big[j, i], name="b2"), big)
+
+
+n = te.var("n")
+BAD = [
+    ("mode", lambda: check_grads(y, x, modes=("sideways",)), "sideways"),
+    ("order", lambda: check_grads(y, x, order=0), "positive"),
+    ("intermediate", lambda: check_grads(te.compute((2, 3), lambda i, j: y[i, j]), y), "y is an"),
+    ("shape of values", lambda: check_grads(y, x, values={x: np.ones(3)}), r"values\[x\]"),
+    (
+        "symbolic shape",
+        lambda: (lambda z: check_grads(te.compute((n,), lambda i: z[i] * 2.0, name="w"), z))(
+            te.placeholder((n,), D, name="z")
+        ),
+        "symbolic",
+    ),
+    (
+        "half precision",
+        lambda: (lambda z: check_grads(te.compute((3,), lambda i: z[i] + z[i], name="w"), z))(
+            te.placeholder((3,), "float16", name="z")
+        ),
+        "float16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), [c[1:] for c in BAD], ids=[c[0] for c in BAD])
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        call()
