@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import te, tirx, topi
+from tvm.ir.prim import Let
 
 from tvm_autodiff.compile import build, load, lower
 from tvm_autodiff.errors import CallError, InvalidArgumentError, LoweringError
@@ -313,6 +314,35 @@ class TestMeaning:
         got, after = build(A, [R, plus_one(R)])(self.x)
         np.testing.assert_allclose(got, self.x.sum(1), rtol=1e-5)
         np.testing.assert_array_equal(after, got + 1)
+
+    def test_lets_read_at_two_places(self):
+        A, v = placeholder(5, 5), tirx.Var("v", "float32")
+        P = te.compute((5, 5), lambda i, j: Let(v, A[i, j] * 2.0, v * v + v), name="P")
+        C = te.compute((5, 5), lambda i, j: P[i, j] * P[j, i], name="C")
+        x = self.x[:, :5].copy()
+        p = 4 * x * x + 2 * x
+        np.testing.assert_allclose(build(A, C)(x), p * p.T, rtol=1e-5, atol=1e-6)
+
+    def test_let_shared_in_a_body(self):
+        A, v = placeholder(5, 7), tirx.Var("v", "float32")
+
+        def body(i, j):
+            value = Let(v, A[i, j] * 2.0, v * v + v)
+            return value * value + value
+
+        p = 4 * self.x * self.x + 2 * self.x
+        got = build(A, te.compute((5, 7), body, name="P"))(self.x)
+        np.testing.assert_allclose(got, p * p + p, rtol=1e-5, atol=1e-6)
+
+    def test_one_variable_bound_to_two_values(self):
+        A, v = placeholder(5, 5), tirx.Var("v", "float32")
+
+        def square(value):
+            return Let(v, value, v * v)
+
+        S = te.compute((5, 5), lambda i, j: square(A[i, j]) + square(A[j, i] + 1.0), name="S")
+        x = self.x[:, :5].copy()
+        np.testing.assert_allclose(build(A, S)(x), x * x + (x.T + 1) ** 2, rtol=1e-5)
 
     def test_deep_chain(self):
         tensor = A = placeholder(3)

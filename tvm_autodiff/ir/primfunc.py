@@ -8,7 +8,7 @@ together, and how their loops run, is decided in `schedule`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -16,15 +16,18 @@ import tvm_ffi
 from tvm import te, tirx
 
 from .graph import retarget, tensors_read_by
+from .lets import bind_shared
 from .nodes import Expr, Tensor, Var, const_value, let_variable, node_id, op_name, operands
-from .rewrite import postorder, rewrite, variables_of
+from .rewrite import expand_lets, postorder, rewrite, variables_of
 from .stage import (
     Operation,
     bodies,
     is_compute,
+    make_stage,
     outputs_of,
     placeholder_like,
     reduction_of,
+    reduction_stage,
     shape_of,
     tensor_key,
 )
@@ -69,7 +72,7 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
         table[tensor_key(tensor)] = placeholder_like(tensor, name)
     parameters = [table[tensor_key(tensor)] for tensor in inputs]
     for op in ops:
-        local = retarget(op, lambda tensor: table.get(tensor_key(tensor)))
+        local = _lets_once(retarget(op, lambda tensor: table.get(tensor_key(tensor))))
         for old, new in zip(outputs_of(op), local, strict=True):
             table[tensor_key(old)] = new
     results = [table[tensor_key(tensor)] for tensor in outputs]
@@ -78,6 +81,25 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
     return StageFunction(
         func.without_attr("global_symbol"), tuple(inputs), tuple(outputs), tuple(scalars)
     )
+
+
+def _lets_once(tensors: list[Tensor]) -> list[Tensor]:
+    """The stage with every let bound in one place: TVM refuses a variable that is bound in two.
+
+    A let occurs twice when what holds it is shared: it is expanded, and what is then shared too
+    often is bound anew.
+    """
+    op = tensors[0].op
+    if not is_compute(op):
+        return tensors
+    reduction = reduction_of(op)
+    roots = list(reduction.sources) if reduction else bodies(op)
+    if not any(op_name(node) == "let" for node in postorder(roots)):
+        return tensors
+    fresh = [bind_shared(expand_lets(root)) for root in roots]
+    if reduction is None:
+        return make_stage(op.name, list(op.axis), fresh, op.tag, dict(op.attrs))
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(fresh)))
 
 
 def _identifier(name: str) -> str:

@@ -162,7 +162,10 @@ def expand_lets(expr: Expr) -> Expr:
     bound: dict[int, Expr] = {}
     for node in postorder(expr):
         if op_name(node) == "let":
-            bound[node_id(let_variable(node))] = operands(node)[0]
+            value = operands(node)[0]
+            known = bound.setdefault(node_id(let_variable(node)), value)
+            if node_id(known) != node_id(value):
+                return Rewriter(_expand_let)(expr)  # one variable, two values: scope by scope
     if not bound:
         return expr
     memo: dict[int, Expr] = {}
@@ -193,6 +196,13 @@ def expand_lets(expr: Expr) -> Expr:
             memo[key] = node
         alive.append(node)
     return memo[node_id(expr)]
+
+
+def _expand_let(node: Expr) -> Expr | None:
+    if op_name(node) != "let":
+        return None
+    value, body = operands(node)
+    return substitute(body, {let_variable(node): value})
 
 
 def tree_size(expr: Expr) -> int:

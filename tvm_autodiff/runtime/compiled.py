@@ -111,6 +111,7 @@ class CompiledFunction:
         if not signature.static:
             self._check_symbols(arrays, sizes)
         follow = first or numpy_kind()
+        results: list[Array]
         if out is None and follow is numpy_kind() and self._plain_results is not None:
             results = [np.empty(shape, dtype) for shape, dtype in self._plain_results]
             arguments += results

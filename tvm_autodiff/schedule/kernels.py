@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph, retarget
 from ..ir.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands
-from ..ir.rewrite import map_loads, postorder, substituter, tree_size
+from ..ir.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
 from ..ir.stage import (
     Axis,
     Operation,
@@ -175,8 +175,9 @@ def _absorb(op: Operation, absorbed: dict[tuple[int, int], Operation]) -> Operat
         producer = absorbed.get(tensor_key(tensor))
         if producer is None:
             return None
+        # lets are expanded: one variable must not be bound twice, to values at different indices
         return substituter(dict(zip(axis_vars(producer), indices, strict=True)))(
-            bodies(producer)[0]
+            expand_lets(bodies(producer)[0])
         )
 
     reduction = reduction_of(op)
@@ -193,7 +194,7 @@ def _worth_inlining(original: Operation, current: Operation, graph: Graph) -> bo
     """Whether every reader of a stage should compute its elements itself."""
     if reduction_of(current) is not None:
         return False
-    body = bodies(current)[0]
+    body = expand_lets(bodies(current)[0])
     size = tree_size(body)
     if size > MAX_TREE // 2:
         return False

@@ -28,6 +28,9 @@ from ..ir.rewrite import postorder, replace_outermost
 from ..ir.stage import Axis, Operation, Reduction, reduction_of, shape_of
 from .access import Affine, Interval, affine_forms, combine, interval, stride_of
 
+#: comparison → (sign, slack) with ``sign * (left - right) - slack >= 0``
+_AT_LEAST = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}
+
 Atom = tuple[tuple[int, int], ...]  #: terms (id of a variable, coefficient) of an affine form
 
 
@@ -254,6 +257,25 @@ def _is_whole_axis(form: Affine | None, dim: object, ranges: Mapping[int, Interv
         and form.terms[0][1] == 1
         and form.terms[0][0] not in ranges
     )
+
+
+def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:
+    """The conditions without those that say the same again, as ``p >= 0`` and ``p > -1`` do."""
+    order = {node_id(var): number for number, var in enumerate(variables)}
+    found: dict[object, Expr] = {}
+    for condition in conditions:
+        key: object = node_id(condition)
+        sign, slack = _AT_LEAST.get(op_name(condition), (0, 0))
+        if sign:
+            left, right = operands(condition)
+            forms = affine_forms([left, right], variables)
+            a, b = forms.get(node_id(left)), forms.get(node_id(right))
+            if a is not None and b is not None:
+                # both sides as one form that is at least zero
+                form = combine(a, b, -1, order) if sign > 0 else combine(b, a, -1, order)
+                key = (form.terms, form.constant - slack)
+        found.setdefault(key, condition)
+    return list(found.values())
 
 
 def guarded(conditions: Sequence[Expr], value: Expr) -> Expr:

@@ -15,7 +15,7 @@ from ...ir.build import add, const, mul
 from ...ir.nodes import Expr, Tensor, Var, load, node_id
 from ...ir.stage import data_axis, make_stage
 from ..access import Affine, Interval, interval
-from ..products import Atom, Operand, guarded, in_range_guards, rebased
+from ..products import Atom, Operand, distinct, guarded, in_range_guards, rebased
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def pack(
         None when the range of an atom is not known in numbers.
     """
     by_id = {node_id(var): var for var in variables}
-    guards = in_range_guards(operand, variables, ranges)
+    guards = distinct([*operand.guards, *in_range_guards(operand, variables, ranges)], variables)
     if packed_size(operand, ranges) is None:
         return None
     atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))
@@ -100,7 +100,7 @@ def pack(
             trailing.append(axis)
             trailing_reads.append(value)
     body = guarded(
-        [rebased(guard, variables, places) for guard in (*operand.guards, *guards)],
+        [rebased(guard, variables, places) for guard in guards],
         rebased(operand.expr, variables, places),
     )
     tensor = make_stage(name, [*leading, *trailing], [body])[0]

@@ -90,9 +90,10 @@ def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
         width = min(lanes, _power_of_two(extent))
         if width < 4:
             continue
+        # inner axes first: among equal tiles the first counts, and neighbours share cache lines
         others = [
             (axis, _factors(nest.extents[other]))
-            for axis, other in enumerate(nest.spatial)
+            for axis, other in reversed(list(enumerate(nest.spatial)))
             if axis != vector and nest.extents.get(other, 1) > 1
         ]
         for vectors in (1, 2, 3, 4):
