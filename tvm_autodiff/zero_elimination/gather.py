@@ -25,6 +25,7 @@ from ..ir.nodes import (
     dtype_of,
     is_const,
     is_float,
+    is_integer,
     is_load,
     load,
     op_name,
@@ -127,8 +128,7 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
     index_conditions = [c.expr for c in conditions if on_indices(c.expr)]
     others = [c for c in conditions if not on_indices(c.expr)]
     equations = [
-        compare("eq", cast(dtype_of(place), index), place)
-        for index, place in zip(term.indices, target.indices, strict=True)
+        _equation(index, place) for index, place in zip(term.indices, target.indices, strict=True)
     ]
     ranges: Ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
     box, limits = _constant_box(ranges)
@@ -156,6 +156,15 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
 def on_indices(condition: Expr) -> bool:
     """Whether a condition is on indices alone: no tensor is read and no float is compared."""
     return not any(is_load(node) or is_float(node) for node in postorder(condition))
+
+
+def _equation(index: Expr, place: Expr) -> Expr:
+    """``index == place`` in the wider dtype; a cast of a legal index changes nothing."""
+    while op_name(index) == "cast" and is_integer(operands(index)[0]):
+        [index] = operands(index)
+    if dtype_of(place) == "int64":
+        return compare("eq", cast("int64", index), place)
+    return compare("eq", index, cast(dtype_of(index), place))
 
 
 def _seed(

@@ -18,7 +18,9 @@ from ..ir.build import all_of
 from ..ir.nodes import Tensor, load
 from ..ir.stage import Operation, axis_vars, data_axis, index_dtype, shape_of
 from ..ir.text import text
+from .cases import cases_of
 from .gather import Cotangent, Gathered, Target, gather
+from .narrow import narrow_to_guards
 from .residues import split_by_residue
 from .scatter import reads_by_data, scatter
 
@@ -112,13 +114,41 @@ def _past_copies(
     if whole is None:
         return []
     name = f"d{term.tensor.op.name}"
+    if whole.unsolved:
+        parts = _by_cases(op, term, cotangent, where, name)
+        if parts is not None:
+            return parts
     if whole.unsolved and reads_by_data(term):
         scattered = scatter(op, term, cotangent, where, f"{name}_scatter")
         if scattered is not None:
             here = [axis.var for axis in (*where.prefix, *where.axes)]
             return [(term, Gathered((), load(scattered, here)))]
-    split = split_by_residue(whole, where, partial(gather, op, term, cotangent), name)
-    return [(term, split)]
+    return [(term, _divided(op, term, cotangent, where, whole, name))]
+
+
+def _divided(
+    op: Operation, term: Term, cotangent: Cotangent, where: Target, whole: Gathered, name: str
+) -> Gathered:
+    """A solved term, its sum made only where and as long as its guards allow."""
+    at = partial(gather, op, term, cotangent)
+    split = split_by_residue(whole, where, at, name)
+    return narrow_to_guards(split, where, at, f"{name}_part")
+
+
+def _by_cases(
+    op: Operation, term: Term, cotangent: Cotangent, where: Target, name: str
+) -> list[tuple[Term, Gathered]] | None:
+    """The cases of a term's clamps gathered one by one, where that solves every equation."""
+    cases = cases_of(term)
+    if cases is None:
+        return None
+    parts = [(case, gather(op, case, cotangent, where)) for case in cases]
+    found = [(case, gathered) for case, gathered in parts if gathered is not None]
+    if any(gathered.unsolved for _, gathered in found):
+        return None
+    return [
+        (case, _divided(op, case, cotangent, where, gathered, name)) for case, gathered in found
+    ]
 
 
 def _warn_dense(op: Operation, tensor: Tensor, gathered: Gathered) -> None:

@@ -1,0 +1,87 @@
+"""Clamps and choices inside indices, taken apart into cases.
+
+In: a term whose index holds `min`, `max`, `select` or a branch on indices: replicated and
+reflected padding, clamped windows. Out: terms with plain indices, each with the condition of its
+case. The cases are disjoint and cover the term, so each can be solved on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..calculus.terms import Condition, Term
+from ..ir.build import compare, negate
+from ..ir.lets import merge_equal
+from ..ir.nodes import Expr, node_id, op_name, operands
+from ..ir.rewrite import Rewriter, contains_load, postorder
+from .gather import on_indices
+
+#: cases that one term may be taken apart into
+_MOST_CASES = 32
+#: node → comparison of its operands under which it is the first
+_CLAMPS = {"min": "le", "max": "ge"}
+
+
+def cases_of(term: Term) -> list[Term] | None:
+    """``x[min(i, 3)] → [i <= 3] x[i], [i > 3] x[3]``.
+
+    Returns None where no index holds a clamp or choice, or there are too many.
+    """
+    pending, plain = [term], []
+    while pending:
+        current = pending.pop()
+        split = _split(current)
+        if split is None:
+            plain.append(current)
+        else:
+            pending += reversed(split)
+        if len(pending) + len(plain) > _MOST_CASES:
+            return None
+    return plain if len(plain) > 1 else None
+
+
+def _split(term: Term) -> list[Term] | None:
+    """The two cases of the innermost clamp or choice in the indices."""
+    merged = merge_equal([*term.indices, *(c.expr for c in term.conditions)])
+    indices, conditions = merged[: len(term.indices)], merged[len(term.indices) :]
+    for node in postorder(indices):
+        case = _case(node)
+        if case is None:
+            continue
+        condition, then, otherwise = case
+        result = []
+        for holds, value in ((condition, then), (negate(condition), otherwise)):
+            put = _replacing(node, value)
+            kept = [
+                Condition(put(expr), old.guards)
+                for expr, old in zip(conditions, term.conditions, strict=True)
+            ]
+            result.append(
+                replace(
+                    term,
+                    indices=tuple(put(index) for index in indices),
+                    conditions=(*kept, Condition(holds, True)),
+                )
+            )
+        return result
+    return None
+
+
+def _case(node: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """Condition, value where it holds, value elsewhere; None for other nodes and for data."""
+    name = op_name(node)
+    if name in _CLAMPS:
+        left, right = operands(node)
+        condition, then, otherwise = compare(_CLAMPS[name], left, right), left, right
+    elif name in ("select", "if_then_else"):
+        condition, then, otherwise = operands(node)
+    else:
+        return None
+    if contains_load(node) or not on_indices(condition):
+        return None
+    return condition, then, otherwise
+
+
+def _replacing(node: Expr, value: Expr) -> Rewriter:
+    key = node_id(node)
+    return Rewriter(lambda part: value if node_id(part) == key else None)

@@ -1,0 +1,137 @@
+"""Sums that only part of a gradient's elements have, computed for that part alone.
+
+In: a gathered term with guards such as ``b == 4`` or ``b <= 3`` on single axes of the gradient:
+the border that a clamp sends its reads to. Out: the sum as a stage over the sub-box that the
+guards leave, read where they hold, in place of a sum of zeros everywhere else. Only where that is
+less work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+from ..ir.build import add, all_of, compare, const, if_then_else, sub, zero_like
+from ..ir.nodes import Expr, dtype_of, is_integer, load, node_id, op_name, operands
+from ..ir.rewrite import variables_of
+from ..ir.simplify import linear_terms
+from ..ir.stage import Axis, axis_range, data_axis
+from .assemble import assemble
+from .gather import Gathered, Target
+
+#: part of the work that must remain at most, for one more stage to pay
+_WORTHWHILE = 0.8
+
+
+def narrow_to_guards(
+    whole: Gathered, target: Target, gather_at: Callable[[Target], Gathered | None], name: str
+) -> Gathered:
+    """``Σ_k if b == 4 and c then f  →  if b == 4 then part[], part[] = Σ_k if c then f[b := 4]``.
+
+    Parameters
+    ----------
+    whole : Gathered
+        The term over all elements of the target.
+    target : Target
+        The axes of the gradient, their places not given.
+    gather_at : callable
+        Gathers the same term at another target.
+    name : str
+        Of the part's stage.
+
+    Returns
+    -------
+    Gathered
+        A guarded read of the part, or `whole` where that is cheaper.
+    """
+    bounds = [_bounds(whole.guards, axis) for axis in target.axes]
+    sums = [axis_range(axis)[1] for axis in whole.axes]
+    extents = [axis_range(axis)[1] for axis in target.axes]
+    if not sums or not all(isinstance(n, int) for n in (*sums, *extents)) or None in bounds:
+        return whole
+    box = [bound for bound in bounds if bound is not None]
+    sizes = [max(0, high - low + 1) for low, high in box]
+    if prod(extents) + prod(sizes) * prod(sums) > _WORTHWHILE * prod(extents) * prod(sums):
+        return whole
+    part = _part(target, box)
+    gathered = gather_at(part)
+    if gathered is None:
+        return whole
+    stage = assemble(name, part, [[gathered]], dtype=dtype_of(whole.source))
+    return replace(whole, axes=(), guards=(), source=_read(whole, target, box, stage))
+
+
+def _bounds(guards: Sequence[Expr], axis: Axis) -> tuple[int, int] | None:
+    """The least and largest value that guards on this axis alone leave to it; None if symbolic."""
+    extent = axis_range(axis)[1]
+    if not isinstance(extent, int):
+        return None
+    low, high = 0, extent - 1
+    for guard in guards:
+        found = _interval(guard, axis)
+        if found is not None:
+            low, high = max(low, found[0]), min(high, found[1])
+    return low, high
+
+
+def _interval(guard: Expr, axis: Axis) -> tuple[int, int] | None:
+    """The values that a comparison of the axis with a literal leaves."""
+    name = op_name(guard)
+    if name not in _INTERVALS or not is_integer(operands(guard)[0]):
+        return None
+    if any(node_id(var) != node_id(axis.var) for var in variables_of(guard)):
+        return None
+    left, right = operands(guard)
+    terms, constant = linear_terms(sub(left, right))
+    if len(terms) != 1 or node_id(terms[0][0]) != node_id(axis.var) or abs(terms[0][1]) != 1:
+        return None
+    sign = terms[0][1]
+    low, high = _INTERVALS[name]  # of sign*b + constant
+    if sign > 0:
+        return low - constant, high - constant
+    return constant - high, constant - low
+
+
+_FAR = 1 << 40
+#: comparison of ``left - right`` with zero → the interval it must lie in
+_INTERVALS = {
+    "eq": (0, 0),
+    "le": (-_FAR, 0),
+    "lt": (-_FAR, -1),
+    "ge": (0, _FAR),
+    "gt": (1, _FAR),
+}
+
+
+def _part(target: Target, box: Sequence[tuple[int, int]]) -> Target:
+    """The elements of a sub-box as a target with axes that start at zero."""
+    axes = [
+        data_axis(axis.var.name, high - low + 1, dtype_of(axis.var))
+        for axis, (low, high) in zip(target.axes, box, strict=True)
+    ]
+    places = [
+        const(low, dtype_of(axis.var))
+        if high == low
+        else add(axis.var, const(low, dtype_of(axis.var)))
+        for axis, (low, high) in zip(axes, box, strict=True)
+    ]
+    return Target(target.prefix, tuple(axes), tuple(places))
+
+
+def _read(whole: Gathered, target: Target, box: Sequence[tuple[int, int]], stage: object) -> Expr:
+    """The part where the element lies in it, zero elsewhere."""
+    inside: list[Expr] = []
+    indices: list[Expr] = [axis.var for axis in target.prefix]
+    for axis, (low, high) in zip(target.axes, box, strict=True):
+        dtype = dtype_of(axis.var)
+        extent = axis_range(axis)[1]
+        if low == high:
+            inside.append(compare("eq", axis.var, const(low, dtype)))
+        else:
+            if low > 0:
+                inside.append(compare("ge", axis.var, const(low, dtype)))
+            if high < extent - 1:
+                inside.append(compare("le", axis.var, const(high, dtype)))
+        indices.append(sub(axis.var, const(low, dtype)))
+    return if_then_else(all_of(inside), load(stage, indices), zero_like(whole.source))
