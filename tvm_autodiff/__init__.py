@@ -20,8 +20,8 @@ from .errors import (
     UnsolvableError,
 )
 from .reverse import DifferentiationResult, differentiate, gradient, pullback
+from .reverse.explain import DenseSumWarning
 from .show import show
-from .zero_elimination.transpose import DenseSumWarning
 
 __version__ = "0.1.0"
 

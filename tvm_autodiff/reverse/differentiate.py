@@ -26,6 +26,7 @@ from .arguments import (
     prefix_of,
     require_float,
 )
+from .explain import warn_of_dense_sums
 from .result import DifferentiationResult
 from .sweep import Sweep
 
@@ -96,6 +97,7 @@ def differentiate(
     prefix = shape_of(output) if head is None else prefix_of(as_tensor(head, "head"), output)
     by_hand = check_by_hand(Graph([output]), manual, override)
     sweep = Sweep(output, asked, Cotangent(head), prefix, by_hand, fdiff)
+    warn_of_dense_sums(sweep.sites, stacklevel=2)
     return sweep.result()
 
 
@@ -157,5 +159,6 @@ def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
     terms = transpose(
         output.op, {output.value_index: Cotangent(head)}, [input], lambda tensor: target
     )
-    group = [gathered for _, _, gathered in terms]
+    warn_of_dense_sums(terms, stacklevel=2)
+    group = [site.gathered for site in terms]
     return assemble(f"d{input.op.name}", target, [group], dtype=dtype_of(input))

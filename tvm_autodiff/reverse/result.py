@@ -12,6 +12,8 @@ from typing import Generic, TypeVar, overload
 from ..errors import InvalidArgumentError
 from ..ir.nodes import Tensor
 from ..ir.stage import tensor_key
+from ..zero_elimination.transpose import Transposed
+from .explain import explain
 
 Value = TypeVar("Value")
 
@@ -82,11 +84,39 @@ class DifferentiationResult(Sequence[Tensor]):
         result: list[Tensor] | None,
         adjoints: TensorMap[Tensor],
         adjoint_summands: TensorMap[TensorMap[Tensor]],
+        sites: Sequence[Transposed] = (),
     ) -> None:
         self._asked = result is not None
         self.result: list[Tensor] = result or []
         self.adjoints = adjoints
         self.adjoint_summands = adjoint_summands
+        self._sites = sites
+
+    def explain(self) -> str:
+        """How each gradient came about, read site by read site.
+
+        Returns
+        -------
+        str
+            For each: the system that was solved, the way taken (gather, residue classes, part of
+            the box, scatter-add, dense sum), the axes summed over, the guards left, the iterations,
+            and for a dense sum the equations that were not solved and what to override.
+
+        Examples
+        --------
+        >>> from tvm import te
+        >>> from tvm_autodiff import differentiate
+        >>> x = te.placeholder((6,), name="x")
+        >>> y = te.compute((3,), lambda i: x[2 * i], name="y")
+        >>> print(differentiate(y, x, te.placeholder((3,), name="h")).explain())
+        dx, by the reads of y
+          reads x[2*i]
+            system: 2*i = i0
+            way: gather
+            guards: i0%2 == 0
+            iterations: 6 (the sum over zeros: 18)
+        """
+        return explain(self._sites)
 
     def _require_inputs(self) -> None:
         if not self._asked:

@@ -33,7 +33,7 @@ from ..zero_elimination.assemble import assemble
 from ..zero_elimination.gather import Cotangent, Gathered, Target
 from ..zero_elimination.inline import read_through_copies
 from ..zero_elimination.scatter import dense_form
-from ..zero_elimination.transpose import target_of, transpose
+from ..zero_elimination.transpose import Transposed, target_of, transpose
 from .arguments import (
     ByHand,
     Manual,
@@ -86,6 +86,7 @@ class Sweep:
             *(tensor_key(dep) for deps, _ in by_hand.override.values() for dep in deps),
         }
         self._full_sweep: Sweep | None = None
+        self.sites: list[Transposed] = []
         self._given_out: set[tuple[int, int]] = set()
         self._sweep()
 
@@ -156,12 +157,13 @@ class Sweep:
         if not left:
             return
         outputs = outputs_of(op)
-        for component, tensor, gathered in transpose(op, by_rule, left, self._target, self._copies):
-            out = outputs[component]
+        for site in transpose(op, by_rule, left, self._target, self._copies):
+            tensor, out = site.term.tensor, outputs[site.term.component]
             by_hand = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
             if by_hand is None:
-                source = read_through_copies(gathered.source, self._is_kept)
-                self._summand(tensor, out).terms.append(replace(gathered, source=source))
+                source = read_through_copies(site.gathered.source, self._is_kept)
+                self._summand(tensor, out).terms.append(replace(site.gathered, source=source))
+                self.sites.append(site)
 
     def _copies(self, tensor: Tensor) -> list[Term] | None:
         """The terms of a stage that only copies and that nobody asked for; None for others."""
@@ -268,7 +270,7 @@ class Sweep:
             adjoints.define(tensor, partial(self._adjoint if here else self._full_adjoint, tensor))
             summands.define(tensor, partial(self._full_summands, tensor))
         result = None if self.inputs is None else [adjoints[tensor] for tensor in self.inputs]
-        return DifferentiationResult(result, adjoints, summands)
+        return DifferentiationResult(result, adjoints, summands, self.sites)
 
     def _full(self) -> Sweep:
         """The sweep over all tensors, none passed by: made when somebody looks at intermediates."""

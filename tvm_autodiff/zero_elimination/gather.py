@@ -125,32 +125,60 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
     if is_const(term.value, 0) or is_const(seed, 0):
         return None
     conditions = (*head_conditions, *term.conditions)
+    equations = [
+        Condition(_equation(index, place), True)
+        for index, place in zip(term.indices, target.indices, strict=True)
+    ]
+    value = substituter({term.seed: seed})(term.value)
+    return sum_where(
+        fold(value) if is_const(seed) else value,
+        [*equations, *conditions],
+        (*op.axis, *term.reduce_axes),
+        target.ranges,
+    )
+
+
+def sum_where(
+    value: Expr, conditions: Sequence[Condition], axes: Sequence[Axis], parameters: Ranges
+) -> Gathered | None:
+    """``Σ_axes if conditions then value``, summed over a box in which few points fail them.
+
+    Parameters
+    ----------
+    value : Expr
+        What is summed.
+    conditions : sequence of Condition
+        Those on indices are solved, others stay in the source.
+    axes : sequence of Axis
+        What is summed over; bounds may depend on other axes.
+    parameters : mapping from Var to (minimum, extent)
+        Ranges of the other variables.
+
+    Returns
+    -------
+    Gathered or None
+        None where the conditions never hold.
+    """
     index_conditions = [c.expr for c in conditions if on_indices(c.expr)]
     others = [c for c in conditions if not on_indices(c.expr)]
-    equations = [
-        _equation(index, place) for index, place in zip(term.indices, target.indices, strict=True)
-    ]
-    ranges: Ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
-    box, limits = _constant_box(ranges)
-    domain = Domain(tuple(box), {**box, **target.ranges}, (*equations, *index_conditions, *limits))
+    box, limits = _constant_box({axis.var: axis_range(axis) for axis in axes})
+    domain = Domain(tuple(box), {**box, **parameters}, (*index_conditions, *limits))
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
         return None
     move = substituter(solution.old_to_new)
-    value = substituter({term.seed: seed})(term.value)
-    value = move(fold(value) if is_const(seed) else value)
     remaining = [part for c in solution.new_domain.conditions for part in conjuncts(c)]
     guards = [c for c in remaining if on_indices(c)]
     data = [Condition(c, False) for c in remaining if not on_indices(c)]
     data += [Condition(move(c.expr), c.guards) for c in others]
     source = guarded(
-        value,
+        move(value),
         [*([Condition(all_of(guards), True)] if guards else []), *data],
     )
     variables = solution.new_domain.variables
     unsolved = tuple(c for c in remaining if op_name(c) == "eq" and depends_on(c, variables))
-    axes = tuple(reduce_axis_over(var, solution.new_domain.ranges[var][1]) for var in variables)
-    return Gathered(axes, bind_shared(source), tuple(guards), unsolved)
+    summed = tuple(reduce_axis_over(var, solution.new_domain.ranges[var][1]) for var in variables)
+    return Gathered(summed, bind_shared(source), tuple(guards), unsolved)
 
 
 def on_indices(condition: Expr) -> bool:

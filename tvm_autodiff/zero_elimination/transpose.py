@@ -2,22 +2,20 @@
 
 In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: gathered
 terms for each tensor. An index that is data (`table[I[n]]`) is scattered; any other term that the
-solver cannot treat becomes the guarded dense sum, and a warning says so and names the way out.
+solver cannot treat becomes the guarded dense sum. The way is recorded for `reverse.explain`.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from ..calculus.copies import through_copy
 from ..calculus.linearize import linearize
 from ..calculus.terms import Term
-from ..ir.build import all_of
 from ..ir.nodes import Tensor, load
 from ..ir.stage import Operation, axis_vars, data_axis, index_dtype, shape_of
-from ..ir.text import text
 from .cases import cases_of
 from .gather import Cotangent, Gathered, Target, gather
 from .narrow import narrow_to_guards
@@ -25,8 +23,29 @@ from .residues import split_by_residue
 from .scatter import reads_by_data, scatter
 
 
-class DenseSumWarning(UserWarning):
-    """A gradient sums over structural zeros, since an equation could not be solved."""
+@dataclass(frozen=True)
+class Transposed:
+    """One read site's way into a gradient.
+
+    Attributes
+    ----------
+    op : Operation
+        The stage that reads.
+    term : Term
+        The term of its derivative, continued through copies and cut into cases.
+    gathered : Gathered
+        What it contributes.
+    way : str
+        How: ``gather``, ``residue classes``, ``part of the box``, ``scatter-add`` or ``dense sum``.
+    target : Target
+        The axes it contributes at.
+    """
+
+    op: Operation
+    term: Term
+    gathered: Gathered
+    way: str
+    target: Target
 
 
 def target_of(tensor: Tensor, prefix_shape: Sequence[object]) -> Target:
@@ -52,7 +71,7 @@ def transpose(
     tensors: Sequence[Tensor],
     target: Callable[[Tensor], Target],
     copies: Callable[[Tensor], list[Term] | None] = lambda tensor: None,
-) -> list[tuple[int, Tensor, Gathered]]:
+) -> list[Transposed]:
     """What a stage contributes to the adjoints of the tensors it reads.
 
     Parameters
@@ -70,23 +89,19 @@ def transpose(
 
     Returns
     -------
-    list of (component, tensor, gathered)
-        The output component that a term belongs to, the tensor it contributes to, and the term.
+    list of Transposed
+        In the order of the read sites.
 
     Raises
     ------
     NotDifferentiableError
         See `tvm_autodiff.calculus.linearize.linearize`.
     """
-    result: list[tuple[int, Tensor, Gathered]] = []
+    result: list[Transposed] = []
     for term in linearize(op, tensors):
         cotangent = cotangents.get(term.component)
-        if cotangent is None:
-            continue
-        for final, gathered in _past_copies(op, term, cotangent, target, copies):
-            if gathered.unsolved:
-                _warn_dense(op, final.tensor, gathered)
-            result.append((term.component, final.tensor, gathered))
+        if cotangent is not None:
+            result += _past_copies(op, term, cotangent, target, copies)
     return result
 
 
@@ -96,18 +111,18 @@ def _past_copies(
     cotangent: Cotangent,
     target: Callable[[Tensor], Target],
     copies: Callable[[Tensor], list[Term] | None],
-) -> list[tuple[Term, Gathered]]:
+) -> list[Transposed]:
     """The term gathered at the sources of the copies it reads, or at the copy where that fails."""
     inner = None if reads_by_data(term) else copies(term.tensor)
     if inner is not None:
         further = [
-            pair
+            site
             for part in inner
-            for pair in _past_copies(
+            for site in _past_copies(
                 op, through_copy(term, term.tensor.op, part), cotangent, target, copies
             )
         ]
-        if not any(gathered.unsolved for _, gathered in further):
+        if not any(site.gathered.unsolved for site in further):
             return further
     where = target(term.tensor)
     whole = gather(op, term, cotangent, where)
@@ -122,22 +137,28 @@ def _past_copies(
         scattered = scatter(op, term, cotangent, where, f"{name}_scatter")
         if scattered is not None:
             here = [axis.var for axis in (*where.prefix, *where.axes)]
-            return [(term, Gathered((), load(scattered, here)))]
-    return [(term, _divided(op, term, cotangent, where, whole, name))]
+            return [Transposed(op, term, Gathered((), load(scattered, here)), "scatter-add", where)]
+    if whole.unsolved:
+        return [Transposed(op, term, whole, "dense sum", where)]
+    return [_divided(op, term, cotangent, where, whole, name)]
 
 
 def _divided(
     op: Operation, term: Term, cotangent: Cotangent, where: Target, whole: Gathered, name: str
-) -> Gathered:
+) -> Transposed:
     """A solved term, its sum made only where and as long as its guards allow."""
     at = partial(gather, op, term, cotangent)
     split = split_by_residue(whole, where, at, name)
-    return narrow_to_guards(split, where, at, f"{name}_part")
+    if split is not whole:
+        return Transposed(op, term, split, "residue classes", where)
+    narrow = narrow_to_guards(whole, where, at, f"{name}_part")
+    way = "gather" if narrow is whole else "part of the box"
+    return Transposed(op, term, narrow, way, where)
 
 
 def _by_cases(
     op: Operation, term: Term, cotangent: Cotangent, where: Target, name: str
-) -> list[tuple[Term, Gathered]] | None:
+) -> list[Transposed] | None:
     """The cases of a term's clamps gathered one by one, where that solves every equation."""
     cases = cases_of(term)
     if cases is None:
@@ -146,16 +167,4 @@ def _by_cases(
     found = [(case, gathered) for case, gathered in parts if gathered is not None]
     if any(gathered.unsolved for _, gathered in found):
         return None
-    return [
-        (case, _divided(op, case, cotangent, where, gathered, name)) for case, gathered in found
-    ]
-
-
-def _warn_dense(op: Operation, tensor: Tensor, gathered: Gathered) -> None:
-    warnings.warn(
-        f"the gradient of stage {op.name} with respect to {tensor.op.name} sums over zeros: "
-        f"the solver leaves {text(all_of(gathered.unsolved), limit=200)} as a guard. It is right, "
-        f"and slow; manual={{({op.name}, {tensor.op.name}): f}} replaces it",
-        DenseSumWarning,
-        stacklevel=2,
-    )
+    return [_divided(op, case, cotangent, where, gathered, name) for case, gathered in found]

@@ -1,0 +1,58 @@
+"""explain() tells the way of every read site, and warnings point at the caller."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from tvm import te, tirx
+
+from tvm_autodiff import DenseSumWarning, differentiate
+
+x = te.placeholder((8,), name="x")
+long = te.placeholder((24,), name="long")
+table = te.placeholder((5, 3), name="table")
+places = te.placeholder((4,), "int32", name="places")
+
+
+def window(stride, size):
+    k = te.reduce_axis((0, 3), "k")
+    w = te.placeholder((3,), name="w")
+    return te.compute((size,), lambda i: te.sum(x[i * stride + k] * w[k], axis=k), name="y")
+
+
+def dilated(step):
+    k = te.reduce_axis((0, 5), "k")
+    return te.compute((4,), lambda i: te.sum(long[i * step + k * step], axis=k), name="y")
+
+
+WAYS = [
+    ("gather", x, lambda: te.compute((8,), lambda i: x[7 - i], name="y")),
+    ("gather", x, lambda: window(1, 6)),
+    ("residue classes", long, lambda: dilated(3)),
+    ("part of the box", x, lambda: te.compute((20,), lambda i: x[tirx.Min(i, 7)], name="y")),
+    ("scatter-add", table, lambda: te.compute((4, 3), lambda n, j: table[places[n], j], name="y")),
+]
+
+
+@pytest.mark.parametrize(("way", "tensor", "make"), WAYS, ids=[w[0] for w in WAYS])
+def test_the_way_is_told(way, tensor, make):
+    y = make()
+    report = differentiate(y, tensor, te.placeholder(y.shape, name="head")).explain()
+    assert f"d{tensor.op.name}, by the reads of y" in report
+    assert f"way: {way}" in report
+    assert "iterations:" in report
+
+
+def test_a_dense_sum_is_told_with_its_reason_and_warned_of_where_it_was_asked_for():
+    y = te.compute((4,), lambda i: x[i * i % 5], name="y")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = differentiate(y, x, te.placeholder((4,), name="head"))
+    [warning] = caught
+    assert warning.category is DenseSumWarning
+    assert warning.filename == __file__
+    report = result.explain()
+    assert "way: dense sum" in report
+    assert "not solved: " in report
+    assert "manual={(y, x): f}" in report

@@ -1,0 +1,87 @@
+"""How a gradient came about, as text: the system of each read site, the way taken, what is left.
+
+In: the read sites that a sweep transposed. Out: a report for `DifferentiationResult.explain`, and
+warnings for sums that stayed dense. Nothing here changes a gradient.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from math import prod
+
+from ..ir.build import all_of
+from ..ir.nodes import load
+from ..ir.stage import Axis, axis_range
+from ..ir.text import text
+from ..zero_elimination.transpose import Transposed
+
+
+class DenseSumWarning(UserWarning):
+    """A gradient sums over structural zeros, since an equation could not be solved."""
+
+
+def warn_of_dense_sums(sites: Sequence[Transposed], stacklevel: int) -> None:
+    """Say which gradients sum over zeros, why, and what replaces them."""
+    for site in sites:
+        if not site.gathered.unsolved:
+            continue
+        stage, tensor = site.op.name, site.term.tensor.op.name
+        warnings.warn(
+            f"the gradient of stage {stage} with respect to {tensor} sums over zeros: the solver "
+            f"leaves {text(all_of(site.gathered.unsolved), limit=200)} as a guard. It is right, "
+            f"and slow; manual={{({stage}, {tensor}): f}} replaces it",
+            DenseSumWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def explain(sites: Sequence[Transposed]) -> str:
+    """The report: one paragraph for each gradient and stage that contributes to it."""
+    lines: list[str] = []
+    heading = ""
+    for site in sites:
+        title = f"d{site.term.tensor.op.name}, by the reads of {site.op.name}"
+        if title != heading:
+            lines += ["", title] if lines else [title]
+            heading = title
+        lines += [f"  {line}" for line in _site_lines(site)]
+    return "\n".join(lines)
+
+
+def _site_lines(site: Transposed) -> list[str]:
+    term, gathered = site.term, site.gathered
+    target = [axis.var for axis in site.target.axes]
+    read = text(load(term.tensor, term.indices)) if term.indices else term.tensor.op.name
+    pairs = zip(term.indices, target, strict=True)
+    system = [f"{text(index)} = {axis.name}" for index, axis in pairs]
+    system += [text(condition.expr) for condition in term.conditions]
+    lines = [f"reads {read}", f"  system: {', '.join(system) or 'none'}", f"  way: {site.way}"]
+    if gathered.axes:
+        lines.append(f"  sums over: {', '.join(map(_range_text, gathered.axes))}")
+    if gathered.guards:
+        lines.append(f"  guards: {text(all_of(gathered.guards))}")
+    lines.append(f"  iterations: {_work(site)}")
+    if gathered.unsolved:
+        lines += [
+            f"  not solved: {text(all_of(gathered.unsolved))}",
+            f"  to replace it: manual={{({site.op.name}, {term.tensor.op.name}): f}}",
+        ]
+    return lines
+
+
+def _range_text(axis: Axis) -> str:
+    extent = axis_range(axis)[1]
+    return f"{axis.var.name} < {extent if isinstance(extent, int) else text(extent)}"
+
+
+def _work(site: Transposed) -> str:
+    """Iterations of the gathered sum beside those of the sum over everything."""
+    own = [*site.target.prefix, *site.target.axes, *site.gathered.axes]
+    dense = [*site.target.prefix, *site.target.axes, *site.op.axis, *site.term.reduce_axes]
+    counts = []
+    for axes in (own, dense):
+        extents = [axis_range(axis)[1] for axis in axes]
+        known = all(isinstance(extent, int) for extent in extents)
+        counts.append(str(prod(extents)) if known else "symbolic")
+    return f"{counts[0]} (the sum over zeros: {counts[1]})"
