@@ -42,7 +42,7 @@ def test_every_tutorial_is_run_here():
         "first_gradient.py",
         "override_jacobian.py",
         "train_digits.py",
-        "torch_digits.py",
+        "step_time.py",
     }
 
 
@@ -102,12 +102,12 @@ def test_train_digits_agrees_with_torch(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(TUTORIALS))
     import numpy as np
-    import torch_digits
+    import step_time
     import train_digits
 
     images, labels = next(train_digits.batches(train_digits.load_data(0), 32, seed=0))
     state = train_digits.start_weights(0)
-    theirs = torch_digits.make_step(images, labels, state, num_threads=1, rate=0.05)
+    theirs = step_time.torch_step(images, labels, state, num_threads=1, rate=0.05)
     state += [np.zeros_like(weight) for weight in state]
     ours = train_digits.make_step(32, momentum=0.9)
     for _ in range(8):

@@ -10,7 +10,6 @@ what a step of the same network takes there.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
+from step_time import print_step_time
 from tqdm import tqdm
 from tvm import te, topi
 
@@ -295,39 +295,6 @@ def picture(history: History, digits: Digits) -> Figure:
     return curves
 
 
-def time_steps(step: Any, digits: Digits, batch: int, rounds: int = 7) -> None:
-    """Print the time of a step, and beside it PyTorch's for the same network when it is there.
-
-    The two take turns in blocks of steps, on the same number of threads.
-    """
-    images, labels = next(batches(digits, batch, seed=0))
-    state = start_weights(0)
-    state += [np.zeros_like(weight) for weight in state]
-    results = [np.empty((), "float32"), np.empty((), "int32"), *map(np.empty_like, state)]
-    runs = {"tvm_autodiff": lambda: step(images, labels, 0.0, *state, out=results)}
-    if importlib.util.find_spec("torch"):
-        import torch_digits
-
-        runs["PyTorch eager"] = torch_digits.make_step(
-            images, labels, state[: len(SHAPES)], step.num_threads
-        )
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            for n in range(15):
-                begin = time.perf_counter()
-                run()
-                if n >= 5:  # the first ones wake threads and fill caches
-                    times[name].append(time.perf_counter() - begin)
-    threads = step.num_threads
-    print(f"\nA step on {batch} images, {threads} thread{'s' * (threads > 1)}:")
-    for name, measured in times.items():
-        median, best = np.median(measured) * 1e3, np.min(measured) * 1e3
-        print(f"  {name:<14} {median:6.2f} ms (median; best {best:.2f} ms)")
-    if len(runs) == 1:
-        print("  (with PyTorch installed, its time for the same step would stand here)")
-
-
 def main() -> None:
     """Train, and say how it went."""
     parser = argparse.ArgumentParser(
@@ -344,6 +311,10 @@ def main() -> None:
     arguments = parser.parse_args()
 
     digits = load_data(arguments.seed)
+    if arguments.epochs < 1:
+        parser.error("--epochs must be at least 1")
+    if not 1 <= arguments.batch <= len(digits.train_labels):
+        parser.error(f"--batch must be from 1 to {len(digits.train_labels)}, the training images")
     print(f"{len(digits.train_labels)} images to learn from, {len(digits.test_labels)} to test on")
     print("\nThe gradient of one layer, the second convolution:\n")
     print(gradient_of_one_layer(arguments.batch))
@@ -370,7 +341,8 @@ def main() -> None:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     picture(history, digits).savefig(arguments.out, dpi=110)
     print(f"Curves and predictions: {arguments.out}")
-    time_steps(step, digits, arguments.batch)
+    images, labels = next(batches(digits, arguments.batch, arguments.seed))
+    print_step_time(step, images, labels, history.weights)
 
 
 if __name__ == "__main__":
