@@ -126,20 +126,24 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
         return None
     conditions = (*head_conditions, *term.conditions)
     equations = [
-        Condition(_equation(index, place), True)
-        for index, place in zip(term.indices, target.indices, strict=True)
+        _equation(index, place) for index, place in zip(term.indices, target.indices, strict=True)
     ]
     value = substituter({term.seed: seed})(term.value)
     return sum_where(
         fold(value) if is_const(seed) else value,
-        [*equations, *conditions],
+        conditions,
         (*op.axis, *term.reduce_axes),
         target.ranges,
+        equations,
     )
 
 
 def sum_where(
-    value: Expr, conditions: Sequence[Condition], axes: Sequence[Axis], parameters: Ranges
+    value: Expr,
+    conditions: Sequence[Condition],
+    axes: Sequence[Axis],
+    parameters: Ranges,
+    equations: Sequence[Expr] = (),
 ) -> Gathered | None:
     """``Σ_axes if conditions then value``, summed over a box in which few points fail them.
 
@@ -153,6 +157,8 @@ def sum_where(
         What is summed over; bounds may depend on other axes.
     parameters : mapping from Var to (minimum, extent)
         Ranges of the other variables.
+    equations : sequence of Expr
+        Further conditions, solved as far as may be although they read tensors.
 
     Returns
     -------
@@ -162,7 +168,7 @@ def sum_where(
     index_conditions = [c.expr for c in conditions if on_indices(c.expr)]
     others = [c for c in conditions if not on_indices(c.expr)]
     box, limits = _constant_box({axis.var: axis_range(axis) for axis in axes})
-    domain = Domain(tuple(box), {**box, **parameters}, (*index_conditions, *limits))
+    domain = Domain(tuple(box), {**box, **parameters}, (*equations, *index_conditions, *limits))
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
         return None
