@@ -90,9 +90,7 @@ def torch_eager(case: dict[str, Any], arrays: list[np.ndarray], threads: int) ->
     a.requires_grad_()
     b.requires_grad_()
     out = a @ b if case["kind"] == "matmul" else torch.nn.functional.conv2d(a, b, padding=1)
-    return lambda: [
-        g.numpy() for g in torch.autograd.grad(out, [a, b], head, retain_graph=True)
-    ]
+    return lambda: [g.numpy() for g in torch.autograd.grad(out, [a, b], head, retain_graph=True)]
 
 
 def serve(library: str, threads: int, pipe: Connection) -> None:

@@ -64,6 +64,19 @@ class TestRefuses:
         with pytest.raises(LoweringError, match="stage scaled uses the variable s"):
             build(A, scaled)
 
+    def test_missing_c_function(self):
+        A = placeholder(4)
+        call = te.compute(
+            (4,), lambda i: tirx.call_pure_extern("float32", "no_such_function", A[i]), name="call"
+        )
+        with pytest.raises(LoweringError, match="stage call calls the C function no_such_function"):
+            build(A, call)
+
+    def test_loaded_c_function(self):
+        A = placeholder(4)
+        call = te.compute((4,), lambda i: tirx.call_pure_extern("float32", "cbrtf", A[i]))
+        np.testing.assert_allclose(build(A, call)(np.full(4, 27, "float32")), 3, rtol=1e-6)
+
     def test_scan(self):
         n = 4
         X = placeholder(n, 3, name="X")

@@ -8,6 +8,7 @@ called.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from .errors import AutodiffError, InvalidArgumentError, LoweringError
 from .ir.deep import run_deep
 from .ir.graph import Graph
 from .ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
-from .ir.primfunc import StageFunction, free_variables
+from .ir.primfunc import StageFunction, external_symbols, free_variables
 from .ir.stage import is_placeholder, is_scan, shape_of, tensor_key
 from .runtime.compiled import CompiledFunction, check_threads, load
 from .runtime.signature import DIM_OPERATORS, Dim, Signature, TensorSpec
@@ -123,15 +124,20 @@ def build(
 def _compiled(
     inputs: Tensors, outputs: Tensors, machine: Machine
 ) -> tuple[Program, Signature, Any]:
-    failure: Exception | None = None
-    for rules in (CPU_RULES, CPU_RULES[-1:]):  # what no fast schedule compiles for, the last may
-        try:
-            program, signature = _program(inputs, outputs, machine, rules)
-            return program, signature, run_deep(tvm.compile, program.module, target=machine.target)
-        except AutodiffError:
-            raise
-        except Exception as error:
-            failure = failure or error
+    def attempt(rules: Sequence[Rule]) -> tuple[Program, Signature, Any]:
+        program, signature = _program(inputs, outputs, machine, rules)
+        return program, signature, run_deep(tvm.compile, program.module, target=machine.target)
+
+    try:
+        return attempt(CPU_RULES)
+    except AutodiffError:
+        raise
+    except Exception as error:
+        failure = error
+    try:
+        return attempt(CPU_RULES[-1:])  # what no fast schedule compiles for, the plainest may
+    except Exception:
+        pass
     reason = (str(failure).strip().splitlines() or ["no message"])[-1]
     names = ", ".join(tensor.op.name for tensor in _tensors(outputs, "outputs"))
     raise LoweringError(
@@ -220,6 +226,13 @@ def _check_graph(inputs: list[Tensor], outputs: list[Tensor]) -> None:
             raise LoweringError(
                 f"input {tensor.op.name} is not used by any output: drop it from inputs"
             )
+    for op in graph.ops:
+        for name in external_symbols(op):
+            if not hasattr(ctypes.CDLL(None), name):
+                raise LoweringError(
+                    f"stage {op.name} calls the C function {name}, which is not loaded: "
+                    "load its library first (ctypes.CDLL(path, ctypes.RTLD_GLOBAL))"
+                )
     known = {
         node_id(dim)
         for tensor in inputs

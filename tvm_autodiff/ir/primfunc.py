@@ -32,6 +32,8 @@ from .stage import (
     tensor_key,
 )
 
+_EXTERNAL_CALLS = ("call_extern", "call_pure_extern")
+
 PrimFunc = Any  #: a TVM function of loops and buffers
 
 
@@ -135,6 +137,14 @@ def free_variables(op: Operation) -> list[Var]:
         if op_name(node) == "let":
             bound.add(node_id(let_variable(node)))
     return [var for var in variables_of(roots) if node_id(var) not in bound]
+
+
+def external_symbols(op: Operation) -> list[str]:
+    """The C functions that the bodies of a compute stage call by name."""
+    if not is_compute(op):
+        return []
+    calls = (node for node in postorder(bodies(op)) if op_name(node) in _EXTERNAL_CALLS)
+    return [str(operands(node)[0].value) for node in calls]
 
 
 def _unbound_shape_variables(parameters: Sequence[Tensor], ops: Sequence[Operation]) -> list[Var]:
