@@ -29,7 +29,7 @@ from ..ir.build import (
     select,
     sub,
 )
-from ..ir.nodes import Expr, call_node, const_value, dtype_of, is_float
+from ..ir.nodes import Expr, call_node, const_value, dtype_of, is_float, same_node
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,13 @@ def _sign(x: Expr) -> Expr:
 
 def _nonzero(x: Expr) -> Expr:
     return compare("ne", x, like(x, 0))
+
+
+def _mul(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
+    a, b = parts
+    if same_node(a, b):
+        return (mul(mul(like(a, 2), seed), a), None)
+    return (mul(seed, b), mul(seed, a))
 
 
 def _div(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
@@ -250,7 +257,7 @@ _ROWS: tuple[tuple[str, str, str, Pullback], ...] = (
     # arithmetic
     ("add", "g; g", "", lambda g, ab, f: (g, g)),
     ("sub", "g; -g", "", lambda g, ab, f: (g, neg(g))),
-    ("mul", "g*b; g*a", "", lambda g, ab, f: (mul(g, ab[1]), mul(g, ab[0]))),
+    ("mul", "g*b; g*a", "a square: 2*g*a", _mul),
     ("div", "g/b; -g*f/b", "", _div),
     ("fma", "g*b; g*a; g", "", lambda g, abc, f: (mul(g, abc[1]), mul(g, abc[0]), g)),
     ("truncmod", "g; -g*trunc(a/b)", "at the jumps: of the branch the value is on", _truncmod),

@@ -158,7 +158,7 @@ def pull_back(
 
 
 def _is_piecewise_constant(node: Expr) -> bool:
-    """Comparisons and conversions to integers end a path; other integer nodes may only carry bits."""
+    """Comparisons and conversions to integers end a path; other integers may carry bits."""
     name = op_name(node)
     return name in NO_DERIVATIVE or (name == "cast" and not is_float(node))
 
