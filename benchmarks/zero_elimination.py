@@ -18,7 +18,8 @@ from typing import Any
 
 from tvm import te
 
-path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+path.insert(0, str(Path(__file__).parent))
+path.insert(0, str(Path(__file__).parent.parent))
 
 from rfc_cases import Case, cases
 

@@ -1,0 +1,268 @@
+"""The least work that gradients can be: counted point by point, from the definition.
+
+In: an output, the inputs to differentiate by, arrays for integer inputs. Out: the number of pairs
+(gradient element, summed read) that are not structurally zero. Every index and every condition of
+a path is evaluated at every point of its stage, in numpy; nothing is solved and no derivative is
+taken.
+
+A pair counts where the element read depends on an input that is asked for and the point reaches
+the output. Equal reads of a stage are one. A condition on values (`x > 0`, the winner of a
+maximum) counts as if it held. A stage between two others that only copies adds none: its readers
+can read its source.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.evaluate import evaluate, evaluate_graph
+from tvm_autodiff.ir.graph import topological
+from tvm_autodiff.ir.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    is_const,
+    is_float,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from tvm_autodiff.ir.rewrite import expand_lets, postorder
+from tvm_autodiff.ir.stage import (
+    Operation,
+    axis_vars,
+    bodies,
+    is_placeholder,
+    outputs_of,
+    reduction_of,
+    shape_of,
+    tensor_key,
+)
+
+Array = np.ndarray
+#: operators through which nothing is differentiated
+CONSTANT = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "floor", "ceil"))
+CONSTANT |= {"round", "trunc", "nearbyint", "isnan", "isinf", "isfinite"}
+
+
+@dataclass(frozen=True)
+class Reads:
+    """One read site over all points (output element, reduced element) of its stage, both flat.
+
+    `where` tells the points that read, `at` the flat index of the element each reads, or is None
+    where that is data: any element may be read.
+    """
+
+    tensor: Tensor
+    at: Array | None
+    where: Array
+
+
+def floor_of(
+    output: Tensor,
+    inputs: Sequence[Tensor],
+    data: Mapping[Tensor, Array] | None = None,
+    identity: bool = False,
+) -> int:
+    """Pairs that are not structurally zero, plus the elements of the gradients.
+
+    Parameters
+    ----------
+    output, inputs : Tensor, sequence of Tensor
+        What is differentiated, and by what.
+    data : mapping from Tensor to array, optional
+        Values of integer inputs that indices read.
+    identity : bool
+        The head is the identity: the gradients are Jacobians.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x, k = te.placeholder((9,), name="x"), te.reduce_axis((0, 3), "k")
+    >>> y = te.compute((4,), lambda i: te.sum(x[2 * i + k], axis=k), name="y")
+    >>> floor_of(y, [x])  # 12 reads, 9 elements
+    21
+    """
+    ops = [op for op in topological([output]) if not is_placeholder(op)]
+    sites = {hash(op): reads_of(op, data or {}) for op in ops}
+    depends = _dependence(ops, sites, inputs)
+    size = _size(output)
+    reached = {tensor_key(output): np.eye(size, dtype=bool) if identity else _ones(1, size)}
+    pairs = 0
+    for op in reversed(ops):
+        arrived = [reached[tensor_key(t)] for t in outputs_of(op) if tensor_key(t) in reached]
+        if not arrived:
+            continue
+        here = np.logical_or.reduce(arrived)
+        follows = tensor_key(op.output(0)) != tensor_key(output) and _is_copy(op)
+        for site in sites[hash(op)]:
+            key = tensor_key(site.tensor)
+            if key not in depends:
+                continue
+            live = site.where & (depends[key].any() if site.at is None else depends[key][site.at])
+            if not follows:
+                pairs += int(live.sum(axis=1) @ here.sum(axis=0))
+            target = reached.setdefault(key, np.zeros((len(here), _size(site.tensor)), bool))
+            for row, origin in zip(target, here, strict=True):
+                if site.at is None:
+                    row |= bool((live & origin[:, None]).any())
+                else:
+                    row[site.at[live & origin[:, None]]] = True
+    rows = size if identity else 1
+    return pairs + rows * sum(map(_size, inputs))
+
+
+def reads_of(op: Operation, data: Mapping[Tensor, Array]) -> list[Reads]:
+    """The distinct read sites of float tensors in a stage that a derivative can flow to."""
+    reduction = reduction_of(op)
+    grid, inside = _points(op)
+    roots, everywhere = list(bodies(op)), np.ones((1, 1), bool)
+    if reduction is not None:
+        assert all(map(is_const, reduction.init)), "an init that reads is not counted"
+        roots = list(reduction.sources)
+        everywhere = inside & _holds(reduction.condition, grid)
+    roots = [expand_lets(root) for root in roots if is_float(root)]
+    where: dict[int, Array] = {}
+    for root in roots:
+        _reach(where, root, everywhere)
+    shape = np.broadcast_shapes(inside.shape, *(np.shape(value) for value in grid.values()))
+    found: list[Reads] = []
+    for node in reversed(postorder(roots)):
+        mask = where.get(node_id(node))
+        if mask is None or op_name(node) in CONSTANT or not is_float(node):
+            continue
+        if is_load(node):
+            _add(found, _read(node, np.broadcast_to(mask, shape), grid, data))
+        elif op_name(node) in ("if_then_else", "select"):
+            condition, then, otherwise = operands(node)
+            by_value = _depends_on_values(condition)
+            holds = np.ones((1, 1), bool) if by_value else _holds(condition, grid)
+            _reach(where, then, mask & holds)
+            _reach(where, otherwise, mask if by_value else mask & ~holds)
+        else:
+            for part in operands(node):
+                _reach(where, part, mask)
+    return found
+
+
+def _points(op: Operation) -> tuple[dict[Var, Array], Array]:
+    """Values of a stage's variables over (output elements, reduced elements), and which are real.
+
+    A range that depends on other axes is a box around its values, of which some points are real.
+    """
+    shape = shape_of(op.output(0))
+    grid: dict[Var, Array] = {
+        var: value.reshape(-1, 1)
+        for var, value in zip(axis_vars(op), np.indices(shape), strict=True)
+    }
+    reduction = reduction_of(op)
+    inside = np.ones((math.prod(shape), 1), bool)
+    if reduction is None:
+        return grid, inside
+    bounds = []
+    for axis in reduction.axes:
+        low = evaluate(axis.dom.min, grid)
+        high = low + evaluate(axis.dom.extent, grid)
+        bounds.append((low, high))
+    box = [range(int(low.min()), int(high.max())) for low, high in bounds]
+    inner = np.meshgrid(*box, indexing="ij")
+    for axis, (low, high), value in zip(reduction.axes, bounds, inner, strict=True):
+        grid[axis.var] = value.reshape(1, -1)
+        inside = inside & (grid[axis.var] >= low) & (grid[axis.var] < high)
+    return grid, inside
+
+
+def _holds(condition: Expr, grid: Mapping[Var, Array]) -> Array:
+    if _depends_on_values(condition):
+        return np.ones((1, 1), bool)
+    return np.atleast_2d(evaluate(condition, grid))
+
+
+def _depends_on_values(expr: Expr) -> bool:
+    return any(is_load(node) or is_float(node) for node in postorder(expr))
+
+
+def _reach(where: dict[int, Array], node: Expr, mask: Array) -> None:
+    known = where.get(node_id(node))
+    where[node_id(node)] = mask if known is None else known | mask
+
+
+def _read(
+    node: Expr, mask: Array, grid: Mapping[Var, Array], data: Mapping[Tensor, Array]
+) -> Reads:
+    tensor = load_tensor(node)
+    loads = [part for part in postorder(list(operands(node))) if is_load(part)]
+    if loads:
+        return Reads(tensor, None, mask & _in_range(node, loads, grid, data))
+    at = np.zeros((1, 1), int)
+    for index, extent in zip(operands(node), shape_of(tensor), strict=True):
+        value = evaluate(index, grid)
+        assert not (np.broadcast_to((value < 0) | (value >= extent), mask.shape) & mask).any()
+        at = at * extent + np.clip(value, 0, extent - 1)
+    return Reads(tensor, np.broadcast_to(at, mask.shape), mask)
+
+
+def _in_range(
+    node: Expr, loads: Sequence[Expr], grid: Mapping[Var, Array], data: Mapping[Tensor, Array]
+) -> Array:
+    """Where an index that is data points into the tensor."""
+    needed = [load_tensor(part) for part in loads]
+    values = list(zip(needed, evaluate_graph(needed, data), strict=True))
+    inside = np.ones((1, 1), bool)
+    for index, extent in zip(operands(node), shape_of(load_tensor(node)), strict=True):
+        value = evaluate(index, grid, values)
+        inside = inside & (value >= 0) & (value < extent)
+    return inside
+
+
+def _add(found: list[Reads], new: Reads) -> None:
+    """Add a site; one that reads the same elements as a known one is the same."""
+    for place, old in enumerate(found):
+        same = tensor_key(old.tensor) == tensor_key(new.tensor)
+        if same and old.at is not None and new.at is not None and np.array_equal(old.at, new.at):
+            found[place] = Reads(old.tensor, old.at, old.where | new.where)
+            return
+    found.append(new)
+
+
+def _dependence(
+    ops: Sequence[Operation], sites: Mapping[int, list[Reads]], inputs: Sequence[Tensor]
+) -> dict[tuple[int, int], Array]:
+    """For each tensor on the path, which of its elements depend on an input that is asked for."""
+    depends = {tensor_key(tensor): np.ones(_size(tensor), bool) for tensor in inputs}
+    for op in ops:
+        alive = np.zeros(_size(op.output(0)), bool)
+        for site in sites[hash(op)]:
+            known = depends.get(tensor_key(site.tensor))
+            if known is not None:
+                element = known.any() if site.at is None else known[site.at]
+                alive |= (site.where & element).any(axis=1)
+        if alive.any():
+            depends.update((tensor_key(t), alive) for t in outputs_of(op) if is_float(t))
+    return depends
+
+
+def _is_copy(op: Operation) -> bool:
+    """Whether each element of a stage is an element of another, or a literal."""
+    pending = list(bodies(op))
+    while pending:
+        node = pending.pop()
+        if op_name(node) in ("if_then_else", "select"):
+            pending += operands(node)[1:]
+        elif not is_load(node) and not is_const(node):
+            return False
+    return True
+
+
+def _ones(*shape: int) -> Array:
+    return np.ones(shape, bool)
+
+
+def _size(tensor: Tensor) -> int:
+    return math.prod(shape_of(tensor))

@@ -1,0 +1,83 @@
+"""Work of over two hundred gradients beside the floor and beside the forward pass: recorded."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.zero_elimination.cost_cases import CASES, OPERATORS
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "zero_elimination.py"
+
+#: cases above twice the floor, and how far; those at the end with a dense sum
+ABOVE_BAR = {
+    "clamp: clamp of one axis by another": 3.01,
+    "adaptive: average, 2-D": 4.89,
+    "adaptive: maximum, 2-D": 12.01,
+    "diagonal: out[x, y] = in[y, y]": 3.01,
+    "diagonal: diagonal times matrix": 2.34,
+    "skewed: x[i + j + k]": 2.36,
+    "triangle: both triangular": 2.35,
+    "triangle: two triangles": 3.49,
+    "reducer: max pool, 3x3 stride 2": 2.09,
+    "reducer: max pool, 3x3 padding 1": 2.11,
+    "reducer: a reducer without a rule": 6.51,
+    "padding: replicated, then a convolution": 3.65,
+    "resize: nearest, 2x, 1-D": 4.01,
+    "resize: nearest, half": 12.81,
+}
+#: gradients above three times the forward pass
+ABOVE_FORWARD = {"max pool, 3x3 stride 2": 3.02}
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    name = "zero_elimination_of_own_cases"
+    spec = importlib.util.spec_from_file_location(name, BENCHMARK)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def works(benchmark):
+    return {name: benchmark.measure_work(name, case) for name, case in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def operators(benchmark):
+    return {case.name: benchmark.measure_work(case.name, case) for case in OPERATORS}
+
+
+def test_costs_are_the_recorded_ones(benchmark, works, golden):
+    golden("cost_floor.txt", benchmark.floor_table(list(works.values())))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_at_most_twice_the_floor(works, name):
+    work = works[name]
+    if name in ABOVE_BAR:
+        assert work.dense or work.over_floor > 2, "the case has come down: take it off the list"
+        assert work.over_floor <= ABOVE_BAR[name]
+    else:
+        assert not work.dense
+        assert work.own <= 2 * work.floor
+
+
+def test_the_geometric_mean_is_near_the_floor(benchmark, works):
+    assert benchmark.mean([work.over_floor for work in works.values()]) <= 1.3
+
+
+def test_costs_beside_the_forward_pass_are_the_recorded_ones(benchmark, operators, golden):
+    golden("cost_forward.txt", benchmark.forward_table(list(operators.values())))
+
+
+@pytest.mark.parametrize("name", [case.name for case in OPERATORS])
+def test_a_gradient_costs_at_most_three_forward_passes(operators, name):
+    ratio = operators[name].over_output
+    assert (ratio > 3.0) == (name in ABOVE_FORWARD)
+    assert ratio <= ABOVE_FORWARD.get(name, 3.0)
