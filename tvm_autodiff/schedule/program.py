@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 
 from ..ir.nodes import Tensor, dtype_of
+from ..ir.opaque_indices import hide_mixed_divisions
 from ..ir.primfunc import StageFunction, relax_alignment, wide_dimension, with_parameters
 from ..ir.stage import shape_of, tensor_key
 
@@ -50,9 +51,14 @@ def assemble(
     if len(launches) == 1 and not launches[0].scalars:
         func = _in_order(launches[0], inputs, outputs)
         if func is not None:
-            func = relax_alignment(func).with_attr("global_symbol", "main")
+            func = _finished(func).with_attr("global_symbol", "main")
             return Program(tvm.IRModule({"main": func}), uses_vm=False)
     return Program(_relax_module(launches, inputs, outputs, names), uses_vm=True)
+
+
+def _finished(func: Any) -> Any:
+    """A scheduled function made safe to compile and to call."""
+    return relax_alignment(hide_mixed_divisions(func))
 
 
 def _in_order(
@@ -92,7 +98,7 @@ def _relax_module(
         with builder.dataflow():
             for written, name in zip(launches, names, strict=True):
                 launch = _placed_first(written, destinations)
-                called = builder.add_func(relax_alignment(launch.func), _identifier(name))
+                called = builder.add_func(_finished(launch.func), _identifier(name))
                 arguments = [values[tensor_key(tensor)] for tensor in launch.inputs]
                 arguments += [wide_dimension(var, symbols) for var in launch.scalars]
                 types = [tensor_type(tensor) for tensor in launch.outputs]

@@ -1,0 +1,131 @@
+"""Index expressions hidden from a simplification of TVM that gets them wrong.
+
+In: a scheduled PrimFunc. Out: the same function, where an index or a comparison that mixes
+divisions of different numerators over one variable stands in a call that changes nothing. When TVM
+flattens buffers it takes ``(i + 1)//2 + i//2`` for ``(i + 1)//2*2``, and ends in a division by zero
+on ``(i + 1)%3 - i``, in the conditions of a read too; it leaves alone what is inside a call. What
+it gets right (one numerator ``n//4, n%4``, or divisions of different variables) stays visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.ir import prim
+
+from .nodes import Expr, call_node, const_value, dtype_of, is_float, node_id, op_name, operands
+from .rewrite import contains, substituter, variables_of
+
+_COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+
+
+def hide_mixed_divisions(func: Any) -> Any:
+    """``A[(i + 1)//2 + i//2] → A[reinterpret((i + 1)//2 + i//2)]``, only where it is needed.
+
+    Block variables are judged by what they are bound to: loops that were fused give divisions too.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> A = te.placeholder((9,), name="A")
+    >>> def indices(index):
+    ...     B = te.compute((5,), lambda i: A[index(i)], name="B")
+    ...     text = hide_mixed_divisions(te.create_prim_func([A, B])).script()
+    ...     return text[text.rindex("A[") :].strip()
+    >>> indices(lambda i: (i + 1) // 2 + i // 2)
+    'A[T.reinterpret("int32", (v_i + 1) // 2 + v_i // 2)]'
+    >>> indices(lambda i: i // 2 + i % 3)
+    'A[v_i // 2 + v_i % 3]'
+    """
+    bound: dict[Any, Expr] = {}
+
+    def bind(realize: Any) -> None:
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            bound[axis.var] = value
+
+    tvm_ffi.structural_walk(func.body, (s_tir.SBlockRealize, bind))
+    resolve = _resolver(bound)
+
+    def hide(parts: Sequence[Expr]) -> list[Expr] | None:
+        resolved = [resolve(part) for part in parts]
+        if not any(contains(part, _is_division) for part in resolved):
+            return None
+        return [_hidden(part) for part in parts] if mixes_divisions(resolved) else None
+
+    def read(node: Any) -> Any:
+        indices = hide(list(node.indices))
+        return node if indices is None else tirx.BufferLoad(node.source, indices)
+
+    def comparison(node: Any) -> Any:
+        sides = None if is_float(node.a) else hide([node.a, node.b])
+        return node if sides is None else type(node)(*sides)
+
+    visitors = [(ir.TensorLoad, read), *((kind, comparison) for kind in _COMPARISONS)]
+    body = tvm_ffi.structural_map(func.body, visitors)
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def _resolver(bound: dict[Any, Expr]) -> Callable[[Expr], Expr]:
+    """Block variables replaced by expressions over loops; inner blocks come after outer ones."""
+    outer_first: dict[Any, Expr] = {}
+    for var, value in bound.items():
+        outer_first[var] = substituter(outer_first)(value)
+    return substituter(outer_first)
+
+
+def _hidden(index: Expr) -> Expr:
+    if const_value(index) is not None:
+        return index
+    return call_node("reinterpret", [index], dtype_of(index))
+
+
+def _is_division(node: Expr) -> bool:
+    return op_name(node) in _DIVISIONS
+
+
+def mixes_divisions(indices: Sequence[Expr]) -> bool:
+    """Whether summands over a shared variable divide different numerators.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, j = te.var("i"), te.var("j")
+    >>> [mixes_divisions(e) for e in ([i // 4, i % 4], [(i + 1) // 2, j], [(i + 1) // 2, i])]
+    [False, False, True]
+    """
+    numerators: list[tuple[Expr, set[int]]] = []
+    for term in _summands(indices):
+        numerator = _numerator(term)
+        if contains(numerator, _is_division):
+            return True
+        variables = {node_id(var) for var in variables_of(numerator)}
+        for other, theirs in numerators:
+            if variables & theirs and not prim.expr_deep_equal(numerator, other):
+                return True
+        numerators.append((numerator, variables))
+    return False
+
+
+def _summands(indices: Sequence[Expr]) -> list[Expr]:
+    """What sums, differences and products with literals are made of, literals left out."""
+    pending, found = list(reversed(indices)), []
+    while pending:
+        node = pending.pop()
+        name, parts = op_name(node), operands(node)
+        literal = [const_value(part) is not None for part in parts]
+        if name in ("add", "sub") or (name == "mul" and any(literal)):
+            pending += [part for part, skip in zip(parts, literal, strict=True) if not skip]
+        elif name != "const":
+            found.append(node)
+    return found
+
+
+def _numerator(term: Expr) -> Expr:
+    """``(n // 4) % 3 → n``."""
+    while _is_division(term) and const_value(operands(term)[1]) is not None:
+        term = operands(term)[0]
+    return term
