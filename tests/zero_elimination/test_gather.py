@@ -11,7 +11,7 @@ import pytest
 from tvm import te, topi
 
 from tests.evaluate import evaluate, evaluate_graph
-from tvm_autodiff import DenseSumWarning, differentiate, estimate_cost, pullback
+from tvm_autodiff import DenseSumWarning, build, differentiate, estimate_cost, pullback
 from tvm_autodiff.ir.graph import Graph
 from tvm_autodiff.ir.nodes import is_load, load_tensor, operands
 from tvm_autodiff.ir.rewrite import postorder
@@ -110,6 +110,18 @@ def test_no_more_is_summed_than_the_fullest_element_needs(name):
     [forward] = evaluate_graph([y], {x: value})
     # the pullback is the transpose: <head, y(x)> = <dx(head), x>
     assert np.isclose((weights * forward).sum(), (gradient * value).sum())
+
+
+def test_halide_issue_7385_gradient_of_a_diagonal():
+    # out(x) = in(x, x): there every row of the gradient came out as the head
+    x = te.placeholder((4, 4), D, name="in")
+    out = te.compute((4,), lambda i: x[i, i], name="out")
+    head = te.placeholder((4,), D, name="head")
+    [gradient] = differentiate(out, x, head)
+    weights = np.array([2.0, 3.0, 5.0, 7.0])
+    assert np.array_equal(evaluate_graph([gradient], {head: weights})[0], np.diag(weights))
+    assert np.array_equal(build([head], gradient)(weights), np.diag(weights))
+    assert estimate_cost(gradient).iterations == 16, "nothing is summed"
 
 
 def test_what_is_not_solved_is_said_and_right():
