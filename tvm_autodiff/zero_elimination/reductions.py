@@ -1,0 +1,220 @@
+"""Sums over no more points than those where something is summed.
+
+In: any tensors. Out: equal ones, in which each stage that is a sum with guards inside runs over
+the solutions of the guards: the source is split into summands with conditions of their own, the
+domain of each is solved by `domain/`, sums over equal boxes are joined again, and what only part
+of the elements have is computed for that part. A stage that would not get cheaper stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+from ..calculus.reducers import classify
+from ..calculus.reducing import rename_bounds
+from ..calculus.terms import Condition
+from ..cost import stage_cost
+from ..domain import Domain, simplify_domain
+from ..errors import UnsolvableError
+from ..ir.build import all_of, const, if_then_else, zero_like
+from ..ir.graph import retarget, tensors_read_by, topological
+from ..ir.nodes import Tensor, const_value, dtype_of, load
+from ..ir.plain_reduction import fold_condition, split_init
+from ..ir.rewrite import depends_on, substituter, tree_size, variables_of
+from ..ir.simplify import simplify
+from ..ir.stage import (
+    Extent,
+    Operation,
+    Reduction,
+    axis_range,
+    bodies,
+    data_axis,
+    is_compute,
+    outputs_of,
+    reduction_of,
+    tensor_key,
+)
+from .assemble import assemble
+from .gather import Gathered, Target, sum_where
+from .nonzeroness import Summand, summands
+from .passes import each_stage, tensor_list
+from .residues import split_by_residue
+
+#: value that symbolic extents are given where two ways are compared
+_SAMPLE_EXTENT = 64
+#: part of the work that must remain at most, for one more stage to pay
+_WORTHWHILE = 0.8
+
+
+def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    """Let every sum run only where its source can be nonzero.
+
+    An equation in a guard removes an axis, an inequality shrinks the box:
+    ``Σ_{a<8, k<4} if a == b then f(a, k) else 0  →  Σ_{k<4} f(b, k)``,
+    ``Σ_{k<100} if k < 3 then f else 0  →  Σ_{k<3} f``. A sum of terms splits where their
+    conditions differ, and terms over equal boxes stay together:
+    ``Σ_k (if k < 3 then f else 0) + (if k == b then g else 0)  →  Σ_{k<3} f  +  g[k := b]``.
+    What only part of the elements have becomes a smaller stage of its own:
+    ``Σ_k if i == j then f(i, k) else 0  →  if i == j then part[i] else 0, part[i] = Σ_k f(i, k)``.
+    Without an axis there is no sum, over an empty domain it is zero.
+
+    Parameters
+    ----------
+    tensors : Tensor or sequence of Tensor
+        The outputs; all stages that they need are treated. Reducers other than a sum are left
+        alone, as are opaque stages.
+
+    Returns
+    -------
+    list of Tensor
+        Of the same shapes and values, up to the order of summation. A stage for which no way
+        with fewer iterations was found is the same stage.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Something is not a tensor.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import estimate_cost
+    >>> head = te.placeholder((50,), name="head")
+    >>> a = te.reduce_axis((0, 50), name="a")
+    >>> dX = te.compute(
+    ...     (50,), lambda b: te.sum(te.if_then_else(49 - a == b, head[a], 0.0), axis=a), name="dX"
+    ... )
+    >>> [simple] = simplify_reductions(dX)
+    >>> estimate_cost(dX).iterations, estimate_cost(simple).iterations
+    (2500, 50)
+
+    References
+    ----------
+    apache/tvm issue 1996, "Automatic differentiation for tensor expressions".
+    """
+    return each_stage(tensor_list(tensors), _simplified)
+
+
+def _simplified(op: Operation) -> list[Tensor]:
+    """The cheapest form of one stage; its own outputs where that is what it is."""
+    if not is_compute(op) or op.num_outputs != 1:
+        return outputs_of(op)
+    reduction = reduction_of(op)
+    if reduction is None or classify(reduction.combiner, 0) != "sum":
+        return outputs_of(op)
+    if reduction.init:
+        combination, [plain] = split_init(op)
+        [simple] = _simplified(plain.op)
+        if tensor_key(simple) == tensor_key(plain):
+            return outputs_of(op)
+        table = {tensor_key(plain): simple}
+        return retarget(combination[0].op, lambda tensor: table.get(tensor_key(tensor)))
+    return [_cheapest(op, fold_condition(reduction))]
+
+
+def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
+    [source] = reduction.sources
+    apart, together = summands(source), summands(source, most=1)
+    ways = [apart] if len(apart) == len(together) else [apart, together]
+    best: Tensor = op.output(0)
+    try:
+        least = _work(best, op)
+        for way in ways:
+            candidate = _summed(op, reduction, way)
+            work = _work(candidate, op)
+            if work < least:
+                best, least = candidate, work
+    except UnsolvableError:  # bounds that the solver or the count cannot tell: as it was written
+        return best
+    return best
+
+
+def _summed(op: Operation, reduction: Reduction, parts: Sequence[Summand]) -> Tensor:
+    """The sum of the parts' sums, each over its own domain."""
+    target = Target((), tuple(op.axis))
+    terms: list[Gathered] = []
+    for number, part in enumerate(parts):
+        name = op.name if len(parts) == 1 else f"{op.name}_{number}"
+
+        def at(where: Target, part: Summand = part) -> Gathered | None:
+            return _sum_at(op, reduction, part, where)
+
+        whole = at(target)
+        if whole is not None:
+            split = split_by_residue(whole, target, at, name)
+            terms.append(_compact(split, target, at, f"{name}_part"))
+    return assemble(op.name, target, [terms], dtype=dtype_of(reduction.sources[0]))
+
+
+def _sum_at(op: Operation, reduction: Reduction, part: Summand, target: Target) -> Gathered | None:
+    """``Σ_k part`` at the elements that the target tells."""
+    move = substituter(
+        {axis.var: place for axis, place in zip(op.axis, target.indices, strict=True)}
+        if target.places is not None
+        else {}
+    )
+    return sum_where(
+        move(part.value),
+        [Condition(move(c.expr), c.guards) for c in part.conditions],
+        [rename_bounds(axis, move) for axis in reduction.axes],
+        target.ranges,
+    )
+
+
+def _compact(
+    whole: Gathered, target: Target, at: Callable[[Target], Gathered | None], name: str
+) -> Gathered:
+    """``Σ_k if c(b) then f(b, k)  →  if c(b) then part[t(b)]``, part over the solutions of c."""
+    summed = [axis.var for axis in whole.axes]
+    outer = [guard for guard in whole.guards if not depends_on(guard, summed)]
+    if not summed or not outer:
+        return whole
+    variables = tuple(axis.var for axis in target.axes)
+    solution = simplify_domain(Domain(variables, target.ranges, tuple(outer)))
+    new = solution.new_domain
+    axes = [data_axis(var.name, new.ranges[var][1], dtype_of(var)) for var in new.variables]
+    sums = _count(axis_range(axis)[1] for axis in whole.axes)
+    elements = _count(axis_range(axis)[1] for axis in target.axes)
+    fewer = _count(axis_range(axis)[1] for axis in axes)
+    if elements + fewer * sums > _WORTHWHILE * elements * sums:
+        return whole
+    move = substituter({old: axis.var for old, axis in zip(new.variables, axes, strict=True)})
+    places = tuple(move(solution.old_to_new[var]) for var in variables)
+    part = Target((), tuple(axes), places)
+    gathered = at(part)
+    if gathered is None:
+        return whole
+    stage = assemble(name, part, [[gathered]], dtype=dtype_of(whole.source))
+    read = load(stage, [solution.new_to_old[var] for var in new.variables])
+    source = if_then_else(all_of(outer), read, zero_like(whole.source))
+    return replace(whole, axes=(), guards=(), source=source)
+
+
+def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
+    """What a tensor costs beyond what a stage reads: iterations, stages, size of the bodies."""
+    given = {hash(read.op) for read in tensors_read_by(op)}
+
+    def reads(stage: Operation) -> list[Tensor]:
+        return [] if hash(stage) in given else tensors_read_by(stage)
+
+    stages = [stage for stage in topological([tensor], reads) if hash(stage) not in given]
+    iterations = sum(stage_cost(stage, _number).iterations for stage in stages)
+    sizes = [tree_size(body) for stage in stages for body in bodies(stage)]
+    return iterations, len(stages), sum(sizes)
+
+
+def _count(extents: Iterable[Extent]) -> int:
+    return prod(_number(extent) for extent in extents)
+
+
+def _number(extent: Extent) -> int:
+    """An extent as a number: symbolic sizes are given one value to compare ways with."""
+    if isinstance(extent, int):
+        return extent
+    sample = {var: const(_SAMPLE_EXTENT, dtype_of(var)) for var in variables_of(extent)}
+    value = const_value(simplify(substituter(sample)(extent)))
+    if value is None:
+        raise UnsolvableError(f"extent {extent} has no value for given sizes")
+    return max(0, int(value))
