@@ -169,9 +169,42 @@ def normalize_node(node: Expr) -> Expr | None:
         return None
     c = int(value)
     terms, constant = linear_terms(numerator)
-    if 0 <= constant < c and all(0 <= k < c for _, k in terms):
+    if name == "floormod":
+        opened = [_without_remainder(node, k, c) for node, k in terms]
+        if any(new is not old for new, (old, _) in zip(opened, terms, strict=True)):
+            terms = [(new, k) for new, (_, k) in zip(opened, terms, strict=True)]
+            whole = build.binary(name, _linear_sum(terms, constant, dtype), divisor)
+            again = normalize_node(whole)
+            return whole if again is None else again
+    collected = _summands(numerator) == len(terms) + (constant != 0)
+    if collected and 0 <= constant < c and all(0 <= k < c for _, k in terms):
         return None
     return _reduced(name, terms, constant, c, dtype)
+
+
+def _summands(expr: Expr) -> int:
+    """How many operands the sums in an expression have; `linear_terms` has fewer where some
+    cancel.
+    """
+    count, pending = 0, [expr]
+    while pending:
+        node = pending.pop()
+        if op_name(node) in ("add", "sub"):
+            pending += operands(node)
+        else:
+            count += 1
+    return count
+
+
+def _without_remainder(node: Expr, factor: int, c: int) -> Expr:
+    """``e % m → e`` as a term ``factor*(e % m)`` of a numerator of ``% c``, where c divides
+    factor*m.
+    """
+    if op_name(node) != "floormod":
+        return node
+    inner, divisor = operands(node)
+    modulus = const_value(divisor)
+    return inner if modulus and factor * int(modulus) % c == 0 else node
 
 
 def linear_terms(expr: Expr) -> tuple[list[tuple[Expr, int]], int]:
