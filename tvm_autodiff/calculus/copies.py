@@ -13,6 +13,7 @@ from math import prod
 from ..ir.graph import tensors_read_by
 from ..ir.nodes import Expr, Tensor, is_const, is_load, op_name, operands
 from ..ir.rewrite import substituter
+from ..ir.simplify import prove_equal
 from ..ir.stage import Operation, axis_vars, bodies, is_compute, shape_of
 from .linearize import linearize
 from .terms import Condition, Term
@@ -53,10 +54,21 @@ def _is_copy(body: Expr) -> bool:
 
 
 def _is_not_larger(source: Tensor, copy: Tensor) -> bool:
-    left, right = shape_of(source), shape_of(copy)
-    if not all(isinstance(extent, int) for extent in (*left, *right)):
-        return False
-    return prod(left) <= prod(right)
+    """Whether a source has at most as many elements; symbolic extents must cancel."""
+    left, right = shape_of(source), list(shape_of(copy))
+    for extent in left:
+        if isinstance(extent, int):
+            continue
+        same = [
+            n
+            for n, other in enumerate(right)
+            if not isinstance(other, int) and prove_equal(extent, other)
+        ]
+        if not same:
+            return False
+        right.pop(same[0])
+    known = [prod(extent for extent in shape if isinstance(extent, int)) for shape in (left, right)]
+    return known[0] <= known[1]
 
 
 def through_copy(term: Term, copy: Operation, inner: Term) -> Term:

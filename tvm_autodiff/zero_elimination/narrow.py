@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 
 from ..ir.build import add, all_of, compare, const, if_then_else, sub, zero_like
-from ..ir.nodes import Expr, dtype_of, is_integer, load, node_id, op_name, operands
+from ..ir.nodes import Expr, Tensor, dtype_of, is_integer, load, node_id, op_name, operands
 from ..ir.rewrite import variables_of
 from ..ir.simplify import linear_terms
-from ..ir.stage import Axis, axis_range, data_axis
+from ..ir.stage import Axis, axis_range, data_axis, renew_axis
 from .assemble import assemble
 from .gather import Gathered, Target
+from .residues import known_volume
 
 #: part of the work that must remain at most, for one more stage to pay
 _WORTHWHILE = 0.8
@@ -48,18 +48,18 @@ def narrow_to_guards(
     bounds = [_bounds(whole.guards, axis) for axis in target.axes]
     sums = [axis_range(axis)[1] for axis in whole.axes]
     extents = [axis_range(axis)[1] for axis in target.axes]
-    if not sums or not all(isinstance(n, int) for n in (*sums, *extents)) or None in bounds:
+    if not sums:
         return whole
-    box = [bound for bound in bounds if bound is not None]
-    sizes = [max(0, high - low + 1) for low, high in box]
-    if prod(extents) + prod(sizes) * prod(sums) > _WORTHWHILE * prod(extents) * prod(sums):
+    sizes = [max(0, bound[1] - bound[0] + 1) for bound in bounds if bound is not None]
+    narrow = known_volume(extents) + known_volume([*sizes, *sums])
+    if narrow > _WORTHWHILE * known_volume([*extents, *sums]):
         return whole
-    part = _part(target, box)
+    part = _part(target, bounds)
     gathered = gather_at(part)
     if gathered is None:
         return whole
     stage = assemble(name, part, [[gathered]], dtype=dtype_of(whole.source))
-    return replace(whole, axes=(), guards=(), source=_read(whole, target, box, stage))
+    return replace(whole, axes=(), guards=(), source=_read(whole, target, bounds, stage))
 
 
 def _bounds(guards: Sequence[Expr], axis: Axis) -> tuple[int, int] | None:
@@ -104,34 +104,41 @@ _INTERVALS = {
 }
 
 
-def _part(target: Target, box: Sequence[tuple[int, int]]) -> Target:
-    """The elements of a sub-box as a target with axes that start at zero."""
-    axes = [
-        data_axis(axis.var.name, high - low + 1, dtype_of(axis.var))
-        for axis, (low, high) in zip(target.axes, box, strict=True)
-    ]
-    places = [
-        const(low, dtype_of(axis.var))
-        if high == low
-        else add(axis.var, const(low, dtype_of(axis.var)))
-        for axis, (low, high) in zip(axes, box, strict=True)
-    ]
+def _part(target: Target, box: Sequence[tuple[int, int] | None]) -> Target:
+    """The elements of a sub-box as a target with axes that start at zero; None is a whole axis."""
+    axes: list[Axis] = []
+    places: list[Expr] = []
+    for axis, bound in zip(target.axes, box, strict=True):
+        if bound is None:
+            axes.append(renew_axis(axis))
+            places.append(axes[-1].var)
+            continue
+        low, high = bound
+        dtype = dtype_of(axis.var)
+        axes.append(data_axis(axis.var.name, high - low + 1, dtype))
+        offset = const(low, dtype)
+        places.append(offset if high == low else add(axes[-1].var, offset))
     return Target(target.prefix, tuple(axes), tuple(places))
 
 
-def _read(whole: Gathered, target: Target, box: Sequence[tuple[int, int]], stage: object) -> Expr:
+def _read(
+    whole: Gathered, target: Target, box: Sequence[tuple[int, int] | None], stage: Tensor
+) -> Expr:
     """The part where the element lies in it, zero elsewhere."""
     inside: list[Expr] = []
     indices: list[Expr] = [axis.var for axis in target.prefix]
-    for axis, (low, high) in zip(target.axes, box, strict=True):
+    for axis, bound in zip(target.axes, box, strict=True):
+        if bound is None:
+            indices.append(axis.var)
+            continue
+        low, high = bound
         dtype = dtype_of(axis.var)
-        extent = axis_range(axis)[1]
         if low == high:
             inside.append(compare("eq", axis.var, const(low, dtype)))
         else:
             if low > 0:
                 inside.append(compare("ge", axis.var, const(low, dtype)))
-            if high < extent - 1:
+            if high < axis_range(axis)[1] - 1:
                 inside.append(compare("le", axis.var, const(high, dtype)))
         indices.append(sub(axis.var, const(low, dtype)))
     return if_then_else(all_of(inside), load(stage, indices), zero_like(whole.source))

@@ -9,14 +9,14 @@ stage, where that is less work.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
 from ..ir.build import add, all_of, compare, const, if_then_else, mul, zero_like
 from ..ir.nodes import Expr, Var, binary, const_value, dtype_of, load, op_name, operands
 from ..ir.rewrite import depends_on, postorder
-from ..ir.stage import Axis, axis_range, data_axis
+from ..ir.stage import Axis, Extent, axis_range, data_axis, renew_axis
 from .assemble import assemble
 from .gather import Gathered, Target
 
@@ -52,20 +52,26 @@ def split_by_residue(
     sums = [axis_range(axis)[1] for axis in whole.axes]
     if not sums or not 1 < prod(moduli) <= _MOST_CLASSES:
         return whole
-    if not all(isinstance(extent, int) for extent in (*extents, *sums)):
+    cut = [n for n, modulus in zip(extents, moduli, strict=True) if modulus > 1]
+    if not all(isinstance(extent, int) for extent in cut):
         return whole
     classes: list[tuple[tuple[int, ...], Target, Gathered]] = []
-    work = prod(extents)
+    work = known_volume(extents)
     for residues in itertools.product(*(range(modulus) for modulus in moduli)):
         part = _class_target(target, moduli, residues)
         gathered = None if part is None else gather_at(part)
         if part is None or gathered is None:
             continue
         classes.append((residues, part, gathered))
-        work += prod(axis_range(axis)[1] for axis in (*part.axes, *gathered.axes))
-    if work > _WORTHWHILE * prod(extents) * prod(sums):
+        work += known_volume(axis_range(axis)[1] for axis in (*part.axes, *gathered.axes))
+    if work > _WORTHWHILE * known_volume([*extents, *sums]):
         return whole
     return replace(whole, axes=(), source=_interleaved(whole, target, moduli, classes, name))
+
+
+def known_volume(extents: Iterable[Extent]) -> int:
+    """The product of the constant extents: symbolic ones are common to what is compared."""
+    return prod(extent for extent in extents if isinstance(extent, int))
 
 
 def _moduli(whole: Gathered, axes: Sequence[Axis]) -> list[int]:
@@ -88,6 +94,11 @@ def _class_target(target: Target, moduli: Sequence[int], residues: Sequence[int]
     places: list[Expr] = []
     for axis, modulus, residue in zip(target.axes, moduli, residues, strict=True):
         dtype = dtype_of(axis.var)
+        if modulus == 1:
+            whole_axis = renew_axis(axis)
+            axes.append(whole_axis)
+            places.append(whole_axis.var)
+            continue
         count = -(-(axis_range(axis)[1] - residue) // modulus)
         if count <= 0:
             return None
