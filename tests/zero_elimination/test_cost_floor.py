@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
+from benchmarks.zero_elimination import floor_table, forward_table, mean, measure_work
 from tests.zero_elimination.cost_cases import CASES, OPERATORS
-
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "zero_elimination.py"
 
 #: cases above twice the floor, and how far; those at the end with a dense sum
 ABOVE_BAR = {
@@ -34,27 +29,17 @@ ABOVE_FORWARD = {"max pool, 3x3 stride 2": 3.02}
 
 
 @pytest.fixture(scope="module")
-def benchmark():
-    name = "zero_elimination_of_own_cases"
-    spec = importlib.util.spec_from_file_location(name, BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+def works():
+    return {name: measure_work(name, case) for name, case in CASES.items()}
 
 
 @pytest.fixture(scope="module")
-def works(benchmark):
-    return {name: benchmark.measure_work(name, case) for name, case in CASES.items()}
+def operators():
+    return {case.name: measure_work(case.name, case) for case in OPERATORS}
 
 
-@pytest.fixture(scope="module")
-def operators(benchmark):
-    return {case.name: benchmark.measure_work(case.name, case) for case in OPERATORS}
-
-
-def test_costs_are_the_recorded_ones(benchmark, works, golden):
-    golden("cost_floor.txt", benchmark.floor_table(list(works.values())))
+def test_costs_are_the_recorded_ones(works, golden):
+    golden("cost_floor.txt", floor_table(list(works.values())))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -68,12 +53,12 @@ def test_at_most_twice_the_floor(works, name):
         assert work.own <= 2 * work.floor
 
 
-def test_the_geometric_mean_is_near_the_floor(benchmark, works):
-    assert benchmark.mean([work.over_floor for work in works.values()]) <= 1.3
+def test_the_geometric_mean_is_near_the_floor(works):
+    assert mean([work.over_floor for work in works.values()]) <= 1.3
 
 
-def test_costs_beside_the_forward_pass_are_the_recorded_ones(benchmark, operators, golden):
-    golden("cost_forward.txt", benchmark.forward_table(list(operators.values())))
+def test_costs_beside_the_forward_pass_are_the_recorded_ones(operators, golden):
+    golden("cost_forward.txt", forward_table(list(operators.values())))
 
 
 @pytest.mark.parametrize("name", [case.name for case in OPERATORS])
