@@ -80,6 +80,8 @@ class NumpyKind:
 
     def borrow(self, array: Array, writable: bool) -> Any:
         array = np.asarray(array)
+        if array.size == 0:  # numpy gives it strides of zero, which are no layout to TVM
+            return tvm.runtime.empty(array.shape, array.dtype.name)
         if not array.flags.writeable:
             if writable:
                 raise CallError("an output array must be writable")

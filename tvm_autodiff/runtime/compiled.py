@@ -59,10 +59,9 @@ class CompiledFunction:
         self._machines = threading.local()  # a virtual machine serves one call at a time
         self._shared: Callable[..., Any] | None = None if uses_vm else executable["main"]
         self._fast = [
-            (spec.shape, numpy_dtype(spec.dtype), _is_foreign(spec.dtype))
-            for spec in signature.inputs
+            (spec.shape, numpy_dtype(spec.dtype), _is_foreign(spec)) for spec in signature.inputs
         ]
-        plain = signature.static and not any(_is_foreign(s.dtype) for s in signature.outputs)
+        plain = signature.static and not any(map(_is_foreign, signature.outputs))
         self._plain_results = (
             [(spec.shape, numpy_dtype(spec.dtype)) for spec in signature.outputs] if plain else None
         )
@@ -260,9 +259,10 @@ class CompiledFunction:
         return f"<CompiledFunction {self.signature}>"
 
 
-def _is_foreign(dtype: str) -> bool:
-    """Whether numpy knows a dtype only through ml_dtypes."""
-    return numpy_dtype(dtype).kind not in "fiub"
+def _is_foreign(spec: TensorSpec) -> bool:
+    """Whether numpy cannot hand out arrays of it as they are: of a dtype not its own, or empty."""
+    return numpy_dtype(spec.dtype).kind not in "fiub" or 0 in spec.shape
+
 
 
 class _LoadedLibrary:
