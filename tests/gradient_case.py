@@ -8,6 +8,7 @@ that sums over zeros has to say so (`dense=True`): everywhere else `DenseSumWarn
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Case:
     name : str
         Id of the test.
     inputs : sequence of tuples or arrays
-        A shape stands for float64 numbers uniform in `domain`, an array for itself; arrays of
+        A shape stands for numbers uniform in `domain`, an array for itself; arrays of
         integers are data that no derivative is asked for.
     make : callable
         From as many te tensors to the output.
@@ -43,6 +44,8 @@ class Case:
         Where random inputs lie.
     dense : bool
         The pullback may leave a dense sum, with its warning.
+    dtype : str
+        Of the random inputs: some of topi's operators exist in float32 only.
     """
 
     name: str
@@ -51,19 +54,32 @@ class Case:
     order: int = 1
     domain: tuple[float, float] = (0.25, 1.25)
     dense: bool = False
+    dtype: str = "float64"
 
     def arrays(self, seed: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
         return [
-            given if isinstance(given, np.ndarray) else rng.uniform(*self.domain, given)
+            given
+            if isinstance(given, np.ndarray)
+            else rng.uniform(*self.domain, given).astype(self.dtype)
             for given in self.inputs
         ]
+
+    def names(self) -> list[str]:
+        """Names of the inputs: those that the function gives to its parameters."""
+        count = len(self.inputs)
+        names = [
+            parameter.name
+            for parameter in inspect.signature(self.make).parameters.values()
+            if parameter.default is parameter.empty
+        ]
+        return names if len(names) == count else [f"x{number}" for number in range(count)]
 
     def tensors(self) -> tuple[list[Any], Any]:
         """Placeholders and the output."""
         placeholders = [
-            te.placeholder(array.shape, str(array.dtype), name=f"x{number}")
-            for number, array in enumerate(map(np.asarray, self.arrays()))
+            te.placeholder(array.shape, str(array.dtype), name=name)
+            for name, array in zip(self.names(), self.arrays(), strict=True)
         ]
         return placeholders, self.make(*placeholders)
 
@@ -84,7 +100,7 @@ class Case:
                 output,
                 [tensor for tensor in placeholders if is_float(tensor)],
                 order=self.order,
-                values={t: values[tensor_key(t)] for t in reached},
+                values={t: values[tensor_key(t)] for t in reached if tensor_key(t) in values},
             )
 
 

@@ -1,0 +1,144 @@
+"""docs/operators.md: what the gradient of each operator of topi is, found out by taking it.
+
+Each example of `tests.topi_operators` is differentiated; the table says whether that works or why
+not, and which way the pullback takes. Where it works, the values are checked. The file is written
+by ``pytest tests/test_operator_table.py --update-golden``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm import te, topi
+from tvm.topi import image, nn, vision
+
+import tvm_autodiff as ad
+from tests.topi_operators import GROUPS, NOT_OPERATORS, NOT_USABLE
+from tvm_autodiff.ir.graph import topological
+from tvm_autodiff.ir.nodes import const_value, dtype_of, is_float
+from tvm_autodiff.ir.stage import bodies, is_compute, is_extern
+
+FILE = Path(__file__).parent.parent / "docs" / "operators.md"
+CASES = {case.name: case for cases in GROUPS.values() for case in cases}
+
+HEAD = """# Operators of topi and their gradients
+
+Written by `tests/test_operator_table.py`, which takes each gradient and compares its values with
+finite differences.
+
+*gather*: every element of the gradient is computed from the elements that reach it; no sum runs
+over zeros. *dense sum*: the solver leaves an equation as a guard, and the sum for each element of
+the gradient runs over elements that do not reach it: right, and slow; `differentiate` warns, and
+`manual=` replaces it. *scatter*: the index is data; one pass over the reads adds each to the
+element it read. *zero*: the operator is piecewise constant.
+"""
+
+TAIL = """
+## Not in this table
+
+Functions of topi that are no operators on tensors of floats, or that TVM {version} itself cannot
+build or run:
+"""
+
+
+def way_of(case) -> tuple[str, str]:
+    """Whether the operator of a case is differentiable, and how its pullback is computed."""
+    placeholders, output = case.tensors()
+    floats = [tensor for tensor in placeholders if is_float(tensor)]
+    if not is_float(output):
+        with pytest.raises(ad.NotDifferentiableError, match=f"dtype {dtype_of(output)}"):
+            ad.differentiate(output, placeholders)
+        return "no", f"its values are {dtype_of(output)}"
+    if not floats:
+        return "no", "its inputs are integers"
+    head = te.placeholder(output.shape, dtype_of(output), name="head")
+    ways: dict[str, list[str]] = {}
+    for tensor in floats:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                [adjoint] = ad.differentiate(output, [tensor], head)
+            except ad.NotDifferentiableError as error:
+                return "no", reason_of(str(error))
+        dense = any(issubclass(entry.category, ad.DenseSumWarning) for entry in caught)
+        scatter = any(is_extern(op) for op in topological([adjoint]))
+        zero = is_compute(adjoint.op) and const_value(bodies(adjoint.op)[0]) == 0
+        way = "dense sum" if dense else "scatter" if scatter else "zero" if zero else "gather"
+        ways.setdefault(way, []).append(f"`{tensor.op.name}`")
+    slow = {way: names for way, names in ways.items() if way in ("dense sum", "scatter")}
+    if not slow:
+        return "yes", "zero" if "gather" not in ways else "gather"
+    if len(floats) == 1:
+        return "yes", next(iter(slow))
+    return "yes", "; ".join(f"{way} by " + ", ".join(names) for way, names in slow.items())
+
+
+def reason_of(message: str) -> str:
+    for kind in ("te.extern", "te.scan"):
+        if f"an opaque {kind} stage" in message:
+            return f"an opaque `{kind}`: give its derivative with `override=`"
+    return message
+
+
+def table() -> str:
+    lines = [HEAD]
+    for group, cases in GROUPS.items():
+        lines += [f"## {group}", "", "| operator | differentiable | pullback |", "|---|---|---|"]
+        for case in cases:
+            name, _, variant = case.name.partition(", ")
+            answer, way = way_of(case)
+            lines.append(f"| `{name}`{', ' + variant if variant else ''} | {answer} | {way} |")
+        lines.append("")
+    lines.append(TAIL.strip("\n").format(version=".".join(tvm.__version__.split(".")[:2])))
+    lines.append("")
+    for reason, names in [*NOT_OPERATORS.items(), *NOT_USABLE.items()]:
+        lines.append(f"- {reason}: " + ", ".join(f"`{name}`" for name in names))
+    return "\n".join(lines) + "\n"
+
+
+def test_documented_table_is_true(request):
+    text = table()
+    if request.config.getoption("--update-golden"):
+        FILE.write_text(text, encoding="utf-8")
+    assert FILE.read_text(encoding="utf-8").splitlines() == text.splitlines()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient(name):
+    case = CASES[name]
+    placeholders, output = case.tensors()
+    floats = [tensor for tensor in placeholders if is_float(tensor)]
+    if not floats or not is_float(output):
+        pytest.skip("integers have no gradient; the table says so")
+    if way_of(case)[0] == "no":
+        with pytest.raises(ad.NotDifferentiableError, match="opaque te.*override="):
+            case.check()
+    else:
+        case.check()
+
+
+def operators_of(module, prefix: str) -> set[str]:
+    """Public functions that belong to a module of topi and not to one that it imports."""
+    own = set()
+    for name, value in vars(module).items():
+        if name.startswith("_") or inspect.ismodule(value) or inspect.isclass(value):
+            continue
+        origin = getattr(value, "__module__", "") or ""
+        if callable(value) and origin.startswith("tvm.topi"):
+            own.add(prefix + name)
+    return own
+
+
+def test_every_function_of_topi_is_listed():
+    listed = {name.partition(", ")[0] for name in CASES}
+    listed |= {name for names in NOT_OPERATORS.values() for name in names}
+    listed |= {name for names in NOT_USABLE.values() for name in names}
+    found = operators_of(topi, "")
+    for module, prefix in ((nn, "nn."), (image, "image."), (vision, "vision.")):
+        own = operators_of(module, prefix)
+        found |= {name for name in own if name.removeprefix(prefix) not in vars(topi)}
+    assert sorted(found - listed) == []
