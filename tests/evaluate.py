@@ -262,16 +262,19 @@ def _reduce(
     combiner = reduction.combiner
     starts = [_evaluate(value, variables, tensors) for value in reduction.init or combiner.identity]
     combined = [np.broadcast_to(start, shape) for start in starts]
-    ranges = [
-        range(low, low + int(_evaluate(axis.dom.extent, variables, tensors)))
-        for axis in reduction.axes
-        for low in [int(_evaluate(axis.dom.min, variables, tensors))]
-    ]
+    # a range that depends on the output's axes is a box around its values, and a condition
+    bounds = []
+    for axis in reduction.axes:
+        low = _evaluate(axis.dom.min, variables, tensors)
+        bounds.append((low, low + _evaluate(axis.dom.extent, variables, tensors)))
+    ranges = [range(int(np.min(low)), int(np.max(high))) for low, high in bounds]
     formal = [node_id(var) for var in (*combiner.lhs, *combiner.rhs)]
     keys = [node_id(axis.var) for axis in reduction.axes]
     for point in itertools.product(*ranges):
         here = {**variables, **dict(zip(keys, point, strict=True))}
         holds = _evaluate(reduction.condition, here, tensors)
+        for place, (low, high) in zip(point, bounds, strict=True):
+            holds = holds & (low <= place) & (place < high)
         sources = [_evaluate(source, here, tensors) for source in reduction.sources]
         both = dict(zip(formal, (*combined, *sources), strict=True))
         results = [_evaluate(result, both, {}) for result in combiner.result]

@@ -22,6 +22,7 @@ ROWS = (4,)
 GRAPHS: list[tuple[str, Any]] = [
     ("softmax", lambda: topi.nn.softmax(A)),
     ("pooling", lambda: topi.nn.pool2d(IMAGE, (2, 2), (2, 2), (1, 1), (1, 0, 0, 1), "max")),
+    ("adaptive pooling", lambda: topi.nn.adaptive_pool(IMAGE, (4, 2), "avg")),
     ("argmax", lambda: topi.argmax(A, axis=1)),
     ("variance", lambda: topi.sum(topi.multiply(A, A), axis=0)),
     ("reshape", lambda: topi.reshape(IMAGE, (12, 18))),

@@ -27,7 +27,7 @@ class CostCase:
     make: Callable[..., Any]
     identity: bool = False
 
-    def tensors(self) -> tuple[list[Any], Any, dict[Any, np.ndarray]]:
+    def tensors(self, dtype: str = "float32") -> tuple[list[Any], Any, dict[Any, np.ndarray]]:
         """The inputs to differentiate by, the output, and the values of the others."""
         inputs, data = [], {}
         for number, given in enumerate(self.inputs):
@@ -35,7 +35,7 @@ class CostCase:
                 inputs.append(te.placeholder(given.shape, str(given.dtype), name=f"I{number}"))
                 data[inputs[-1]] = given
             else:
-                inputs.append(te.placeholder(given, "float32", name="xwbuv"[number]))
+                inputs.append(te.placeholder(given, dtype, name="xwb"[number]))
         real = [x for x, given in zip(inputs, self.inputs, strict=True) if isinstance(given, tuple)]
         return real, self.make(*inputs), data
 
@@ -368,7 +368,7 @@ CONVOLUTIONS = [
     CostCase(
         "channels last",
         [(1, 8, 8, 2), (3, 3, 2, 3)],
-        lambda x, w: nn.conv2d_nhwc(x, w, 2, 1, 1),
+        lambda x, w: nn.conv2d_nhwc(x, w, 2, 1, 1, str(x.dtype)),
     ),
     CostCase(
         "grouped", [(1, 4, 8, 8), (6, 2, 3, 3)], lambda x, w: nn.group_conv2d_nchw(x, w, 1, 1, 1, 2)
@@ -391,22 +391,22 @@ CONVOLUTIONS = [
     CostCase(
         "transposed",
         [(1, 2, 5, 5), (2, 3, 3, 3)],
-        lambda x, w: nn.conv2d_transpose_nchw(x, w, (1, 1), (1, 1), "float32", (0, 0)),
+        lambda x, w: nn.conv2d_transpose_nchw(x, w, (1, 1), (1, 1), str(x.dtype), (0, 0)),
     ),
     CostCase(
         "transposed, stride 2",
         [(1, 2, 5, 5), (2, 3, 4, 4)],
-        lambda x, w: nn.conv2d_transpose_nchw(x, w, (2, 2), (1, 1), "float32", (0, 0)),
+        lambda x, w: nn.conv2d_transpose_nchw(x, w, (2, 2), (1, 1), str(x.dtype), (0, 0)),
     ),
     CostCase(
         "transposed, stride 3",
         [(1, 2, 4, 4), (2, 3, 3, 3)],
-        lambda x, w: nn.conv2d_transpose_nchw(x, w, (3, 3), (0, 0), "float32", (0, 0)),
+        lambda x, w: nn.conv2d_transpose_nchw(x, w, (3, 3), (0, 0), str(x.dtype), (0, 0)),
     ),
     CostCase(
         "transposed, 1-D",
         [(1, 2, 6), (2, 3, 3)],
-        lambda x, w: nn.conv1d_transpose_ncw(x, w, (2,), (1, 1), "float32", (0,)),
+        lambda x, w: nn.conv1d_transpose_ncw(x, w, (2,), (1, 1), str(x.dtype), (0,)),
     ),
     CostCase(
         "two in a row",
