@@ -22,6 +22,7 @@ from .errors import (
 from .reverse import DifferentiationResult, differentiate, gradient, pullback
 from .reverse.explain import DenseSumWarning
 from .show import show
+from .zero_elimination import lift_nonzeroness_condition, simplify_reductions
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,8 @@ __all__ = [
     "estimate_cost",
     "Cost",
     "check_grads",
+    "lift_nonzeroness_condition",
+    "simplify_reductions",
     "domain",
     "AutodiffError",
     "NotDifferentiableError",

@@ -188,6 +188,11 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, te.Tensor)
 
 
+def as_expr(value: Any) -> Expr:
+    """The expression that a user's value stands for: an element ``A[i]`` is a slice until used."""
+    return value.asobject() if isinstance(value, te.TensorSlice) else value
+
+
 def is_const(expr: Expr, value: float | None = None) -> bool:
     """Whether a node is a literal, and, where `value` is given, whether it equals it."""
     cls = type(expr)

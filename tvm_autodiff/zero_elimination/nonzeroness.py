@@ -31,6 +31,7 @@ from ..ir.lets import bind_shared, merge_equal
 from ..ir.nodes import (
     Expr,
     Tensor,
+    as_expr,
     const_value,
     dtype_of,
     is_const,
@@ -80,7 +81,7 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
     ``(if a and c then x else 0) + (if b and c then y else 0)  →
     if c and (a or b) then (if a then x else 0) + (if b then y else 0) else 0``,
     ``(if a then x else 0) / y  →  if a then x/y else 0``,
-    ``float32(a) * x  →  if a then x else 0``.
+    ``float32(a) * x  →  select(a, x, 0)``.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
     apache/tvm issue 1996, "Automatic differentiation for tensor expressions".
     """
     if not is_tensor(tensor_or_expr):
-        return _lifted(tensor_or_expr)
+        return _lifted(as_expr(tensor_or_expr))
     tensor: Tensor = tensor_or_expr
     op = tensor.op
     if not is_compute(op):
