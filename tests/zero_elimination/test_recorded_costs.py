@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from benchmarks.rfc_cases import cases
+from benchmarks.zero_elimination import measure, table
 
 
 @pytest.fixture(scope="module")
 def rows():
-    spec = importlib.util.spec_from_file_location(
-        "zero_elimination_benchmark", BENCHMARKS / "zero_elimination.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    measured = [module.measure(case) for case in module.cases()]
-    return measured, module.table(measured)
+    measured = [measure(case) for case in cases()]
+    return measured, table(measured)
 
 
 def test_costs_are_the_recorded_ones(rows, golden):
