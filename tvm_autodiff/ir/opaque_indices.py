@@ -1,10 +1,10 @@
 """Index expressions hidden from a simplification of TVM that gets them wrong.
 
-In: a scheduled PrimFunc. Out: the same function, where an index or a comparison that mixes
-divisions of different numerators over one variable stands in a call that changes nothing. When TVM
-flattens buffers it takes ``(i + 1)//2 + i//2`` for ``(i + 1)//2*2``, and ends in a division by zero
-on ``(i + 1)%3 - i``, in the conditions of a read too; it leaves alone what is inside a call. What
-it gets right (one numerator ``n//4, n%4``, or divisions of different variables) stays visible.
+In: a scheduled PrimFunc. Out: the same function, where an index or a comparison that TVM may get
+wrong stands in a call that changes nothing. Flattening buffers, TVM takes ``(i + 1)//2 + i//2`` for
+``(i + 1)//2*2``, ends in a division by zero on ``(i + 1)%3 - i``, and with the condition of a read
+makes a constant of ``(i*2 + k + 6)//10``; it leaves alone what is inside a call. What it gets right
+(divisions of one numerator, ``n//4, n%4``, or of different variables) stays visible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
-def hide_mixed_divisions(func: Any) -> Any:
+def hide_divisions(func: Any) -> Any:
     """``A[(i + 1)//2 + i//2] → A[reinterpret((i + 1)//2 + i//2)]``, only where it is needed.
 
     Block variables are judged by what they are bound to: loops that were fused give divisions too.
@@ -34,7 +34,7 @@ def hide_mixed_divisions(func: Any) -> Any:
     >>> A = te.placeholder((9,), name="A")
     >>> def indices(index):
     ...     B = te.compute((5,), lambda i: A[index(i)], name="B")
-    ...     text = hide_mixed_divisions(te.create_prim_func([A, B])).script()
+    ...     text = hide_divisions(te.create_prim_func([A, B])).script()
     ...     return text[text.rindex("A[") :].strip()
     >>> indices(lambda i: (i + 1) // 2 + i // 2)
     'A[T.reinterpret("int32", (v_i + 1) // 2 + v_i // 2)]'
@@ -54,7 +54,7 @@ def hide_mixed_divisions(func: Any) -> Any:
         resolved = [resolve(part) for part in parts]
         if not any(contains(part, _is_division) for part in resolved):
             return None
-        return [_hidden(part) for part in parts] if mixes_divisions(resolved) else None
+        return [_hidden(part) for part in parts] if confuses_tvm(resolved) else None
 
     def read(node: Any) -> Any:
         indices = hide(list(node.indices))
@@ -87,20 +87,23 @@ def _is_division(node: Expr) -> bool:
     return op_name(node) in _DIVISIONS
 
 
-def mixes_divisions(indices: Sequence[Expr]) -> bool:
-    """Whether summands over a shared variable divide different numerators.
+def confuses_tvm(indices: Sequence[Expr]) -> bool:
+    """Whether a division has a numerator with a constant, or shares a variable with a summand that
+    does not divide the same numerator.
 
     Examples
     --------
     >>> from tvm import te
     >>> i, j = te.var("i"), te.var("j")
-    >>> [mixes_divisions(e) for e in ([i // 4, i % 4], [(i + 1) // 2, j], [(i + 1) // 2, i])]
-    [False, False, True]
+    >>> [confuses_tvm(e) for e in ([i // 4, i % 4], [i // 2, j], [i // 2 + i * j], [(i + 1) // 2])]
+    [False, False, True, True]
     """
     numerators: list[tuple[Expr, set[int]]] = []
     for term in _summands(indices):
         numerator = _numerator(term)
         if contains(numerator, _is_division):
+            return True
+        if numerator is not term and _has_constant(numerator):
             return True
         variables = {node_id(var) for var in variables_of(numerator)}
         for other, theirs in numerators:
@@ -122,6 +125,17 @@ def _summands(indices: Sequence[Expr]) -> list[Expr]:
         elif name != "const":
             found.append(node)
     return found
+
+
+def _has_constant(numerator: Expr) -> bool:
+    pending = [numerator]
+    while pending:
+        node = pending.pop()
+        if op_name(node) in ("add", "sub"):
+            pending += operands(node)
+        elif const_value(node) is not None:
+            return True
+    return False
 
 
 def _numerator(term: Expr) -> Expr:

@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 
 from ..ir.nodes import Tensor, dtype_of
-from ..ir.opaque_indices import hide_mixed_divisions
+from ..ir.opaque_indices import hide_divisions
 from ..ir.primfunc import StageFunction, relax_alignment, wide_dimension, with_parameters
 from ..ir.stage import shape_of, tensor_key
 
@@ -58,7 +58,7 @@ def assemble(
 
 def _finished(func: Any) -> Any:
     """A scheduled function made safe to compile and to call."""
-    return relax_alignment(hide_mixed_divisions(func))
+    return relax_alignment(hide_divisions(func))
 
 
 def _in_order(
