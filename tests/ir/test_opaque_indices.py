@@ -1,0 +1,107 @@
+"""Index maps with divisions, compiled and compared with Python's own arithmetic.
+
+The table holds forms that TVM alone compiles wrongly or not at all; the random maps look for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+from tests.numeric import run
+
+Map = Callable[[Any, Any], Any]
+
+
+def always(i: Any, j: Any) -> Any:
+    return i >= 0
+
+
+def both(left: Any, right: Any) -> Any:
+    return left & right if isinstance(left, np.ndarray) else te.all(left, right)
+
+
+#: shape of the output, indices of the read, condition of the read
+MAPS: list[tuple[tuple[int, int], list[Map], Map]] = [
+    ((5, 1), [lambda i, j: (i + 1) // 2 + i // 2], always),
+    ((5, 1), [lambda i, j: i % 4 + (i + 2) % 4 * 2], always),
+    ((3, 1), [lambda i, j: (i + 1) % 3 + 2 - i], always),
+    ((3, 1), [lambda i, j: i * 0, lambda i, j: (i + 1) % 3 + 2 - i], always),
+    ((4, 1), [lambda i, j: i * 0], lambda i, j: i - (i + 3) % 4 <= -2),
+    ((4, 1), [lambda i, j: (2 - i) % 3], always),
+    ((4, 1), [lambda i, j: (-1 - i) // 3 + 2], always),
+    (
+        (1, 6),
+        [
+            lambda i, j: (i + j + 1) // 2,
+            lambda i, j: (i + j + 1) // 2 * 2 + (i + j + 1) % 2 * 2 - 2,
+        ],
+        lambda i, j: both(i * -2 >= 0, i * -2 + j <= 4),
+    ),
+    (
+        (4, 6),
+        [lambda i, j: (j * 2 + i * 2 + 6) // 10],
+        lambda i, j: both(i >= 1, (j + 1) % 2 > 0),
+    ),
+    ((4, 6), [lambda i, j: (i * 6 + j) // 4, lambda i, j: (i * 6 + j) % 4], always),
+]
+
+
+def grid(shape: tuple[int, int]) -> list[np.ndarray]:
+    return np.meshgrid(*[np.arange(extent) for extent in shape], indexing="ij")
+
+
+@pytest.mark.parametrize("case", range(len(MAPS)))
+def test_compiles_to_what_it_says(case: int) -> None:
+    shape, indices, condition = MAPS[case]
+    places = [np.broadcast_to(index(*grid(shape)), shape) for index in indices]
+    inside = np.broadcast_to(condition(*grid(shape)), shape)
+    places = [np.where(inside, place, 0) for place in places]
+    A = te.placeholder([int(place.max()) + 1 for place in places], "float64", name="A")
+    B = te.compute(
+        shape,
+        lambda i, j: te.if_then_else(
+            condition(i, j), A(*(index(i, j) for index in indices)), tirx.const(-1, "float64")
+        ),
+        name="B",
+    )
+    array = np.random.default_rng(case).random([int(extent) for extent in A.shape])
+    [value] = run([A], [B], [array])
+    assert np.array_equal(value, np.where(inside, array[tuple(places)], -1))
+
+
+def random_map(rng: np.random.Generator) -> Map:
+    """Two divisions and a linear part, all with coefficients of either sign."""
+    a, b, c, d, e, f, m, n, p, q = (int(v) for v in rng.integers(-3, 4, 10))
+
+    def index(i: Any, j: Any) -> Any:
+        first = (a * i + b * j + c) // (abs(m) + 2)
+        return first * p + (d * i + e * j + f) % (abs(n) + 2) * q + a * i - e * j
+
+    return index
+
+
+def read(shape: tuple[int, int], A: Any, index: Map, low: int) -> Any:
+    return te.compute(shape, lambda i, j: A(index(i, j) - low), name="B")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_maps(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs, outputs, arrays, wanted = [], [], [], []
+    for _ in range(40):
+        rows, columns = (int(extent) for extent in rng.integers(1, 7, 2))
+        index = random_map(rng)
+        place = np.broadcast_to(index(*grid((rows, columns))), (rows, columns))
+        low = int(place.min())
+        A = te.placeholder((int(place.max()) - low + 1,), "float64", name="A")
+        inputs.append(A)
+        outputs.append(read((rows, columns), A, index, low))
+        arrays.append(rng.random(int(A.shape[0])))
+        wanted.append(arrays[-1][place - low])
+    for got, want in zip(run(inputs, outputs, arrays), wanted, strict=True):
+        assert np.array_equal(got, want)
