@@ -28,6 +28,7 @@ from .stage import (
     axis_vars,
     bodies,
     is_compute,
+    outputs_of,
     reduction_of,
     shape_of,
     tensor_key,
@@ -118,3 +119,22 @@ class StructuralKeys:
     def _intern_extent(self, extent: Expr, bound: Mapping[Var, Any]) -> Any:
         value = const_value(extent)
         return value if value is not None else ("expr", self.expr(extent, bound))
+
+
+class EqualStages:
+    """The first of the stages that compute the same thing in the same way, for each stage shown.
+
+    Stages are shown producers first, over the tensors of the first ones.
+    """
+
+    def __init__(self) -> None:
+        self._keys = StructuralKeys()
+        self._known: dict[int, Operation] = {}
+
+    def first(self, op: Operation) -> Operation:
+        """The first stage equal to this one; itself where it is new or opaque."""
+        first = self._known.setdefault(self._keys.stage(op), op)
+        if hash(first) != hash(op):
+            for copy, original in zip(outputs_of(op), outputs_of(first), strict=True):
+                self._keys.same_tensor(copy, original)
+        return first

@@ -30,14 +30,13 @@ from ..ir.stage import (
     renew_axis,
     tensor_key,
 )
-from ..ir.structural import StructuralKeys
+from ..ir.structural import EqualStages
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal tensors in the form that lowers rightly; no two of the results are the same tensor."""
     replaced: dict[tuple[int, int], Tensor] = {}
-    keys = StructuralKeys()
-    known: dict[int, Operation] = {}
+    stages = EqualStages()
     for op in topological(outputs):
         if is_scan(op):
             raise LoweringError(
@@ -45,7 +44,7 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
                 "unroll it into compute stages"
             )
         current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
-        for old, new in zip(outputs_of(op), _plain(current, keys, known), strict=True):
+        for old, new in zip(outputs_of(op), _plain(current, stages), strict=True):
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
     seen: set[tuple[int, int]] = set()
@@ -65,23 +64,18 @@ def copy_of(tensor: Tensor) -> Tensor:
     return make_stage(f"{tensor.op.name}_copy", axes, [load(tensor, [a.var for a in axes])])[0]
 
 
-def _plain(op: Operation, keys: StructuralKeys, known: dict[int, Operation]) -> list[Tensor]:
+def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if not is_compute(op):
         return outputs_of(op)
     reduction = reduction_of(op)
     if reduction is not None and reduction.init:
         combined, plain = split_init(op)
-        merged = _plain(plain[0].op, keys, known)
+        merged = _plain(plain[0].op, stages)
         table = {tensor_key(old): new for old, new in zip(plain, merged, strict=True)}
         op = retarget(combined[0].op, lambda tensor: table.get(tensor_key(tensor)))[0].op
     elif reduction is not None and not always(reduction.condition):
         op = reduction_stage(op.name, list(op.axis), fold_condition(reduction))[0].op
-    op = _with_normal_nodes(op)
-    first = known.setdefault(keys.stage(op), op)
-    if hash(first) != hash(op):
-        for copy, original in zip(outputs_of(op), outputs_of(first), strict=True):
-            keys.same_tensor(copy, original)
-    return outputs_of(first)
+    return outputs_of(stages.first(_with_normal_nodes(op)))
 
 
 def _normal_node(node: Expr) -> Expr | None:
