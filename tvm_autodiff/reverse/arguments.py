@@ -157,6 +157,9 @@ def check_by_hand(
     InvalidArgumentError
         A key or value has the wrong form, or a tensor does not occur in the graph.
     """
+    for name, given in (("manual", manual), ("override", override)):
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidArgumentError(f"{name} must be a dictionary, got {type(given).__name__}")
     edges: dict[tuple[tuple[int, int], tuple[int, int]], Manual] = {}
     for key, function in (manual or {}).items():
         if not isinstance(key, tuple) or len(key) != 2 or not callable(function):
@@ -191,6 +194,24 @@ def check_by_hand(
             require_float(dep, f"override[{out.op.name}]")
         replaced[tensor_key(out)] = (deps, value[1])
     return ByHand(edges, replaced)
+
+
+def require_function(function: Any, what: str) -> None:
+    """Raise `InvalidArgumentError` unless a derivative given by hand can be called, or is None."""
+    if function is not None and not callable(function):
+        raise InvalidArgumentError(
+            f"{what} must be a function f(out, inp, head) -> adjoint of inp, got "
+            f"{type(function).__name__}"
+        )
+
+
+def require_read(out: Tensor, inp: Tensor) -> None:
+    """Raise `InvalidArgumentError` unless a stage reads a tensor itself."""
+    if not any(tensor_key(inp) == tensor_key(tensor) for tensor in tensors_read_by(out.op)):
+        raise InvalidArgumentError(
+            f"{out.op.name} does not read {inp.op.name} itself; differentiate() follows the "
+            "stages between"
+        )
 
 
 def _require_in_graph(graph: Graph, tensor: Tensor, what: str) -> None:

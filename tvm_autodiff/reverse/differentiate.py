@@ -25,6 +25,8 @@ from .arguments import (
     check_by_hand,
     prefix_of,
     require_float,
+    require_function,
+    require_read,
 )
 from .explain import warn_of_dense_sums
 from .result import DifferentiationResult
@@ -96,6 +98,7 @@ def differentiate(
         require_float(tensor, "inputs")
     prefix = shape_of(output) if head is None else prefix_of(as_tensor(head, "head"), output)
     by_hand = check_by_hand(Graph([output]), manual, override)
+    require_function(fdiff, "fdiff")
     sweep = Sweep(output, asked, Cotangent(head), prefix, by_hand, fdiff)
     warn_of_dense_sums(sweep.sites, stacklevel=2)
     return sweep.result()
@@ -146,6 +149,13 @@ def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
     Tensor
         Of shape ``prefix + input.shape``.
 
+    Raises
+    ------
+    NotDifferentiableError
+        A tensor is not floating point, or the stage is opaque or has no rule.
+    InvalidArgumentError
+        `output` does not read `input`, or the head has another shape or dtype.
+
     Examples
     --------
     >>> from tvm import te
@@ -154,8 +164,11 @@ def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
     >>> pullback(y, x, te.placeholder((3,), name="h")).op.name
     'dx'
     """
-    prefix = prefix_of(as_tensor(head, "head"), as_tensor(output, "output"))
-    target = target_of(as_tensor(input, "input"), prefix)
+    output = require_float(as_tensor(output, "output"), "output")
+    input = require_float(as_tensor(input, "input"), "input")
+    prefix = prefix_of(as_tensor(head, "head"), output)
+    require_read(output, input)
+    target = target_of(input, prefix)
     terms = transpose(
         output.op, {output.value_index: Cotangent(head)}, [input], lambda tensor: target
     )
