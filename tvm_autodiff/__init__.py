@@ -22,7 +22,13 @@ from .errors import (
 from .reverse import DifferentiationResult, differentiate, gradient, pullback
 from .reverse.explain import DenseSumWarning
 from .show import show
-from .zero_elimination import lift_nonzeroness_condition, simplify_reductions
+from .zero_elimination import (
+    inline_tensors,
+    lift_nonzeroness_condition,
+    merge_equal_stages,
+    remove_unused_dims,
+    simplify_reductions,
+)
 
 __version__ = "0.1.0"
 
@@ -40,6 +46,9 @@ __all__ = [
     "check_grads",
     "lift_nonzeroness_condition",
     "simplify_reductions",
+    "inline_tensors",
+    "remove_unused_dims",
+    "merge_equal_stages",
     "domain",
     "AutodiffError",
     "NotDifferentiableError",

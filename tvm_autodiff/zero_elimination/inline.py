@@ -64,6 +64,11 @@ def read_through_copies(expr: Expr, keep: Callable[[Tensor], bool] = lambda tens
     return map_loads(expr, replace)
 
 
+def is_shifted_copy(tensor: Tensor) -> bool:
+    """Whether a tensor's stage only copies another, permuted or shifted."""
+    return _copied(tensor) is not None
+
+
 def _copied(tensor: Tensor) -> Expr | None:
     """The read that a copying stage consists of, or None for any other stage."""
     if not is_compute(tensor.op) or tensor.op.num_outputs != 1:

@@ -6,12 +6,19 @@ stages. What a stage becomes is up to each transformation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsolvableError
+from ..ir.build import const
 from ..ir.graph import retarget, topological
-from ..ir.nodes import Tensor, is_tensor
-from ..ir.stage import Operation, outputs_of, tensor_key
+from ..ir.nodes import Tensor, const_value, dtype_of, is_tensor
+from ..ir.rewrite import substituter, variables_of
+from ..ir.simplify import simplify
+from ..ir.stage import Extent, Operation, outputs_of, tensor_key
+
+#: value that symbolic extents are given where two ways are compared
+_SAMPLE_EXTENT = 64
 
 
 def tensor_list(tensors: Tensor | Sequence[Tensor], what: str = "tensors") -> list[Tensor]:
@@ -60,3 +67,19 @@ def each_stage(
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
     return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
+
+
+def element_count(extents: Iterable[Extent]) -> int:
+    """The product of extents, symbolic ones sampled."""
+    return prod(sample_extent(extent) for extent in extents)
+
+
+def sample_extent(extent: Extent) -> int:
+    """An extent as a number: symbolic sizes are given one value to compare ways with."""
+    if isinstance(extent, int):
+        return extent
+    sample = {var: const(_SAMPLE_EXTENT, dtype_of(var)) for var in variables_of(extent)}
+    value = const_value(simplify(substituter(sample)(extent)))
+    if value is None:
+        raise UnsolvableError(f"extent {extent} has no value for given sizes")
+    return max(0, int(value))

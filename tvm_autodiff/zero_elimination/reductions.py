@@ -8,9 +8,8 @@ of the elements have is computed for that part. A stage that would not get cheap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 
 from ..calculus.reducers import classify
 from ..calculus.reducing import rename_bounds
@@ -18,14 +17,12 @@ from ..calculus.terms import Condition
 from ..cost import stage_cost
 from ..domain import Domain, simplify_domain
 from ..errors import UnsolvableError
-from ..ir.build import all_of, const, if_then_else, zero_like
+from ..ir.build import all_of, if_then_else, zero_like
 from ..ir.graph import retarget, tensors_read_by, topological
-from ..ir.nodes import Tensor, const_value, dtype_of, load
+from ..ir.nodes import Tensor, dtype_of, load
 from ..ir.plain_reduction import fold_condition, split_init
-from ..ir.rewrite import depends_on, substituter, tree_size, variables_of
-from ..ir.simplify import simplify
+from ..ir.rewrite import depends_on, substituter, tree_size
 from ..ir.stage import (
-    Extent,
     Operation,
     Reduction,
     axis_range,
@@ -39,11 +36,9 @@ from ..ir.stage import (
 from .assemble import assemble
 from .gather import Gathered, Target, sum_where
 from .nonzeroness import Summand, summands
-from .passes import each_stage, tensor_list
+from .passes import each_stage, element_count, sample_extent, tensor_list
 from .residues import split_by_residue
 
-#: value that symbolic extents are given where two ways are compared
-_SAMPLE_EXTENT = 64
 #: part of the work that must remain at most, for one more stage to pay
 _WORTHWHILE = 0.8
 
@@ -175,9 +170,9 @@ def _compact(
     solution = simplify_domain(Domain(variables, target.ranges, tuple(outer)))
     new = solution.new_domain
     axes = [data_axis(var.name, new.ranges[var][1], dtype_of(var)) for var in new.variables]
-    sums = _count(axis_range(axis)[1] for axis in whole.axes)
-    elements = _count(axis_range(axis)[1] for axis in target.axes)
-    fewer = _count(axis_range(axis)[1] for axis in axes)
+    sums = element_count(axis_range(axis)[1] for axis in whole.axes)
+    elements = element_count(axis_range(axis)[1] for axis in target.axes)
+    fewer = element_count(axis_range(axis)[1] for axis in axes)
     if elements + fewer * sums > _WORTHWHILE * elements * sums:
         return whole
     move = substituter({old: axis.var for old, axis in zip(new.variables, axes, strict=True)})
@@ -200,21 +195,6 @@ def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
         return [] if hash(stage) in given else tensors_read_by(stage)
 
     stages = [stage for stage in topological([tensor], reads) if hash(stage) not in given]
-    iterations = sum(stage_cost(stage, _number).iterations for stage in stages)
+    iterations = sum(stage_cost(stage, sample_extent).iterations for stage in stages)
     sizes = [tree_size(body) for stage in stages for body in bodies(stage)]
     return iterations, len(stages), sum(sizes)
-
-
-def _count(extents: Iterable[Extent]) -> int:
-    return prod(_number(extent) for extent in extents)
-
-
-def _number(extent: Extent) -> int:
-    """An extent as a number: symbolic sizes are given one value to compare ways with."""
-    if isinstance(extent, int):
-        return extent
-    sample = {var: const(_SAMPLE_EXTENT, dtype_of(var)) for var in variables_of(extent)}
-    value = const_value(simplify(substituter(sample)(extent)))
-    if value is None:
-        raise UnsolvableError(f"extent {extent} has no value for given sizes")
-    return max(0, int(value))
