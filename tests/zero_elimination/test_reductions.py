@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tvm import te
 
 from tests.evaluate import evaluate_graph
+from tests.zero_elimination.graph_values import assert_equal_values
 from tvm_autodiff import Cost, differentiate, estimate_cost, show, simplify_reductions
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.ir.build import select
-from tvm_autodiff.ir.graph import Graph
 from tvm_autodiff.ir.nodes import as_expr, dtype_of
 from tvm_autodiff.ir.stage import reduction_of, shape_of, tensor_key
 
@@ -39,25 +39,6 @@ def total(shape, reduce, body, name="S", low=0):
     return te.compute(
         shape, lambda *axes: te.sum(body(*axes, *(k.var for k in inner)), axis=inner), name=name
     )
-
-
-def assert_equal_values(before, after, seed=0):
-    assert [(shape_of(t), dtype_of(t)) for t in before] == [
-        (shape_of(t), dtype_of(t)) for t in after
-    ]
-    rng = np.random.default_rng(seed)
-    values = [
-        (
-            x,
-            rng.integers(0, 5, shape_of(x))
-            if "int" in dtype_of(x)
-            else rng.normal(size=shape_of(x)),
-        )
-        for x in Graph([*before, *after]).placeholders()
-    ]
-    old, new = evaluate_graph(before, values), evaluate_graph(after, values)
-    for expected, value in zip(old, new, strict=True):
-        np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
 
 
 A, B, C = tensor(8), tensor(8, name="B"), tensor(8, 8, name="C")

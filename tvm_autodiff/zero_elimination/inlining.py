@@ -34,7 +34,7 @@ from .inline import is_shifted_copy
 from .passes import element_count, sample_extent, tensor_list
 
 #: nodes of an expression that is put into another without being asked for
-_LARGEST_BODY = 400
+_LARGEST_BODY = 100
 
 _Key = tuple[int, int]
 
@@ -131,7 +131,7 @@ class _Inliner:
         """A stage over the new stages, with what is inlined in place of reads."""
         inlined = [t for t in self._graph.reads(op) if is_compute(op) and self._goes_into(t, op)]
         if not inlined:
-            return retarget(op, lambda tensor: self._new.get(tensor_key(tensor)))
+            return retarget(op, self._replacement)
         keys = {tensor_key(tensor) for tensor in inlined}
         plain = {
             key: expand_lets(bodies(self._new[key].op)[self._new[key].value_index]) for key in keys
@@ -149,6 +149,11 @@ class _Inliner:
 
         new = [bind_shared(map_loads(expand_lets(body), replaced)) for body in bodies(op)]
         return make_stage(op.name, list(op.axis), new, op.tag)
+
+    def _replacement(self, tensor: Tensor) -> Tensor | None:
+        """The new tensor for one of the old graph, None where it is the same."""
+        new = self._new.get(tensor_key(tensor))
+        return None if new is None or tensor_key(new) == tensor_key(tensor) else new
 
     def _goes_into(self, tensor: Tensor, reader: Operation) -> bool:
         """Whether a tensor is inlined in one of its readers."""
