@@ -23,7 +23,7 @@ from .scalar_rules import NO_DERIVATIVE, RULES, Branch
 _MOST_PATHS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Condition:
     """A condition on a path; `guards` tells that it protects reads and must stay a real branch."""
 
@@ -125,6 +125,7 @@ def pull_back(
         if other is not None:
             alias[node_id(expr)] = other
     found: dict[int, tuple[Expr, list[Contribution]]] = {}
+    conditions: dict[tuple[str, tuple[int, ...], bool], Condition] = {}
     for node in reversed(order):
         key = node_id(node)
         if key not in active or key not in arriving:
@@ -146,15 +147,24 @@ def pull_back(
                 if partial is None or node_id(part) not in active:
                     continue
                 if isinstance(partial, Branch):
-                    condition = Condition(partial.condition, partial.guards)
-                    _arrive(
-                        arriving,
-                        part,
-                        Contribution(partial.value, (*contribution.conditions, condition)),
-                    )
+                    condition = _known(conditions, partial.condition, partial.guards)
+                    path = contribution.conditions
+                    if condition not in path:
+                        path = (*path, condition)
+                    _arrive(arriving, part, Contribution(partial.value, path))
                 else:
                     _arrive(arriving, part, Contribution(partial, contribution.conditions))
     return {node_id(n): found[node_id(n)] for n in order if node_id(n) in found}
+
+
+def _known(
+    conditions: dict[tuple[str, tuple[int, ...], bool], Condition], expr: Expr, guards: bool
+) -> Condition:
+    """One object for equal conditions, so that a path that repeats a condition holds it once."""
+    key = (op_name(expr), tuple(node_id(part) for part in operands(expr)), guards)
+    if not operands(expr):
+        key = (op_name(expr), (node_id(expr),), guards)
+    return conditions.setdefault(key, Condition(expr, guards))
 
 
 def _is_piecewise_constant(node: Expr) -> bool:
