@@ -107,6 +107,6 @@ def test_doublings_stay_single():
 def test_doublings_of_stages_stay_single():
     y = x
     for _ in range(60):
-        y = te.compute((2, 3), lambda i, j, y=y: y[i, j] + y[i, j], name="y")
+        y = te.compute((2, 3), lambda i, j: y[i, j] + y[i, j], name="y")  # noqa: B023
     [dx] = differentiate(y, x, head)
     assert build(head, dx)(ONES)[0, 0] == 2.0**60
