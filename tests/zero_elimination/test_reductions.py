@@ -208,6 +208,33 @@ SUMS = {
         60,
     ),
     "divided": (lambda: total((8,), (64,), lambda i, k: where(k // 8 == i, A[k % 8])), 512, 64),
+    "one-hot times a matrix": (
+        lambda: total((8, 8), (8,), lambda i, j, k: where(k == WHOLE[i], C[k, j])),
+        512,
+        64,
+    ),
+    "one-hot by a factor": (
+        lambda: total((8,), (8,), lambda i, k: (WHOLE[i] + 5).equal(k).astype(D) * C[i, k]),
+        64,
+        8,
+    ),
+    "data and an equation": (
+        lambda: total(
+            (8,), (8, 8), lambda i, k, m: where(te.all(k == WHOLE[m], m == 7 - i, k < 4), C[k, m])
+        ),
+        512,
+        8,
+    ),
+    "data behind what protects it": (
+        lambda: total((8,), (8,), lambda i, k: where(k < i, where(k == WHOLE[i - 1], A[k]))),
+        64,
+        56,
+    ),
+    "data scattered": (
+        lambda: total((8,), (8,), lambda i, k: where(WHOLE[k] == i, A[k])),
+        64,
+        64,
+    ),
     "where=": (with_condition, 64, 16),
     "init=": (with_init, 64, 8),
     "maximum": (maximum, 64, 64),

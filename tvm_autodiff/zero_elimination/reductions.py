@@ -17,12 +17,13 @@ from ..calculus.terms import Condition
 from ..cost import stage_cost
 from ..domain import Domain, simplify_domain
 from ..errors import UnsolvableError
-from ..ir.build import all_of, if_then_else, zero_like
+from ..ir.build import add, all_of, compare, if_then_else, zero_like
 from ..ir.graph import retarget, tensors_read_by, topological
-from ..ir.nodes import Tensor, dtype_of, load
+from ..ir.nodes import Expr, Tensor, dtype_of, load, node_id, op_name, operands
 from ..ir.plain_reduction import fold_condition, split_init
-from ..ir.rewrite import depends_on, substituter, tree_size
+from ..ir.rewrite import contains_load, depends_on, substituter, tree_size
 from ..ir.stage import (
+    Axis,
     Operation,
     Reduction,
     axis_range,
@@ -53,6 +54,7 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     ``Σ_k (if k < 3 then f else 0) + (if k == b then g else 0)  →  Σ_{k<3} f  +  g[k := b]``.
     What only part of the elements have becomes a smaller stage of its own:
     ``Σ_k if i == j then f(i, k) else 0  →  if i == j then part[i] else 0, part[i] = Σ_k f(i, k)``.
+    Data may determine an axis, too: ``Σ_{k<8} if k == I[i] then A[k] else 0`` reads ``A[I[i]]``.
     Without an axis there is no sum, over an empty domain it is zero.
 
     Parameters
@@ -145,6 +147,7 @@ def _summed(op: Operation, reduction: Reduction, parts: Sequence[Summand]) -> Te
 
 def _sum_at(op: Operation, reduction: Reduction, part: Summand, target: Target) -> Gathered | None:
     """``Σ_k part`` at the elements that the target tells."""
+    part, axes = _at_data(part, reduction.axes)
     move = substituter(
         {axis.var: place for axis, place in zip(op.axis, target.indices, strict=True)}
         if target.places is not None
@@ -153,9 +156,43 @@ def _sum_at(op: Operation, reduction: Reduction, part: Summand, target: Target) 
     return sum_where(
         move(part.value),
         [Condition(move(c.expr), c.guards) for c in part.conditions],
-        [rename_bounds(axis, move) for axis in reduction.axes],
+        [rename_bounds(axis, move) for axis in axes],
         target.ranges,
     )
+
+
+def _at_data(part: Summand, axes: Sequence[Axis]) -> tuple[Summand, list[Axis]]:
+    """``[k == I[n]] f(k), k<8  →  [0 <= I[n], I[n] < 8] f(I[n])``: an axis that data determine."""
+    for place, condition in enumerate(part.conditions):
+        found = _determined(condition.expr, axes)
+        if found is None:
+            continue
+        axis, value = found
+        before, after = part.conditions[:place], part.conditions[place + 1 :]
+        if any(depends_on(c.expr, [axis.var]) for c in before):
+            continue  # they may protect the read in the value, and would be asked after it
+        inside = (
+            Condition(compare("ge", value, axis.dom.min), True),
+            Condition(compare("lt", value, add(axis.dom.min, axis.dom.extent)), True),
+        )
+        put = substituter({axis.var: value})
+        moved = tuple(Condition(put(c.expr), c.guards) for c in after)
+        rest = [other for other in axes if other is not axis]
+        return _at_data(Summand(put(part.value), (*before, *inside, *moved)), rest)
+    return part, list(axes)
+
+
+def _determined(condition: Expr, axes: Sequence[Axis]) -> tuple[Axis, Expr] | None:
+    """The axis that an equation says the value of, from data: ``k == I[n] → k, I[n]``."""
+    if op_name(condition) != "eq" or not contains_load(condition):
+        return None
+    for var, value in (operands(condition), reversed(operands(condition))):
+        for axis in axes:
+            if node_id(axis.var) == node_id(var) and dtype_of(value) == dtype_of(var):
+                others = [other.dom for other in axes if other is not axis]
+                roots = [value, *(bound for dom in others for bound in (dom.min, dom.extent))]
+                return None if depends_on(roots, [var]) else (axis, value)
+    return None
 
 
 def _compact(
