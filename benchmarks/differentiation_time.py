@@ -21,7 +21,7 @@ from tvm import te, topi
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from residual_network import residual_network
+from _residual_network import residual_network
 
 import tvm_autodiff as ad
 from tvm_autodiff.ir.graph import topological

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PROGRAM = """
 import tvm_autodiff as ad
-from benchmarks.residual_network import residual_network
+from benchmarks._residual_network import residual_network
 from tvm_autodiff.show import show
 
 loss, weights = residual_network(8, size=8)
