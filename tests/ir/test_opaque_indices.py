@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tvm import te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as script
 
 from tests.numeric import run
 
@@ -72,6 +74,35 @@ def test_compiles_to_what_it_says(case: int) -> None:
     array = np.random.default_rng(case).random([int(extent) for extent in A.shape])
     [value] = run([A], [B], [array])
     assert np.array_equal(value, np.where(inside, array[tuple(places)], -1))
+
+
+#: index of the write of ``O[index(i)] = A[i]`` in a te.extern, whose body no other step sees
+WRITES: list[Callable[[Any], Any]] = [
+    lambda i: (i + 1) // 2 + i // 2,
+    lambda i: i % 4 + (i + 2) % 4 * 2,
+    lambda i: (2 - i) % 3,
+    lambda i: i // 2 + i % 2 * 3,
+]
+
+
+@pytest.mark.parametrize("index", WRITES)
+def test_writes_where_it_says(index: Callable[[Any], Any]) -> None:
+    def body(ins: Any, outs: Any) -> Any:
+        with IRBuilder() as builder:
+            source, target = script.buffer_proxy(ins[0]), script.buffer_proxy(outs[0])
+            with script.seq_scope():
+                with script.serial(0, 12) as place:
+                    target[place] = tirx.const(0, "float64")
+                with script.serial(0, 5) as i:
+                    target[index(i)] = source[i]
+            return builder.get()
+
+    A = te.placeholder((12,), "float64", name="A")
+    array, wanted = np.arange(1.0, 13.0), np.zeros(12)
+    for i in range(5):
+        wanted[index(i)] = array[i]
+    [value] = run([A], [te.extern([(12,)], [A], body, dtype="float64", name="E")], [array])
+    assert np.array_equal(value, wanted)
 
 
 def random_map(rng: np.random.Generator) -> Map:

@@ -60,11 +60,16 @@ def hide_divisions(func: Any) -> Any:
         indices = hide(list(node.indices))
         return node if indices is None else tirx.BufferLoad(node.source, indices)
 
+    def write(node: Any) -> Any:
+        indices = hide(list(node.indices))
+        return node if indices is None else tirx.BufferStore(node.buffer, node.value, indices)
+
     def comparison(node: Any) -> Any:
         sides = None if is_float(node.a) else hide([node.a, node.b])
         return node if sides is None else type(node)(*sides)
 
-    visitors = [(ir.TensorLoad, read), *((kind, comparison) for kind in _COMPARISONS)]
+    visitors = [(ir.TensorLoad, read), (tirx.BufferStore, write)]
+    visitors += [(kind, comparison) for kind in _COMPARISONS]
     body = tvm_ffi.structural_map(func.body, visitors)
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
