@@ -160,7 +160,11 @@ GROUPS: dict[str, list[Case]] = {
         Case("concatenate", [(2, 3), (2, 4)], lambda a, b: topi.concatenate([a, b], 1)),
         Case("stack", [V, V], lambda a, b: topi.stack([a, b], 1)),
         Case("split", [(2, 6)], lambda x: topi.split(x, [1, 4], 1)[1]),
-        Case("tile", [(2, 3)], lambda x: topi.tile(x, (2, 2)), dense=True),
+        Case(
+            "tile",
+            [(2, 3)],
+            lambda x: topi.tile(x, (2, 2)),
+        ),
         Case("dyn_tile", [(2, 3)], lambda a: topi.dyn_tile(a, (4, 6), 2)),
         Case("repeat", [(2, 3)], lambda x: topi.repeat(x, 2, 1)),
         Case("strided_slice", [(6, 5)], lambda x: topi.strided_slice(x, [1, 0], [6, 4], [2, 3])),
@@ -173,7 +177,6 @@ GROUPS: dict[str, list[Case]] = {
             "strided_set",
             [(6,), (2,), ints(1), ints(5), ints(2)],
             lambda a, v, begin, end, strides: topi.strided_set(a, v, begin, end, strides),
-            dense=True,
         ),
         Case(
             "layout_transform", [(1, 4, 2, 2)], lambda x: topi.layout_transform(x, "NCHW", "NCHW2c")
@@ -183,7 +186,6 @@ GROUPS: dict[str, list[Case]] = {
             "sliding_window",
             [(1, 6)],
             lambda data: topi.sliding_window(data, 1, [3], [2]),
-            dense=True,
         ),
         Case("trilu", [(4, 4)], lambda data: topi.trilu(data, te.const(0, "int32"), True)),
         Case(
@@ -203,20 +205,21 @@ GROUPS: dict[str, list[Case]] = {
             "nn.mirror_pad",
             [(3, 4)],
             lambda data: nn.mirror_pad(data, [1, 2], [1, 1], "SYMMETRIC"),
-            dense=True,
         ),
         Case(
             "nn.mirror_pad, reflect",
             [(4,)],
             lambda data: nn.mirror_pad(data, [2], [1], "REFLECT"),
-            dense=True,
         ),
-        Case("nn.reflect_pad", [(4,)], lambda data: nn.reflect_pad(data, [2], [1]), dense=True),
+        Case(
+            "nn.reflect_pad",
+            [(4,)],
+            lambda data: nn.reflect_pad(data, [2], [1]),
+        ),
         Case(
             "nn.replicate_pad",
             [(3, 2)],
             lambda data: nn.replicate_pad(data, [1, 2], [2, 0]),
-            dense=True,
         ),
         Case("nn.circular_pad", [(4,)], lambda data: nn.circular_pad(data, [2], [1])),
         Case("nn.dilate", [(2, 3)], lambda data: nn.dilate(data, [2, 3])),
@@ -231,7 +234,6 @@ GROUPS: dict[str, list[Case]] = {
             "nn.space_to_batch_nd",
             [(1, 4, 4, 1)],
             lambda data: nn.space_to_batch_nd(data, [2, 2], [0, 1], [0, 1]),
-            dense=True,
         ),
         Case(
             "nn.fifo_buffer", [(2, 2), (2, 5)], lambda data, buffer: nn.fifo_buffer(data, buffer, 1)
@@ -555,7 +557,6 @@ GROUPS: dict[str, list[Case]] = {
             lambda predictions, targets, weights: nn.nll_loss(
                 predictions, targets, weights, "mean", -100
             ),
-            dense=True,
         ),
         Case(
             "nn.lstm",
@@ -569,7 +570,6 @@ GROUPS: dict[str, list[Case]] = {
             "nn.upsampling, nearest",
             [(1, 1, 3, 3)],
             lambda data: nn.upsampling(data, 2, 2, "NCHW", "nearest_neighbor"),
-            dense=True,
             dtype="float32",
         ),
         Case(
@@ -605,7 +605,6 @@ GROUPS: dict[str, list[Case]] = {
                 "asymmetric",
                 out_dtype="float64",
             ),
-            dense=True,
             dtype="float32",
         ),
         Case(
@@ -634,7 +633,6 @@ GROUPS: dict[str, list[Case]] = {
             "image.grid_sample",
             [(1, 1, 4, 4), GRID],
             lambda data, grid: image.grid_sample(data, grid, "bilinear"),
-            dense=True,
         ),
         Case(
             "image.crop_and_resize",
@@ -642,7 +640,6 @@ GROUPS: dict[str, list[Case]] = {
             lambda data, boxes, indices: image.crop_and_resize(
                 data, boxes, indices, (3, 3), "NHWC", "bilinear", 0.0
             ),
-            dense=True,
             dtype="float32",
         ),
         Case(
@@ -651,7 +648,6 @@ GROUPS: dict[str, list[Case]] = {
             lambda data, offset, kernel: nn.deformable_conv2d_nchw(
                 data, offset, kernel, 1, 0, 1, 1, 1, "float64"
             ),
-            dense=True,
         ),
         Case(
             "nn.deformable_conv2d_nhwc",
@@ -659,90 +655,78 @@ GROUPS: dict[str, list[Case]] = {
             lambda data, offset, kernel: nn.deformable_conv2d_nhwc(
                 data, offset, kernel, 1, 0, 1, 1, 1, "float64"
             ),
-            dense=True,
         ),
         Case(
             "vision.roi_align_nchw",
             [(1, 1, 4, 4), ROIS],
-            lambda data, rois: vision.roi_align_nchw(data, rois, (2, 2), 1.0, 0, 2),
-            dense=True,
+            lambda data, rois: vision.roi_align_nchw(data, rois, (1, 1), 1.0, 0, 2),
         ),
         Case(
             "vision.roi_align",
             [(1, 1, 4, 4), ROIS],
-            lambda data, rois: vision.roi_align(data, rois, (2, 2), 1.0, "avg", 2),
-            dense=True,
+            lambda data, rois: vision.roi_align(data, rois, (1, 1), 1.0, "avg", 2),
         ),
         Case(
             "vision.roi_align_nhwc",
             [(1, 4, 4, 1), ROIS],
-            lambda data, rois: vision.roi_align_nhwc(data, rois, (2, 2), 1.0, 0, 2),
-            dense=True,
+            lambda data, rois: vision.roi_align_nhwc(data, rois, (1, 1), 1.0, 0, 2),
         ),
         Case(
             "vision.roi_pool",
             [(1, 1, 4, 4), ROIS],
             lambda data, rois: vision.roi_pool(data, rois, (2, 2), 1.0),
-            dense=True,
         ),
         Case(
             "vision.roi_pool_nchw",
             [(1, 1, 4, 4), ROIS],
             lambda data, rois: vision.roi_pool_nchw(data, rois, (2, 2), 1.0),
-            dense=True,
         ),
     ],
     "Indexing by data": [
         Case(
-            "take", [(4, 3), ints(1, 1, 3)], lambda a, indices: topi.take(a, indices, 0), dense=True
+            "take",
+            [(4, 3), ints(1, 1, 3)],
+            lambda a, indices: topi.take(a, indices, 0),
         ),
         Case(
             "take, clipped",
             [(4,), ints(1, 1, 7)],
             lambda a, indices: topi.take(a, indices, 0, mode="clip"),
-            dense=True,
         ),
         Case(
             "gather",
             [(3, 2), np.array([[0, 2], [1, 1]], "int32")],
             lambda data, indices: topi.gather(data, 0, indices),
-            dense=True,
         ),
         Case(
             "gather_nd",
             [(3, 4), np.array([[0, 2, 2], [1, 3, 3]], "int32")],
             lambda a, indices: topi.gather_nd(a, indices),
-            dense=True,
         ),
         Case(
             "adv_index",
             [(3, 4), ints(0, 2, 2), ints(1, 3, 3)],
             lambda data, i, j: topi.adv_index(data, [i, j]),
-            dense=True,
         ),
         Case(
             "index_tensor",
             [(3, 4), ints(0, 2, 2), ints(1, 3, 3)],
             lambda data, i, j: topi.index_tensor(data, [i, j]),
-            dense=True,
         ),
         Case(
             "reverse_sequence",
             [(4, 2), ints(3, 1)],
             lambda a, lengths: topi.reverse_sequence(a, lengths, 0, 1),
-            dense=True,
         ),
         Case(
             "dynamic_strided_slice",
             [(6,), ints(1, dtype="int64"), ints(5, dtype="int64"), ints(2, dtype="int64")],
             lambda a, begin, end, strides: topi.dynamic_strided_slice(a, begin, end, strides, [2]),
-            dense=True,
         ),
         Case(
             "slice_scatter",
             [(5,), (2,)],
             lambda data, src: topi.slice_scatter(data, src, 1, 5, 2, 0)[0],
-            dense=True,
         ),
         Case(
             "unravel_index", [ints(3, 5), ints(2, 4)], lambda i, shape: topi.unravel_index(i, shape)

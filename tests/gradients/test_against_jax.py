@@ -225,7 +225,6 @@ CASES = [
         [(5, 3), INDICES],
         lambda table, index: topi.take(table, index, 0),
         lambda table, index: table[index],
-        dense=True,
     ),
     Both(
         "cross entropy",
@@ -265,7 +264,6 @@ CASES = [
         [(5,)],
         lambda a: nn.mirror_pad(a, [2], [1], "REFLECT"),
         lambda a: jnp.pad(a, (2, 1), "reflect"),
-        dense=True,
     ),
     Both("standard deviation", [(7,)], lambda x: deviation(x), jnp.std),
 ]

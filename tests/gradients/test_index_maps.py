@@ -165,14 +165,34 @@ QUASI_LINEAR = [
         ),
         2,
     ),
-    Case("truncated-modulo", [(3,)], reads((7,), lambda i: tirx.truncmod(i, 3)), dense=True),
+    Case(
+        "truncated-modulo",
+        [(3,)],
+        reads((7,), lambda i: tirx.truncmod(i, 3)),
+    ),
 ]
 
 BOUNDED = [
-    Case("clamped-below", [(5,)], reads((5,), lambda i: te.max(i - 1, 0)), dense=True),
-    Case("clamped-above", [(5,)], reads((5,), lambda i: te.min(i + 2, 4)), dense=True),
-    Case("clamped", [(3,)], reads((7,), lambda i: te.min(te.max(i - 2, 0), 2)), dense=True),
-    Case("reflected", [(4,)], reads((7,), lambda i: tirx.Select(i < 4, i, 6 - i)), dense=True),
+    Case(
+        "clamped-below",
+        [(5,)],
+        reads((5,), lambda i: te.max(i - 1, 0)),
+    ),
+    Case(
+        "clamped-above",
+        [(5,)],
+        reads((5,), lambda i: te.min(i + 2, 4)),
+    ),
+    Case(
+        "clamped",
+        [(3,)],
+        reads((7,), lambda i: te.min(te.max(i - 2, 0), 2)),
+    ),
+    Case(
+        "reflected",
+        [(4,)],
+        reads((7,), lambda i: tirx.Select(i < 4, i, 6 - i)),
+    ),
     Case("square", [(10,)], reads((4,), lambda i: i * i), dense=True),
     Case("product-of-axes", [(7,)], reads((3, 4), lambda i, j: i * j), dense=True),
     Case(
@@ -246,31 +266,26 @@ DATA = [
             (5, 2), lambda i, j: table[index[i], j] * table[index[i], j], name="out"
         ),
         2,
-        dense=True,
     ),
     Case(
         "embedding",
         [(4, 3), REPEATED, (3, 2)],
         lambda table, index, weight: topi.matmul(topi.take(table, index, 0), weight),
-        dense=True,
     ),
     Case(
         "permutation",
         [(5,), np.array([3, 1, 4, 0, 2], "int32")],
         lambda x, p: te.compute((5,), lambda i: x[p[i]] * x[i], name="out"),
-        dense=True,
     ),
     Case(
         "shift-by-data",
         [(8,), np.array([2, 0, 3], "int32")],
         lambda x, s: te.compute((3, 4), lambda i, j: x[s[i] + j] * x[j], name="out"),
-        dense=True,
     ),
     Case(
         "nested-data",
         [(4,), np.array([2, 0, 3, 1], "int32")],
         lambda x, p: te.compute((4,), lambda i: x[p[p[i]]], name="out"),
-        dense=True,
     ),
     Case(
         "index-of-reduction",
@@ -279,7 +294,6 @@ DATA = [
             (5,), lambda j: te.sum(x[p[(r := k(3))], j] * x[p[r], j], axis=r), name="out"
         ),
         2,
-        dense=True,
     ),
 ]
 
