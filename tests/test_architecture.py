@@ -46,7 +46,7 @@ RESERVED = {
     "tvm.tirx": {"ir"},
     "tvm.ir.prim": {"ir"},
     "tvm.sym": {"ir"},
-    "tvm.s_tir": {"schedule"},
+    "tvm.s_tir": {"ir", "schedule"},
     "tvm.relax": {"compile", "runtime", "schedule", "interop"},
 }
 FRAMEWORKS = ("torch", "jax", "sklearn", "scipy", "matplotlib", "tqdm", "IPython", "pytest")

@@ -35,7 +35,7 @@ def random_map(seed: int) -> Domain:
 
 
 def gather(transformation: DomainTransformation, data: te.Tensor) -> te.Tensor:
-    """``out[parameters] = sum of data over the points of the domain``, written by the new domain."""
+    """``out[parameters] = sum of data over the points``, written by the new domain."""
     new, old = transformation.new_domain, transformation.old_domain
 
     def body(*places: Any) -> Any:

@@ -101,7 +101,7 @@ class Domain:
         return self.ranges[var][1]
 
     def volume(self, parameters: Mapping[Var, int] | None = None) -> int:
-        """Points of the box, conditions not counted; `parameters` are values for symbolic extents."""
+        """Points of the box, conditions not counted; `parameters` gives symbolic extents values."""
         if self.is_empty:
             return 0
         total = 1

@@ -204,7 +204,7 @@ def solve_linear_equations(domain: Domain) -> DomainTransformation:
 
 
 def range_end(system: System, f: Form, sign: int) -> Form | None:
-    """An end of the range of a linear form: ends of the variables' ranges put in, parameters kept."""
+    """An end of a linear form's range: ends of the variables' ranges put in, parameters kept."""
     atoms = system.atoms
     out: Form = {s: k for s, k in f.items() if not atoms.masks[s] & system.mask}
     for var, s in zip(system.domain.variables, system.variables, strict=True):

@@ -213,7 +213,7 @@ def _width(system: System, s: int) -> int:
 
 
 def _needed_guards(system: System, solved: _Solved) -> list[tuple[str, Form]] | None:
-    """Conditions that the ranges and the other conditions do not imply; None for a contradiction."""
+    """Conditions that ranges and other conditions do not imply; None for a contradiction."""
     facts = system.facts
     equations: list[Form] = []
     for f in solved.equations:
