@@ -16,7 +16,7 @@ from tvm_autodiff.ir.nodes import as_expr, is_load, node_id, op_name, operands
 from tvm_autodiff.ir.rewrite import postorder
 from tvm_autodiff.ir.stage import tensor_key
 from tvm_autodiff.ir.text import text
-from tvm_autodiff.zero_elimination.nonzeroness import summands
+from tvm_autodiff.zero_elimination.summands import summands
 
 D = "float64"
 i, j = te.var("i"), te.var("j")

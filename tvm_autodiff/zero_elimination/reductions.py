@@ -36,9 +36,9 @@ from ..ir.stage import (
 )
 from .assemble import assemble
 from .gather import Gathered, Target, sum_where
-from .nonzeroness import Summand, summands
 from .passes import each_stage, element_count, sample_extent, tensor_list
 from .residues import split_by_residue
+from .summands import Summand, summands
 
 #: part of the work that must remain at most, for one more stage to pay
 _WORTHWHILE = 0.8
@@ -102,13 +102,19 @@ def _simplified(op: Operation) -> list[Tensor]:
     if reduction is None or classify(reduction.combiner, 0) != "sum":
         return outputs_of(op)
     if reduction.init:
-        combination, [plain] = split_init(op)
-        [simple] = _simplified(plain.op)
-        if tensor_key(simple) == tensor_key(plain):
-            return outputs_of(op)
-        table = {tensor_key(plain): simple}
-        return retarget(combination[0].op, lambda tensor: table.get(tensor_key(tensor)))
+        return [_with_init(op)]
     return [_cheapest(op, fold_condition(reduction))]
+
+
+def _with_init(op: Operation) -> Tensor:
+    """``init + Σ_k f`` where the plain sum with the addition is cheaper than both in one stage."""
+    [combination], [plain] = split_init(op)
+    [simple] = _simplified(plain.op)
+    if tensor_key(simple) == tensor_key(plain):
+        return op.output(0)
+    table = {tensor_key(plain): simple}
+    [candidate] = retarget(combination.op, lambda tensor: table.get(tensor_key(tensor)))
+    return candidate if _work(candidate, op) < _work(op.output(0), op) else op.output(0)
 
 
 def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
