@@ -9,23 +9,17 @@ from tests.zero_elimination.cost_cases import CASES, OPERATORS
 
 #: cases above twice the floor, and how far; those at the end with a dense sum
 ABOVE_BAR = {
-    "clamp: clamp of one axis by another": 3.01,
-    "adaptive: average, 2-D": 4.89,
     "adaptive: maximum, 2-D": 12.01,
-    "diagonal: out[x, y] = in[y, y]": 3.01,
-    "diagonal: diagonal times matrix": 2.34,
     "skewed: x[i + j + k]": 2.36,
     "triangle: both triangular": 2.35,
     "triangle: two triangles": 3.49,
-    "reducer: max pool, 3x3 stride 2": 2.09,
     "reducer: max pool, 3x3 padding 1": 2.11,
     "reducer: a reducer without a rule": 6.51,
-    "padding: replicated, then a convolution": 3.65,
     "resize: nearest, 2x, 1-D": 4.01,
     "resize: nearest, half": 12.81,
 }
 #: gradients above three times the forward pass
-ABOVE_FORWARD = {"max pool, 3x3 stride 2": 3.02}
+ABOVE_FORWARD: dict[str, float] = {}
 
 
 @pytest.fixture(scope="module")

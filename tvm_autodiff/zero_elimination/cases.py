@@ -14,34 +14,36 @@ from ..ir.build import compare, negate
 from ..ir.lets import merge_equal
 from ..ir.nodes import Expr, node_id, op_name, operands
 from ..ir.rewrite import Rewriter, contains_load, postorder
+from ..ir.simplify import Ranges, prove
 from .gather import on_indices
 
 #: cases that one term may be taken apart into
-_MOST_CASES = 32
+_MOST_CASES = 81
 #: node → comparison of its operands under which it is the first
 _CLAMPS = {"min": "le", "max": "ge"}
 
 
-def cases_of(term: Term) -> list[Term] | None:
+def cases_of(term: Term, ranges: Ranges) -> list[Term] | None:
     """``x[min(i, 3)] → [i <= 3] x[i], [i > 3] x[3]``.
 
-    Returns None where no index holds a clamp or choice, or there are too many.
+    A case that the ranges of the variables exclude is left out. Returns None where no index holds
+    a clamp or choice, or there are too many.
     """
     pending, plain = [term], []
     while pending:
         current = pending.pop()
-        split = _split(current)
+        split = _split(current, ranges)
         if split is None:
             plain.append(current)
         else:
             pending += reversed(split)
         if len(pending) + len(plain) > _MOST_CASES:
             return None
-    return plain if len(plain) > 1 else None
+    return None if len(plain) == 1 and plain[0] is term else plain
 
 
-def _split(term: Term) -> list[Term] | None:
-    """The two cases of the innermost clamp or choice in the indices."""
+def _split(term: Term, ranges: Ranges) -> list[Term] | None:
+    """The possible cases of the innermost clamp or choice in the indices."""
     merged = merge_equal([*term.indices, *(c.expr for c in term.conditions)])
     indices, conditions = merged[: len(term.indices)], merged[len(term.indices) :]
     for node in postorder(indices):
@@ -51,6 +53,8 @@ def _split(term: Term) -> list[Term] | None:
         condition, then, otherwise = case
         result = []
         for holds, value in ((condition, then), (negate(condition), otherwise)):
+            if prove(negate(holds), ranges):
+                continue
             put = _replacing(node, value)
             kept = [
                 Condition(put(expr), old.guards)

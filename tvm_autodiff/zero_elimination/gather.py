@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, simplify_domain
 from ..ir.build import add, all_of, cast, compare, conjuncts, const
+from ..ir.ceil_division import fold_ceil_divisions
 from ..ir.fold import fold
 from ..ir.lets import bind_shared
 from ..ir.nodes import (
@@ -264,8 +265,8 @@ def _constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
         if not bounded:
             box[var] = (low, extent)
             continue
-        end = _plus(low, extent, var)
-        start = const(low, dtype_of(var)) if isinstance(low, int) else low
+        end = fold_ceil_divisions(_plus(low, extent, var))
+        start = const(low, dtype_of(var)) if isinstance(low, int) else fold_ceil_divisions(low)
         least, _ = constant_bounds(start, ranges)
         _, most = constant_bounds(end, ranges)
         box[var] = (least, most - least)

@@ -8,7 +8,7 @@ less work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..ir.build import add, all_of, compare, const, if_then_else, sub, zero_like
@@ -21,7 +21,7 @@ from .gather import Gathered, Target
 from .residues import known_volume
 
 #: part of the work that must remain at most, for one more stage to pay
-_WORTHWHILE = 0.8
+_WORTHWHILE = 0.9
 
 
 def narrow_to_guards(
@@ -40,6 +40,8 @@ def narrow_to_guards(
     name : str
         Of the part's stage.
 
+    Guards that make two axes of the gradient equal, as of a diagonal, leave one of them.
+
     Returns
     -------
     Gathered
@@ -50,16 +52,21 @@ def narrow_to_guards(
     extents = [axis_range(axis)[1] for axis in target.axes]
     if not sums:
         return whole
-    sizes = [max(0, bound[1] - bound[0] + 1) for bound in bounds if bound is not None]
+    twins = _twins(whole.guards, target.axes)
+    sizes = [
+        extent if bound is None else max(0, bound[1] - bound[0] + 1)
+        for place, (bound, extent) in enumerate(zip(bounds, extents, strict=True))
+        if place not in twins
+    ]
     narrow = known_volume(extents) + known_volume([*sizes, *sums])
     if narrow > _WORTHWHILE * known_volume([*extents, *sums]):
         return whole
-    part = _part(target, bounds)
+    part = _part(target, bounds, twins)
     gathered = gather_at(part)
     if gathered is None:
         return whole
     stage = assemble(name, part, [[gathered]], dtype=dtype_of(whole.source))
-    return replace(whole, axes=(), guards=(), source=_read(whole, target, bounds, stage))
+    return replace(whole, axes=(), guards=(), source=_read(whole, target, bounds, twins, stage))
 
 
 def _bounds(guards: Sequence[Expr], axis: Axis) -> tuple[int, int] | None:
@@ -104,41 +111,73 @@ _INTERVALS = {
 }
 
 
-def _part(target: Target, box: Sequence[tuple[int, int] | None]) -> Target:
-    """The elements of a sub-box as a target with axes that start at zero; None is a whole axis."""
+def _twins(guards: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, int]:
+    """Axes that a guard makes equal to an earlier one: place → place of the other."""
+    place_of = {node_id(axis.var): place for place, axis in enumerate(axes)}
+    found: dict[int, int] = {}
+    for guard in guards:
+        if op_name(guard) != "eq":
+            continue
+        places = sorted(place_of.get(node_id(side), -1) for side in operands(guard))
+        first, second = places
+        if first >= 0 and first != second and first not in found and second not in found:
+            found[second] = first
+    return found
+
+
+def _part(
+    target: Target, box: Sequence[tuple[int, int] | None], twins: Mapping[int, int]
+) -> Target:
+    """The elements of a sub-box as a target with axes that start at zero.
+
+    None in the box is a whole axis; a twin has no axis of its own.
+    """
     axes: list[Axis] = []
     places: list[Expr] = []
-    for axis, bound in zip(target.axes, box, strict=True):
-        if bound is None:
+    for place, (axis, bound) in enumerate(zip(target.axes, box, strict=True)):
+        if place in twins:
+            places.append(places[twins[place]])
+        elif bound is None:
             axes.append(renew_axis(axis))
             places.append(axes[-1].var)
-            continue
-        low, high = bound
-        dtype = dtype_of(axis.var)
-        axes.append(data_axis(axis.var.name, high - low + 1, dtype))
-        offset = const(low, dtype)
-        places.append(offset if high == low else add(axes[-1].var, offset))
+        else:
+            low, high = bound
+            dtype = dtype_of(axis.var)
+            axes.append(data_axis(axis.var.name, high - low + 1, dtype))
+            offset = const(low, dtype)
+            places.append(offset if high == low else add(axes[-1].var, offset))
     return Target(target.prefix, tuple(axes), tuple(places))
 
 
 def _read(
-    whole: Gathered, target: Target, box: Sequence[tuple[int, int] | None], stage: Tensor
+    whole: Gathered,
+    target: Target,
+    box: Sequence[tuple[int, int] | None],
+    twins: Mapping[int, int],
+    stage: Tensor,
 ) -> Expr:
     """The part where the element lies in it, zero elsewhere."""
     inside: list[Expr] = []
     indices: list[Expr] = [axis.var for axis in target.prefix]
-    for axis, bound in zip(target.axes, box, strict=True):
-        if bound is None:
+    for place, (axis, bound) in enumerate(zip(target.axes, box, strict=True)):
+        if place in twins:
+            inside.append(compare("eq", axis.var, target.axes[twins[place]].var))
+        elif bound is None:
             indices.append(axis.var)
-            continue
-        low, high = bound
-        dtype = dtype_of(axis.var)
-        if low == high:
-            inside.append(compare("eq", axis.var, const(low, dtype)))
         else:
-            if low > 0:
-                inside.append(compare("ge", axis.var, const(low, dtype)))
-            if high < axis_range(axis)[1] - 1:
-                inside.append(compare("le", axis.var, const(high, dtype)))
-        indices.append(sub(axis.var, const(low, dtype)))
+            inside += _within(axis, *bound)
+            indices.append(sub(axis.var, const(bound[0], dtype_of(axis.var))))
     return if_then_else(all_of(inside), load(stage, indices), zero_like(whole.source))
+
+
+def _within(axis: Axis, low: int, high: int) -> list[Expr]:
+    """``low <= axis <= high`` without what the axis's own range says."""
+    dtype = dtype_of(axis.var)
+    if low == high:
+        return [compare("eq", axis.var, const(low, dtype))]
+    conditions: list[Expr] = []
+    if low > 0:
+        conditions.append(compare("ge", axis.var, const(low, dtype)))
+    if high < axis_range(axis)[1] - 1:
+        conditions.append(compare("le", axis.var, const(high, dtype)))
+    return conditions

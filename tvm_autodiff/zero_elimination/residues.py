@@ -23,7 +23,7 @@ from .gather import Gathered, Target
 #: classes that may be made at most: each costs a solution and a stage
 _MOST_CLASSES = 16
 #: part of the work that must remain at most, for the noise of more stages to pay
-_WORTHWHILE = 0.8
+_WORTHWHILE = 0.9
 
 
 def split_by_residue(

@@ -15,7 +15,7 @@ from ..calculus.copies import through_copy
 from ..calculus.linearize import linearize
 from ..calculus.terms import Term
 from ..ir.nodes import Tensor, load
-from ..ir.stage import Operation, axis_vars, data_axis, index_dtype, shape_of
+from ..ir.stage import Operation, axis_range, axis_vars, data_axis, index_dtype, shape_of
 from .cases import cases_of
 from .gather import Cotangent, Gathered, Target, gather
 from .narrow import narrow_to_guards
@@ -160,7 +160,8 @@ def _by_cases(
     op: Operation, term: Term, cotangent: Cotangent, where: Target, name: str
 ) -> list[Transposed] | None:
     """The cases of a term's clamps gathered one by one, where that solves every equation."""
-    cases = cases_of(term)
+    ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
+    cases = cases_of(term, ranges)
     if cases is None:
         return None
     parts = [(case, gather(op, case, cotangent, where)) for case in cases]
