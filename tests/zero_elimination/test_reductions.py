@@ -61,6 +61,11 @@ def with_init():
     return te.compute((8,), body, name="w")
 
 
+def with_init_of_one():
+    k = te.reduce_axis((0, 1), "k")
+    return te.compute((8,), lambda i: te.sum(A[k + i] * 2.0, axis=k, init=B[i]), name="w")
+
+
 def two_stages():
     first = total((8, 8), (8,), lambda i, j, k: where(k == j, C[i, k]), name="first")
     return total((8,), (8,), lambda i, k: where(k < 2, first[i, k]), name="second")
@@ -237,6 +242,7 @@ SUMS = {
     ),
     "where=": (with_condition, 64, 16),
     "init=": (with_init, 64, 8),
+    "init= and no gain": (with_init_of_one, 8, 8),
     "maximum": (maximum, 64, 64),
     "two stages": (two_stages, 576, 16),
 }
@@ -263,7 +269,7 @@ def test_bounds_that_vary():
     np.testing.assert_array_equal(evaluate_graph([simple], {A: values})[0], expected)
 
 
-#: name → (shape read, output shape, index, reduce extents, iterations of both roads)
+#: name → (shape read, output shape, index, reduce extents, iterations at most, by both roads)
 READS = {
     "identity": ((5, 4), (5, 4), lambda i, j: (i, j), (), 20),
     "transpose": ((4, 5), (5, 4), lambda i, j: (j, i), (), 20),
@@ -331,8 +337,8 @@ def test_dense_pullback_becomes_the_gradient(name):
     head, dense = dense_pullback(x, y, weight, index, reduce)
     [simple] = simplify_reductions(dense)
     [gradient] = differentiate(y, [x], head)
-    assert estimate_cost(simple) == estimate_cost(gradient)
-    assert estimate_cost(simple).iterations == iterations
+    assert estimate_cost(simple).iterations == estimate_cost(gradient).iterations
+    assert estimate_cost(simple).iterations <= iterations
     assert_equal_values([dense, dense], [simple, gradient])
 
 

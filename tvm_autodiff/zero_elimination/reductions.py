@@ -41,7 +41,7 @@ from .residues import split_by_residue
 from .summands import Summand, summands
 
 #: part of the work that must remain at most, for one more stage to pay
-_WORTHWHILE = 0.8
+_WORTHWHILE = 0.9
 
 
 def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
