@@ -30,8 +30,8 @@ from ..ir.stage import (
     tensor_key,
 )
 from ..zero_elimination.assemble import assemble
+from ..zero_elimination.copying import read_through_copies
 from ..zero_elimination.gather import Cotangent, Gathered, Target
-from ..zero_elimination.inline import read_through_copies
 from ..zero_elimination.scatter import dense_form
 from ..zero_elimination.transpose import Transposed, target_of, transpose
 from .arguments import (

@@ -21,8 +21,8 @@ from ..ir.stage import (
     renew_axis,
     sum_over,
 )
+from .copying import whole_tensor
 from .gather import Gathered, Target
-from .inline import whole_tensor
 
 
 def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:

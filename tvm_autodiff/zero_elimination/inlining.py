@@ -30,7 +30,7 @@ from ..ir.stage import (
     shape_of,
     tensor_key,
 )
-from .inline import is_shifted_copy
+from .copying import is_shifted_copy
 from .passes import element_count, sample_extent, tensor_list
 
 #: nodes of an expression that is put into another without being asked for

@@ -29,8 +29,8 @@ from ..ir.stage import (
     shape_of,
     sum_over,
 )
+from .copying import whole_tensor
 from .gather import Cotangent, Target, on_indices
-from .inline import whole_tensor
 
 #: attribute of a scatter-add stage: see `scatter_add_stage`
 _DIMS = "tvm_autodiff.scatter_add"
