@@ -7,14 +7,16 @@ and reducers give the values; nothing here looks at index maps, nor solves anyth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import NotDifferentiableError
 from ..ir.build import conjuncts, variable
 from ..ir.graph import tensors_read_by
 from ..ir.lets import merge_equal
 from ..ir.nodes import (
+    Expr,
     Tensor,
+    Var,
     dtype_of,
     is_float,
     is_load,
@@ -25,6 +27,7 @@ from ..ir.nodes import (
 from ..ir.plain_reduction import split_init
 from ..ir.rewrite import expand_lets, substituter
 from ..ir.stage import (
+    Axis,
     Operation,
     Reduction,
     axis_vars,
@@ -78,7 +81,7 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
     return _reduction_terms(op, reduction, wanted)
 
 
-def _reads(wanted: set[tuple[int, int]]):  # type: ignore[no-untyped-def]
+def _reads(wanted: set[tuple[int, int]]) -> Callable[[Expr], bool]:
     return lambda node: is_load(node) and tensor_key(load_tensor(node)) in wanted
 
 
@@ -97,7 +100,12 @@ def _elementwise_terms(op: Operation, wanted: set[tuple[int, int]]) -> list[Term
     return terms
 
 
-def _terms_at(found, component, seed, reduce_axes):  # type: ignore[no-untyped-def]
+def _terms_at(
+    found: Mapping[int, tuple[Expr, list[Contribution]]],
+    component: int,
+    seed: Var,
+    reduce_axes: tuple[Axis, ...],
+) -> list[Term]:
     return [
         Term(
             load_tensor(site),

@@ -187,17 +187,19 @@ def _arrive(arriving: dict[int, list[Contribution]], node: Expr, new: Contributi
 
 def _join(contributions: Sequence[Contribution]) -> Contribution:
     """Contributions by several paths as one: the conditions that all share stay conditions."""
-    shared: list[Condition] = []
-    for places in zip(*(c.conditions for c in contributions)):  # noqa: B905 - common prefix
-        if len({node_id(condition.expr) for condition in places}) > 1:
-            break
-        shared.append(places[0])
+    paths = [contribution.conditions for contribution in contributions]
+    length = 0
+    while all(len(path) > length for path in paths) and (
+        len({node_id(path[length].expr) for path in paths}) == 1
+    ):
+        length += 1
+    shared = paths[0][:length]
     value: Expr | None = None
     for contribution in contributions:
-        part = guarded(contribution.value, contribution.conditions[len(shared) :])
+        part = guarded(contribution.value, contribution.conditions[length:])
         value = part if value is None else add(value, part)
     assert value is not None
-    return Contribution(value, tuple(shared))
+    return Contribution(value, shared)
 
 
 def conjunction(conditions: Sequence[Condition]) -> Expr:
