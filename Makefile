@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_FLAGS ?= -q
+PYTEST_FLAGS ?= -q -n 2
 
 BIN := $(VENV)/bin
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
