@@ -25,6 +25,7 @@ from ..ir.build import (
     zero_like,
 )
 from ..ir.nodes import Tensor, dtype_of, load, operands
+from ..ir.plain_reduction import fold_condition
 from ..ir.rewrite import substituter
 from ..ir.stage import (
     Combiner,
@@ -130,4 +131,4 @@ def stand_in(op: Operation) -> Tensor | None:
     lhs, rhs = variable("lhs", dtype), variable("rhs", dtype)
     combiner = Combiner((lhs,), (rhs,), (mul(lhs, rhs),), (const(1, dtype),))
     others = Reduction(combiner, (here(factor),), tuple(inner), negate(same), ())
-    return reduction_stage(f"{op.name}_plain", axes, others)[0]
+    return reduction_stage(f"{op.name}_plain", axes, fold_condition(others))[0]

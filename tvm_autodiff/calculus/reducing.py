@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..ir.build import all_of, compare
 from ..ir.nodes import Expr, Tensor, dtype_of, node_id
+from ..ir.plain_reduction import fold_condition
 from ..ir.rewrite import substituter
 from ..ir.stage import (
     Axis,
@@ -98,7 +99,7 @@ def copy_of_stage(
         rename(reduction.condition),
         (),
     )
-    return reduction_stage(f"{op.name}_{suffix}", axes, copy)
+    return reduction_stage(f"{op.name}_{suffix}", axes, fold_condition(copy))
 
 
 def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
@@ -173,4 +174,4 @@ def reduce_others(
         renew(copy.condition),
         (),
     )
-    return reduction_stage(f"{op.name}_{suffix}", fresh, copy)
+    return reduction_stage(f"{op.name}_{suffix}", fresh, fold_condition(copy))
