@@ -28,6 +28,7 @@ from .nodes import (
     op_name,
     operands,
 )
+from .reducer_signs import sign_of
 from .rewrite import postorder
 from .sharing import shared_parts
 from .stage import Axis, always, tensor_key
@@ -52,13 +53,6 @@ _INFIX: dict[str, tuple[str, int, int, int]] = {
     "floordiv": ("//", _PRODUCT, _PRODUCT, _SIGN),
     "floormod": ("%", _PRODUCT, _PRODUCT, _SIGN),
     "power": ("**", _POWER, _ATOM, _SIGN),
-}
-#: reducers with a sign of their own: operator of the combiner → (sign, identity or None for any)
-_SIGNS: dict[str, tuple[str, float | None]] = {
-    "add": ("Σ", 0),
-    "mul": ("Π", 1),
-    "max": ("max", None),
-    "min": ("min", None),
 }
 _LIMIT = 2000
 
@@ -120,7 +114,7 @@ class Printer:
 
     def reduction(self, node: Expr) -> str:
         """``Σ_{k<5} source``; any other reducer is spelled out: ``reduce[...]_{k<5} (a, b)``."""
-        head = _sign_of(node.combiner) or self._combiner(node.combiner)
+        head = sign_of(node.combiner) or self._combiner(node.combiner)
         source = self._sources(list(node.source))
         init = f", init {self.tuple_of(list(node.init))}" if node.init else ""
         return f"{head}_{{{self.axes(list(node.axis), node.condition)}}} {source}{init}"
@@ -319,18 +313,6 @@ def _minus_moves_in(node: Expr) -> bool:
     while op_name(node) in ("mul", "div"):
         node = operands(node)[0]
     return op_name(node) not in ("floordiv", "floormod")
-
-
-def _sign_of(combiner: Expr) -> str | None:
-    """``Σ``, ``Π``, ``max`` or ``min`` where a combiner is that, else None."""
-    if len(combiner.result) != 1:
-        return None
-    result = combiner.result[0]
-    formal = {node_id(combiner.lhs[0]), node_id(combiner.rhs[0])}
-    if op_name(result) not in _SIGNS or {node_id(part) for part in operands(result)} != formal:
-        return None
-    sign, identity = _SIGNS[op_name(result)]
-    return sign if identity is None or is_const(combiner.identity_element[0], identity) else None
 
 
 def _tidy(extent: Expr) -> Expr:
