@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -228,9 +227,7 @@ def test_deep_expressions_print(step: Callable[[Any], Any]) -> None:
     expr: Any = X
     for _ in range(5000):
         expr = step(expr)
-    started = time.perf_counter()
     full, cut = text(expr, limit=None), text(expr)
-    assert time.perf_counter() - started < 10
     assert cut == full if len(full) <= 2000 else cut == full[:2000] + "…"
 
 
