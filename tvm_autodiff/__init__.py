@@ -17,6 +17,7 @@ from .errors import (
     InvalidArgumentError,
     LoweringError,
     NotDifferentiableError,
+    UnknownTensorError,
     UnsolvableError,
 )
 from .reverse import DifferentiationResult, differentiate, gradient, pullback
@@ -54,6 +55,7 @@ __all__ = [
     "NotDifferentiableError",
     "InvalidArgumentError",
     "UnsolvableError",
+    "UnknownTensorError",
     "LoweringError",
     "CallError",
     "GradientCheckError",

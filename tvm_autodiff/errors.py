@@ -22,6 +22,13 @@ class InvalidArgumentError(AutodiffError, ValueError):
     """
 
 
+class UnknownTensorError(AutodiffError, KeyError):
+    """A mapping of a result was asked for a tensor that it has nothing for."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would show the message in quotes
+
+
 class UnsolvableError(AutodiffError, ValueError):
     """A system over the integers is outside of what the solver accepts."""
 

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import te, topi
 
 from tests.evaluate import evaluate_graph
-from tvm_autodiff import differentiate, estimate_cost
+from tvm_autodiff import build, differentiate, estimate_cost
 from tvm_autodiff.ir.graph import Graph
 from tvm_autodiff.ir.stage import is_compute, tensor_key
 
@@ -75,3 +75,19 @@ def test_unreached_inputs_get_zeros_of_their_shape():
     y = te.compute((4, 4), lambda i, j: x[i, j] * 2.0, name="y")
     dz = differentiate(y, z, head)[0]
     assert np.array_equal(evaluate_graph([dz], {})[0], np.zeros((2, 3)))
+
+
+def test_a_constant_cotangent_is_a_literal_and_not_a_stage():
+    i, j = te.reduce_axis((0, 4), "i"), te.reduce_axis((0, 4), "j")
+    y = te.compute((4, 4), lambda i, j: te.exp(x[i, j]), name="y")
+    total = te.compute((), lambda: te.sum(y[i, j], axis=[i, j]), name="total")
+    assert stages(differentiate(total, x)) == ["y", "dx"]
+
+
+def test_a_gradient_that_equals_a_forward_tensor_is_a_stage_of_its_own():
+    i, j = te.reduce_axis((0, 4), "i"), te.reduce_axis((0, 4), "j")
+    y = te.compute((4, 4), lambda i, j: te.exp(x[i, j]), name="y")
+    total = te.compute((), lambda: te.sum(y[i, j], axis=[i, j]), name="total")
+    [dx] = differentiate(total, x)
+    forward, gradient = build(x, [y, dx])(np.zeros((4, 4)))
+    assert np.array_equal(forward, gradient)

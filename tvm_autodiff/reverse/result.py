@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, overload
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnknownTensorError
 from ..ir.nodes import Tensor
 from ..ir.stage import tensor_key
 from ..zero_elimination.transpose import Transposed
@@ -39,7 +39,9 @@ class TensorMap(Mapping[Tensor, Value], Generic[Value]):
         key = tensor_key(tensor)
         if key not in self._makers:
             known = ", ".join(t.op.name for t in self._keys.values()) or "none"
-            raise KeyError(f"no {self._what} for tensor {tensor.op.name}; there are: {known}")
+            raise UnknownTensorError(
+                f"no {self._what} for tensor {tensor.op.name}; there are: {known}"
+            )
         if key not in self._values:
             self._values[key] = self._makers[key]()
         return self._values[key]

@@ -244,7 +244,8 @@ class Sweep:
         another tensor, since `build` takes no placeholder and no tensor twice as output.
         """
         adjoint = self._materialised(tensor)
-        if not is_placeholder(adjoint.op) and tensor_key(adjoint) not in self._given_out:
+        taken = tensor_key(adjoint) in self._given_out or self.graph.contains(adjoint)
+        if not is_placeholder(adjoint.op) and not taken:
             self._given_out.add(tensor_key(adjoint))
             return adjoint
         target = self._target(tensor)

@@ -218,8 +218,19 @@ def _seed(
         )
         return const(1, dtype_of(term.seed)), equal
     head = cotangent.tensor
+    constant = _constant_of(head)
+    if constant is not None:
+        return constant, []
     inlined = _sparse_head(head, [*prefix, *outer])
     return inlined if inlined is not None else (load(head, [*prefix, *outer]), [])
+
+
+def _constant_of(head: Tensor) -> Expr | None:
+    """The value of a cotangent that is one literal everywhere, as that of a total sum is."""
+    if not is_compute(head.op):
+        return None
+    body = bodies(head.op)[head.value_index]
+    return body if is_const(body) else None
 
 
 def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Condition]] | None:
