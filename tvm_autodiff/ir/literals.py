@@ -29,7 +29,8 @@ def literal(node: Expr) -> str:
         return _shortest_bfloat16(value)
     kind = {"float16": np.float16, "float32": np.float32}.get(dtype, np.float64)
     with np.errstate(over="ignore"):
-        return str(kind(value))
+        # the fewest digits, written as Python does: numpy's own notation changes between releases
+        return repr(float(np.format_float_scientific(kind(value), unique=True)))
 
 
 def _shortest_bfloat16(value: float) -> str:
