@@ -9,10 +9,10 @@ not `c*h*p`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..errors import NotDifferentiableError
-from ..ir.build import add, all_of, if_then_else, select, zero_like
+from ..ir.build import add, if_then_else, select, zero_like
 from ..ir.nodes import Expr, Tensor, Var, is_float, node_id, op_name, operands
 from ..ir.rewrite import postorder
 from ..ir.stage import Axis
@@ -72,10 +72,6 @@ class Term:
     value: Expr
     conditions: tuple[Condition, ...]
     reduce_axes: tuple[Axis, ...]
-
-    def with_value(self, value: Expr) -> Term:
-        """The same term with another value."""
-        return replace(self, value=value)
 
 
 def guarded(value: Expr, conditions: Sequence[Condition]) -> Expr:
@@ -200,8 +196,3 @@ def _join(contributions: Sequence[Contribution]) -> Contribution:
         value = part if value is None else add(value, part)
     assert value is not None
     return Contribution(value, shared)
-
-
-def conjunction(conditions: Sequence[Condition]) -> Expr:
-    """All conditions as one expression."""
-    return all_of(condition.expr for condition in conditions)

@@ -22,7 +22,7 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import postorder
-from ..ir.stage import Axis, axis_range, shape_of
+from ..ir.stage import shape_of
 
 Interval = tuple[int, int]
 
@@ -105,16 +105,6 @@ def interval(form: Affine, ranges: Mapping[int, Interval]) -> Interval | None:
         low += c * bounds[0 if c > 0 else 1]
         high += c * bounds[1 if c > 0 else 0]
     return low, high
-
-
-def literal_ranges(axes: Sequence[Axis]) -> dict[int, Interval]:
-    """``id of the variable → (first, last)`` of the axes whose range is given in numbers."""
-    ranges: dict[int, Interval] = {}
-    for axis in axes:
-        low, extent = axis_range(axis)
-        if isinstance(low, int) and isinstance(extent, int):
-            ranges[node_id(axis.var)] = (low, low + extent - 1)
-    return ranges
 
 
 def strides_along(roots: Sequence[Expr], var: Var, variables: Sequence[Var]) -> list[int] | None:
