@@ -23,7 +23,8 @@ from .ir.primfunc import StageFunction, external_symbols, free_variables
 from .ir.stage import is_placeholder, is_scan, shape_of, tensor_key
 from .runtime.compiled import CompiledFunction, check_threads, load
 from .runtime.signature import DIM_OPERATORS, Dim, Signature, TensorSpec
-from .schedule.cpu.rules import CPU_RULES
+from .runtime.device import DeviceFunction
+from .schedule.backends import relax_pipeline_for, rules_for
 from .schedule.kernels import cut
 from .schedule.machine import Machine, as_target, machine_of
 from .schedule.normal_form import normal_form
@@ -45,7 +46,8 @@ def lower(inputs: Tensors, outputs: Tensors, target: Any = None) -> tvm.IRModule
     outputs : Tensor or sequence of Tensor
         The tensors to compute.
     target : optional
-        An LLVM target; None is this host's CPU with its features.
+        An LLVM or a CUDA target; None is this host's CPU with its features, ``"cuda"`` this
+        machine's GPU (sm_90 where there is none).
 
     Returns
     -------
@@ -88,7 +90,8 @@ def build(
     outputs : Tensor or sequence of Tensor
         What a call returns: a list for a sequence, one array for a single tensor.
     target : optional
-        An LLVM target; None is this host's CPU with its features.
+        An LLVM or a CUDA target; None is this host's CPU with its features, ``"cuda"`` this
+        machine's GPU (sm_90 where there is none).
     num_threads : int, optional
         CPU threads to use; None is all that this process may use.
 
@@ -116,9 +119,8 @@ def build(
     tvm_target = as_target(target)
     machine = machine_of(tvm_target, threads)
     program, signature, executable = _compiled(inputs, outputs, machine)
-    return CompiledFunction(
-        executable, signature, threads, uses_vm=program.uses_vm, parallel=threads > 1
-    )
+    function = DeviceFunction if machine.kind == "cuda" else CompiledFunction
+    return function(executable, signature, threads, uses_vm=program.uses_vm, parallel=threads > 1)
 
 
 def _compiled(
@@ -126,16 +128,21 @@ def _compiled(
 ) -> tuple[Program, Signature, Any]:
     def attempt(rules: Sequence[Rule]) -> tuple[Program, Signature, Any]:
         program, signature = _program(inputs, outputs, machine, rules)
-        return program, signature, run_deep(tvm.compile, program.module, target=machine.target)
+        pipeline = relax_pipeline_for(machine)
+        executable = run_deep(
+            tvm.compile, program.module, target=machine.target, relax_pipeline=pipeline
+        )
+        return program, signature, executable
 
     try:
-        return attempt(CPU_RULES)
+        return attempt(rules_for(machine))
     except AutodiffError:
         raise
     except Exception as error:
         failure = error
     try:
-        return attempt(CPU_RULES[-1:])  # what no fast schedule compiles for, the plainest may
+        # what no fast schedule compiles for, the plainest may
+        return attempt(rules_for(machine)[-1:])
     except Exception:
         pass
     reason = (str(failure).strip().splitlines() or ["no message"])[-1]
@@ -146,7 +153,7 @@ def _compiled(
 
 
 def _program(
-    inputs: Tensors, outputs: Tensors, machine: Machine, rules: Sequence[Rule] = CPU_RULES
+    inputs: Tensors, outputs: Tensors, machine: Machine, rules: Sequence[Rule] | None = None
 ) -> tuple[Program, Signature]:
     input_list = _tensors(inputs, "inputs")
     output_list = _tensors(outputs, "outputs")
@@ -154,7 +161,8 @@ def _program(
         raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
     _check_graph(input_list, output_list)
     signature = _signature(input_list, output_list, isinstance(outputs, te.Tensor))
-    return run_deep(_schedule, input_list, output_list, machine, rules), signature
+    chosen = rules_for(machine) if rules is None else rules
+    return run_deep(_schedule, input_list, output_list, machine, chosen), signature
 
 
 def _schedule(

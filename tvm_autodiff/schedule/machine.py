@@ -13,6 +13,9 @@ from typing import Any
 import tvm
 
 from ..errors import InvalidArgumentError
+from .cuda.target import is_plain_cuda, with_arch, with_host
+
+_MULTIPROCESSORS = 132  #: of the GPU that kernels are made for where none is at hand: an H100
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Machine:
         Threads that kernels may use.
     cache_bytes : int
         The cache that one core has for itself.
+    multiprocessors : int
+        Of a GPU: how many groups of threads run at a time.
+    block_threads : int
+        Of a GPU: the most threads that such a group can have.
+    shared_bytes : int
+        Of a GPU: the memory that the threads of a group share.
     """
 
     target: Any
@@ -37,6 +46,9 @@ class Machine:
     vector_registers: int = 16
     threads: int = 1
     cache_bytes: int = 512 * 1024
+    multiprocessors: int = 0
+    block_threads: int = 0
+    shared_bytes: int = 0
 
     @property
     def kind(self) -> str:
@@ -63,6 +75,8 @@ def as_target(target: Any) -> Any:
     """
     if target is None or (isinstance(target, str) and target == "llvm"):
         return host_target()
+    if is_plain_cuda(target):
+        target = with_arch(target)
     if not isinstance(target, tvm.target.Target):
         try:
             target = tvm.target.Target(target)
@@ -72,15 +86,18 @@ def as_target(target: Any) -> Any:
                 f"target {target!r} is not one that TVM knows ({reason}); "
                 "use None for this host's CPU"
             ) from None
-    if str(target.kind.name) not in ("llvm",):
+    if str(target.kind.name) not in ("llvm", "cuda"):
         raise InvalidArgumentError(
-            f"target kind {str(target.kind.name)!r} has no schedule rules yet; use an llvm target"
+            f"target kind {str(target.kind.name)!r} has no schedule rules: "
+            "use an llvm or a cuda target"
         )
-    return target
+    return with_host(target, host_target()) if str(target.kind.name) == "cuda" else target
 
 
 def machine_of(target: Any, threads: int) -> Machine:
     """The machine behind a target."""
+    if str(target.kind.name) == "cuda":
+        return _gpu(target, threads)
     features = _features(target)
     if "avx512f" in features:
         width, registers = 64, 32
@@ -91,6 +108,15 @@ def machine_of(target: Any, threads: int) -> Machine:
     else:
         width, registers = 16, 16
     return Machine(target, width, registers, threads)
+
+
+def _gpu(target: Any, threads: int) -> Machine:
+    device = tvm.cuda(0)
+    count = int(device.multi_processor_count) if device.exist else _MULTIPROCESSORS
+    # what a kernel may have without asking: a target's own attributes can only be lower
+    block = min(1024, int(target.attrs.get("max_threads_per_block", 1024)))
+    shared = min(48 * 1024, int(target.attrs.get("max_shared_memory_per_block", 48 * 1024)))
+    return Machine(target, 16, 0, threads, 0, count, block, shared)
 
 
 def _features(target: Any) -> set[str]:

@@ -1,0 +1,68 @@
+"""What a scheduled GPU function launches: whether every write is done by a thread, how many threads.
+
+In: a scheduled PrimFunc. Out: facts, found after TVM's own lowering of blocks and thread loops, so
+that shared buffers have the size that they will have. Which limits hold is left to the schedule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+
+def lowered(func: Any) -> Any:
+    """The function with blocks as loops and thread loops as launches."""
+    passes = [
+        s_tir.transform.LowerCrossThreadReduction(),
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.LiftThreadBinding(),
+        s_tir.transform.CompactBufferAllocation(),
+        s_tir.transform.UnifyThreadBinding(),
+        s_tir.transform.LowerOpaqueBlock(),
+    ]
+    module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    return tvm.transform.Sequential(passes)(module)["main"]
+
+
+def has_unbound_write(func: Any) -> bool:
+    """Whether a lowered function writes outside of every launch, so that the host would do it."""
+    found = False
+
+    def attribute(node: Any) -> Any:
+        launches = node.attr_key == "thread_extent"
+        return tvm_ffi.WalkResult.SKIP if launches else tvm_ffi.WalkResult.ADVANCE
+
+    def write(node: Any) -> None:
+        nonlocal found
+        found = True
+
+    visitors = [(tirx.AttrStmt, attribute), (tirx.BufferStore, write)]
+    tvm_ffi.structural_walk(func.body, visitors, order="pre")
+    return found
+
+
+def launches_threads(func: Any) -> bool:
+    """Whether a function binds a loop to threads, or launches them by hand."""
+    found = False
+
+    def attribute(node: Any) -> None:
+        nonlocal found
+        found |= node.attr_key == "thread_extent"
+
+    def loop(node: Any) -> None:
+        nonlocal found
+        found |= node.thread_binding is not None
+
+    tvm_ffi.structural_walk(func.body, [(tirx.AttrStmt, attribute), (tirx.For, loop)])
+    return found
+
+
+def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
+    """Whether no launch of a lowered function has more threads or shared memory than a block may."""
+    limits = {"max_threads_per_block": block_threads, "max_shared_memory_per_block": shared_bytes}
+    return bool(s_tir.analysis.verify_gpu_code(func, limits))

@@ -1,0 +1,61 @@
+"""The rule that always applies: a thread for each element of each stage.
+
+In: any kernel. Out: one function a stage. A stage that te cannot see into is taken when it launches
+its threads itself; one that does not has a body for the CPU, and no schedule can change that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.s_tir.schedule import ScheduleError
+
+from ...errors import LoweringError
+from ...ir.launches import launches_threads
+from ...ir.primfunc import StageFunction, stage_function
+from ...ir.stage import Operation, is_compute, outputs_of
+from ..kernels import Kernel
+from ..machine import Machine
+from .threads import bind_flat, finished, fused, own_loops, schedule_of
+
+
+def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
+    """Schedule any kernel: correct first."""
+    return [_stage(op, machine) for op in kernel.ops]
+
+
+def _stage(op: Operation, machine: Machine) -> StageFunction:
+    unscheduled = stage_function([op], outputs_of(op))
+    if not is_compute(op):
+        if not launches_threads(unscheduled.func):
+            raise LoweringError(
+                f"stage {op.name} is a te.extern whose body binds no loop to threads, so that it "
+                "cannot run on a GPU: write it as a te.compute, or bind its loops "
+                "(T.thread_binding) in its body"
+            )
+        return unscheduled
+    try:
+        return _bound(unscheduled, op, machine, registers=True)
+    except ScheduleError:
+        return _bound(unscheduled, op, machine, registers=False)
+
+
+def _bound(
+    unscheduled: StageFunction, op: Operation, machine: Machine, registers: bool
+) -> StageFunction:
+    schedule, blocks = schedule_of(unscheduled)
+    for block in blocks:
+        spatial, reduced = own_loops(schedule, block, op)
+        inner = bind_flat(schedule, fused(schedule, spatial), machine)
+        if reduced and registers:
+            _accumulate_in_registers(schedule, block, op, inner, reduced[0])
+    return finished(schedule, unscheduled)
+
+
+def _accumulate_in_registers(
+    schedule: Any, block: Any, op: Operation, inner: Any, reduced: Any
+) -> None:
+    for number in range(op.num_outputs):
+        copy = schedule.cache_write(block, number, "local")
+        schedule.reverse_compute_at(copy, inner)
+    schedule.decompose_reduction(block, reduced)

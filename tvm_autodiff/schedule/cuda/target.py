@@ -1,0 +1,45 @@
+"""CUDA targets: which GPU kernels are compiled for.
+
+In: what a user calls a CUDA target. Out: a TVM target with an architecture and a host. Where none
+is named it is that of the device in this machine, else `DEFAULT_ARCH`: TVM alone would take sm_50,
+which the compilers of CUDA 13 do not know any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+DEFAULT_ARCH = "sm_90"
+
+
+def is_plain_cuda(target: Any) -> bool:
+    """Whether a target is CUDA without an architecture: ``"cuda"``, ``{"kind": "cuda"}``."""
+    if isinstance(target, Mapping):
+        return target.get("kind") == "cuda" and "arch" not in target
+    return isinstance(target, str) and target == "cuda"
+
+
+def with_arch(target: Any) -> dict[str, Any]:
+    """A plain CUDA target with the architecture of this machine's device, or the default one.
+
+    Examples
+    --------
+    >>> with_arch({"kind": "cuda", "max_threads_per_block": 512})["max_threads_per_block"]
+    512
+    """
+    named = dict(target) if isinstance(target, Mapping) else {"kind": target}
+    return {**named, "arch": device_arch() or DEFAULT_ARCH}
+
+
+def device_arch() -> str | None:
+    """The architecture of the first GPU, as ``"sm_90"``; None where there is none."""
+    device = tvm.cuda(0)
+    return f"sm_{device.compute_version.replace('.', '')}" if device.exist else None
+
+
+def with_host(target: Any, host: Any) -> Any:
+    """The target with a CPU that launches its kernels, unless it names one."""
+    return target if target.host is not None else tvm.target.Target(target, host=host)

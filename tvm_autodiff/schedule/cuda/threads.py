@@ -1,0 +1,80 @@
+"""Loops bound to threads: the pieces that every CUDA rule is made of.
+
+In: a schedule and loops of it. Out: the same schedule, with a grid of blocks of threads. A grid has
+a fixed number of blocks where an extent is symbolic, and each thread then takes every so many
+elements: an empty array is no empty launch, which CUDA refuses, and a large one no huge grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import s_tir
+
+from ...ir.primfunc import StageFunction
+from ...ir.stage import Operation
+from ..machine import Machine
+
+BLOCK = 256  #: threads of a block, where nothing asks for another number
+MAX_GRID = 65_536  #: blocks of a grid; beyond, threads go on with the next elements
+
+
+def extent_of(schedule: Any, loop: Any) -> int | None:
+    """The extent of a loop; None when it is symbolic."""
+    value = getattr(schedule.get(loop).extent, "value", None)
+    return None if value is None else int(value)
+
+
+def fused(schedule: Any, loops: Sequence[Any]) -> Any:
+    """One loop for some that follow each other."""
+    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def own_loops(schedule: Any, block: Any, op: Operation) -> tuple[list[Any], list[Any]]:
+    """The loops of a stage: over its output, at least one, and over what it reduces."""
+    loops = list(schedule.get_loops(block))
+    spatial, reduced = loops[: len(op.axis)], loops[len(op.axis) :]
+    if not spatial:
+        spatial = [schedule.add_unit_loop(reduced[0] if reduced else block)]
+    return spatial, reduced
+
+
+def bind_flat(
+    schedule: Any, loop: Any, machine: Machine, block: int = BLOCK, vector: int = 1
+) -> Any:
+    """Bind one loop to a grid of threads, each with `vector` neighbours; the loop inside of which
+    a thread works on its element is returned.
+    """
+    extent = extent_of(schedule, loop)
+    threads = min(block, machine.block_threads)
+    if extent is not None:
+        while threads > 32 and threads * vector >= 2 * extent:
+            threads //= 2
+    blocks = None if extent is None else -(-extent // (threads * vector))
+    if blocks is not None and blocks <= MAX_GRID:
+        grid, thread, lanes = schedule.split(loop, [None, threads, vector])
+        inner = thread
+    else:
+        count = 16 * machine.multiprocessors if blocks is None else MAX_GRID
+        again, grid, thread, lanes = schedule.split(loop, [None, count, threads, vector])
+        schedule.reorder(grid, thread, again, lanes)
+        inner = again
+    schedule.bind(grid, "blockIdx.x")
+    schedule.bind(thread, "threadIdx.x")
+    if vector > 1:
+        schedule.vectorize(lanes)
+        return lanes
+    return inner
+
+
+def finished(schedule: Any, unscheduled: StageFunction) -> StageFunction:
+    """The scheduled function in the place of the unscheduled one."""
+    func = schedule.mod["main"].without_attr("global_symbol")
+    return StageFunction(func, unscheduled.inputs, unscheduled.outputs, unscheduled.scalars)
+
+
+def schedule_of(unscheduled: StageFunction) -> tuple[Any, list[Any]]:
+    """A schedule of a function and its blocks in order."""
+    schedule = s_tir.Schedule(unscheduled.func)
+    return schedule, list(schedule.get_child_blocks(schedule.get_sblock("root")))
