@@ -14,7 +14,18 @@ from typing import Any, TypeAlias
 from tvm import ir, te, tirx
 
 from .build import true
-from .nodes import Expr, Tensor, Var, const_value, is_const, node_id, op_name
+from .nodes import (
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    is_const,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
 from .rewrite import Rewriter, expand_lets
 
 Operation = Any  #: a te operation
@@ -238,3 +249,20 @@ def placeholder_like(tensor: Tensor, name: str | None = None) -> Tensor:
 def always(condition: Expr) -> bool:
     """Whether a condition is the literal truth."""
     return is_const(condition, 1)
+
+
+def whole_tensor(source: Expr, axes: Sequence[Axis]) -> Tensor | None:
+    """``dx[b] = dy[b] → dx = dy``: the tensor that an expression copies as it is, else None."""
+    if not is_load(source):
+        return None
+    tensor, indices = load_tensor(source), operands(source)
+    if len(indices) != len(axes) or not all(
+        node_id(index) == node_id(axis.var) for index, axis in zip(indices, axes, strict=True)
+    ):
+        return None
+    wanted = tuple(axis_range(axis)[1] for axis in axes)
+    same = all(
+        a == b if isinstance(a, int) and isinstance(b, int) else node_id(a) == node_id(b)
+        for a, b in zip(shape_of(tensor), wanted, strict=True)
+    )
+    return tensor if same else None

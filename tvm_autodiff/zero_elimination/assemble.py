@@ -20,8 +20,8 @@ from ..ir.stage import (
     make_stage,
     renew_axis,
     sum_over,
+    whole_tensor,
 )
-from .copying import whole_tensor
 from .gather import Gathered, Target
 
 

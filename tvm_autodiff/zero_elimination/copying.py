@@ -1,8 +1,7 @@
 """Stages that only copy another: taken out where they are read.
 
-In: the expression that one gathered term leaves. Out: the tensor itself that it copies element by
-element, so that no stage is made for it; and expressions that read the source of a forward copy in
-place of the copy.
+In: an expression over forward tensors. Out: the same expression, that reads the source of a
+permuted or shifted copy in place of the copy.
 """
 
 from __future__ import annotations
@@ -14,35 +13,11 @@ from ..ir.nodes import (
     Tensor,
     is_load,
     load_tensor,
-    node_id,
     op_name,
     operands,
 )
 from ..ir.rewrite import map_loads, substituter
-from ..ir.stage import (
-    Axis,
-    axis_range,
-    bodies,
-    is_compute,
-    shape_of,
-)
-
-
-def whole_tensor(source: Expr, axes: Sequence[Axis]) -> Tensor | None:
-    """``dx[b] = dy[b] → dx = dy``: the tensor that an expression copies as it is, else None."""
-    if not is_load(source):
-        return None
-    tensor, indices = load_tensor(source), operands(source)
-    if len(indices) != len(axes) or not all(
-        node_id(index) == node_id(axis.var) for index, axis in zip(indices, axes, strict=True)
-    ):
-        return None
-    wanted = tuple(axis_range(axis)[1] for axis in axes)
-    same = all(
-        a == b if isinstance(a, int) and isinstance(b, int) else node_id(a) == node_id(b)
-        for a, b in zip(shape_of(tensor), wanted, strict=True)
-    )
-    return tensor if same else None
+from ..ir.stage import bodies, is_compute
 
 
 def read_through_copies(expr: Expr, keep: Callable[[Tensor], bool] = lambda tensor: False) -> Expr:

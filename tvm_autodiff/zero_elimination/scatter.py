@@ -28,8 +28,8 @@ from ..ir.stage import (
     renew_axis,
     shape_of,
     sum_over,
+    whole_tensor,
 )
-from .copying import whole_tensor
 from .gather import Cotangent, Target, on_indices
 
 #: attribute of a scatter-add stage: see `scatter_add_stage`
