@@ -1,9 +1,10 @@
 """The form in which stages are lowered: nothing that TVM's lowering drops or gets wrong.
 
 In: output tensors. Out: equal tensors over the same inputs, whose reductions have no `where=` and
-no `init=` (TVM drops both without a word), whose index expressions have coefficients in [0,
-divisor) inside floordiv and floormod (TVM compiles others wrongly), without intrinsics that no back
-end knows, with structurally equal stages merged and dead ones gone.
+no `init=` (TVM drops both without a word), whose sums of float16 and bfloat16 are float32 inside,
+whose index expressions have coefficients in [0, divisor) inside floordiv and floormod (TVM compiles
+others wrongly), without intrinsics that no back end knows, with structurally equal stages merged
+and dead ones gone.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..ir.stage import (
     tensor_key,
 )
 from ..ir.structural import EqualStages
+from .accumulation import accumulated_wide
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -68,11 +70,14 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if not is_compute(op):
         return outputs_of(op)
     reduction = reduction_of(op)
-    if reduction is not None and reduction.init:
-        combined, plain = split_init(op)
-        merged = _plain(plain[0].op, stages)
-        table = {tensor_key(old): new for old, new in zip(plain, merged, strict=True)}
-        op = retarget(combined[0].op, lambda tensor: table.get(tensor_key(tensor)))[0].op
+    split = accumulated_wide(op)
+    if split is None and reduction is not None and reduction.init:
+        split = split_init(op)
+    if split is not None:
+        reader, read = split
+        merged = _plain(read[0].op, stages)
+        table = {tensor_key(old): new for old, new in zip(read, merged, strict=True)}
+        op = retarget(reader[0].op, lambda tensor: table.get(tensor_key(tensor)))[0].op
     elif reduction is not None and not always(reduction.condition):
         op = reduction_stage(op.name, list(op.axis), fold_condition(reduction))[0].op
     return outputs_of(stages.first(_with_normal_nodes(op)))
