@@ -6,14 +6,12 @@ its threads itself; one that does not has a body for the CPU, and no schedule ca
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm.s_tir.schedule import ScheduleError
 
 from ...errors import LoweringError
 from ...ir.launches import launches_threads
 from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import Operation, is_compute, outputs_of
+from ...ir.stage import Operation, is_compute, outputs_of, reduction_of
 from ..kernels import Kernel
 from ..machine import Machine
 from .threads import bind_flat, finished, fused, own_loops, schedule_of
@@ -45,17 +43,13 @@ def _bound(
 ) -> StageFunction:
     schedule, blocks = schedule_of(unscheduled)
     for block in blocks:
+        # copies are made before loops are split: TVM forgets the bounds of a copy made afterwards
+        count = op.num_outputs if registers and reduction_of(op) is not None else 0
+        copies = [schedule.cache_write(block, number, "local") for number in range(count)]
         spatial, reduced = own_loops(schedule, block, op)
         inner = bind_flat(schedule, fused(schedule, spatial), machine)
-        if reduced and registers:
-            _accumulate_in_registers(schedule, block, op, inner, reduced[0])
+        for copy in copies:
+            schedule.reverse_compute_at(copy, inner)
+        if copies:
+            schedule.decompose_reduction(block, reduced[0])
     return finished(schedule, unscheduled)
-
-
-def _accumulate_in_registers(
-    schedule: Any, block: Any, op: Operation, inner: Any, reduced: Any
-) -> None:
-    for number in range(op.num_outputs):
-        copy = schedule.cache_write(block, number, "local")
-        schedule.reverse_compute_at(copy, inner)
-    schedule.decompose_reduction(block, reduced)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from ..rule import Rule
+from .contraction import contraction
+from .elementwise import elementwise
 from .fallback import fallback
+from .reduction import reduction
+from .transposition import transposition
 from .verify import verified
 
-_RULES: tuple[Rule, ...] = ()
+_RULES: tuple[Rule, ...] = (transposition, elementwise, contraction, reduction)
 
 CUDA_RULES: tuple[Rule, ...] = (*map(verified, _RULES), fallback)

@@ -47,24 +47,24 @@ def bind_flat(
     a thread works on its element is returned.
     """
     extent = extent_of(schedule, loop)
-    threads = min(block, machine.block_threads)
+    # a single element has one thread: TVM drops the bound of a copy that has no index
+    threads = 1 if extent == 1 else min(block, machine.block_threads)
     if extent is not None:
         while threads > 32 and threads * vector >= 2 * extent:
             threads //= 2
+    wide = [vector] if vector > 1 else []
     blocks = None if extent is None else -(-extent // (threads * vector))
     if blocks is not None and blocks <= MAX_GRID:
-        grid, thread, lanes = schedule.split(loop, [None, threads, vector])
-        inner = thread
+        grid, inner, *lanes = schedule.split(loop, [None, threads, *wide])
+        thread = inner
     else:
         count = 16 * machine.multiprocessors if blocks is None else MAX_GRID
-        again, grid, thread, lanes = schedule.split(loop, [None, count, threads, vector])
-        schedule.reorder(grid, thread, again, lanes)
-        inner = again
+        inner, grid, thread, *lanes = schedule.split(loop, [None, count, threads, *wide])
+        schedule.reorder(grid, thread, inner, *lanes)
     schedule.bind(grid, "blockIdx.x")
     schedule.bind(thread, "threadIdx.x")
-    if vector > 1:
-        schedule.vectorize(lanes)
-        return lanes
+    for lane in lanes:
+        schedule.vectorize(lane)
     return inner
 
 

@@ -1,0 +1,60 @@
+"""Kernels that compute every element on its own: maps, copies, stencils.
+
+In: a kernel without a reduction. Out: one function, a thread for each element, or for four that
+follow each other where all reads do too: these are then read and written at once. Neighbouring
+threads write neighbouring elements.
+"""
+
+from __future__ import annotations
+
+import tvm
+
+from ...ir.nodes import is_load, op_name
+from ...ir.primfunc import StageFunction, stage_function
+from ...ir.rewrite import postorder
+from ...ir.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
+from ..access import strides_along
+from ..kernels import Kernel, iterations
+from ..machine import Machine
+from .threads import bind_flat, finished, fused, own_loops, schedule_of
+
+#: what stands in the way of computing several elements at once
+_BRANCHES = frozenset(("if_then_else", "select", "reinterpret"))
+
+
+def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a kernel that is one elementwise stage; None for others."""
+    op = kernel.root
+    if kernel.epilogue is not None or not is_compute(op) or reduction_of(op) is not None:
+        return None
+    unscheduled = stage_function([op], kernel.outputs)
+    schedule, blocks = schedule_of(unscheduled)
+    if len(blocks) != 1:
+        return None
+    spatial, _ = own_loops(schedule, blocks[0], op)
+    bind_flat(schedule, fused(schedule, spatial), machine, vector=_lanes(op, machine))
+    return [finished(schedule, unscheduled)]
+
+
+def _lanes(op: Operation, machine: Machine) -> int:
+    """How many neighbours one thread computes: as many as fill 16 bytes, or one."""
+    if op.num_outputs != 1 or not len(op.axis):
+        return 1
+    roots = bodies(op)
+    nodes = list(postorder(roots))
+    sizes = {_bits(node) for node in nodes if is_load(node)} | {_bits(roots[0])}
+    if len(sizes) != 1 or any(op_name(node) in _BRANCHES for node in nodes):
+        return 1
+    lanes = machine.vector_bytes * 8 // sizes.pop()
+    last = op.axis[len(op.axis) - 1]
+    extent = axis_range(last)[1]
+    if lanes not in (2, 4) or not isinstance(extent, int) or extent % lanes:
+        return 1
+    if iterations(op) < lanes * machine.multiprocessors * machine.block_threads:
+        return 1  # more threads hide the time of a read better than wider ones
+    strides = strides_along(roots, last.var, axis_vars(op))
+    return lanes if strides is not None and set(strides) <= {0, 1} else 1
+
+
+def _bits(node: object) -> int:
+    return int(tvm.DataType(str(node.ty)).bits)  # type: ignore[attr-defined]

@@ -1,0 +1,150 @@
+"""A sum of products read as a batch of matrix products, whatever its axes: an implicit GEMM.
+
+In: the operands of a reduction. Out: which output axes are rows (only the left operands depend on
+them), columns (only the right ones), or batch (both), and stages for both matrices over flat,
+padded axes. An element of a matrix is gathered from where it lies, zero where its guard fails;
+nothing is copied in memory, since the kernel fetches tiles of these stages.
+
+    ``out[b, i, j] = Σ_k left[b, k, i] * right[b, k, j]``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product as all_choices
+
+from ...ir.build import add, compare, const, mul
+from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id
+from ...ir.rewrite import substituter
+from ...ir.stage import Axis, axis_range, data_axis, make_stage
+from ..kernels import size_of
+from ..products import Operand, Product, guarded, operand_stride
+
+MAX_OPERANDS = 6  #: all ways to put them on two sides are tried
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Operands and axes of a batch of matrix products; axes keep the order of the nest."""
+
+    left: tuple[Operand, ...]
+    right: tuple[Operand, ...]
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Elements of the batch, of rows, of columns, of the reduction."""
+        groups = (self.batch, self.rows, self.columns, self.reduced)
+        batch, rows, columns, reduced = (
+            size_of([axis_range(axis)[1] for axis in axes]) for axes in groups
+        )
+        return batch, rows, columns, reduced
+
+
+def matrices_of(found: Product) -> Matrices | None:
+    """The largest matrices that a sum of products can be read as; None when there are none."""
+    axes = (*found.axes, *found.reduction.axes)
+    if not 2 <= len(found.operands) <= MAX_OPERANDS or not all(map(_is_plain, axes)):
+        return None
+    best: Matrices | None = None
+    for sides in all_choices((True, False), repeat=len(found.operands) - 1):
+        left = [o for o, here in zip(found.operands, (True, *sides), strict=True) if here]
+        right = [o for o, here in zip(found.operands, (True, *sides), strict=True) if not here]
+        if right:
+            candidate = _sided(found, left, right)
+            if best is None or _reuse(candidate) > _reuse(best):
+                best = candidate
+    return best
+
+
+def _is_plain(axis: Axis) -> bool:
+    low, extent = axis_range(axis)
+    return low == 0 and isinstance(extent, int) and extent > 0
+
+
+def _reuse(matrices: Matrices) -> int:
+    _, rows, columns, _ = matrices.sizes
+    return min(rows, columns)
+
+
+def _sided(found: Product, left: Sequence[Operand], right: Sequence[Operand]) -> Matrices:
+    mine = set().union(*(operand.variables() for operand in left))
+    theirs = set().union(*(operand.variables() for operand in right))
+    batch: list[Axis] = []
+    rows: list[Axis] = []
+    columns: list[Axis] = []
+    for axis in found.axes:
+        key = node_id(axis.var)
+        (columns if key not in mine else rows if key not in theirs else batch).append(axis)
+    reduced = tuple(found.reduction.axes)
+    # columns hold the last axis of the output: neighbouring threads write neighbours
+    if rows and columns and found.axes[-1] is rows[-1]:
+        left, right, rows, columns = right, left, columns, rows
+    return Matrices(tuple(left), tuple(right), tuple(batch), tuple(rows), tuple(columns), reduced)
+
+
+def flat_index(axes: Sequence[Axis], indices: Mapping[int, Expr], dtype: str) -> Expr:
+    """``(i * extent of j + j) * ...``: the place of indices in a flat axis."""
+    place = const(0, dtype)
+    for axis in axes:
+        extent = axis_range(axis)[1]
+        place = add(mul(place, const(int(extent), dtype)), indices[node_id(axis.var)])
+    return place
+
+
+def unflatten(axes: Sequence[Axis], place: Expr) -> dict[Var, Expr]:
+    """The inverse of `flat_index`."""
+    table: dict[Var, Expr] = {}
+    dtype = dtype_of(place)
+    below = 1
+    total = size_of([axis_range(axis)[1] for axis in axes])
+    for axis in reversed(axes):
+        extent = int(axis_range(axis)[1])
+        value = place if below == 1 else binary("floordiv", place, const(below, dtype))
+        if below * extent < total:
+            value = binary("floormod", value, const(extent, dtype))
+        table[axis.var] = value if total > 1 else const(0, dtype)
+        below *= extent
+    return table
+
+
+def matrix_stage(
+    name: str,
+    operands: Sequence[Operand],
+    groups: tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]],
+    padded: tuple[int, int, int],
+) -> Tensor:
+    """The product of some operands over flat axes (batch, reduced, rows or columns).
+
+    Elements past the end of an axis are zero and read nothing.
+    """
+    names = ("b", "k", "i")
+    flat = [data_axis(n, extent) for n, extent in zip(names, padded, strict=True)]
+    table: dict[Var, Expr] = {}
+    inside: list[Expr] = []
+    for axis, axes, extent in zip(flat, groups, padded, strict=True):
+        table.update(unflatten(axes, axis.var))
+        size = size_of([axis_range(old)[1] for old in axes])
+        if size < extent:
+            inside.append(compare("lt", axis.var, const(size, dtype_of(axis.var))))
+    rename = substituter(table)
+    value: Expr | None = None
+    for operand in operands:
+        inside += [rename(guard) for guard in operand.guards]
+        factor = rename(operand.expr)
+        value = factor if value is None else mul(value, factor)
+    assert value is not None
+    return make_stage(name, flat, [guarded(inside, value) if inside else value])[0]
+
+
+def runs_along(operands: Sequence[Operand], axes: Sequence[Axis], variables: Sequence[Var]) -> bool:
+    """Whether neighbours along the last of some axes are neighbours in memory."""
+    if not axes:
+        return False
+    key = node_id(axes[-1].var)
+    strides = [operand_stride(o, key, variables) for o in operands if key in o.variables()]
+    return bool(strides) and all(stride is not None and abs(stride) == 1 for stride in strides)

@@ -1,0 +1,144 @@
+"""Reductions by threads that work together: sums, maxima, places of maxima, user-made reducers.
+
+In: a kernel that reduces. Out: one function, or two where few elements have long reductions: parts
+over the whole device, then their combination. Threads of a block take elements of the reduction so
+that neighbours read neighbours, and combine what they have by shuffles and shared memory:
+
+- rows, contiguous along a reduced axis: threads along it, one warp or more to an output;
+- columns, contiguous along an output axis: threads along that, and rows of them share the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.nodes import Var
+from ...ir.primfunc import StageFunction, stage_function
+from ...ir.stage import Operation, Reduction, axis_range, is_compute, reduction_of
+from ..access import strides_along
+from ..cpu.split import writes_to
+from ..kernels import Kernel, iterations, size_of
+from ..machine import Machine
+from .fallback import fallback
+from .parts import parts_of
+from .threads import BLOCK, extent_of, finished, fused, own_loops, schedule_of
+
+WARP = 32
+MAX_SERIAL = 64  #: elements that a thread may reduce alone before others should help it
+PART = 4_096  #: elements of a part below which splitting costs more than it gains
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Threads of a block: along the outputs, and along the reduction."""
+
+    outputs: int
+    together: int
+    rows: bool  #: whether neighbouring threads reduce one output
+
+
+def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a kernel that reduces with more threads than outputs; None for others."""
+    if not is_compute(kernel.root):
+        return None
+    found = reduction_of(kernel.root)
+    if found is None:
+        return None
+    outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
+    length = iterations(kernel.root) // max(1, outputs)
+    if length <= WARP or outputs * min(length, MAX_SERIAL) == 0:
+        return None
+    split = _split(kernel, found, outputs, machine)
+    if split is not None:
+        partial, combined = split
+        first = reduction(partial, machine)
+        if first is None:
+            return None
+        second = reduction(combined, machine) or fallback(combined, machine)
+        return [*writes_to(first, partial), *writes_to(second, kernel)]
+    shape = _shape(kernel.root, found, outputs, length, machine)
+    return None if shape is None else [_together(kernel, shape, machine)]
+
+
+def _split(
+    kernel: Kernel, found: Reduction, outputs: int, machine: Machine
+) -> tuple[Kernel, Kernel] | None:
+    """Parts for the multiprocessors that the outputs do not keep busy."""
+    busy = outputs * BLOCK
+    wanted = min(
+        2 * machine.multiprocessors * machine.block_threads // max(1, busy),
+        iterations(kernel.root) // max(1, outputs) // PART,
+    )
+    extents = [axis_range(axis)[1] for axis in found.axes]
+    lengths = [extent if isinstance(extent, int) else 0 for extent in extents]
+    if wanted < 2 or not lengths:
+        return None
+    # the outermost axis that is long enough: parts stay in one piece
+    axis = next((n for n, length in enumerate(lengths) if length >= wanted), None)
+    if axis is None:
+        axis = lengths.index(max(lengths))
+    parts = min(wanted, lengths[axis])
+    return parts_of(kernel, axis, parts) if parts > 1 else None
+
+
+def _shape(
+    op: Operation, found: Reduction, outputs: int, length: int, machine: Machine
+) -> _Shape | None:
+    variables = [axis.var for axis in (*op.axis, *found.axes)]
+    enough = machine.multiprocessors * machine.block_threads
+    if not _runs_along(found, found.axes[-1].var, variables) and len(op.axis):
+        last = op.axis[len(op.axis) - 1]
+        if _runs_along(found, last.var, variables):
+            if outputs >= enough or length <= MAX_SERIAL:
+                return None  # a thread for each output keeps the device busy
+            together = _power_of_two(min(length // 4, BLOCK // WARP * 2, -(-enough // outputs)))
+            return _Shape(WARP, together, rows=False) if together > 1 else None
+    together = WARP
+    while together < BLOCK and together * 4 <= length and outputs * together < enough:
+        together *= 2
+    # one output to a block where it needs more than a warp: all its threads then meet
+    return _Shape(BLOCK // WARP if together == WARP else 1, together, rows=True)
+
+
+def _runs_along(found: Reduction, var: Var, variables: Sequence[Var]) -> bool:
+    """Whether reads along a variable touch neighbours, at least one of them in every step."""
+    strides = strides_along(list(found.sources), var, variables)
+    return bool(strides) and max(strides or [0]) == 1
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << max(0, number.bit_length() - 1)
+
+
+def _together(kernel: Kernel, shape: _Shape, machine: Machine) -> StageFunction:
+    op = kernel.root
+    unscheduled = stage_function(kernel.ops, kernel.outputs)
+    schedule, blocks = schedule_of(unscheduled)
+    block = blocks[0]
+    readers = blocks[1:]
+    if not readers:
+        readers = [schedule.cache_write(block, n, "local") for n in range(op.num_outputs)]
+    else:
+        schedule.set_scope(block, 0, "local")
+    spatial, reduced = own_loops(schedule, block, op)
+    grid, thread, inner = _outputs(schedule, fused(schedule, spatial), shape, machine)
+    serial, help_ = schedule.split(fused(schedule, reduced), [None, shape.together])
+    schedule.reorder(help_, serial)
+    schedule.bind(grid, "blockIdx.x")
+    schedule.bind(help_, "threadIdx.x" if shape.rows else "threadIdx.y")
+    schedule.bind(thread, "threadIdx.y" if shape.rows else "threadIdx.x")
+    for reader in readers:
+        schedule.reverse_compute_at(reader, inner)
+    return finished(schedule, unscheduled)
+
+
+def _outputs(schedule: Any, loop: Any, shape: _Shape, machine: Machine) -> tuple[Any, Any, Any]:
+    """Loops over blocks, over outputs in a block, and the one inside of which an output is made."""
+    if extent_of(schedule, loop) is not None:
+        grid, thread = schedule.split(loop, [None, shape.outputs])
+        return grid, thread, thread
+    again, grid, thread = schedule.split(loop, [None, 4 * machine.multiprocessors, shape.outputs])
+    schedule.reorder(grid, thread, again)
+    return grid, thread, again

@@ -1,0 +1,97 @@
+"""Elementwise kernels that read along another axis than they write: transposes.
+
+In: an elementwise kernel with one read that is contiguous along an output axis other than the last.
+Out: one function that reads a square tile in the order in which it lies in memory and writes it in
+that of the output, by way of shared memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.nodes import Tensor, is_load, load_tensor, node_id, operands
+from ...ir.primfunc import StageFunction, stage_function
+from ...ir.rewrite import postorder
+from ...ir.stage import (
+    Operation,
+    axis_range,
+    axis_vars,
+    bodies,
+    is_compute,
+    reduction_of,
+    tensor_key,
+)
+from ..access import strides_along
+from ..kernels import Kernel, iterations
+from ..machine import Machine
+from .threads import extent_of, finished, fused, own_loops, schedule_of
+
+TILE = 32
+ROWS = 8  #: rows of a tile that a block's threads handle at a time
+MIN_ELEMENTS = 16_384  #: below this everything is in the cache anyway
+
+
+def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a kernel that transposes; None for others."""
+    op = kernel.root
+    if kernel.epilogue is not None or not is_compute(op) or reduction_of(op) is not None:
+        return None
+    found = _transposed_read(op)
+    if found is None or iterations(op) < MIN_ELEMENTS:
+        return None
+    axis, tensor = found
+    unscheduled = stage_function([op], kernel.outputs)
+    number = [tensor_key(t) for t in unscheduled.inputs].index(tensor_key(tensor))
+    schedule, blocks = schedule_of(unscheduled)
+    if len(blocks) != 1:
+        return None
+    block = blocks[0]
+    copy = schedule.cache_read(block, unscheduled.func.params[number].name, "shared")
+    loops, _ = own_loops(schedule, block, op)
+    rows_out, rows = schedule.split(loops[axis], [None, TILE])
+    columns_out, columns = schedule.split(loops[-1], [None, TILE])
+    others = [loop for place, loop in enumerate(loops[:-1]) if place != axis]
+    schedule.reorder(*others, rows_out, columns_out, rows, columns)
+    grid = fused(schedule, [*others, rows_out, columns_out])
+    schedule.bind(grid, "blockIdx.x")
+    _share(schedule, rows, columns)
+    schedule.compute_at(copy, grid, preserve_unit_loops=True)
+    mine = schedule.get_loops(copy)[1:]
+    # the copy's last axis is the one that lies contiguous in the input
+    wide = [loop for loop in mine if extent_of(schedule, loop) != 1]
+    if len(wide) != 2 or wide[-1] is not mine[-1]:
+        return None
+    _share(schedule, wide[0], wide[1])
+    schedule.storage_align(copy, 0, axis=-2, factor=TILE, offset=1)
+    return [finished(schedule, unscheduled)]
+
+
+def _share(schedule: Any, rows: Any, columns: Any) -> None:
+    """Rows of a tile, eight at a time, over threads along its columns."""
+    serial, y = schedule.split(rows, [None, ROWS])
+    schedule.reorder(y, columns, serial)
+    schedule.bind(y, "threadIdx.y")
+    schedule.bind(columns, "threadIdx.x")
+
+
+def _transposed_read(op: Operation) -> tuple[int, Tensor] | None:
+    """The axis along which the only read that is not contiguous along the last one is, and its
+    tensor, read at plain axes.
+    """
+    variables = axis_vars(op)
+    if len(variables) < 2 or not all(isinstance(axis_range(a)[1], int) for a in op.axis):
+        return None
+    keys = [node_id(var) for var in variables]
+    found: tuple[int, Tensor] | None = None
+    for node in postorder(bodies(op)):
+        if not is_load(node) or not operands(node):
+            continue
+        strides = strides_along([node], variables[-1], variables)
+        if strides is not None and strides[0] in (0, 1):
+            continue
+        places = [keys.index(key) for key in map(node_id, operands(node)) if key in keys]
+        plain = len(places) == len(operands(node)) == len(set(places))
+        if found is not None or not plain or places[-1] == len(variables) - 1:
+            return None
+        found = places[-1], load_tensor(node)
+    return found
