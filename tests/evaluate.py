@@ -8,9 +8,8 @@ poison in a result.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,9 @@ from tvm_autodiff.ir.nodes import (
     operands,
 )
 from tvm_autodiff.ir.rewrite import expand_lets, postorder
+from tvm_autodiff.ir.scan_kernel import Scan, scan_of
 from tvm_autodiff.ir.stage import (
+    Axis,
     Operation,
     Reduction,
     axis_vars,
@@ -207,7 +208,7 @@ def evaluate_graph(
     Parameters
     ----------
     outputs : iterable of Tensor
-        Tensors that `te.compute` stages lead to.
+        Tensors that `te.compute` stages and scans of this library lead to.
     inputs : mapping or pairs
         Arrays of placeholders; a stage that is given is not computed.
     scalars : mapping, optional
@@ -232,6 +233,10 @@ def evaluate_graph(
         targets = [tensor_key(tensor) for tensor in outputs_of(op)]
         if all(key in known for key in targets):
             continue
+        scan = scan_of(op)
+        if scan is not None:
+            known.update(zip(targets, _scan(scan, free, known), strict=True))
+            continue
         if is_placeholder(op) or not is_compute(op):
             raise ValueError(f"no value was given for {op.name}")
         known.update(zip(targets, _stage(op, free, known), strict=True))
@@ -252,6 +257,28 @@ def _stage(
     return [np.broadcast_to(value, shape).copy() for value in values]
 
 
+def _scan(
+    scan: Scan, free: Mapping[int, Any], tensors: Mapping[tuple[int, int], Array]
+) -> list[Array]:
+    """The states before each element, all rows at a time."""
+    recurrence = scan.recurrence
+    extents = [*scan.rows, *scan.scanned]
+    shape = tuple(n if isinstance(n, int) else int(_evaluate(n, free, {})) for n in extents)
+    rows = shape[: len(scan.rows)]
+    elements = [np.broadcast_to(tensors[tensor_key(tensor)], shape) for tensor in scan.elements]
+    results = [np.empty(shape, numpy_dtype(dtype_of(var))) for var in recurrence.state]
+    states = [np.broadcast_to(_evaluate(start, free, {}), rows) for start in recurrence.start]
+    formal = [node_id(var) for var in (*recurrence.state, *recurrence.element)]
+    places = list(np.ndindex(*shape[len(rows) :]))
+    for place in reversed(places) if scan.backward else places:
+        for result, state in zip(results, states, strict=True):
+            result[(..., *place)] = state
+        here = [element[(..., *place)] for element in elements]
+        known = {**free, **dict(zip(formal, (*states, *here), strict=True))}
+        states = [_evaluate(step, known, {}) for step in recurrence.step]
+    return results
+
+
 def _reduce(
     reduction: Reduction,
     shape: tuple[int, ...],
@@ -262,21 +289,33 @@ def _reduce(
     combiner = reduction.combiner
     starts = [_evaluate(value, variables, tensors) for value in reduction.init or combiner.identity]
     combined = [np.broadcast_to(start, shape) for start in starts]
-    # a range that depends on the output's axes is a box around its values, and a condition
-    bounds = []
-    for axis in reduction.axes:
-        low = _evaluate(axis.dom.min, variables, tensors)
-        bounds.append((low, low + _evaluate(axis.dom.extent, variables, tensors)))
-    ranges = [range(int(np.min(low)), int(np.max(high))) for low, high in bounds]
     formal = [node_id(var) for var in (*combiner.lhs, *combiner.rhs)]
-    keys = [node_id(axis.var) for axis in reduction.axes]
-    for point in itertools.product(*ranges):
-        here = {**variables, **dict(zip(keys, point, strict=True))}
-        holds = _evaluate(reduction.condition, here, tensors)
-        for place, (low, high) in zip(point, bounds, strict=True):
-            holds = holds & (low <= place) & (place < high)
+    for here, inside in _points(reduction.axes, variables, tensors):
+        holds = inside & _evaluate(reduction.condition, here, tensors)
         sources = [_evaluate(source, here, tensors) for source in reduction.sources]
         both = dict(zip(formal, (*combined, *sources), strict=True))
         results = [_evaluate(result, both, {}) for result in combiner.result]
         combined = [np.where(holds, new, old) for new, old in zip(results, combined, strict=True)]
     return combined
+
+
+def _points(
+    axes: Iterable[Axis],
+    variables: Mapping[int, Any],
+    tensors: Mapping[tuple[int, int], Array],
+) -> Iterator[tuple[Mapping[int, Any], Array]]:
+    """Values of reduce axes in order, and the elements of the output for which they count.
+
+    A range that depends on other axes is a box around its values, of which some count.
+    """
+    axes = list(axes)
+    if not axes:
+        yield variables, np.asarray(True)
+        return
+    first, *others = axes
+    low = _evaluate(first.dom.min, variables, tensors)
+    high = low + _evaluate(first.dom.extent, variables, tensors)
+    for place in range(int(np.min(low)), int(np.max(high))):
+        here = {**variables, node_id(first.var): place}
+        for point, inside in _points(others, here, tensors):
+            yield point, inside & (low <= place) & (place < high)

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, UnsolvableError
 from .ir.build import const
 from .ir.graph import tensors_read_by, topological
+from .ir.integer_functions import compile_integers
 from .ir.nodes import Expr, Tensor, Var, const_value, dtype_of, node_id, op_name, operands
-from .ir.rewrite import postorder, substituter
+from .ir.rewrite import postorder, substituter, variables_of
+from .ir.scan_kernel import scan_of
 from .ir.simplify import constant_bounds, simplify
 from .ir.stage import (
     Axis,
@@ -32,6 +34,8 @@ from .ir.stage import (
     shape_of,
 )
 
+#: points of dependent loops that are counted one by one
+_MOST_POINTS = 1 << 18
 #: nodes that cost nothing next to a multiplication
 _FREE = frozenset(
     ("add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
@@ -122,6 +126,10 @@ def stage_cost(op: Operation, put: Callable[[Any], Any] = lambda extent: extent)
     memory = sum(
         _product([put(extent) for extent in shape_of(tensor)]) for tensor in outputs_of(op)
     )
+    scan = scan_of(op)
+    if scan is not None:
+        # one step an element
+        return Cost(elements, elements * sum(map(multiplications_in, scan.recurrence.step)), memory)
     if not is_compute(op):
         # an opaque stage writes its result and reads its largest input
         read = [_product([put(n) for n in shape_of(tensor)]) for tensor in tensors_read_by(op)]
@@ -130,9 +138,7 @@ def stage_cost(op: Operation, put: Callable[[Any], Any] = lambda extent: extent)
     reduction = reduction_of(op)
     if reduction is None:
         return Cost(elements, elements * sum(map(multiplications_in, bodies(op))), memory)
-    ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *reduction.axes)}
-    extents = [put(_reduce_extent(axis, ranges)) for axis in reduction.axes]
-    iterations = elements * _product(extents)
+    iterations = _reduction_iterations(op.axis, reduction.axes, put)
     return Cost(iterations, iterations * _reduction_multiplications(reduction), memory)
 
 
@@ -150,14 +156,54 @@ def multiplications_in(expr: Expr) -> int:
     return counts[node_id(expr)]
 
 
-def _reduce_extent(axis: Axis, ranges: Mapping[Var, Any]) -> Any:
-    """The extent of a reduce axis; the largest one where it depends on other axes."""
-    _, extent = axis_range(axis)
-    if isinstance(extent, int):
-        return extent
-    if any(node in ranges for node in postorder(extent) if op_name(node) == "var"):
-        return constant_bounds(extent, ranges)[1]
-    return extent
+def _reduction_iterations(
+    outer: Sequence[Axis], summed: Sequence[Axis], put: Callable[[Any], Any]
+) -> Any:
+    """Points of a loop nest whose inner extents may depend on outer axes: adaptive windows."""
+    extents = [put(axis_range(axis)[1]) for axis in (*outer, *summed)]
+    axes = list(zip([axis.var for axis in (*outer, *summed)], extents, strict=True))
+    used = {
+        node_id(var)
+        for extent in extents
+        if not isinstance(extent, int)
+        for var in variables_of(extent)
+    }
+    if not any(node_id(var) in used for var, _ in axes):
+        return _product(extents)
+    count = _counted(axes, used)
+    return _product(_largest(axes)) if count is None else count
+
+
+def _counted(axes: Sequence[tuple[Var, Any]], used: set[int]) -> int | None:
+    """Points counted one by one along the axes that extents depend on; None for too many, or
+    where an extent holds something else.
+    """
+    known: list[Var] = []
+    points: list[tuple[tuple[int, ...], int]] = [((), 1)]  # and how many points each stands for
+    for var, extent in axes:
+        try:
+            size = compile_integers([extent], known)
+        except (UnsolvableError, KeyError):
+            return None
+        sized = [(point, weight, max(0, size(*point)[0])) for point, weight in points]
+        if node_id(var) not in used:
+            points = [(point, weight * n) for point, weight, n in sized]
+            continue
+        known.append(var)
+        if sum(n for _, _, n in sized) > _MOST_POINTS:
+            return None
+        points = [((*point, i), weight) for point, weight, n in sized for i in range(n)]
+    return sum(weight for _, weight in points)
+
+
+def _largest(axes: Sequence[tuple[Var, Any]]) -> list[Any]:
+    """The extents, those that depend on axes at their largest."""
+    ranges: dict[Var, tuple[int, Any]] = {}
+    for var, extent in axes:
+        if not isinstance(extent, int) and any(node in ranges for node in variables_of(extent)):
+            extent = constant_bounds(extent, ranges)[1]
+        ranges[var] = (0, extent)
+    return [extent for _, extent in ranges.values()]
 
 
 def _evaluator(params: Mapping[Var, int]) -> Callable[[Any], Any]:

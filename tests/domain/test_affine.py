@@ -11,7 +11,7 @@ from tvm import te, tirx
 
 from tests.domain.systems import linear
 from tvm_autodiff.domain.affine import Atoms
-from tvm_autodiff.domain.evaluate import compile_integers
+from tvm_autodiff.ir.integer_functions import compile_integers
 from tvm_autodiff.ir.nodes import const_value, op_name, operands
 from tvm_autodiff.ir.rewrite import postorder
 

@@ -12,8 +12,8 @@ from tvm import te, tirx
 
 from tests.domain.systems import domains, isl_points
 from tvm_autodiff.domain import Domain, simplify_domain
-from tvm_autodiff.domain.evaluate import compile_integers
 from tvm_autodiff.errors import UnsolvableError
+from tvm_autodiff.ir.integer_functions import compile_integers
 
 a, b, c, i, j, k, l, m, n, x = (te.var(name) for name in "abcijklmnx")  # noqa: E741
 b0, b1, b2 = (te.var(name) for name in ("b0", "b1", "b2"))

@@ -193,8 +193,8 @@ BOUNDED = [
         [(4,)],
         reads((7,), lambda i: tirx.Select(i < 4, i, 6 - i)),
     ),
-    Case("square", [(10,)], reads((4,), lambda i: i * i), dense=True),
-    Case("product-of-axes", [(7,)], reads((3, 4), lambda i, j: i * j), dense=True),
+    Case("square", [(10,)], reads((4,), lambda i: i * i)),
+    Case("product-of-axes", [(7,)], reads((3, 4), lambda i, j: i * j)),
     Case(
         "triangle",
         [(4,)],

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tvm import te, tirx
 
 from tests.domain.systems import linear
-from tvm_autodiff.domain.evaluate import compile_integers
 from tvm_autodiff.errors import UnsolvableError
+from tvm_autodiff.ir.integer_functions import compile_integers
 from tvm_autodiff.ir.nodes import const_value, op_name, operands, same_node
 from tvm_autodiff.ir.rewrite import postorder
 from tvm_autodiff.ir.simplify import (

@@ -35,6 +35,7 @@ from tvm_autodiff.ir.nodes import (
 )
 from tvm_autodiff.ir.rewrite import expand_lets, postorder
 from tvm_autodiff.ir.stage import (
+    Axis,
     Operation,
     axis_vars,
     bodies,
@@ -165,17 +166,32 @@ def _points(op: Operation) -> tuple[dict[Var, Array], Array]:
     inside = np.ones((math.prod(shape), 1), bool)
     if reduction is None:
         return grid, inside
-    bounds = []
+    extents = []
     for axis in reduction.axes:
-        low = evaluate(axis.dom.min, grid)
-        high = low + evaluate(axis.dom.extent, grid)
-        bounds.append((low, high))
-    box = [range(int(low.min()), int(high.max())) for low, high in bounds]
-    inner = np.meshgrid(*box, indexing="ij")
-    for axis, (low, high), value in zip(reduction.axes, bounds, inner, strict=True):
-        grid[axis.var] = value.reshape(1, -1)
-        inside = inside & (grid[axis.var] >= low) & (grid[axis.var] < high)
-    return grid, inside
+        low, high = _bounds(axis, grid)
+        least, most = int(low.min()), int(high.max())
+        grid[axis.var] = np.arange(least, most).reshape(1, *(1 for _ in extents), -1)
+        grid = {var: _aligned(value, len(extents) + 2) for var, value in grid.items()}
+        extents.append(most - least)
+    for axis in reduction.axes:
+        low, high = _bounds(axis, grid)
+        inside = _aligned(inside, len(extents) + 1) & (grid[axis.var] >= low)
+        inside = inside & (grid[axis.var] < high)
+    for axis in reduction.axes:
+        grid[axis.var] = np.broadcast_to(grid[axis.var], (1, *extents)).reshape(1, -1)
+    for var in axis_vars(op):
+        grid[var] = grid[var].reshape(-1, 1)
+    return grid, inside.reshape(inside.shape[0], -1)
+
+
+def _bounds(axis: Axis, grid: Mapping[Var, Array]) -> tuple[Array, Array]:
+    low = evaluate(axis.dom.min, grid)
+    return low, low + evaluate(axis.dom.extent, grid)
+
+
+def _aligned(value: Array, rank: int) -> Array:
+    """More axes behind those that an array has."""
+    return value.reshape(*value.shape, *(1 for _ in range(rank - value.ndim)))
 
 
 def _holds(condition: Expr, grid: Mapping[Var, Array]) -> Array:

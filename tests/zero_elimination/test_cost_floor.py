@@ -7,16 +7,11 @@ import pytest
 from benchmarks.zero_elimination import floor_table, forward_table, mean, measure_work
 from tests.zero_elimination.cost_cases import CASES, OPERATORS
 
-#: cases above twice the floor, and how far; those at the end with a dense sum
+#: cases above twice the floor, and how far: a padded window over few elements, and a product of
+#: tensors over a third of its box, which tiles compute faster than exact loops
 ABOVE_BAR = {
-    "adaptive: maximum, 2-D": 12.01,
-    "skewed: x[i + j + k]": 2.36,
     "triangle: both triangular": 2.35,
-    "triangle: two triangles": 3.49,
     "reducer: max pool, 3x3 padding 1": 2.11,
-    "reducer: a reducer without a rule": 6.51,
-    "resize: nearest, 2x, 1-D": 4.01,
-    "resize: nearest, half": 12.81,
 }
 #: gradients above three times the forward pass
 ABOVE_FORWARD: dict[str, float] = {}
@@ -39,11 +34,11 @@ def test_costs_are_the_recorded_ones(works, golden):
 @pytest.mark.parametrize("name", CASES)
 def test_at_most_twice_the_floor(works, name):
     work = works[name]
+    assert not work.dense
     if name in ABOVE_BAR:
-        assert work.dense or work.over_floor > 2, "the case has come down: take it off the list"
+        assert work.over_floor > 2, "the case has come down: take it off the list"
         assert work.over_floor <= ABOVE_BAR[name]
     else:
-        assert not work.dense
         assert work.own <= 2 * work.floor
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from ..errors import InvalidArgumentError, UnsolvableError
 from ..ir import build
+from ..ir.integer_functions import compile_integers
 from ..ir.nodes import Expr, Var, const_value, dtype_of, node_id, op_name
 from ..ir.rewrite import substituter, variables_of
-from .evaluate import compile_integers
 
 Range = tuple["Expr | int", "Expr | int | None"]
 

@@ -4,6 +4,7 @@ In: a `System` with equations among the conditions that are not linear. Out: the
 some of them replaced by linear ones, and the variables that were substituted away, with their
 values. What is left stays a condition.
 
+``a // n → 0`` with a in [0, n);
 ``a // n == b  →  0 <= a - n*b <= n - 1``;
 ``i*n + j == b`` with j in [0, n)  →  ``i == b // n, j == b % n``;
 ``(i + j) % n == b`` with j in [0, n)  →  ``j := (b - i) % n``;
@@ -40,7 +41,8 @@ def linearize(system: System) -> dict[int, Form]:
         if not any(kind == "eq" for kind, _ in system.rest):
             break
         if not (
-            _name_quotient(system)
+            _vanishing_quotient(system)
+            or _name_quotient(system)
             or _mixed_radix(system)
             or _circular(system, eliminated)
             or _single(system, eliminated)
@@ -51,6 +53,46 @@ def linearize(system: System) -> dict[int, Form]:
 
 def _equations(system: System) -> list[Form]:
     return [f for kind, f in system.rest if kind == "eq"]
+
+
+def _vanishing_quotient(system: System) -> bool:
+    """``x // n → 0`` where x lies in [0, n): what topi's reshape adds to every index."""
+    atoms = system.atoms
+    for f in _equations(system):
+        for q in [q for s in f for q in atoms.factors(s) if atoms.kinds[q][0] == "sdiv"]:
+            _, x, n = atoms.kinds[q]
+            least, most = _extreme(system, x, -1), _extreme(system, x, 1)
+            if least is None or most is None:
+                continue
+            below = combine(shifted(n, -1), most, 1, -1)
+            if system.facts.nonnegative(least) and system.facts.nonnegative(below):
+                _replace(system, {q: {}}, {})
+                return True
+    return False
+
+
+def _extreme(system: System, x: Form, sign: int) -> Form | None:
+    """A bound of x over the ranges of its variables: from above for sign 1, from below for -1.
+
+    ``i*m + j  →  (n - 1)*m + (m - 1)`` with i in [0, n), j in [0, m).
+    """
+    strides, bound = _strides(system, x)
+    if not strides:
+        return None
+    for v, stride in strides.items():
+        lo, extent = system.domain.ranges.get(system.atoms.variable(v), (None, None))
+        if lo != 0 or extent is None:
+            return None
+        if system.facts.nonnegative(stride):
+            rises = True
+        elif system.facts.nonnegative(scaled(stride, -1)):
+            rises = False
+        else:
+            return None
+        if rises == (sign > 0):
+            last = shifted(system.atoms.form(extent), -1)
+            bound = combine(bound, system.atoms.product(stride, last))
+    return bound
 
 
 def _name_quotient(system: System) -> bool:

@@ -18,6 +18,7 @@ from ..ir.stage import (
     Extent,
     axis_range,
     make_stage,
+    reduce_axis_over,
     renew_axis,
     sum_over,
     whole_tensor,
@@ -89,18 +90,31 @@ def assemble(
         if same is not None:
             return same
     if not plain and len(sums) == 1:
-        return _stage(name, axes, sum_over(sums[0].source, sums[0].axes))
+        return _stage(name, axes, sums[0].source, sums[0].axes)
     if len(plain) == 1 and len(tensors) == 1 and not sums:
         return tensors[0]
     for number, term in enumerate(sums):
-        stage = _stage(f"{name}_sum{number}", axes, sum_over(term.source, term.axes))
+        stage = _stage(f"{name}_sum{number}", axes, term.source, term.axes)
         plain.append(load(stage, here))
     body = sum_of(plain) if plain else const(0, dtype)
     return _stage(name, axes, bind_shared(body))
 
 
-def _stage(name: str, axes: Sequence[Axis], body: Expr) -> Tensor:
-    """A stage over fresh copies of the target's axes, which several stages share until here."""
+def _stage(name: str, axes: Sequence[Axis], body: Expr, summed: Sequence[Axis] = ()) -> Tensor:
+    """A stage over fresh copies of the target's axes, which several stages share until here.
+
+    `summed` are the axes of a sum, whose extents may depend on the others.
+    """
     fresh = [renew_axis(axis) for axis in axes]
     rename = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
-    return make_stage(name, fresh, [rename(body)])[0]
+    body = rename(body)
+    if summed:
+        extents = [axis_range(axis)[1] for axis in summed]
+        body = sum_over(
+            body,
+            [
+                reduce_axis_over(axis.var, n if isinstance(n, int) else rename(n))
+                for axis, n in zip(summed, extents, strict=True)
+            ],
+        )
+    return make_stage(name, fresh, [body])[0]

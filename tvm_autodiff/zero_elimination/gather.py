@@ -11,7 +11,7 @@ and right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, simplify_domain
@@ -43,6 +43,7 @@ from ..ir.stage import (
     is_compute,
     reduce_axis_over,
 )
+from .scaling import read_through_scaling
 
 Ranges = dict[Var, tuple[Extent, Extent]]
 
@@ -130,13 +131,16 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
         _equation(index, place) for index, place in zip(term.indices, target.indices, strict=True)
     ]
     value = substituter({term.seed: seed})(term.value)
-    return sum_where(
+    gathered = sum_where(
         fold(value) if is_const(seed) else value,
         conditions,
         (*op.axis, *term.reduce_axes),
         target.ranges,
         equations,
     )
+    if gathered is None or gathered.axes or cotangent.tensor is None:
+        return gathered
+    return replace(gathered, source=read_through_scaling(gathered.source, cotangent.tensor))
 
 
 def sum_where(

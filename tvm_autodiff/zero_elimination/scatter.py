@@ -1,4 +1,4 @@
-"""Gradients of reads whose index is data: a scatter-add over the reads, in one pass.
+"""Gradients of reads whose index is data or cannot be solved: a scatter-add, in one pass.
 
 In: a term such as ``d out[n, j] = d table[I[n], j]``. Out: ``dtable[I[n], j] += head[n, j]`` as a
 stage, in place of the comparison of every index with every row. The stage is opaque to te;

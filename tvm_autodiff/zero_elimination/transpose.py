@@ -1,26 +1,33 @@
 """The pullback of one stage: its derivative's terms, transposed the best way each.
 
 In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: gathered
-terms for each tensor. An index that is data (`table[I[n]]`) is scattered; any other term that the
-solver cannot treat becomes the guarded dense sum. The way is recorded for `reverse.explain`.
+terms for each tensor. An index that is data (`table[I[n]]`) or that the solver cannot treat is
+scattered; where there is no tensor to scatter, the guarded dense sum is left. The way is recorded
+for `reverse.explain`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..calculus.copies import through_copy
 from ..calculus.linearize import linearize
 from ..calculus.terms import Term
-from ..ir.nodes import Tensor, load
+from ..domain.from_floats import without_floats
+from ..ir.nodes import Tensor, is_float, is_load, load
+from ..ir.rewrite import postorder
 from ..ir.stage import Operation, axis_range, axis_vars, data_axis, index_dtype, shape_of
 from .cases import cases_of
 from .gather import Cotangent, Gathered, Target, gather
 from .narrow import narrow_to_guards
+from .ragged import follow_guards
 from .residues import split_by_residue
 from .scatter import reads_by_data, scatter
+
+#: ways of what could not be solved
+_LAST_RESORTS = ("scatter-add", "dense sum")
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,8 @@ class Transposed:
     gathered : Gathered
         What it contributes.
     way : str
-        How: ``gather``, ``residue classes``, ``part of the box``, ``scatter-add`` or ``dense sum``.
+        How: ``gather``, ``residue classes``, ``part of the box``, ``ragged loops``, ``scatter-add``
+        or ``dense sum``.
     target : Target
         The axes it contributes at.
     """
@@ -98,11 +106,19 @@ def transpose(
         See `tvm_autodiff.calculus.linearize.linearize`.
     """
     result: list[Transposed] = []
-    for term in linearize(op, tensors):
+    for term in map(partial(_with_integer_indices, op), linearize(op, tensors)):
         cotangent = cotangents.get(term.component)
         if cotangent is not None:
             result += _past_copies(op, term, cotangent, target, copies)
     return result
+
+
+def _with_integer_indices(op: Operation, term: Term) -> Term:
+    """The term with indices that the solver understands, where they are computed in floats."""
+    if not any(is_float(node) and not is_load(node) for node in postorder(term.indices)):
+        return term
+    ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
+    return replace(term, indices=tuple(without_floats(index, ranges) for index in term.indices))
 
 
 def _past_copies(
@@ -122,7 +138,7 @@ def _past_copies(
                 op, through_copy(term, term.tensor.op, part), cotangent, target, copies
             )
         ]
-        if not any(site.gathered.unsolved for site in further):
+        if not any(site.way in _LAST_RESORTS for site in further):
             return further
     where = target(term.tensor)
     whole = gather(op, term, cotangent, where)
@@ -133,7 +149,7 @@ def _past_copies(
         parts = _by_cases(op, term, cotangent, where, name)
         if parts is not None:
             return parts
-    if whole.unsolved and reads_by_data(term):
+    if whole.unsolved:
         scattered = scatter(op, term, cotangent, where, f"{name}_scatter")
         if scattered is not None:
             here = [axis.var for axis in (*where.prefix, *where.axes)]
@@ -152,8 +168,11 @@ def _divided(
     if split is not whole:
         return Transposed(op, term, split, "residue classes", where)
     narrow = narrow_to_guards(whole, where, at, f"{name}_part")
-    way = "gather" if narrow is whole else "part of the box"
-    return Transposed(op, term, narrow, way, where)
+    if narrow is not whole:
+        return Transposed(op, term, narrow, "part of the box", where)
+    ragged = follow_guards(whole, where)
+    way = "gather" if ragged is whole else "ragged loops"
+    return Transposed(op, term, ragged, way, where)
 
 
 def _by_cases(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..errors import UnsolvableError
-from ..ir.nodes import Expr, Var, const_value, node_id, op_name, operands
-from ..ir.rewrite import postorder
+from .nodes import Expr, Var, const_value, node_id, op_name, operands
+from .rewrite import postorder
 
 _TEMPLATES = {
     "add": "{} + {}",

@@ -1,0 +1,151 @@
+"""Indices that are computed in floating point, as integer divisions.
+
+In: an index such as ``int32(floor(0.5*float32(i) + 1e-5))``, as resizing writes it, and the ranges
+of its axes. Out: ``i // 2``, which the solver understands. The division is found from the values at
+every point of the axis and equals the index at each, so nothing is approximated; an index without
+such a division stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import gcd
+
+import numpy as np
+
+from ..ir.build import add, cast, const, mul
+from ..ir.nodes import (
+    Expr,
+    Var,
+    binary,
+    const_value,
+    dtype_of,
+    is_float,
+    is_integer,
+    node_id,
+    op_name,
+    operands,
+)
+from ..ir.rewrite import postorder, rewrite, variables_of
+
+#: points of an axis that are tried at most
+_MOST_POINTS = 1 << 16
+#: largest divisor that is looked for
+_MOST_DIVISOR = 64
+
+Values = np.ndarray
+
+#: operator → its values in numpy
+_VALUES: dict[str, Callable[..., Values]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "nearbyint": np.rint,
+    "round": np.rint,  # ties to even, as on llvm
+}
+
+
+def without_floats(expr: Expr, ranges: Mapping[Var, tuple[object, object]]) -> Expr:
+    """``int32(floor(0.5*float32(i) + 1e-5)) → i // 2`` for each such part of an index.
+
+    Parameters
+    ----------
+    expr : Expr
+        An integer expression.
+    ranges : mapping from Var to (minimum, extent)
+        Parts that depend on one variable with a constant range are tried.
+
+    Examples
+    --------
+    >>> from tvm import te, tirx
+    >>> i = te.var("i")
+    >>> without_floats(tirx.Cast("int32", te.floor(i.astype("float32") * 0.75)), {i: (0, 9)})
+    i * 3 // 4
+    """
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) != "cast" or not is_integer(node) or not is_float(operands(node)[0]):
+            return None
+        variables = variables_of(node)
+        if len(variables) != 1 or not is_integer(variables[0]):
+            return None
+        [var] = variables
+        low, extent = ranges.get(var, (None, None))
+        if not isinstance(low, int) or not isinstance(extent, int):
+            return None
+        return _as_division(node, var, low, extent)
+
+    return rewrite(expr, visit)
+
+
+def _as_division(node: Expr, var: Var, low: int, extent: int) -> Expr | None:
+    if not 1 <= extent <= _MOST_POINTS:
+        return None
+    points = np.arange(low, low + extent, dtype=np.int64)
+    exact = _evaluate(node, var, points, None)
+    rounded = _evaluate(node, var, points, np.float32)
+    # a compiler may round intermediate results or not: both must give the same index
+    if exact is None or rounded is None or not np.array_equal(exact, rounded):
+        return None
+    found = _division(points, exact)
+    if found is None:
+        return None
+    factor, offset, divisor = found
+    dtype = dtype_of(node)
+    position = var if dtype_of(var) == dtype else cast(dtype, var)
+    numerator = add(mul(position, const(factor, dtype)), const(offset, dtype))
+    return numerator if divisor == 1 else binary("floordiv", numerator, const(divisor, dtype))
+
+
+def _evaluate(node: Expr, var: Var, points: Values, narrow: type | None) -> Values | None:
+    """The values of an index at the points; in float64, or with every float rounded to `narrow`.
+
+    None where an operator is not known or a value is not finite.
+    """
+    values: dict[int, Values] = {}
+    for part in postorder(node):
+        name, parts = op_name(part), [values[node_id(p)] for p in operands(part)]
+        if node_id(part) == node_id(var):
+            value = points
+        elif name == "const":
+            value = np.asarray(const_value(part))
+        elif name == "cast":
+            [value] = parts
+            value = np.trunc(value).astype(np.int64) if is_integer(part) else value
+        elif name in _VALUES:
+            with np.errstate(all="ignore"):
+                value = _VALUES[name](*parts)
+        else:
+            return None
+        if is_float(part):
+            value = np.asarray(value).astype(narrow or np.float64)
+            if not np.isfinite(value).all():
+                return None
+        values[node_id(part)] = value
+    return values[node_id(node)]
+
+
+def _division(points: Values, values: Values) -> tuple[int, int, int] | None:
+    """``(a, c, m)`` with the smallest m such that ``values == (a*points + c) // m``; None if none
+    is.
+    """
+    span = int(points[-1] - points[0])
+    rise = int(values[-1] - values[0])
+    for divisor in range(1, _MOST_DIVISOR + 1):
+        # the slope a/m misses rise/span by less than 1/span
+        least = -(-(rise - 1) * divisor // max(span, 1))
+        most = (rise + 1) * divisor // max(span, 1)
+        for factor in range(least, most + 1):
+            if gcd(factor, divisor) != 1:
+                continue
+            offsets = divisor * values - factor * points
+            low, high = int(offsets.max()), int(offsets.min()) + divisor - 1
+            if low <= high:
+                return factor, min(max(0, low), high), divisor
+    return None
