@@ -11,10 +11,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from .errors import InvalidArgumentError
+from .ir.build import variable
 from .ir.graph import tensors_read_by, topological
 from .ir.names import Names
 from .ir.nodes import Expr, Tensor, Var, dtype_of, is_tensor, let_variable, node_id, op_name
 from .ir.rewrite import postorder
+from .ir.scan_kernel import Scan, scan_of
 from .ir.stage import (
     Operation,
     axis_vars,
@@ -51,7 +53,10 @@ def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
         likewise. Any other reducer is written out, with its identity:
         ``reduce[(a, b), (c, d) → (e, f); identity (x, y)]``. A stage with several outputs is
         ``(first, second)[axes] = ...``. What a `te.extern` or a `te.scan` computes is not shown,
-        only what it reads. Equal names get numbers: ``C``, ``C_1``.
+        only what it reads; scans made by this library are,
+        ``P[i, k] = scan_{k}[s, x → s + x*2.0; start 0.0] A[i, k]``: the state s before element k of
+        a row is taken, for ``scan_{k from last}`` with the last element first. Equal names get
+        numbers: ``C``, ``C_1``.
 
     Raises
     ------
@@ -114,6 +119,9 @@ def _stage(op: Operation, names: Names, free: Names, limit: int | None) -> tuple
     outputs = outputs_of(op)
     listed = ", ".join(printer.tensor(tensor) for tensor in outputs)
     left = listed if len(outputs) == 1 else f"({listed})"
+    scan = scan_of(op)
+    if scan is not None:
+        return f"{left}{_scan(scan, printer)}", _type(outputs, printer)
     if not is_compute(op):
         kind = "scan" if is_scan(op) else "extern"
         reads = ", ".join(printer.tensor(tensor) for tensor in tensors_read_by(op))
@@ -122,6 +130,22 @@ def _stage(op: Operation, names: Names, free: Names, limit: int | None) -> tuple
     # the components of a tuple reduction are one reduction, told apart by their place only
     right = printer.tuple_of(bodies(op) if reduction_of(op) is None else bodies(op)[:1])
     return f"{left}[{axes}] = {right}" if axes else f"{left} = {right}", _type(outputs, printer)
+
+
+def _scan(scan: Scan, printer: Printer) -> str:
+    """``[i, k] = scan_{k}[s, x → s + x; start 0.0] A[i, k]``."""
+    axes = [printer.variable(variable(f"i{n}")) for n in range(len(scan.rows))]
+    axes += [printer.variable(variable(f"k{n}")) for n in range(len(scan.scanned))]
+    order = ", ".join(axes[len(scan.rows) :]) + (" from last" if scan.backward else "")
+    recurrence = scan.recurrence
+    rule = printer.rule(recurrence.state, recurrence.element, recurrence.step)
+    start = printer.tuple_of(recurrence.start)
+    reads = [
+        f"{printer.tensor(tensor)}[{', '.join(axes[len(axes) - len(tensor.shape) :])}]"
+        for tensor in scan.elements
+    ]
+    source = reads[0] if len(reads) == 1 else f"({', '.join(reads)})"
+    return f"[{', '.join(axes)}] = scan_{{{order}}}[{rule}; start {start}] {source}"
 
 
 def _type(outputs: Sequence[Tensor], printer: Printer) -> str:

@@ -138,17 +138,15 @@ def _reduction_terms(
     sources = merge_equal([expand_lets(source) for source in reduction.sources])
     if reduction.init:
         return _terms_with_init(op, reduction, wanted)
-    for component, seed in enumerate(seeds):
-        if not is_float(seed):
-            continue
-        arriving = source_seeds(op, reduction, component, seed)
+    smooth = {component: seed for component, seed in enumerate(seeds) if is_float(seed)}
+    for component, arriving in source_seeds(op, reduction, smooth).items():
         roots = []
         for place, source in enumerate(sources):
             contributions = [value for index, value in arriving if index == place]
             if contributions and is_float(source):
                 roots.append((source, contributions, None))
         found = pull_back(roots, _reads(wanted), f"stage {op.name}")
-        terms += _terms_at(found, component, seed, reduction.axes)
+        terms += _terms_at(found, component, seeds[component], reduction.axes)
     return terms
 
 

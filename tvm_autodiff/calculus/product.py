@@ -44,8 +44,8 @@ from .reducing import (
     Reducing,
     SourceSeed,
     copy_of_stage,
+    elements_of,
     own_condition,
-    stage_over_elements,
     zero_based,
 )
 from .terms import Contribution
@@ -86,11 +86,12 @@ def _product_of_others(stage: Reducing, product: Tensor, zeros: Tensor) -> Tenso
     plainly.
     """
     op, reduction = stage.op, stage.reduction
-    axes, _, rename = stage_over_elements(op, reduction)
-    outer = [axis.var for axis in axes[: len(op.axis)]]
-    factor = rename(stage.source)
-    if not always(reduction.condition):
-        factor = if_then_else(rename(reduction.condition), factor, like(factor, 1))
+    places = elements_of(op, reduction)
+    outer = [axis.var for axis in places.axes[: len(op.axis)]]
+    factor = places.rename(stage.source)
+    exists = all_of([places.inside, places.rename(reduction.condition)])
+    if not always(exists):
+        factor = if_then_else(exists, factor, like(factor, 1))
     all_others, count = load(product, outer), load(zeros, outer)
     the_zero = all_of(
         [compare("eq", count, like(count, 1)), compare("eq", factor, zero_like(factor))]
@@ -100,7 +101,8 @@ def _product_of_others(stage: Reducing, product: Tensor, zeros: Tensor) -> Tenso
         div(all_others, factor),
         select(the_zero, all_others, zero_like(all_others)),
     )
-    return make_stage(f"{op.name}_others", axes, [body], attrs={_MARK: len(reduction.axes)})[0]
+    attrs = {_MARK: len(reduction.axes)}
+    return make_stage(f"{op.name}_others", places.axes, [body], attrs=attrs)[0]
 
 
 def stand_in(op: Operation) -> Tensor | None:

@@ -8,11 +8,12 @@ every other reducer, single or tuple, takes the general rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 
 from ..ir.nodes import Expr, is_const, node_id, op_name, operands
 from ..ir.stage import Combiner, Operation, Reduction
-from .general_reducer import general
+from .general_reducer import around_elements, general
 from .product import product
 from .reducing import Reducing, SourceSeed, own_condition
 from .terms import Contribution
@@ -52,15 +53,20 @@ _SIMPLE_KINDS: dict[str, tuple[str, int | None]] = {
 
 
 def source_seeds(
-    op: Operation, reduction: Reduction, component: int, seed: Expr
-) -> list[SourceSeed]:
-    """What arrives at the source of a reduction (without init) when `seed` arrives at its output.
+    op: Operation, reduction: Reduction, seeds: Mapping[int, Expr]
+) -> dict[int, list[SourceSeed]]:
+    """What arrives at the source of a reduction (without init) when seeds arrive at its outputs.
 
-    The contributions are expressions in the stage's axes and the reduction's own axes; the caller
-    sums them over both.
+    Seeds and results are those of each component. The contributions are expressions in the stage's
+    axes and the reduction's own axes; the caller sums them over both.
     """
-    kind = classify(reduction.combiner, component)
-    return _RULES[kind](Reducing(op, reduction, component, seed))
+    around = cache(partial(around_elements, op, reduction))
+    return {
+        component: _RULES[classify(reduction.combiner, component)](
+            Reducing(op, reduction, component, seed, around)
+        )
+        for component, seed in seeds.items()
+    }
 
 
 def _sum(stage: Reducing) -> list[SourceSeed]:

@@ -2,19 +2,22 @@
 
 In: a reduction stage. Out: the pieces that every rule needs: the condition of its elements, their
 place in iteration order, a stage of the forward shape that reduces something else over the same
-axes, a stage with one element for each reduced element. The rules themselves live in `reducers`,
-`winner`, `product` and `general_reducer`.
+axes, the axes of a stage with one element for each reduced element. The rules themselves live in
+`reducers`, `winner`, `product` and `general_reducer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ..errors import NotDifferentiableError, UnsolvableError
 from ..ir.build import all_of, compare
-from ..ir.nodes import Expr, Tensor, dtype_of, node_id
+from ..ir.nodes import Expr, Tensor, Var, const_value, dtype_of, node_id
 from ..ir.plain_reduction import fold_condition
-from ..ir.rewrite import substituter
+from ..ir.rewrite import depends_on, substituter
+from ..ir.simplify import constant_bounds, simplify
 from ..ir.stage import (
     Axis,
     Combiner,
@@ -26,6 +29,7 @@ from ..ir.stage import (
     reduction_stage,
     renew_axis,
 )
+from ..ir.text import text
 from .terms import Condition, Contribution
 
 #: (component of the source, what arrives there)
@@ -33,13 +37,29 @@ SourceSeed = tuple[int, Contribution]
 
 
 @dataclass(frozen=True)
+class Around:
+    """What stands at and around each element of a reduction, read in the axes of its stage.
+
+    One expression a component: the combination of the elements before it, itself, of those after.
+    """
+
+    before: tuple[Expr, ...]
+    element: tuple[Expr, ...]
+    after: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
 class Reducing:
-    """A reduction stage taken apart for the rules: stage, reduction, and one seed a component."""
+    """A reduction stage taken apart for the rules: stage, reduction, and one seed a component.
+
+    `around` makes what the general rule needs, once for all components.
+    """
 
     op: Operation
     reduction: Reduction
     component: int
     seed: Expr
+    around: Callable[[], Around]
 
     @property
     def source(self) -> Expr:
@@ -113,65 +133,62 @@ def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
     return type(axis)(type(axis.dom).from_min_extent(new_low, new_extent), axis.var, axis.iter_type)
 
 
-def stage_over_elements(
-    op: Operation, reduction: Reduction
-) -> tuple[list[Axis], list[Expr], Callable[[Expr], Expr]]:
-    """Axes (a, k) of a stage with one element for each reduced element.
+@dataclass(frozen=True)
+class Elements:
+    """One place for each reduced element: the axes (a, k) of a stage, k from zero.
 
-    Returns the axes (0-based), the reduce variables as expressions in them, and the renaming from
-    the stage's own axes.
+    Attributes
+    ----------
+    axes : list of Axis
+        Those of the reduction's stage, then one for each reduce axis, at its largest extent.
+    rename : callable
+        From expressions in the stage's own axes to expressions in these.
+    inside : Expr
+        Where there is an element: windows may be of different length.
     """
-    outer = [renew_axis(axis) for axis in op.axis]
-    inner = [
-        data_axis(axis.var.name, axis_range(axis)[1], dtype_of(axis.var)) for axis in reduction.axes
-    ]
-    places: list[Expr] = []
-    for old, new in zip(reduction.axes, inner, strict=True):
-        low, _ = axis_range(old)
-        places.append(new.var if isinstance(low, int) and low == 0 else new.var + low)
-    mapping = {old.var: new.var for old, new in zip(op.axis, outer, strict=True)}
-    mapping.update({old.var: place for old, place in zip(reduction.axes, places, strict=True)})
-    return [*outer, *inner], places, substituter(mapping)
+
+    axes: list[Axis]
+    rename: Callable[[Expr], Expr]
+    inside: Expr
 
 
-def reduce_others(
-    stage: Reducing, axes: Sequence[Axis], places: Sequence[Expr], order: str, suffix: str
-) -> list[Tensor]:
-    """The reducer over the elements k' that stand before, after or apart from each element k.
+def elements_of(op: Operation, reduction: Reduction) -> Elements:
+    """The places of a stage with one element for each reduced element.
 
-    out[a, k] = ⊕_{k' order k} F(a, k'), compared by place in iteration order; order is ``lt``,
-    ``gt``, ``ne``.
+    Raises
+    ------
+    NotDifferentiableError
+        The extent of a reduce axis depends on other axes and has no constant bound.
     """
-    op, reduction = stage.op, stage.reduction
-    inner = [renew_axis(axis, f"{axis.var.name}_other") for axis in reduction.axes]
-    outer = [axis.var for axis in axes[: len(op.axis)]]
-    rename = substituter(
-        {
-            **{old.var: new for old, new in zip(op.axis, outer, strict=True)},
-            **{old.var: new.var for old, new in zip(reduction.axes, inner, strict=True)},
-        }
-    )
-    here = substituter({axis.var: place for axis, place in zip(inner, places, strict=True)})(
-        flat_position(inner)
-    )
-    keep = [compare(order, flat_position(inner), here)]
-    if not always(reduction.condition):
-        keep.append(rename(reduction.condition))
-    inner = [rename_bounds(axis, rename) for axis in inner]
-    copy = Reduction(
-        reduction.combiner,
-        tuple(rename(source) for source in reduction.sources),
-        tuple(inner),
-        all_of(keep),
-        (),
-    )
-    fresh = [renew_axis(axis) for axis in axes]
-    renew = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
-    copy = Reduction(
-        copy.combiner,
-        tuple(renew(source) for source in copy.sources),
-        tuple(rename_bounds(axis, renew) for axis in copy.axes),
-        renew(copy.condition),
-        (),
-    )
-    return reduction_stage(f"{op.name}_{suffix}", fresh, fold_condition(copy))
+    axes = [renew_axis(axis) for axis in op.axis]
+    mapping: dict[Var, Expr] = {old.var: new.var for old, new in zip(op.axis, axes, strict=True)}
+    ranges: dict[Var, Any] = {axis.var: axis_range(axis) for axis in axes}
+    inside: list[Expr] = []
+    for old in reduction.axes:
+        low, extent = axis_range(old)
+        length: Expr | None = None
+        if not isinstance(extent, int) and depends_on(extent, list(mapping)):
+            length = simplify(substituter(mapping)(extent), ranges)
+            extent = _bound_of(op, length, ranges)
+        new = data_axis(old.var.name, extent, dtype_of(old.var))
+        if length is not None and const_value(length) is None:
+            inside.append(compare("lt", new.var, length))
+        if isinstance(low, int):
+            place = new.var if low == 0 else new.var + low
+        else:
+            place = new.var + substituter(mapping)(low)
+        axes.append(new)
+        ranges[new.var] = (0, extent)
+        mapping[old.var] = place
+    return Elements(axes, substituter(mapping), all_of(inside))
+
+
+def _bound_of(op: Operation, extent: Expr, ranges: Mapping[Var, Any]) -> int:
+    try:
+        return max(0, constant_bounds(extent, ranges)[1])
+    except UnsolvableError as error:
+        raise NotDifferentiableError(
+            f"stage {op.name} reduces over windows whose length {text(extent, limit=200)} has no "
+            "constant bound: give it one, such as min(length, 64), or its derivative by hand with "
+            "override= or manual="
+        ) from error

@@ -127,16 +127,20 @@ class Printer:
 
     def _combiner(self, combiner: Expr) -> str:
         """``reduce[(a, b), (c, d) → (a + c, b + d); identity (0, 0)]``."""
+        rule = self.rule(combiner.lhs, combiner.rhs, combiner.result)
+        identity = self.tuple_of(list(combiner.identity_element))
+        return f"reduce[{rule}; identity {identity}]"
+
+    def rule(self, left: Sequence[Var], right: Sequence[Var], result: Sequence[Expr]) -> str:
+        """``(a, b), (c, d) → (a + c, b + d)``: a function, with its variables named anew."""
         printer = Printer(self._tensors, Names(), self._limit)
         formal = [
             f"({', '.join(map(printer.variable, side))})"
             if len(side) > 1
             else printer.variable(side[0])
-            for side in (combiner.lhs, combiner.rhs)
+            for side in (left, right)
         ]
-        result = printer.tuple_of(list(combiner.result))
-        identity = printer.tuple_of(list(combiner.identity_element))
-        return f"reduce[{', '.join(formal)} → {result}; identity {identity}]"
+        return f"{', '.join(formal)} → {printer.tuple_of(list(result))}"
 
     def _write(self, pieces: list[_Piece], roots: Sequence[Expr]) -> str:
         shared = shared_parts(roots)

@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Sequence
 from math import prod
 
+from ..calculus.reducers import classify
 from ..ir.build import all_of
-from ..ir.nodes import load
-from ..ir.stage import Axis, axis_range
+from ..ir.nodes import Tensor, load
+from ..ir.stage import Axis, Extent, Operation, axis_range, is_compute, reduction_of, shape_of
 from ..ir.text import text
 from ..zero_elimination.transpose import Transposed
 
@@ -36,8 +37,11 @@ def warn_of_dense_sums(sites: Sequence[Transposed], stacklevel: int) -> None:
         )
 
 
-def explain(sites: Sequence[Transposed]) -> str:
-    """The report: one paragraph for each gradient and stage that contributes to it."""
+def explain(sites: Sequence[Transposed], scanned: Sequence[tuple[Operation, Tensor]] = ()) -> str:
+    """The report: one paragraph for each gradient and stage that contributes to it.
+
+    `scanned` are the scans that were differentiated, and what each reads.
+    """
     lines: list[str] = []
     heading = ""
     for site in sites:
@@ -46,6 +50,11 @@ def explain(sites: Sequence[Transposed]) -> str:
             lines += ["", title] if lines else [title]
             heading = title
         lines += [f"  {line}" for line in _site_lines(site)]
+    for op, tensor in scanned:
+        steps = _count(shape_of(op.output(0)))
+        title = f"d{tensor.op.name}, by the reads of {op.name}"
+        lines += ["", title] if lines else [title]
+        lines += ["  way: scan in the opposite direction", f"  iterations: {steps}"]
     return "\n".join(lines)
 
 
@@ -62,6 +71,11 @@ def _site_lines(site: Transposed) -> list[str]:
     if gathered.guards:
         lines.append(f"  guards: {text(all_of(gathered.guards))}")
     lines.append(f"  iterations: {_work(site)}")
+    if _by_scans(site):
+        elements = _count([axis_range(axis)[1] for axis in (*site.op.axis, *term.reduce_axes)])
+        lines.append(
+            f"  reducer: two scans combine what is before and after, {elements} steps each"
+        )
     if gathered.unsolved:
         lines += [
             f"  not solved: {text(all_of(gathered.unsolved))}",
@@ -79,9 +93,18 @@ def _work(site: Transposed) -> str:
     """Iterations of the gathered sum beside those of the sum over everything."""
     own = [*site.target.prefix, *site.target.axes, *site.gathered.axes]
     dense = [*site.target.prefix, *site.target.axes, *site.op.axis, *site.term.reduce_axes]
-    counts = []
-    for axes in (own, dense):
-        extents = [axis_range(axis)[1] for axis in axes]
-        known = all(isinstance(extent, int) for extent in extents)
-        counts.append(str(prod(extents)) if known else "symbolic")
+    counts = [_count([axis_range(axis)[1] for axis in axes]) for axes in (own, dense)]
     return f"{counts[0]} (the sum over zeros: {counts[1]})"
+
+
+def _by_scans(site: Transposed) -> bool:
+    """Whether the stage reduces by a combiner without a rule of its own."""
+    reduction = reduction_of(site.op) if is_compute(site.op) else None
+    return reduction is not None and (
+        classify(reduction.combiner, site.term.component) == "general"
+    )
+
+
+def _count(extents: Sequence[Extent]) -> str:
+    known = all(isinstance(extent, int) for extent in extents)
+    return str(prod(extents)) if known else "symbolic"

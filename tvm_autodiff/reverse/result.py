@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, overload
 
 from ..errors import InvalidArgumentError, UnknownTensorError
 from ..ir.nodes import Tensor
-from ..ir.stage import tensor_key
+from ..ir.stage import Operation, tensor_key
 from ..zero_elimination.transpose import Transposed
 from .explain import explain
 
@@ -87,12 +87,14 @@ class DifferentiationResult(Sequence[Tensor]):
         adjoints: TensorMap[Tensor],
         adjoint_summands: TensorMap[TensorMap[Tensor]],
         sites: Sequence[Transposed] = (),
+        scanned: Sequence[tuple[Operation, Tensor]] = (),
     ) -> None:
         self._asked = result is not None
         self.result: list[Tensor] = result or []
         self.adjoints = adjoints
         self.adjoint_summands = adjoint_summands
         self._sites = sites
+        self._scanned = scanned
 
     def explain(self) -> str:
         """How each gradient came about, read site by read site.
@@ -101,8 +103,8 @@ class DifferentiationResult(Sequence[Tensor]):
         -------
         str
             For each: the system that was solved, the way taken (gather, residue classes, part of
-            the box, scatter-add, dense sum), the axes summed over, the guards left, the iterations,
-            and for a dense sum the equations that were not solved and what to override.
+            the box, scatter-add, scan, dense sum), the axes summed over, the guards left, the
+            iterations, and for a dense sum the equations that were not solved and what to override.
 
         Examples
         --------
@@ -118,7 +120,7 @@ class DifferentiationResult(Sequence[Tensor]):
             guards: i0%2 == 0
             iterations: 6 (the sum over zeros: 18)
         """
-        return explain(self._sites)
+        return explain(self._sites, self._scanned)
 
     def _require_inputs(self) -> None:
         if not self._asked:

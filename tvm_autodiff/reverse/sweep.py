@@ -13,11 +13,13 @@ from typing import Any
 
 from ..calculus.copies import terms_of_copy
 from ..calculus.product import stand_in
+from ..calculus.scans import scan_adjoints
 from ..calculus.terms import Term
 from ..errors import InvalidArgumentError
 from ..ir.build import all_of, compare, const, if_then_else
 from ..ir.graph import Graph, tensors_read_by
 from ..ir.nodes import Tensor, dtype_of, is_float, load
+from ..ir.scan_kernel import scan_of
 from ..ir.stage import (
     Extent,
     Operation,
@@ -87,6 +89,7 @@ class Sweep:
         }
         self._full_sweep: Sweep | None = None
         self.sites: list[Transposed] = []
+        self.scanned: list[tuple[Operation, Tensor]] = []
         self._given_out: set[tuple[int, int]] = set()
         self._sweep()
 
@@ -157,6 +160,12 @@ class Sweep:
         if not left:
             return
         outputs = outputs_of(op)
+        if scan_of(op) is not None:
+            heads = {number: self._materialised(outputs[number]) for number in by_rule}
+            for tensor, adjoint in scan_adjoints(op, heads, self.prefix, left):
+                self._summand(tensor, outputs[min(by_rule)]).tensors.append(adjoint)
+                self.scanned.append((op, tensor))
+            return
         for site in transpose(op, by_rule, left, self._target, self._copies):
             tensor, out = site.term.tensor, outputs[site.term.component]
             by_hand = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
@@ -271,7 +280,7 @@ class Sweep:
             adjoints.define(tensor, partial(self._adjoint if here else self._full_adjoint, tensor))
             summands.define(tensor, partial(self._full_summands, tensor))
         result = None if self.inputs is None else [adjoints[tensor] for tensor in self.inputs]
-        return DifferentiationResult(result, adjoints, summands, self.sites)
+        return DifferentiationResult(result, adjoints, summands, self.sites, self.scanned)
 
     def _full(self) -> Sweep:
         """The sweep over all tensors, none passed by: made when somebody looks at intermediates."""

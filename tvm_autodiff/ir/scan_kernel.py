@@ -1,0 +1,198 @@
+"""A scan as one opaque stage: the loop nest that te cannot express.
+
+In: a recurrence ``state ← step(state, element)`` and its elements as tensors. Out: the state before
+each element, as tensors that lower like any stage. Rows are independent and run in parallel; the
+elements of a row are taken in iteration order, or from the last to the first. The stage's
+attributes hold the recurrence, so that `scan_of` gives back what a stage computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tvm import te
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from .build import cast, const, variable
+from .lets import bind_shared
+from .nodes import Expr, Tensor, Var, dtype_of
+from .rewrite import expand_lets, substituter
+from .stage import (
+    Extent,
+    Operation,
+    index_dtype,
+    is_extern,
+    outputs_of,
+    shape_of,
+    tensor_key,
+)
+
+#: attributes of a scan: the recurrence, the input that each element is read from, [number of
+#: scanned axes, whether from the last to the first]
+_RECURRENCE, _READS, _ORDER = (f"tvm_autodiff.scan_{name}" for name in ("step", "reads", "order"))
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """``state ← step(state, element)``, component by component, begun with `start`."""
+
+    state: tuple[Var, ...]
+    element: tuple[Var, ...]
+    step: tuple[Expr, ...]
+    start: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A recurrence over tensors.
+
+    Attributes
+    ----------
+    recurrence : Recurrence
+        What is repeated.
+    elements : tuple of Tensor
+        One for each variable of ``recurrence.element``, of shape ``rows + scanned``; one that is
+        the same in all rows may lack the first axes.
+    rows, scanned : tuple of int or Expr
+        The extents of the axes that stay apart, and of those that are run along.
+    backward : bool
+        Whether it begins with the last element.
+    """
+
+    recurrence: Recurrence
+    elements: tuple[Tensor, ...]
+    rows: tuple[Extent, ...]
+    scanned: tuple[Extent, ...]
+    backward: bool
+
+
+def scan_stage(name: str, scan: Scan) -> list[Tensor]:
+    """``out[a, k] = the state of row a before element k is taken``, one tensor for each component.
+
+    Parameters
+    ----------
+    name : str
+        Name of the stage.
+    scan : Scan
+        What it computes; every element's tensor has the dtype of its variable.
+
+    Returns
+    -------
+    list of Tensor
+        Of shape ``rows + scanned``.
+    """
+    inputs: dict[tuple[int, int], Tensor] = {}
+    for tensor in scan.elements:
+        inputs.setdefault(tensor_key(tensor), tensor)
+    places = list(inputs)
+    reads = [places.index(tensor_key(tensor)) for tensor in scan.elements]
+    recurrence = scan.recurrence
+    attrs = {
+        _RECURRENCE: [
+            list(part)
+            for part in (recurrence.state, recurrence.element, recurrence.step, recurrence.start)
+        ],
+        _READS: reads,
+        _ORDER: [len(scan.scanned), int(scan.backward)],
+    }
+    tensors = list(inputs.values())
+    func = _kernel(name, scan, tensors, reads)
+    buffers, results = list(func.params)[: len(tensors)], list(func.params)[len(tensors) :]
+    made = te.extern(
+        [buffer.shape for buffer in results],
+        tensors,
+        lambda ins, outs: func.body,
+        name=name,
+        in_buffers=buffers,
+        out_buffers=results,
+        attrs=attrs,
+    )
+    return outputs_of((made if len(results) == 1 else made[0]).op)
+
+
+def scan_of(op: Operation) -> Scan | None:
+    """What a stage made by `scan_stage` computes; None for other stages."""
+    if not is_extern(op) or _RECURRENCE not in op.attrs:
+        return None
+    state, element, step, start = (tuple(part) for part in op.attrs[_RECURRENCE])
+    inputs = list(op.inputs)
+    scanned, backward = (int(value) for value in op.attrs[_ORDER])
+    shape = shape_of(op.output(0))
+    return Scan(
+        Recurrence(state, element, step, start),
+        tuple(inputs[int(place)] for place in op.attrs[_READS]),
+        shape[: len(shape) - scanned],
+        shape[len(shape) - scanned :],
+        bool(backward),
+    )
+
+
+def _kernel(name: str, scan: Scan, inputs: Sequence[Tensor], reads: Sequence[int]) -> Any:
+    """The function: parallel over the rows, one element after the other within a row."""
+    recurrence = scan.recurrence
+    shape = [*scan.rows, *scan.scanned]
+    with IRBuilder() as builder, T.prim_func():
+        T.func_name(name)
+        sources = [
+            T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
+            for n, tensor in enumerate(inputs)
+        ]
+        results = [
+            T.arg(f"out{n}", T.buffer(shape, dtype_of(var)))
+            for n, var in enumerate(recurrence.state)
+        ]
+        with ExitStack() as loops:
+            row = _row(scan.rows, loops)
+            states = [
+                T.alloc_buffer((1,), dtype_of(var), scope="local") for var in recurrence.state
+            ]
+            for state, start in zip(states, recurrence.start, strict=True):
+                T.buffer_store(state, start, [0])
+            place = [*row, *_places(scan, loops)]
+            known: dict[Var, Expr] = {}
+            for var, state, result in zip(recurrence.state, states, results, strict=True):
+                known[var] = T.bind(state[0], var=variable(var.name, dtype_of(var)))
+                T.buffer_store(result, known[var], place)
+            for var, source in zip(recurrence.element, reads, strict=True):
+                index = place[len(place) - len(inputs[source].shape) :]
+                value = sources[source][tuple(index)]
+                known[var] = T.bind(value, var=variable(var.name, dtype_of(var)))
+            here = substituter(known)
+            news = [
+                T.bind(bind_shared(here(expand_lets(step))), var=variable("new", dtype_of(step)))
+                for step in recurrence.step
+            ]
+            for state, new in zip(states, news, strict=True):
+                T.buffer_store(state, new, [0])
+    return builder.get()
+
+
+def _row(extents: Sequence[Extent], loops: ExitStack) -> list[Expr]:
+    """Indices of a row: one parallel loop over all rows, since TVM runs no nested ones."""
+    if not extents:
+        return []
+    row = loops.enter_context(T.parallel(0, _size(extents)))
+    indices: list[Expr] = []
+    for extent in reversed(extents[1:]):
+        indices.append(cast(index_dtype(extent), row % extent))
+        row = row // extent
+    indices.append(cast(index_dtype(extents[0]), row))
+    return indices[::-1]
+
+
+def _size(extents: Sequence[Extent]) -> Extent:
+    size = prod(extents)
+    return const(size, index_dtype(size)) if isinstance(size, int) else size
+
+
+def _places(scan: Scan, loops: ExitStack) -> list[Expr]:
+    """Indices of an element within its row, in the order of the scan."""
+    steps = [loops.enter_context(T.serial(0, extent)) for extent in scan.scanned]
+    if not scan.backward:
+        return steps
+    return [extent - 1 - step for extent, step in zip(scan.scanned, steps, strict=True)]
