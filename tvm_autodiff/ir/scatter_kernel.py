@@ -19,6 +19,9 @@ from tvm.script.ir_builder import tirx as T
 from .build import all_of, compare, const, zero_like
 from .nodes import Expr, Tensor, const_value, dtype_of
 
+#: attribute of a scatter-add stage: its `dims`
+SCATTER_DIMS = "tvm_autodiff.scatter_add"
+
 #: elements of the innermost trailing axis that one task adds up
 _SLICE = 64
 
@@ -72,7 +75,7 @@ def scatter_add_stage(
             with ExitStack() as loops:
                 point = [loops.enter_context(T.serial(0, extent)) for extent in points]
                 place = [buffer[tuple(point)] for buffer in places]
-                loops.enter_context(T.If(_inside(place, shape, dims)))
+                loops.enter_context(T.If(inside_result(place, shape, dims)))
                 loops.enter_context(T.Then())
                 last = inner(loops)
                 rest = iter([*outer, *last])
@@ -101,7 +104,7 @@ def _trailing_loops(trailing: Sequence[Any], tasks: ExitStack) -> tuple[list[Any
     return outer, lambda loops: [block * _SLICE + loops.enter_context(T.serial(0, _SLICE))]
 
 
-def _inside(place: Sequence[Expr], shape: Sequence[Any], dims: Sequence[int]) -> Expr:
+def inside_result(place: Sequence[Expr], shape: Sequence[Any], dims: Sequence[int]) -> Expr:
     """Whether a point falls into the result."""
     conditions: list[Expr] = []
     for extent, dim in zip(shape, dims, strict=True):

@@ -14,7 +14,7 @@ from ..calculus.terms import Condition, Term, guarded
 from ..ir.build import all_of, cast, compare, const, if_then_else, zero_like
 from ..ir.nodes import Expr, Tensor, Var, dtype_of, load, node_id
 from ..ir.rewrite import contains_load, depends_on, substituter
-from ..ir.scatter_kernel import scatter_add_stage
+from ..ir.scatter_kernel import SCATTER_DIMS, scatter_add_stage
 from ..ir.stage import (
     Axis,
     Extent,
@@ -31,9 +31,6 @@ from ..ir.stage import (
     whole_tensor,
 )
 from .gather import Cotangent, Target, on_indices
-
-#: attribute of a scatter-add stage: see `scatter_add_stage`
-_DIMS = "tvm_autodiff.scatter_add"
 
 
 def reads_by_data(term: Term) -> bool:
@@ -79,7 +76,7 @@ def scatter(
     value = guarded(substituter({term.seed: head})(term.value), term.conditions)
     updates = _whole_or_stage(f"{name}_updates", [*point_axes, *prefix, *kept], value)
     shape = [axis_range(axis)[1] for axis in (*target.prefix, *target.axes)]
-    return scatter_add_stage(name, positions, updates, shape, dims, {_DIMS: dims})
+    return scatter_add_stage(name, positions, updates, shape, dims, {SCATTER_DIMS: dims})
 
 
 def _is_box(axes: Sequence[Axis]) -> bool:
@@ -152,9 +149,9 @@ def dense_form(op: Operation) -> Tensor | None:
 
     ``out[p[n], j] += u[n, j]  →  out[b, j] = Σ_n if p[n] == b then u[n, j]``
     """
-    if not is_extern(op) or _DIMS not in op.attrs:
+    if not is_extern(op) or SCATTER_DIMS not in op.attrs:
         return None
-    dims = [int(dim) for dim in op.attrs[_DIMS]]
+    dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
     *positions, updates = list(op.inputs)
     rank = len(positions[0].shape)
     result = outputs_of(op)[0]

@@ -28,13 +28,24 @@ def gpu() -> Machine:
 
 
 def serialized(func: Any) -> Any:
-    """The function with every loop as a serial one, those over threads included."""
+    """The function with every loop as a serial one, those over threads included, and atomic
+    additions as plain ones.
+    """
 
     def plain(loop: Any) -> Any:
         kind = tirx.ForKind.SERIAL
         return tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body, None, {})
 
-    body = tvm_ffi.structural_map(func.body, (tirx.For, plain))
+    def added(node: Any) -> Any:
+        call = node.value
+        if str(getattr(call.op, "name", "")) != "tirx.call_extern":
+            return node
+        name, address, value = call.args
+        assert name.value == "atomicAdd", name
+        [place] = address.args
+        return tirx.BufferStore(place.source, place + value, list(place.indices))
+
+    body = tvm_ffi.structural_map(func.body, [(tirx.For, plain), (tirx.Evaluate, added)])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 

@@ -1,0 +1,43 @@
+"""Scatter-adds: updates added at places that are data.
+
+In: a kernel that is a scatter-add stage. Out: one function. Where there are enough slices of
+trailing axes to keep the device busy, each thread owns some of the result and adds in order, as on
+the CPU: the result is the same in every run. Elsewhere each thread adds one update atomically, and
+the last bits depend on the order in which they arrive.
+"""
+
+from __future__ import annotations
+
+from ...ir.nodes import dtype_of
+from ...ir.primfunc import StageFunction
+from ...ir.scatter_kernel import SCATTER_DIMS
+from ...ir.scatter_threads import scatter_add_threads
+from ...ir.stage import is_extern, shape_of
+from ..kernels import Kernel, size_of
+from ..machine import Machine
+
+#: what CUDA adds atomically on every device that its compilers still know
+_ATOMIC = frozenset(("float32", "float64", "int32", "uint32", "float16"))
+
+
+def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a scatter-add; None for other kernels."""
+    op = kernel.root
+    if not is_extern(op) or SCATTER_DIMS not in op.attrs:
+        return None
+    dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
+    *positions, updates = list(op.inputs)
+    [result] = kernel.outputs
+    shape = shape_of(result)
+    slices = size_of([extent for extent, dim in zip(shape, dims, strict=True) if dim < 0])
+    busy = slices >= machine.multiprocessors * machine.block_threads // 4
+    func = scatter_add_threads(
+        positions,
+        updates,
+        list(result.shape),
+        dims,
+        atomic=not busy and dtype_of(updates) in _ATOMIC,
+        grid=16 * machine.multiprocessors,
+    )
+    inputs = tuple(dict.fromkeys([*positions, updates]))
+    return [StageFunction(func.without_attr("global_symbol"), inputs, (result,))]
