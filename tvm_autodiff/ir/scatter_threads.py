@@ -17,7 +17,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .build import add, compare, const, mul
+from .build import compare, const, mul
 from .nodes import Expr, Tensor, binary, const_value, dtype_of
 from .scatter_kernel import inside_result
 
@@ -63,7 +63,7 @@ def scatter_add_threads(
             with T.If(inside_result(where, shape, dims)), T.Then():
                 order = iter(rest)
                 index = [where[d] if d >= 0 else next(order) for d in dims]
-                store(index, values[(*point, *rest)])
+                store(index, values[tuple([*point, *rest])])
 
         def add_in_order(index: Sequence[Expr], value: Expr) -> None:
             T.buffer_store(out, out[tuple(index)] + value, list(index))
@@ -94,8 +94,8 @@ def scatter_add_threads(
 def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
     """A thread for each point of a box; gives the indices of the point."""
     total = reduce(_product, extents, 1)
-    size = const_value(total) if not isinstance(total, int) else total
-    blocks = grid if size is None else max(1, min(-(-int(size) // _BLOCK), _MAX_GRID))
+    size = _literal(total)
+    blocks = grid if size is None else max(1, min(-(-size // _BLOCK), _MAX_GRID))
     with ExitStack() as loops:
         block = loops.enter_context(T.thread_binding(0, blocks, thread="blockIdx.x"))
         thread = loops.enter_context(T.thread_binding(0, _BLOCK, thread="threadIdx.x"))
@@ -109,9 +109,15 @@ def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
 
 
 def _product(left: Any, right: Any) -> Any:
-    if isinstance(left, int) and (isinstance(right, int) or const_value(right) is not None):
-        return left * int(right if isinstance(right, int) else const_value(right))
-    return right if isinstance(left, int) and left == 1 else mul(_like(right, left), right)
+    a, b = _literal(left), _literal(right)
+    if a is not None and b is not None:
+        return a * b
+    return right if a == 1 else mul(_like(right, left), right)
+
+
+def _literal(extent: Any) -> int | None:
+    value = extent if isinstance(extent, int) else const_value(extent)
+    return None if value is None else int(value)
 
 
 def _like(sample: Any, value: Any) -> Any:
@@ -125,7 +131,8 @@ def _unflatten(place: Expr, extents: Sequence[Any]) -> list[Expr]:
     """Indices of a point from its number in row-major order."""
     indices: list[Expr] = []
     for number, extent in enumerate(reversed(extents)):
-        size = _like(place, int(extent) if const_value(extent) is not None else extent)
+        known = _literal(extent)
+        size = extent if known is None else const(known, dtype_of(place))
         last = number == len(extents) - 1
         indices.append(place if last else binary("floormod", place, size))
         place = binary("floordiv", place, size)
