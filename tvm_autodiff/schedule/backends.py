@@ -1,4 +1,5 @@
-"""What differs between kinds of targets: the schedule rules, and the passes that Relax runs.
+"""What differs between kinds of targets: the schedule rules, how scheduled functions are finished,
+and the passes that Relax runs.
 
 In: a machine. Out: its rules, the one that always applies last, and its pipeline. Everything else
 in `schedule` is the same for all.
@@ -6,12 +7,15 @@ in `schedule` is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from ..ir.primfunc import StageFunction
+from .cpu.elementary.functions import with_own_functions
 from .cpu.rules import CPU_RULES
 from .cuda.rules import CUDA_RULES
 from .machine import Machine
@@ -23,6 +27,15 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {"llvm": CPU_RULES, "cuda": CUDA_RULES}
 def rules_for(machine: Machine) -> tuple[Rule, ...]:
     """The rules for a machine, the one that always applies last."""
     return _RULES[machine.kind]
+
+
+def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageFunction]:
+    """Scheduled functions as they are compiled: on a CPU, with elementary functions that vectorise
+    in the place of calls of the C library.
+    """
+    if machine.kind != "llvm" or machine.exact_math:
+        return list(launches)
+    return [replace(launch, func=with_own_functions(launch.func)) for launch in launches]
 
 
 def relax_pipeline_for(machine: Machine) -> Any:

@@ -39,6 +39,8 @@ class Machine:
         Of a GPU: the most threads that such a group can have.
     shared_bytes : int
         Of a GPU: the memory that the threads of a group share.
+    exact_math : bool
+        Whether exp, log and the like are left to the C library.
     """
 
     target: Any
@@ -49,6 +51,7 @@ class Machine:
     multiprocessors: int = 0
     block_threads: int = 0
     shared_bytes: int = 0
+    exact_math: bool = False
 
     @property
     def kind(self) -> str:

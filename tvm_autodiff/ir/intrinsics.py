@@ -1,0 +1,127 @@
+"""Scalar functions of our own, which TVM carries through its passes as calls.
+
+In: a name, and LLVM functions of that name for some widths of vectors. Out: an intrinsic that is
+pure and vectorises, as exp does, and becomes a call of the function of its width where TVM lowers
+intrinsics, after it vectorised loops. LLVM inlines the functions before it vectorises in its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.ir import op as operators
+
+from .build import cast
+from .nodes import Expr, const_value, dtype_of, op_name, operands
+
+_SPACE = "tvm_autodiff"
+_PURE = "tirx.exp"  # an intrinsic with the effects that ours have
+
+
+def symbol(name: str, lanes: int) -> str:
+    """The name of the LLVM function for vectors of a width; 1 is that of scalars."""
+    return f"{_SPACE}_{name}_{lanes}"
+
+
+def define(name: str, arity: int) -> None:
+    """Give TVM a pure function of float32, ``tvm_autodiff.<name>``, for LLVM targets.
+
+    Parameters
+    ----------
+    name
+        In the vocabulary of `nodes`.
+    arity
+        The number of operands.
+    """
+    full = f"{_SPACE}.{name}"
+    if full in operators.Op.list_op_names():
+        return  # the table of operators is TVM's and lives as long as the process
+    operators._ffi_api.RegisterOp(full, f"{name} of float32, as arithmetic")
+    operator = ir.Op.get(full)
+    operator.set_num_inputs(arity)
+    operator.set_attr("TVectorizable", True)
+    operator.set_attr("TCallEffectKind", ir.Op.get(_PURE).get_attr("TCallEffectKind"))
+    operator.set_attr("TScriptPrinterName", full.replace(".", "_"))
+
+    def lower(node: Any) -> Expr:
+        dtype = dtype_of(node)
+        lanes = int(dtype.partition("x")[2] or 1)
+        return tirx.call_pure_extern(dtype, symbol(name, lanes), *operands(node))
+
+    tirx.register_intrin_lowering(full, target="llvm", f=lower, level=10)
+
+
+def own_call(name: str, args: Sequence[Expr]) -> Expr:
+    """A call of a function of ours; float16 and bfloat16 go through float32.
+
+    Examples
+    --------
+    >>> from tvm import tirx
+    >>> define("negated", 1)
+    >>> own_call("negated", [tirx.Var("x", "float32")])
+    T.tvm_autodiff_negated(x)
+    """
+    kind = dtype_of(args[0])
+    wide = [cast("float32", part) for part in args]
+    node = ir.Call(ir.Op.get(f"{_SPACE}.{name}"), wide, ret_ty=ir.PrimType("float32"))
+    return cast(kind, node)
+
+
+def replace_calls(func: Any, rules: Mapping[str, Callable[[Expr], Expr]]) -> Any:
+    """A PrimFunc in which calls of the named intrinsics are replaced.
+
+    Parameters
+    ----------
+    func : PrimFunc
+    rules
+        From the name in the vocabulary to a function of the node; it returns the new expression,
+        or the node itself.
+    """
+
+    def visit(node: Any) -> Any:
+        rule = rules.get(op_name(node))
+        return node if rule is None else rule(node)
+
+    body = tvm_ffi.structural_map(func.body, (ir.Call, visit))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def vector_widths(func: Any) -> list[int]:
+    """The widths that calls may come to have: 1, and the lengths of vectorised loops."""
+    found = {1}
+
+    def visit(loop: Any) -> None:
+        if loop.kind == tirx.ForKind.VECTORIZED:
+            found.add(int(const_value(loop.extent) or 1))
+
+    tvm_ffi.structural_walk(func.body, (tirx.For, visit))
+    return sorted(found)
+
+
+def with_llvm_code(func: Any, text: str) -> Any:
+    """A PrimFunc that is compiled together with functions in LLVM's language."""
+
+    def marked(body: Any) -> Any:
+        return tirx.AttrStmt(tirx.const(0), "pragma_import_llvm", ir.StringImm(text), body)
+
+    realize = func.body
+    if isinstance(realize, s_tir.SBlockRealize):  # Relax wants the root block outermost
+        root = realize.block
+        block = s_tir.SBlock(
+            root.iter_vars,
+            root.reads,
+            root.writes,
+            root.name_hint,
+            marked(root.body),
+            root.init,
+            root.alloc_buffers,
+            root.match_buffers,
+            root.annotations,
+        )
+        body = s_tir.SBlockRealize(realize.iter_values, realize.predicate, block)
+    else:
+        body = marked(realize)
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)

@@ -1,0 +1,93 @@
+"""The table of elementary functions that are computed by arithmetic of ours.
+
+In: a scheduled PrimFunc for an LLVM target. Out: the same function with calls of these functions in
+the place of TVM's intrinsics, wherever the operands are float32, float16 or bfloat16; those of
+float64 stay calls of the C library. The maximal errors are in docs/performance.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ....ir.intrinsics import (
+    define,
+    own_call,
+    replace_calls,
+    symbol,
+    vector_widths,
+    with_llvm_code,
+)
+from ....ir.nodes import Expr, dtype_of, op_name, operands
+from . import (
+    error_function,
+    exponential,
+    hyperbolic,
+    inverse_trigonometric,
+    logarithm,
+    power,
+    trigonometric,
+)
+from .code import Value, function_text
+
+#: name → (operands, arithmetic)
+FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
+    "exp": (1, exponential.exp),
+    "exp2": (1, exponential.exp2),
+    "exp10": (1, exponential.exp10),
+    "sigmoid": (1, exponential.sigmoid),
+    "tanh": (1, hyperbolic.tanh),
+    "sinh": (1, hyperbolic.sinh),
+    "cosh": (1, hyperbolic.cosh),
+    "log": (1, logarithm.log),
+    "log2": (1, logarithm.log2),
+    "log10": (1, logarithm.log10),
+    "log1p": (1, logarithm.log1p),
+    "power": (2, power.power),
+    "sin": (1, trigonometric.sin),
+    "cos": (1, trigonometric.cos),
+    "tan": (1, trigonometric.tan),
+    "asin": (1, inverse_trigonometric.asin),
+    "acos": (1, inverse_trigonometric.acos),
+    "atan": (1, inverse_trigonometric.atan),
+    "erf": (1, error_function.erf),
+}
+NARROW = ("float32", "float16", "bfloat16")
+
+for _name, (_arity, _) in FUNCTIONS.items():
+    define(_name, _arity)
+
+
+@cache
+def llvm_function(name: str, lanes: int) -> str:
+    """The LLVM function of an entry of the table, for vectors of a width."""
+    arity, rule = FUNCTIONS[name]
+    return function_text(symbol(name, lanes), rule, arity, lanes)
+
+
+def with_own_functions(func: Any) -> Any:
+    """``exp(x) → tvm_autodiff.exp(x)``, and so on for the table.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> A = te.placeholder((4,), name="A")
+    >>> func = te.create_prim_func([A, te.compute((4,), lambda i: te.exp(A[i]), name="B")])
+    >>> "tvm_autodiff_exp(A[v_i])" in with_own_functions(func).script()
+    True
+    """
+    used: dict[str, None] = {}
+
+    def own(node: Expr) -> Expr:
+        if dtype_of(node) not in NARROW:
+            return node
+        used[op_name(node)] = None
+        return own_call(op_name(node), operands(node))
+
+    func = replace_calls(func, dict.fromkeys(FUNCTIONS, own))
+    widths = vector_widths(func) if used else []
+    for name in used:
+        for lanes in widths:
+            func = with_llvm_code(func, llvm_function(name, lanes))
+    return func

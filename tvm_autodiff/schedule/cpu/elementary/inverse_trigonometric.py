@@ -1,0 +1,64 @@
+"""atan, asin and acos of float32.
+
+An odd polynomial near zero, and formulas that bring other arguments there: ``atan(a) = pi/4 +
+atan((a - 1)/(a + 1)) = pi/2 - atan(1/a)`` and ``asin(a) = pi/2 - 2*asin(sqrt((1 - a)/2))``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .code import Code, Value
+from .hyperbolic import magnitude_and_sign, with_sign
+from .polynomials import fit
+
+_TAN_PI_8 = math.tan(math.pi / 8)
+_ATAN = fit(
+    lambda u: (math.atan(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, _TAN_PI_8**2 * 1.001, 4
+)
+_ASIN = fit(lambda u: (math.asin(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, 0.2501, 5)
+
+
+def _odd_polynomial(c: Code, x: Value, coefficients: tuple[float, ...]) -> Value:
+    """``x + x**3 * p(x**2)``."""
+    square = x * x
+    return c.fma(x * square, c.polynomial(square, coefficients), x)
+
+
+def atan(c: Code, x: Value) -> Value:
+    """The arc tangent."""
+    a, sign = magnitude_and_sign(c, x)
+    middle, large = a > _TAN_PI_8, a > 1.0 / _TAN_PI_8
+    above = c.where(large, -1.0, c.where(middle, a - 1.0, a))
+    below = c.where(large, a, c.where(middle, a + 1.0, 1.0))
+    angle = _odd_polynomial(c, above / below, _ATAN)
+    start = c.where(large, math.pi / 2, c.where(middle, math.pi / 4, 0.0))
+    return with_sign(c, start + angle, sign)
+
+
+def _asin_parts(c: Code, a: Value) -> tuple[Value, Value]:
+    """``(far, angle)``: asin of a where that is not far from 0, else of ``sqrt((1 - a)/2)``."""
+    far = a > 0.5
+    root = c.sqrt(c.fma(a, -0.5, 0.5))
+    return far, _odd_polynomial(c, c.where(far, root, a), _ASIN)
+
+
+def asin(c: Code, x: Value) -> Value:
+    """The arc sine; NaN beyond [-1, 1]."""
+    a, sign = magnitude_and_sign(c, x)
+    far, angle = _asin_parts(c, a)
+    value = c.where(far, c.fma(angle, -2.0, math.pi / 2), angle)
+    return with_sign(c, value, sign)
+
+
+def acos(c: Code, x: Value) -> Value:
+    """The arc cosine; NaN beyond [-1, 1]."""
+    a, sign = magnitude_and_sign(c, x)
+    far, angle = _asin_parts(c, a)
+    signed = with_sign(c, angle, sign)
+    # pi/2 and pi are rounded up and down: what they lack is added first
+    quarter, rest = math.pi / 2, math.pi / 2 - 1.57079637050628662109375
+    near = quarter - (signed - rest)
+    turned = angle * 2.0
+    back = math.pi - (turned - 2.0 * rest)
+    return c.where(far, c.where(x > 0.0, turned, back), near)

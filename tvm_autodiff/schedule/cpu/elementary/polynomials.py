@@ -1,0 +1,39 @@
+"""Polynomials in place of functions, on an interval.
+
+In: a function, the interval, a degree. Out: coefficients, lowest first. Interpolation at the
+Chebyshev nodes is within a small factor of the best polynomial of that degree; it is done in
+float64, where its error is far below the unit of float32 that the results are rounded to. A
+function is fitted after its leading terms were split off, and divided by the power of x that is
+left, so that the error is relative: ``sin(x) = x + x**3 * p(x**2)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.polynomial import Chebyshev, Polynomial
+
+
+def fit(
+    function: Callable[[float], float], low: float, high: float, degree: int
+) -> tuple[float, ...]:
+    """Coefficients of the interpolating polynomial.
+
+    Parameters
+    ----------
+    function
+        Defined on the open interval; zero should not be a node where it is a quotient of zeros.
+    low, high
+        The interval.
+    degree
+        Of the polynomial.
+
+    Examples
+    --------
+    >>> [round(c, 12) + 0.0 for c in fit(lambda x: 3.0 * x * x - 1.0, 0.0, 2.0, 2)]
+    [-1.0, 0.0, 3.0]
+    """
+    nodes = np.vectorize(function, otypes=[float])
+    series = Chebyshev.interpolate(nodes, degree, domain=[low, high])
+    return tuple(float(c) for c in series.convert(kind=Polynomial).coef)
