@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -19,24 +20,27 @@ from .errors import AutodiffError, InvalidArgumentError, LoweringError
 from .ir.deep import run_deep
 from .ir.graph import Graph
 from .ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
-from .ir.primfunc import StageFunction, external_symbols, free_variables
+from .ir.primfunc import external_symbols, free_variables
 from .ir.stage import is_placeholder, is_scan, shape_of, tensor_key
 from .runtime.compiled import CompiledFunction, check_threads, load
-from .runtime.signature import DIM_OPERATORS, Dim, Signature, TensorSpec
 from .runtime.device import DeviceFunction
-from .schedule.backends import relax_pipeline_for, rules_for
-from .schedule.kernels import cut
+from .runtime.signature import DIM_OPERATORS, Dim, Signature, TensorSpec
+from .schedule.backends import finished, relax_pipeline_for, rules_for
+from .schedule.kernels import Kernel, cut
 from .schedule.machine import Machine, as_target, machine_of
 from .schedule.normal_form import normal_form
 from .schedule.program import Program, assemble
 from .schedule.rule import Rule, apply_rules
+from .schedule.updates import Step
 
 __all__ = ["build", "load", "lower"]
 
 Tensors = Tensor | Sequence[Tensor]
 
 
-def lower(inputs: Tensors, outputs: Tensors, target: Any = None) -> tvm.IRModule:
+def lower(
+    inputs: Tensors, outputs: Tensors, target: Any = None, *, exact_math: bool = False
+) -> tvm.IRModule:
     """Lower tensors to a scheduled module.
 
     Parameters
@@ -48,6 +52,8 @@ def lower(inputs: Tensors, outputs: Tensors, target: Any = None) -> tvm.IRModule
     target : optional
         An LLVM or a CUDA target; None is this host's CPU with its features, ``"cuda"`` this
         machine's GPU (sm_90 where there is none).
+    exact_math : bool
+        As of `build`.
 
     Returns
     -------
@@ -70,7 +76,8 @@ def lower(inputs: Tensors, outputs: Tensors, target: Any = None) -> tvm.IRModule
     >>> [var.name_hint for var in module.get_global_vars()]
     ['main']
     """
-    program, _ = _program(inputs, outputs, machine_of(as_target(target), check_threads(None)))
+    machine = replace(machine_of(as_target(target), check_threads(None)), exact_math=exact_math)
+    program, _ = _program(inputs, outputs, machine)
     return program.module
 
 
@@ -80,6 +87,7 @@ def build(
     target: Any = None,
     *,
     num_threads: int | None = None,
+    exact_math: bool = False,
 ) -> CompiledFunction:
     """Compile tensors into a function of arrays.
 
@@ -94,6 +102,10 @@ def build(
         machine's GPU (sm_90 where there is none).
     num_threads : int, optional
         CPU threads to use; None is all that this process may use.
+    exact_math : bool
+        Whether exp, log, tanh and the like of float32 are the C library's on a CPU. By default they
+        are computed by arithmetic that vectorises, with an error of a few units in the last place
+        (the table is in docs/performance.md) and with C's results for zeros, infinities and NaN.
 
     Returns
     -------
@@ -117,7 +129,7 @@ def build(
     """
     threads = check_threads(num_threads)
     tvm_target = as_target(target)
-    machine = machine_of(tvm_target, threads)
+    machine = replace(machine_of(tvm_target, threads), exact_math=exact_math)
     program, signature, executable = _compiled(inputs, outputs, machine)
     function = DeviceFunction if machine.kind == "cuda" else CompiledFunction
     return function(executable, signature, threads, uses_vm=program.uses_vm, parallel=threads > 1)
@@ -169,13 +181,13 @@ def _schedule(
     inputs: list[Tensor], outputs: list[Tensor], machine: Machine, rules: Sequence[Rule]
 ) -> Program:
     kernels, results = cut(normal_form(outputs))
-    launches: list[StageFunction] = []
-    names: list[str] = []
-    for kernel in kernels:
-        functions, _ = apply_rules(kernel, machine, rules)
-        launches += functions
-        names += [kernel.name] * len(functions)
-    return assemble(launches, inputs, results, names)
+    steps = [step for kernel in kernels for step in _steps(kernel, machine, rules)]
+    return assemble(steps, inputs, results)
+
+
+def _steps(kernel: Kernel, machine: Machine, rules: Sequence[Rule]) -> list[Step]:
+    launches, rule = apply_rules(kernel, machine, rules)
+    return [Step(launch, kernel.name, rule) for launch in finished(launches, machine)]
 
 
 def _tensors(value: Any, what: str) -> list[Tensor]:

@@ -264,7 +264,6 @@ def _is_foreign(spec: TensorSpec) -> bool:
     return numpy_dtype(spec.dtype).kind not in "fiub" or 0 in spec.shape
 
 
-
 class _LoadedLibrary:
     """A library read from a file, with the interface of a compiled module."""
 

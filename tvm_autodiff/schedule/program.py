@@ -1,9 +1,9 @@
 """Launches as one module: a single function, or kernels and a Relax function that calls them in
 order.
 
-In: scheduled launches, the inputs and outputs of the program. Out: an IRModule whose ``main`` takes
-inputs and then outputs, and writes these. Relax plans the memory of what lies between; identical
-kernels appear once.
+In: scheduled launches, the inputs and outputs of the program, the inputs that take new values. Out:
+an IRModule whose ``main`` takes inputs and then outputs, and writes these. Relax plans the memory
+of what lies between; identical kernels appear once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ..ir.in_place import shared
 from ..ir.nodes import Tensor, dtype_of
 from ..ir.opaque_indices import hide_divisions
 from ..ir.primfunc import StageFunction, relax_alignment, wide_dimension, with_parameters
 from ..ir.stage import shape_of, tensor_key
+from .updates import Step, Update
 
 __all__ = ["Program", "assemble"]
 
@@ -29,31 +31,33 @@ class Program:
 
     module: Any
     uses_vm: bool
+    steps: tuple[Step, ...]
 
 
 def assemble(
-    launches: Sequence[StageFunction],
+    steps: Sequence[Step],
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    names: Sequence[str],
+    updates: Sequence[Update] = (),
 ) -> Program:
     """The module of a program.
 
     Parameters
     ----------
-    launches
-        Functions in order of execution.
+    steps
+        Launches in order of execution.
     inputs, outputs
         Parameters of ``main``, in this order; every output is written by one launch.
-    names
-        A name for each launch.
+    updates
+        Pairs (input, new value) in the order of `updates.order_updates`: the new value is written
+        into the memory of the input.
     """
-    if len(launches) == 1 and not launches[0].scalars:
-        func = _in_order(launches[0], inputs, outputs)
+    if len(steps) == 1 and not steps[0].launch.scalars:
+        func = _in_order(steps[0].launch, inputs, outputs, updates)
         if func is not None:
             func = _finished(func).with_attr("global_symbol", "main")
-            return Program(tvm.IRModule({"main": func}), uses_vm=False)
-    return Program(_relax_module(launches, inputs, outputs, names), uses_vm=True)
+            return Program(tvm.IRModule({"main": func}), False, tuple(steps))
+    return Program(_relax_module(steps, inputs, outputs, updates), True, tuple(steps))
 
 
 def _finished(func: Any) -> Any:
@@ -62,24 +66,34 @@ def _finished(func: Any) -> Any:
 
 
 def _in_order(
-    launch: StageFunction, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    launch: StageFunction,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    updates: Sequence[Update],
 ) -> Any | None:
     """The function with its parameters in the order of the program, or None when it is not a
     mere order.
     """
-    have = [tensor_key(tensor) for tensor in (*launch.inputs, *launch.outputs)]
-    want = [tensor_key(tensor) for tensor in (*inputs, *outputs)]
-    if sorted(have) != sorted(want):
-        return None
     func = launch.func
-    return with_parameters(func, [func.params[have.index(key)] for key in want])
+    have = [tensor_key(tensor) for tensor in (*launch.inputs, *launch.outputs)]
+    params = dict(zip(have, func.params, strict=True))
+    for old, new in updates:
+        written = params.pop(tensor_key(new))
+        if tensor_key(old) in params:
+            func = shared(func, params[tensor_key(old)], written)
+        else:
+            params[tensor_key(old)] = written
+    want = [tensor_key(tensor) for tensor in (*inputs, *outputs)]
+    if sorted(params) != sorted(want):
+        return None
+    return with_parameters(func, [params[key] for key in want])
 
 
 def _relax_module(
-    launches: Sequence[StageFunction],
+    steps: Sequence[Step],
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    names: Sequence[str],
+    updates: Sequence[Update],
 ) -> Any:
     builder = relax.BlockBuilder()
     symbols: dict[int, Any] = {}
@@ -94,22 +108,30 @@ def _relax_module(
         tensor_key(tensor): var for tensor, var in zip(inputs, params, strict=True)
     }
     destinations = {tensor_key(tensor): var for tensor, var in zip(outputs, results, strict=True)}
+    destinations |= {tensor_key(new): values[tensor_key(old)] for old, new in updates}
     with builder.function("main", [*params, *results]):
         with builder.dataflow():
-            for written, name in zip(launches, names, strict=True):
-                launch = _placed_first(written, destinations)
-                called = builder.add_func(_finished(launch.func), _identifier(name))
+            for step in steps:
+                launch = _placed_first(step.launch, destinations)
                 arguments = [values[tensor_key(tensor)] for tensor in launch.inputs]
                 arguments += [wide_dimension(var, symbols) for var in launch.scalars]
                 types = [tensor_type(tensor) for tensor in launch.outputs]
                 places = [destinations.get(tensor_key(tensor)) for tensor in launch.outputs]
-                value = builder.emit(_call(called, arguments, types, places))
+                func, arguments, indices = _written_in_place(launch, arguments, places)
+                called = builder.add_func(_finished(func), _identifier(step.kernel))
+                out_type = types[0] if len(types) == 1 else types
+                if all(index < 0 for index in indices):
+                    call = relax.op.call_tir(called, arguments, out_type)
+                else:
+                    call = relax.op.call_tir_inplace(called, arguments, indices, out_type)
+                value = builder.emit(call)
                 if len(types) == 1:
                     values[tensor_key(launch.outputs[0])] = value
                 else:
                     for index, tensor in enumerate(launch.outputs):
                         values[tensor_key(tensor)] = builder.emit(relax.TupleGetItem(value, index))
-            finished = [values[tensor_key(tensor)] for tensor in outputs]
+            written = [*outputs, *(new for _, new in updates)]
+            finished = [values[tensor_key(tensor)] for tensor in written]
             returned = builder.emit_output(relax.Tuple(finished))
         builder.emit_func_output(returned)
     return builder.get()
@@ -131,17 +153,28 @@ def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> 
     return replace(launch, func=func, outputs=tuple(launch.outputs[n] for n in order))
 
 
-def _call(called: Any, arguments: list[Any], types: list[Any], places: list[Any]) -> Any:
-    """A call of a kernel; `places` holds, for each result, the parameter to write into, or None."""
-    out_type = types[0] if len(types) == 1 else types
-    if all(place is None for place in places):
-        return relax.op.call_tir(called, arguments, out_type)
+def _written_in_place(
+    launch: StageFunction, arguments: list[Any], places: Sequence[Any]
+) -> tuple[Any, list[Any], list[int]]:
+    """A kernel, the arguments of its call, and for each result the argument that it is written
+    into, or -1. `places` holds these arguments, or None.
+    """
+    func, count = launch.func, len(launch.outputs)
+    params = list(func.params)
     indices = []
-    for place in places:
-        indices.append(-1 if place is None else len(arguments))
-        if place is not None:
+    for param, place in zip(params[-count:], places, strict=True):
+        known = [
+            n for n, argument in enumerate(arguments) if place is not None and argument is place
+        ]
+        if known:  # it takes the place of an input that the kernel reads
+            func = shared(func, params[known[0]], param)
+            indices.append(known[0])
+        elif place is not None:
+            indices.append(len(arguments))
             arguments = [*arguments, place]
-    return relax.op.call_tir_inplace(called, arguments, indices, out_type)
+        else:
+            indices.append(-1)
+    return func, arguments, indices
 
 
 def _name(tensor: Tensor, default: str) -> str:

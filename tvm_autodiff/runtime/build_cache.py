@@ -1,0 +1,136 @@
+"""Compiled programs kept on disk, so that another process need not build them again.
+
+In: a key that tells everything a build depends on. Out: the code and record that were built for it
+last time, or None. The folder belongs to one user: what lies there is run. Entries are written
+whole, read with a digest and dropped when damaged; the ones used longest ago go when the folder
+grows too large. Several processes may use a folder at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+import platformdirs
+
+from ..errors import InvalidArgumentError
+from .library import DamagedLibraryError, remove, split_library, write_whole
+from .record import Record
+
+MAX_BYTES = 2**30  #: what a folder holds at most
+_ENTRY = re.compile(r"[0-9a-f]{64}\.so")
+_LEFTOVER_SECONDS = 3600  #: after which an unfinished file belongs to no living process
+
+
+def default_folder() -> Path:
+    """The folder of this user, where the platform keeps caches (XDG_CACHE_HOME on Linux).
+
+    Examples
+    --------
+    >>> default_folder().name
+    'tvm_autodiff'
+    """
+    return Path(platformdirs.user_cache_dir("tvm_autodiff", appauthor=False))
+
+
+class BuildCache:
+    """A folder of compiled programs; files that are none are left alone.
+
+    Parameters
+    ----------
+    folder : path
+        Made, for this user alone, when it does not exist.
+    max_bytes : int
+        Entries that were not used for the longest time are deleted beyond this size.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Other users can write into the folder, or it belongs to one.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> None:
+        self.folder = Path(folder)
+        self.max_bytes = max_bytes
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = self.folder.stat()
+        if not stat.S_ISDIR(state.st_mode):
+            raise NotADirectoryError(f"{folder} is no folder")
+        if hasattr(os, "getuid") and (state.st_uid != os.getuid() or state.st_mode & 0o022):
+            raise InvalidArgumentError(
+                f"other users can write into the cache folder {str(folder)!r}, and its content is "
+                f"run as code: chmod go-w it, or name a folder of your own"
+            )
+
+    def path(self, key: str) -> Path:
+        """The file of an entry."""
+        return self.folder / f"{key}.so"
+
+    def get(self, key: str) -> tuple[bytes, Record] | None:
+        """Code and record of an entry; None when there is none, or it is damaged."""
+        path = self.path(key)
+        try:
+            entry = split_library(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, DamagedLibraryError, ValueError, KeyError, TypeError):
+            remove(path)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # used now: the last one to go
+        return entry
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep an entry, the bytes of a library with its record; others make room for it."""
+        if len(data) > self.max_bytes:
+            return
+        write_whole(self.path(key), data)
+        self._shrink()
+
+    def clear(self) -> None:
+        """Delete every entry."""
+        for path in self.folder.iterdir():
+            if _ENTRY.fullmatch(path.name):
+                remove(path)
+
+    def _shrink(self) -> None:
+        entries = []
+        for path in self.folder.iterdir():
+            try:
+                state = path.stat()
+            except OSError:
+                continue  # another process was faster
+            if path.name.startswith(("loading-", "writing-")):
+                if time.time() - state.st_mtime > _LEFTOVER_SECONDS:
+                    remove(path)
+            elif _ENTRY.fullmatch(path.name):
+                entries.append((state.st_mtime_ns, path.name, state.st_size))
+        total = sum(size for _, _, size in entries)
+        for _, name, size in sorted(entries):
+            if total <= self.max_bytes:
+                return
+            remove(self.folder / name)
+            total -= size
+
+
+def clear_cache(folder: str | os.PathLike[str] | None = None) -> None:
+    """Delete the compiled programs that `build` keeps on disk.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder that was given to ``build(..., cache=folder)``; by default the user's own.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clear_cache(folder)
+    """
+    place = default_folder() if folder is None else Path(folder)
+    if place.is_dir():
+        BuildCache(place).clear()

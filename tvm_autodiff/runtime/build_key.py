@@ -1,0 +1,54 @@
+"""Keys of builds: equal exactly when the same program would be built, in whatever process.
+
+In: tensors, and by name everything else that decides about the code. Out: 64 hexadecimal digits.
+The tensors are told by TVM's own serialisation, names and sharing included, which visits them in
+the order in which they refer to each other and holds no address.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+Tensor = Any  #: a te tensor
+
+
+def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) -> str | None:
+    """The key of a build, or None for tensors that TVM cannot write down.
+
+    Parameters
+    ----------
+    groups : sequence of sequence of Tensor
+        Inputs, outputs...
+    options : mapping of str to object
+        What else the code depends on, with a `repr` that tells it.
+    """
+    try:
+        graph = tvm.ir.save_json([list(group) for group in groups])
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    facts = {name: repr(value) for name, value in options.items()}
+    text = json.dumps([graph, facts, _versions(), _sources()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _versions() -> list[str]:
+    return [tvm.__version__, tvm_ffi.__version__, platform.system(), platform.machine()]
+
+
+@functools.cache
+def _sources() -> str:
+    """A digest of this package: other rules make other code, whatever the version says."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent.parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,99 @@
+"""Compiled programs as files: a shared library with its record and a digest behind it.
+
+In: a compiled module and its record, or a file. Out: the bytes of the file, or the record and the
+loaded module. Loaders of libraries ignore what follows the last section, so one file holds all; the
+digest keeps a damaged one from being run. Code is loaded as it is: read only files that you trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.support import cc
+
+from .record import Record
+
+SUFFIXES = (".so", ".dylib", ".dll")
+
+_MAGIC = b"tvm_autodiff.library.2"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_TAIL_BYTES = 8 + _DIGEST_BYTES + len(_MAGIC)
+
+
+class DamagedLibraryError(Exception):
+    """A file is not what `library_bytes` made."""
+
+
+def can_link() -> bool:
+    """Whether there is a C compiler, which makes a library of compiled code."""
+    return cc.get_cc() is not None
+
+
+def library_bytes(executable: Any, record: Record) -> bytes:
+    """The file of a compiled module: library, record, length of the record, digest, magic."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "library.so"
+        executable.export_library(str(path))
+        code = path.read_bytes()
+    return with_record(code, record)
+
+
+def with_record(code: bytes, record: Record) -> bytes:
+    """A library with a record behind it."""
+    text = json.dumps(record.to_json()).encode()
+    content = code + text
+    digest = hashlib.sha256(content).digest()
+    return content + len(text).to_bytes(8, "little") + digest + _MAGIC
+
+
+def split_library(data: bytes) -> tuple[bytes, Record]:
+    """Code and record of a file; `DamagedLibraryError` unless it is whole."""
+    if not data.endswith(_MAGIC):
+        raise DamagedLibraryError("it holds no signature")
+    content, tail = data[:-_TAIL_BYTES], data[-_TAIL_BYTES:]
+    size = int.from_bytes(tail[:8], "little")
+    if hashlib.sha256(content).digest() != tail[8 : 8 + _DIGEST_BYTES] or size > len(content):
+        raise DamagedLibraryError("its digest does not fit its content")
+    code, text = content[: len(content) - size], content[len(content) - size :]
+    return code, Record.from_json(json.loads(text))
+
+
+def load_code(code: bytes, folder: Path | None = None) -> Any:
+    """The module of a library, loaded from a copy of its own.
+
+    Two modules of one file would share its variables, and the one that goes first would take those
+    of the other with it.
+    """
+    handle, name = tempfile.mkstemp(suffix=".so", prefix="loading-", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(code)
+        return tvm.runtime.load_module(name)
+    finally:
+        remove(Path(name))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that no reader ever sees a part of it."""
+    handle, name = tempfile.mkstemp(suffix=".part", prefix="writing-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        remove(Path(name))
+        raise
+
+
+def remove(path: Path) -> None:
+    """Delete a file that somebody else may have deleted, or keep it where it is in use."""
+    try:
+        path.unlink()
+    except OSError:  # gone already, or a system that keeps loaded libraries
+        return

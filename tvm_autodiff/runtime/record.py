@@ -1,0 +1,99 @@
+"""What a compiled program is known by besides its code, in a form that JSON holds.
+
+In: a signature, which inputs are updated in place, one row for each launch of a kernel, the plan of
+the temporaries. Out: the same as text and back, so that a library read from a file can be called,
+and tells its memory and its kernels, as well as one just built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .signature import Dim, Signature
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One call of a kernel.
+
+    Attributes
+    ----------
+    name : str
+        The function that is called.
+    kernel : str
+        The stages that it computes, or computes a part of.
+    rule : str
+        The schedule rule that made it.
+    operations : int or None
+        Floating point operations of the kernel, on its last launch; None where sizes are symbols.
+    traffic : int or None
+        Bytes of the tensors that it reads and writes, each once.
+    """
+
+    name: str
+    kernel: str
+    rule: str
+    operations: int | None = None
+    traffic: int | None = None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory for temporaries, which share it one after the other.
+
+    Attributes
+    ----------
+    size : Dim
+        Bytes: an int, or a dimension over the symbols of the signature.
+    tensors : tuple of str
+        What lies there, in order.
+    """
+
+    size: Dim
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A compiled program without its code.
+
+    Attributes
+    ----------
+    updated : tuple of int
+        Numbers of the inputs that a call writes their new values into.
+    uses_vm : bool
+        Whether ``main`` is a function of Relax's virtual machine.
+    parallel : bool
+        Whether kernels were scheduled for more than one thread.
+    """
+
+    signature: Signature
+    updated: tuple[int, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    storages: tuple[Storage, ...] = ()
+    uses_vm: bool = False
+    parallel: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """A form that JSON can hold."""
+        return {
+            "signature": self.signature.to_json(),
+            "updated": list(self.updated),
+            "launches": [asdict(launch) for launch in self.launches],
+            "storages": [[storage.size, list(storage.tensors)] for storage in self.storages],
+            "uses_vm": self.uses_vm,
+            "parallel": self.parallel,
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Record:
+        """The inverse of `to_json`."""
+        return Record(
+            Signature.from_json(data["signature"]),
+            tuple(data["updated"]),
+            tuple(Launch(**row) for row in data["launches"]),
+            tuple(Storage(size, tuple(tensors)) for size, tensors in data["storages"]),
+            data["uses_vm"],
+            data["parallel"],
+        )
