@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from .errors import InvalidArgumentError, UnsolvableError
+from .errors import InvalidArgumentError
 from .ir.build import const
 from .ir.graph import tensors_read_by, topological
-from .ir.integer_functions import compile_integers
+from .ir.loop_points import loop_points
 from .ir.nodes import Expr, Tensor, Var, const_value, dtype_of, node_id, op_name, operands
 from .ir.rewrite import postorder, substituter, variables_of
 from .ir.scan_kernel import scan_of
@@ -34,8 +34,6 @@ from .ir.stage import (
     shape_of,
 )
 
-#: points of dependent loops that are counted one by one
-_MOST_POINTS = 1 << 18
 #: nodes that cost nothing next to a multiplication
 _FREE = frozenset(
     ("add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
@@ -138,7 +136,7 @@ def stage_cost(op: Operation, put: Callable[[Any], Any] = lambda extent: extent)
     reduction = reduction_of(op)
     if reduction is None:
         return Cost(elements, elements * sum(map(multiplications_in, bodies(op))), memory)
-    iterations = _reduction_iterations(op.axis, reduction.axes, put)
+    iterations = loop_iterations((*op.axis, *reduction.axes), put)
     return Cost(iterations, iterations * _reduction_multiplications(reduction), memory)
 
 
@@ -156,53 +154,31 @@ def multiplications_in(expr: Expr) -> int:
     return counts[node_id(expr)]
 
 
-def _reduction_iterations(
-    outer: Sequence[Axis], summed: Sequence[Axis], put: Callable[[Any], Any]
-) -> Any:
-    """Points of a loop nest whose inner extents may depend on outer axes: adaptive windows."""
-    extents = [put(axis_range(axis)[1]) for axis in (*outer, *summed)]
-    axes = list(zip([axis.var for axis in (*outer, *summed)], extents, strict=True))
-    used = {
-        node_id(var)
-        for extent in extents
+def loop_iterations(axes: Sequence[Axis], put: Callable[[Any], Any] = lambda extent: extent) -> Any:
+    """Points of a loop nest whose inner extents may depend on outer axes: adaptive windows.
+
+    Where such points are too many to count, every extent is at its largest.
+    """
+    loops = [(axis.var, 0, put(axis_range(axis)[1])) for axis in axes]
+    own = {node_id(var) for var, _, _ in loops}
+    if not any(
+        node_id(var) in own
+        for _, _, extent in loops
         if not isinstance(extent, int)
         for var in variables_of(extent)
-    }
-    if not any(node_id(var) in used for var, _ in axes):
-        return _product(extents)
-    count = _counted(axes, used)
-    return _product(_largest(axes)) if count is None else count
+    ):
+        return _product([extent for _, _, extent in loops])
+    count = loop_points(loops)
+    return _product(_largest(loops)) if count is None else count
 
 
-def _counted(axes: Sequence[tuple[Var, Any]], used: set[int]) -> int | None:
-    """Points counted one by one along the axes that extents depend on; None for too many, or
-    where an extent holds something else.
-    """
-    known: list[Var] = []
-    points: list[tuple[tuple[int, ...], int]] = [((), 1)]  # and how many points each stands for
-    for var, extent in axes:
-        try:
-            size = compile_integers([extent], known)
-        except (UnsolvableError, KeyError):
-            return None
-        sized = [(point, weight, max(0, size(*point)[0])) for point, weight in points]
-        if node_id(var) not in used:
-            points = [(point, weight * n) for point, weight, n in sized]
-            continue
-        known.append(var)
-        if sum(n for _, _, n in sized) > _MOST_POINTS:
-            return None
-        points = [((*point, i), weight) for point, weight, n in sized for i in range(n)]
-    return sum(weight for _, weight in points)
-
-
-def _largest(axes: Sequence[tuple[Var, Any]]) -> list[Any]:
+def _largest(loops: Sequence[tuple[Var, int, Any]]) -> list[Any]:
     """The extents, those that depend on axes at their largest."""
     ranges: dict[Var, tuple[int, Any]] = {}
-    for var, extent in axes:
+    for var, low, extent in loops:
         if not isinstance(extent, int) and any(node in ranges for node in variables_of(extent)):
             extent = constant_bounds(extent, ranges)[1]
-        ranges[var] = (0, extent)
+        ranges[var] = (low, extent)
     return [extent for _, extent in ranges.values()]
 
 

@@ -16,6 +16,7 @@ from ..ir.nodes import Tensor, load
 from ..ir.stage import Axis, Extent, Operation, axis_range, is_compute, reduction_of, shape_of
 from ..ir.text import text
 from ..zero_elimination.transpose import Transposed
+from .work import work_of
 
 
 class DenseSumWarning(UserWarning):
@@ -90,11 +91,12 @@ def _range_text(axis: Axis) -> str:
 
 
 def _work(site: Transposed) -> str:
-    """Iterations of the gathered sum beside those of the sum over everything."""
-    own = [*site.target.prefix, *site.target.axes, *site.gathered.axes]
-    dense = [*site.target.prefix, *site.target.axes, *site.op.axis, *site.term.reduce_axes]
-    counts = [_count([axis_range(axis)[1] for axis in axes]) for axes in (own, dense)]
-    return f"{counts[0]} (the sum over zeros: {counts[1]})"
+    """Iterations beside the floor, and beside those of the sum over everything."""
+    work = work_of(site)
+    own, floor, dense = (
+        "symbolic" if count is None else str(count) for count in (work.own, work.floor, work.dense)
+    )
+    return f"{own} (floor: {floor}, the sum over zeros: {dense})"
 
 
 def _by_scans(site: Transposed) -> bool:

@@ -47,6 +47,8 @@ class Transposed:
         or ``dense sum``.
     target : Target
         The axes it contributes at.
+    cotangent : Cotangent
+        Of the output component that the term belongs to.
     """
 
     op: Operation
@@ -54,6 +56,7 @@ class Transposed:
     gathered: Gathered
     way: str
     target: Target
+    cotangent: Cotangent
 
 
 def target_of(tensor: Tensor, prefix_shape: Sequence[object]) -> Target:
@@ -153,9 +156,10 @@ def _past_copies(
         scattered = scatter(op, term, cotangent, where, f"{name}_scatter")
         if scattered is not None:
             here = [axis.var for axis in (*where.prefix, *where.axes)]
-            return [Transposed(op, term, Gathered((), load(scattered, here)), "scatter-add", where)]
-    if whole.unsolved:
-        return [Transposed(op, term, whole, "dense sum", where)]
+            whole, way = Gathered((), load(scattered, here)), "scatter-add"
+        else:
+            way = "dense sum"
+        return [Transposed(op, term, whole, way, where, cotangent)]
     return [_divided(op, term, cotangent, where, whole, name)]
 
 
@@ -166,13 +170,13 @@ def _divided(
     at = partial(gather, op, term, cotangent)
     split = split_by_residue(whole, where, at, name)
     if split is not whole:
-        return Transposed(op, term, split, "residue classes", where)
+        return Transposed(op, term, split, "residue classes", where, cotangent)
     narrow = narrow_to_guards(whole, where, at, f"{name}_part")
     if narrow is not whole:
-        return Transposed(op, term, narrow, "part of the box", where)
+        return Transposed(op, term, narrow, "part of the box", where, cotangent)
     ragged = follow_guards(whole, where)
     way = "gather" if ragged is whole else "ragged loops"
-    return Transposed(op, term, ragged, way, where)
+    return Transposed(op, term, ragged, way, where, cotangent)
 
 
 def _by_cases(
