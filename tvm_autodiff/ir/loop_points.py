@@ -98,11 +98,15 @@ def _points(group: _Group) -> int | None:
     try:
         for var, low, extent in group.loops:
             bounds = compile_integers([low, extent], known)
-            ranges = [(point, *bounds(*point)) for point in points]
-            if sum(max(0, size) for _, _, size in ranges) > _MOST_POINTS:
+            ranges = [bounds(*point) for point in points]
+            if sum(max(0, size) for _, size in ranges) > _MOST_POINTS:
                 return None
             known.append(var)
-            points = [(*point, n) for point, low, size in ranges for n in range(low, low + size)]
+            points = [
+                (*point, n)
+                for point, (start, size) in zip(points, ranges, strict=True)
+                for n in range(start, start + size)
+            ]
             ids = {node_id(v) for v in known}
             ready = [c for c in pending if all(node_id(v) in ids for v in variables_of(c))]
             if ready:
