@@ -70,7 +70,7 @@ def _combined(c: Code, e: Value, f: Value, base: Base) -> Value:
 
 def _with_limits(c: Code, x: Value, result: Value, pole: float) -> Value:
     """-inf at the pole, NaN below it, x itself where it is infinite or NaN."""
-    result = c.where(c.bits(x) >= INFINITY_BITS, x, result)
+    result = c.where((c.bits(x) & 0x7FFFFFFF) >= INFINITY_BITS, x, result)
     return c.where(x <= pole, c.where(x.equals(pole), -math.inf, math.nan), result)
 
 

@@ -1,10 +1,11 @@
 """sin, cos and tan of float32, over the whole range.
 
 x is taken modulo pi/2 in float64: ``x*2/pi = n + r`` needs as many bits of 2/pi below the point as
-x has above it, and none that only add multiples of 4. So x is scaled to below 2**40 by one of four
-powers of 2**32, and multiplied with that power times 2/pi, modulo 4, in three parts; the first two
-are so short that their products with 24 bits of x are exact (Payne and Hanek, with constants in the
-place of a table of bits). Where x is near a multiple of pi/2, the leading bits cancel exactly.
+x has above it, and none that only add multiples of 4. So x is scaled to below 2**50 by one of four
+powers of 2**27, which leaves an integer where it is not 1, and multiplied with that power times
+2/pi, modulo 4, in three parts; the first two are so short that their products with 24 bits of x are
+exact (Payne and Hanek, with constants in the place of a table of bits). Where x is near a multiple
+of pi/2, the leading bits cancel exactly.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from .polynomials import fit
 
 #: 2/pi * 2**256, the bits before the point first
 TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561
-_STEP = 32  # a range of arguments is 2**32 times the one below
+_STEP = 27  # a range of arguments is 2**27 times the one below
 _RANGES = 4
-_TOP = 40  # arguments of the lowest range are below 2**40
+_TOP = 50  # arguments of the lowest range are below 2**50
 _SHORT = 27, 56  # bits below the point of the first part, and of the first two
 
 _EDGE = (math.pi / 4) ** 2 * 1.001
@@ -30,7 +31,7 @@ _ONES = 1.5 * 2.0**52  # and multiples of 1
 
 
 def parts(number: int) -> tuple[float, float, float]:
-    """``2**(32*number) * 2/pi`` modulo 4 as three floats of 29, 29 and 53 bits."""
+    """``2**(27*number) * 2/pi`` modulo 4 as three floats of 29, 29 and 53 bits."""
     rest = (TWO_OVER_PI << (_STEP * number)) % (4 << 256)
     result = []
     for bits in (*_SHORT, None):
@@ -61,9 +62,9 @@ def reduced(c: Code, a: Value) -> tuple[Value, Value]:
     first, second = x * high, x * middle
     first = first - ((first + _FOURS) - _FOURS)
     second = second - ((second + _FOURS) - _FOURS)
-    shifted = (first + second) + _ONES
-    n = shifted - _ONES
-    fraction = c.fma(x, low, (first - n) + second)
+    third = x * low
+    n = (((first + second) + third) + _ONES) - _ONES
+    fraction = ((first - n) + second) + third
     r = c.cast(FLOAT, fraction * (math.pi / 2.0))
     # as a float32 with bits below the point to spare, n shows in the low bits
     count = c.bits(c.cast(FLOAT, n) + 1.5 * 2.0**23)
