@@ -1,0 +1,111 @@
+"""What a case of the benchmark is: inputs, one computation written three times, what is asked of it.
+
+A family's file writes cases, the files of the libraries (`ours`, `pytorch`, `with_jax`) turn one into
+a call. The derivative is named here and taken there, so that a case only says the computation itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+#: what is asked of a computation → what a call returns
+DERIVATIVES = {
+    "gradient": "the value of a scalar and its gradients",
+    "step": "the value of a scalar and the parameters after a step of gradient descent",
+    "pullback": "the gradients for a cotangent that is one more input",
+    "jacobian": "for outputs [n, m] that read row n of each input: [m, n, ...] of each",
+    "hessian": "the second derivative of a scalar by one input",
+}
+RATE = 0.01  #: learning rate of a step
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array: normal with a mean and a deviation, or integers from 0 up to `below`."""
+
+    shape: tuple[int, ...]
+    scale: float = 1.0
+    mean: float = 0.0
+    below: int | None = None
+
+    @property
+    def dtype(self) -> str:
+        return "float32" if self.below is None else "int32"
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        if self.below is not None:
+            return rng.integers(0, self.below, self.shape, dtype="int32")
+        values = self.mean + self.scale * rng.standard_normal(self.shape)
+        return np.asarray(values, "float32")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One computation in three libraries.
+
+    `te` takes placeholders and gives a tensor; `torch` and `jax` take the module and arrays and give
+    an array. `eager`, where it is there, is what an expert would write in eager PyTorch for the whole
+    derivative: it takes the module, the arrays and the head.
+    """
+
+    inputs: Mapping[str, Input]
+    wrt: tuple[str, ...]
+    te: Callable[..., Any]
+    torch: Callable[..., Any]
+    jax: Callable[..., Any]
+    derivative: str = "gradient"
+    head: Input | None = None
+    eager: Callable[..., Any] | None = None
+    flop: int | None = None
+    tolerance: float = 1e-4
+
+    def __post_init__(self) -> None:
+        assert self.derivative in DERIVATIVES, self.derivative
+        assert set(self.wrt) <= set(self.inputs)
+        assert (self.head is not None) == (self.derivative == "pullback")
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Positions of the inputs that are differentiated by."""
+        names = list(self.inputs)
+        return tuple(names.index(name) for name in self.wrt)
+
+    def arrays(self, seed: str = "") -> list[Array]:
+        """The inputs, the head last; the same in every process."""
+        rng = np.random.default_rng(zlib.crc32(seed.encode()))
+        specs = [*self.inputs.values(), *([] if self.head is None else [self.head])]
+        return [aligned(spec.draw(rng)) for spec in specs]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a family's table: a case at the size that is measured, and at one for tests.
+
+    `bar` says what limits the case: "sgemm" (arithmetic), "copy" (memory) or nothing in particular.
+    """
+
+    name: str
+    title: str
+    make: Callable[..., Case]
+    full: Mapping[str, int]
+    small: Mapping[str, int]
+    bar: str | None = None
+
+    def case(self, small: bool = False) -> Case:
+        return self.make(**(self.small if small else self.full))
+
+
+def aligned(array: Array, boundary: int = 64) -> Array:
+    """A copy that begins at a multiple of `boundary` bytes, as arrays of PyTorch and JAX do."""
+    memory = np.empty(array.nbytes + boundary, "uint8")
+    start = -memory.ctypes.data % boundary
+    result = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    result[...] = array
+    return result

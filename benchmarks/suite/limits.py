@@ -1,0 +1,75 @@
+"""What the machine can do: arithmetic of a large sgemm, bandwidth of a copy.
+
+In: a number of threads, bytes. Out: GFLOP/s and GB/s, the best of some repetitions. The sgemm is
+that of numpy's BLAS; a copy is divided among Python threads, since numpy copies on one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+SGEMM_SIZE = 2048
+LARGE_COPY = 256 * 2**20  # bytes read and written: more than any cache holds
+
+
+def sgemm_gflops(seconds: float = 1.0) -> float:
+    """GFLOP/s of a product of square matrices on the threads that this process may use."""
+    rng = np.random.default_rng(0)
+    shape = (SGEMM_SIZE, SGEMM_SIZE)
+    a, b = (rng.standard_normal(shape, dtype="float32") for _ in range(2))
+    out = np.empty(shape, "float32")
+    return 2 * SGEMM_SIZE**3 / _best(lambda: np.matmul(a, b, out=out), seconds) / 1e9
+
+
+def copy_bandwidth(size: int, threads: int, seconds: float = 0.5) -> float:
+    """GB/s, counting what is read and what is written, of a copy with `size` bytes of both."""
+    count = max(size // 8, threads)
+    source, target = np.ones(count, "float32"), np.zeros(count, "float32")
+    if threads == 1:
+        return 8 * count / _best(lambda: np.copyto(target, source), seconds) / 1e9
+    # each thread copies its part over and over; together they take the time of the slowest
+    repeats = max(3, int(seconds * 1e10 / size / 5))
+    best = float("inf")
+    for _ in range(5):
+        barrier = threading.Barrier(threads + 1)
+        parts = zip(np.array_split(target, threads), np.array_split(source, threads), strict=True)
+        workers = [
+            threading.Thread(target=_copy_often, args=(barrier, repeats, *part)) for part in parts
+        ]
+        for worker in workers:
+            worker.start()
+        barrier.wait()
+        begin = time.perf_counter()
+        for worker in workers:
+            worker.join()
+        best = min(best, (time.perf_counter() - begin) / repeats)
+    return 8 * count / best / 1e9
+
+
+def _copy_often(barrier: threading.Barrier, repeats: int, target: Any, source: Any) -> None:
+    np.copyto(target, source)
+    barrier.wait()
+    for _ in range(repeats):
+        np.copyto(target, source)
+
+
+def _best(call: Callable[[], Any], seconds: float) -> float:
+    call()
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def serve(threads: int, sizes: dict[str, int], pipe: Connection) -> None:
+    """The process that measures them: GFLOP/s, GB/s of a large copy, GB/s by size of a case."""
+    copies = {name: copy_bandwidth(size, threads, 0.2) for name, size in sizes.items()}
+    pipe.send((sgemm_gflops(), copy_bandwidth(LARGE_COPY, threads), copies))

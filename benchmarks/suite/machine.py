@@ -1,0 +1,33 @@
+"""What the figures were measured with: processor, operating system, versions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+_PACKAGES = ("apache-tvm", "torch", "jax", "numpy")
+
+
+def describe() -> dict[str, str]:
+    """Names and values, in the order to show them."""
+    result = {"processor": _processor(), "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            result[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            result[package] = "not installed"
+    return result
+
+
+def _processor() -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    name = platform.processor() or platform.machine()
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        lines = facts.read_text("utf-8").splitlines()
+        models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        vector = "AVX-512" if any(" avx512f " in f"{line} " for line in lines) else ""
+        name = ", ".join(filter(None, [*models[:1], vector])) or name
+    return f"{cores} cores of {name}"

@@ -1,0 +1,253 @@
+"""Measurement of cases: a process for each library, rounds in turn, answers against float64.
+
+In: names of cases and libraries, a number of threads. Out: a `CaseResult` a case, as plain data
+that is kept as JSON. Only one process works at a time; the others wait on their pipes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.context import SpawnContext
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from . import limits
+from .cases import ENTRIES
+from .worker import LIBRARIES, Failure, Ready, Round, serve
+
+PEERS = ("torch", "torch.compile", "torch.func", "jax")
+ROUND_SECONDS = 0.05  # what a round of a library takes, about
+SETTLE_SECONDS = 0.02  # pools of threads spin for a while after a call
+PREPARE_SECONDS = 400  # torch.compile takes a minute for a network on two cores
+
+
+@dataclass
+class Time:
+    """What one library did with one case: seconds, or a note that says why there are none."""
+
+    median: float | None = None
+    best: float | None = None
+    first: float | None = None  # until the first answer: compilation and one call
+    error: float | None = None  # largest difference from float64 over the largest answer
+    idle: float | None = None  # CPU seconds used while the others ran, at most, in a round
+    note: str = ""
+
+
+@dataclass
+class CaseResult:
+    """The times of all libraries, what the case needs at least, and a copy of as many bytes."""
+
+    flop: int | None
+    bytes: int
+    copy: float
+    times: dict[str, Time] = field(default_factory=dict)
+
+
+@dataclass
+class Options:
+    """What to measure, and how long."""
+
+    cases: Sequence[str]
+    libraries: Sequence[str]
+    threads: int
+    rounds: int = 15
+    small: bool = False
+
+
+def missing(library: str) -> str | None:
+    """Why a library cannot take part."""
+    package = {"ours": "tvm_autodiff", "reference": "jax"}.get(library, library.split(".")[0])
+    return None if importlib.util.find_spec(package) else f"{package} is not installed"
+
+
+class Worker:
+    """The process of a library, started again when it has died or hangs."""
+
+    def __init__(self, context: SpawnContext, library: str, threads: int) -> None:
+        self._context, self._library, self._threads = context, library, threads
+        self._process: Any = None
+        self._pipe: Connection | None = None
+
+    def ask(self, *message: Any) -> Any:
+        """Send a message and wait for the reply; a `Failure` when none can come."""
+        if self._process is None:
+            self._start()
+        assert self._pipe is not None
+        try:
+            self._pipe.send(message)
+            if self._pipe.poll(PREPARE_SECONDS):
+                return self._pipe.recv()
+            reason = f"no answer in {PREPARE_SECONDS} s"
+        except (EOFError, OSError):
+            self._process.join(5)
+            reason = f"the process ended with code {self._process.exitcode}"
+        self.stop()
+        return Failure(reason, "")
+
+    def _start(self) -> None:
+        self._pipe, end = self._context.Pipe()
+        self._process = self._context.Process(
+            target=serve, args=(self._library, self._threads, end), daemon=True
+        )
+        self._process.start()
+        end.close()
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.join()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+
+
+def measure(
+    options: Options,
+    keep: Callable[[str, CaseResult], None],
+    advance: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Measure cases one after another; `keep` gets each result as soon as it is there."""
+    context = multiprocessing.get_context("spawn")
+    whole = _restrict(options.threads)
+    workers = {
+        library: Worker(context, library, options.threads)
+        for library in (*options.libraries, "reference")
+        if missing(library) is None
+    }
+    try:
+        for name in options.cases:
+            keep(name, _measure_case(name, options, workers, advance))
+    finally:
+        for worker in workers.values():
+            worker.stop()
+        if whole is not None:
+            os.sched_setaffinity(0, whole)
+
+
+def _restrict(threads: int) -> set[int] | None:
+    """Keep this process and those it starts to `threads` CPUs; returns all that it had."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    whole = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(whole)[-threads:])
+    return whole
+
+
+def _measure_case(
+    name: str,
+    options: Options,
+    workers: dict[str, Worker],
+    advance: Callable[[str], None],
+) -> CaseResult:
+    case = ENTRIES[name].case(options.small)
+    times: dict[str, Time] = {}
+    ready: dict[str, Ready] = {}
+    expected = None
+    if "reference" in workers:
+        advance(f"{name}: float64")
+        reply = workers["reference"].ask("prepare", name, options.small)
+        expected = None if isinstance(reply, Failure) else reply.answers
+    for library in options.libraries:
+        advance(f"{name}: {library} compiles")
+        times[library] = Time(note=missing(library) or "")
+        if library not in workers:
+            continue
+        reply = workers[library].ask("prepare", name, options.small)
+        if isinstance(reply, Failure):
+            times[library].note = reply.reason
+            continue
+        times[library].first = reply.first
+        times[library].error, times[library].note = _compare(reply, expected, case.tolerance)
+        ready[library] = reply
+    advance(f"{name}: rounds")
+    _run_rounds(options.rounds, workers, ready, times)
+    needed = sum(array.nbytes for array in case.arrays(name))
+    if ready:
+        needed += sum(array.nbytes for array in next(iter(ready.values())).answers)
+    return CaseResult(case.flop, needed, 0.0, times)
+
+
+def _compare(
+    reply: Ready, expected: list[np.ndarray] | None, tolerance: float
+) -> tuple[float | None, str]:
+    """The largest error relative to the largest answer, and what to say about it."""
+    if expected is None:
+        return None, "not compared with float64: JAX is not installed"
+    shapes = [got.shape for got in reply.answers], [want.shape for want in expected]
+    if shapes[0] != shapes[1]:
+        return float("inf"), f"wrong shapes: {shapes[0]}"
+    worst = max(
+        float(np.abs(got - want).max() / max(np.abs(want).max(), np.finfo("float32").tiny))
+        for got, want in zip(reply.answers, expected, strict=True)
+    )
+    return worst, "" if worst <= tolerance else f"wrong answer: error {worst:.0e}"
+
+
+def _run_rounds(
+    rounds: int,
+    workers: dict[str, Worker],
+    ready: dict[str, Ready],
+    times: dict[str, Time],
+) -> None:
+    """Let the libraries take turns, each time in another order."""
+    libraries = list(ready)
+    seconds: dict[str, list[float]] = {library: [] for library in libraries}
+    calls = {
+        library: min(max(int(ROUND_SECONDS / max(ready[library].call, 1e-6)), 3), 500)
+        for library in libraries
+    }
+    for number in range(rounds):
+        shift = number % max(len(libraries), 1)
+        for library in libraries[shift:] + libraries[:shift]:
+            reply = workers[library].ask("run", calls[library])
+            if not isinstance(reply, Round):
+                times[library].note = reply.reason
+                seconds.pop(library)
+                libraries.remove(library)
+                return _run_rounds(rounds, workers, {k: ready[k] for k in libraries}, times)
+            seconds[library] += reply.times
+            if number:
+                times[library].idle = max(times[library].idle or 0.0, reply.idle)
+            time.sleep(SETTLE_SECONDS)
+    for library, measured in seconds.items():
+        if measured:
+            times[library].median = statistics.median(measured)
+            times[library].best = min(measured)
+    return None
+
+
+def measure_limits(threads: int, sizes: dict[str, int]) -> tuple[float, float, dict[str, float]]:
+    """GFLOP/s of an sgemm, GB/s of a large copy, GB/s of a copy of each size."""
+    context = multiprocessing.get_context("spawn")
+    whole = _restrict(threads)
+    pipe, end = context.Pipe()
+    process = context.Process(target=limits.serve, args=(threads, sizes, end), daemon=True)
+    process.start()
+    if whole is not None:
+        os.sched_setaffinity(0, whole)
+    try:
+        return pipe.recv()
+    finally:
+        process.join()
+
+
+def as_data(result: CaseResult) -> dict[str, Any]:
+    """Plain data for JSON."""
+    return dataclasses.asdict(result)
+
+
+def from_data(data: dict[str, Any]) -> CaseResult:
+    """The result that `as_data` wrote."""
+    times = {library: Time(**value) for library, value in data["times"].items()}
+    return CaseResult(**{**data, "times": times})

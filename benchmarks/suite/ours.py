@@ -1,0 +1,99 @@
+"""A case in tvm_autodiff: te, `differentiate`, `build`.
+
+In: a case and its arrays. Out: a call without arguments that returns the answers. Results are
+written into the same arrays at each call, as a training loop does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import te
+
+from tvm_autodiff import build, differentiate
+from tvm_autodiff.ir.graph import Graph
+from tvm_autodiff.ir.stage import shape_of
+
+from .case import RATE, Array, Case, aligned
+
+Tensors = Sequence[Any]
+
+
+def _gradient(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+    return [output, *differentiate(output, wrt)]
+
+
+def _pullback(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+    return list(differentiate(output, wrt, head))
+
+
+def _step(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+    gradients = differentiate(output, wrt)
+    return [output, *(map(_descended, wrt, gradients))]
+
+
+def _descended(weight: Any, gradient: Any) -> Any:
+    return te.compute(
+        weight.shape,
+        lambda *place: weight(*place) - RATE * gradient(*place),
+        name=f"new_{weight.op.name}",
+    )
+
+
+def _jacobian(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+    count, outputs = shape_of(output)
+    unit = te.compute(
+        (outputs, count, outputs),
+        lambda i, n, j: te.if_then_else(i == j, 1.0, 0.0),
+        name="unit",
+    )
+    return list(differentiate(output, wrt, unit))
+
+
+def _hessian(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+    [gradient] = differentiate(output, wrt)
+    return list(differentiate(gradient, wrt))
+
+
+_DERIVATIVES: dict[str, Callable[..., list[Any]]] = {
+    "gradient": _gradient,
+    "pullback": _pullback,
+    "step": _step,
+    "jacobian": _jacobian,
+    "hessian": _hessian,
+}
+
+
+def tensors_of(case: Case, dtype: str = "float32") -> tuple[list[Any], list[Any]]:
+    """Placeholders of the inputs (the head last), and what is computed from them."""
+
+    def placeholder(name: str, spec: Any) -> Any:
+        kind = dtype if spec.dtype == "float32" else spec.dtype
+        return te.placeholder(spec.shape, kind, name=name)
+
+    inputs = [placeholder(name, spec) for name, spec in case.inputs.items()]
+    head = None if case.head is None else placeholder("head", case.head)
+    wrt = [inputs[place] for place in case.places]
+    outputs = _DERIVATIVES[case.derivative](case, case.te(*inputs), wrt, head)
+    return [*inputs, *([] if head is None else [head])], outputs
+
+
+def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str = "") -> Callable[[], Any]:
+    """Compile a case; inputs that no answer depends on are left out."""
+    inputs, outputs = tensors_of(case)
+    graph = Graph(outputs)
+    used = [place for place, tensor in enumerate(inputs) if graph.contains(tensor)]
+    function = build([inputs[place] for place in used], outputs, num_threads=threads)
+    values = [arrays[place] for place in used]
+    results = [aligned(result) for result in function(*values)]
+    return lambda: function(*values, out=results)
+
+
+def answers(results: Any) -> list[Array]:
+    """What a call returned, as arrays of numpy."""
+    return list(results)
+
+
+def warm() -> None:
+    """Nothing: the imports above have loaded everything."""

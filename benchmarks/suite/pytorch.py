@@ -1,0 +1,169 @@
+"""A case in PyTorch: eager, compiled with autograd, or the whole derivative compiled as one graph.
+
+In: a case, its arrays, and the mode: "eager" calls what an expert writes, or autograd; "autograd"
+compiles the forward pass, which brings its compiled backward pass along; "functional" compiles the
+derivative that torch.func makes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .case import RATE, Array, Case
+
+Forward = Callable[..., Any]
+
+
+def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Callable[[], Any]:
+    """A call without arguments that returns the answers."""
+    import torch
+
+    torch.set_num_threads(threads)
+    tensors = [torch.tensor(array) for array in arrays]
+    count = len(case.inputs)
+    inputs, head = tensors[:count], (tensors[count] if case.head is not None else None)
+    forward = functools.partial(case.torch, torch)
+    if mode == "functional":
+        derivative = _FUNCTIONAL[case.derivative](torch, forward, case.places)
+        return _call(torch.compile(derivative, fullgraph=True, dynamic=False), tensors)
+    if mode == "eager" and case.eager is not None:
+        return _call(functools.partial(case.eager, torch), tensors)
+    if case.derivative == "hessian":
+        if mode == "autograd":
+            raise NotImplementedError("compiled autograd has no second derivatives")
+        return _call(_FUNCTIONAL["hessian"](torch, forward, case.places), tensors)
+    if mode == "autograd":
+        forward = torch.compile(forward, fullgraph=True, dynamic=False)
+    wrt = [inputs[place].requires_grad_() for place in case.places]
+    return _AUTOGRAD[case.derivative](torch, lambda: forward(*inputs), wrt, head)
+
+
+def _call(function: Callable[..., Any], tensors: Sequence[Any]) -> Callable[[], Any]:
+    return lambda: function(*tensors)
+
+
+# By autograd -------------------------------------------------------------------------------------
+
+
+def _gradient(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+    def call() -> Any:
+        loss = forward()
+        return (loss, *torch.autograd.grad(loss, wrt))
+
+    return call
+
+
+def _pullback(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+    return lambda: torch.autograd.grad(forward(), wrt, head)
+
+
+def _step(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+    def call() -> Any:
+        loss = forward()
+        gradients = torch.autograd.grad(loss, wrt)
+        with torch.no_grad():
+            return (loss, *torch._foreach_add(wrt, gradients, alpha=-RATE))
+
+    return call
+
+
+def _jacobian(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+    def call() -> Any:
+        # rows do not depend on each other: the sum of a column has the gradients of all rows
+        output = forward()
+        columns = [
+            torch.autograd.grad(output[:, place].sum(), wrt, retain_graph=True)
+            for place in range(output.shape[1])
+        ]
+        return tuple(map(torch.stack, zip(*columns, strict=True)))
+
+    return call
+
+
+_AUTOGRAD = {
+    "gradient": _gradient,
+    "pullback": _pullback,
+    "step": _step,
+    "jacobian": _jacobian,
+}
+
+
+# As functions ------------------------------------------------------------------------------------
+
+
+def _gradient_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    both = torch.func.grad_and_value(forward, argnums=places)
+
+    def derivative(*inputs: Any) -> Any:
+        gradients, value = both(*inputs)
+        return (value, *gradients)
+
+    return derivative
+
+
+def _pulled_back(torch: Any, forward: Forward, places: tuple[int, ...], inputs: Any) -> Any:
+    """The output, and the function from its cotangent to those of the chosen inputs."""
+
+    def chosen(*values: Any) -> Any:
+        full = list(inputs)
+        for place, value in zip(places, values, strict=True):
+            full[place] = value
+        return forward(*full)
+
+    return torch.func.vjp(chosen, *(inputs[place] for place in places))
+
+
+def _pullback_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    def derivative(*tensors: Any) -> Any:
+        *inputs, head = tensors
+        return _pulled_back(torch, forward, places, inputs)[1](head)
+
+    return derivative
+
+
+def _step_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    gradient = _gradient_function(torch, forward, places)
+
+    def derivative(*inputs: Any) -> Any:
+        value, *gradients = gradient(*inputs)
+        updated = (
+            inputs[place] - RATE * slope for place, slope in zip(places, gradients, strict=True)
+        )
+        return (value, *updated)
+
+    return derivative
+
+
+def _jacobian_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    def derivative(*inputs: Any) -> Any:
+        output, pull = _pulled_back(torch, forward, places, inputs)
+        unit = torch.eye(output.shape[1], dtype=output.dtype)
+        return torch.func.vmap(lambda row: pull(row.expand(output.shape)))(unit)
+
+    return derivative
+
+
+def _hessian_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    hessian = torch.func.hessian(forward, argnums=places[0])
+    return lambda *inputs: (hessian(*inputs),)
+
+
+_FUNCTIONAL = {
+    "gradient": _gradient_function,
+    "pullback": _pullback_function,
+    "step": _step_function,
+    "jacobian": _jacobian_function,
+    "hessian": _hessian_function,
+}
+
+
+def answers(results: Any) -> list[Array]:
+    """What a call returned, as arrays of numpy."""
+    return [result.detach().numpy() for result in results]
+
+
+def warm() -> None:
+    """Load the library."""
+    import torch._dynamo  # noqa: F401  (as large as all the rest)

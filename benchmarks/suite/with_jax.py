@@ -1,0 +1,111 @@
+"""A case in JAX, compiled as one function: float32, or float64 as the reference for all.
+
+In: a case, its arrays, and the mode: "jit" or "reference". Out: a call that waits for the answers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .case import RATE, Array, Case
+
+Forward = Callable[..., Any]
+
+
+def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Callable[[], Any]:
+    """A call without arguments that returns the answers."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    if mode == "reference":
+        jax.config.update("jax_enable_x64", True)
+        arrays = [
+            array.astype("float64") if array.dtype == np.float32 else array for array in arrays
+        ]
+    forward = functools.partial(case.jax, jax)
+    derivative = jax.jit(_DERIVATIVES[case.derivative](jax, forward, case.places))
+    values = [jax.device_put(array) for array in arrays]
+    return lambda: jax.block_until_ready(derivative(*values))
+
+
+def _gradient(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    both = jax.value_and_grad(forward, argnums=places)
+
+    def derivative(*inputs: Any) -> Any:
+        value, gradients = both(*inputs)
+        return (value, *gradients)
+
+    return derivative
+
+
+def _pulled_back(jax: Any, forward: Forward, places: tuple[int, ...], inputs: Any) -> Any:
+    """The output, and the function from its cotangent to those of the chosen inputs."""
+
+    def chosen(*values: Any) -> Any:
+        full = list(inputs)
+        for place, value in zip(places, values, strict=True):
+            full[place] = value
+        return forward(*full)
+
+    return jax.vjp(chosen, *(inputs[place] for place in places))
+
+
+def _pullback(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    def derivative(*arrays: Any) -> Any:
+        *inputs, head = arrays
+        return _pulled_back(jax, forward, places, inputs)[1](head)
+
+    return derivative
+
+
+def _step(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    gradient = _gradient(jax, forward, places)
+
+    def derivative(*inputs: Any) -> Any:
+        value, *gradients = gradient(*inputs)
+        updated = (
+            inputs[place] - RATE * slope for place, slope in zip(places, gradients, strict=True)
+        )
+        return (value, *updated)
+
+    return derivative
+
+
+def _jacobian(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    def derivative(*inputs: Any) -> Any:
+        output, pull = _pulled_back(jax, forward, places, inputs)
+        unit = jax.numpy.eye(output.shape[1], dtype=output.dtype)
+        return jax.vmap(lambda row: pull(jax.numpy.broadcast_to(row, output.shape)))(unit)
+
+    return derivative
+
+
+def _hessian(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    hessian = jax.hessian(forward, argnums=places[0])
+    return lambda *inputs: (hessian(*inputs),)
+
+
+_DERIVATIVES = {
+    "gradient": _gradient,
+    "pullback": _pullback,
+    "step": _step,
+    "jacobian": _jacobian,
+    "hessian": _hessian,
+}
+
+
+def answers(results: Any) -> list[Array]:
+    """What a call returned, as arrays of numpy."""
+    return [np.asarray(result) for result in results]
+
+
+def warm() -> None:
+    """Load the library."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.block_until_ready(jax.numpy.zeros(()))

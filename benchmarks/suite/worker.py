@@ -1,0 +1,108 @@
+"""The process of one library: makes cases ready and runs rounds when told so.
+
+In: messages over a pipe, ("prepare", case, small) or ("run", calls). Out: what `Ready` and `Round`
+say, or the text of an error. Between messages the process waits on the pipe.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from .case import Array
+from .cases import ENTRIES
+
+#: library and way of using it → (module with `prepare` and `answers`, mode)
+LIBRARIES = {
+    "ours": ("ours", ""),
+    "torch": ("pytorch", "eager"),
+    "torch.compile": ("pytorch", "autograd"),
+    "torch.func": ("pytorch", "functional"),
+    "jax": ("with_jax", "jit"),
+    "reference": ("with_jax", "reference"),
+}
+WARM_UP = 3  # calls before those that count, in each round
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A case was compiled and called: seconds until the first answer, of a call, and the answers."""
+
+    first: float
+    call: float
+    answers: list[Array]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Seconds of each call, and the CPU seconds this process used since its last message."""
+
+    times: list[float]
+    idle: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a library has no time: the last line of the error, and all of it."""
+
+    reason: str
+    trace: str
+
+
+def serve(library: str, threads: int, pipe: Connection) -> None:
+    """Answer messages until one says "stop"."""
+    module, mode = LIBRARIES[library]
+    call: Callable[[], Any] = lambda: None  # noqa: E731
+    used = time.process_time()
+    while True:
+        command, *details = pipe.recv()
+        idle = time.process_time() - used
+        if command == "stop":
+            return
+        try:
+            if command == "prepare":
+                call = lambda: None  # noqa: E731  (the memory of the last case)
+                call, reply = _prepare(module, mode, threads, *details)
+            else:
+                reply = Round(_times(call, *details), idle)
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [""]
+            reply = Failure(f"{type(error).__name__}: {lines[0]}", traceback.format_exc())
+        used = time.process_time()
+        pipe.send(reply)
+
+
+def _prepare(
+    module: str, mode: str, threads: int, name: str, small: bool
+) -> tuple[Callable[[], Any], Ready]:
+    # a library is imported before the clock starts
+    library = importlib.import_module(f".{module}", __package__)
+    library.warm()
+    case = ENTRIES[name].case(small)
+    arrays = case.arrays(name)
+    begin = time.perf_counter()
+    call = library.prepare(case, arrays, threads, mode)
+    results = call()
+    first = time.perf_counter() - begin
+    answers = library.answers(results)
+    call()
+    return call, Ready(first, min(_times(call, 3)), answers)
+
+
+def _times(call: Callable[[], Any], calls: int) -> list[float]:
+    for _ in range(WARM_UP):
+        call()
+    times = []
+    gc.disable()
+    for _ in range(calls):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    gc.enable()
+    return times
