@@ -1,15 +1,18 @@
 """The rule that always applies: a thread for each element of each stage.
 
-In: any kernel. Out: one function a stage. A stage that te cannot see into is taken when it launches
-its threads itself; one that does not has a body for the CPU, and no schedule can change that.
+In: any kernel. Out: one function a stage. The body of a stage that te cannot see into keeps its
+loops; those that it calls parallel become threads.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tvm.s_tir.schedule import ScheduleError
 
 from ...errors import LoweringError
 from ...ir.launches import launches_threads
+from ...ir.opaque_threads import bind_parallel
 from ...ir.primfunc import StageFunction, stage_function
 from ...ir.stage import Operation, is_compute, outputs_of, reduction_of
 from ..kernels import Kernel
@@ -25,13 +28,7 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
 def _stage(op: Operation, machine: Machine) -> StageFunction:
     unscheduled = stage_function([op], outputs_of(op))
     if not is_compute(op):
-        if not launches_threads(unscheduled.func):
-            raise LoweringError(
-                f"stage {op.name} is a te.extern whose body binds no loop to threads, so that it "
-                "cannot run on a GPU: write it as a te.compute, or bind its loops "
-                "(T.thread_binding) in its body"
-            )
-        return unscheduled
+        return _opaque(op, unscheduled)
     try:
         return _bound(unscheduled, op, machine, registers=True)
     except ScheduleError:
@@ -53,3 +50,15 @@ def _bound(
         if copies:
             schedule.decompose_reduction(block, reduced[0])
     return finished(schedule, unscheduled)
+
+
+def _opaque(op: Operation, unscheduled: StageFunction) -> StageFunction:
+    if launches_threads(unscheduled.func):
+        return unscheduled
+    func = bind_parallel(unscheduled.func)
+    if func is None:
+        raise LoweringError(
+            f"stage {op.name} is a te.extern that calls functions of the host, which a GPU cannot: "
+            "write it as a te.compute, or as loops in its body"
+        )
+    return replace(unscheduled, func=func)
