@@ -8,8 +8,8 @@ attributes hold the recurrence, so that `scan_of` gives back what a stage comput
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -32,6 +32,8 @@ from .stage import (
     tensor_key,
 )
 
+#: opens loops over all rows of the given extents; gives the indices of a row
+EachRow = Callable[[Sequence[Extent]], AbstractContextManager[list[Expr]]]
 #: attributes of a scan: the recurrence, the input that each element is read from, [number of
 #: scanned axes, whether from the last to the first]
 _RECURRENCE, _READS, _ORDER = (f"tvm_autodiff.scan_{name}" for name in ("step", "reads", "order"))
@@ -86,12 +88,8 @@ def scan_stage(name: str, scan: Scan) -> list[Tensor]:
     list of Tensor
         Of shape ``rows + scanned``.
     """
-    inputs: dict[tuple[int, int], Tensor] = {}
-    for tensor in scan.elements:
-        inputs.setdefault(tensor_key(tensor), tensor)
-    places = list(inputs)
-    reads = [places.index(tensor_key(tensor)) for tensor in scan.elements]
     recurrence = scan.recurrence
+    tensors, reads = _inputs(scan)
     attrs = {
         _RECURRENCE: [
             list(part)
@@ -100,8 +98,7 @@ def scan_stage(name: str, scan: Scan) -> list[Tensor]:
         _READS: reads,
         _ORDER: [len(scan.scanned), int(scan.backward)],
     }
-    tensors = list(inputs.values())
-    func = _kernel(name, scan, tensors, reads)
+    func = scan_function(name, scan, _in_parallel, s_tir=False)
     buffers, results = list(func.params)[: len(tensors)], list(func.params)[len(tensors) :]
     made = te.extern(
         [buffer.shape for buffer in results],
@@ -113,6 +110,15 @@ def scan_stage(name: str, scan: Scan) -> list[Tensor]:
         attrs=attrs,
     )
     return outputs_of((made if len(results) == 1 else made[0]).op)
+
+
+def _inputs(scan: Scan) -> tuple[list[Tensor], list[int]]:
+    """The tensors that a scan reads, each once, and which of them each element comes from."""
+    inputs: dict[tuple[int, int], Tensor] = {}
+    for tensor in scan.elements:
+        inputs.setdefault(tensor_key(tensor), tensor)
+    places = list(inputs)
+    return list(inputs.values()), [places.index(tensor_key(tensor)) for tensor in scan.elements]
 
 
 def scan_of(op: Operation) -> Scan | None:
@@ -132,11 +138,24 @@ def scan_of(op: Operation) -> Scan | None:
     )
 
 
-def _kernel(name: str, scan: Scan, inputs: Sequence[Tensor], reads: Sequence[int]) -> Any:
-    """The function: parallel over the rows, one element after the other within a row."""
+def scan_function(name: str, scan: Scan, each_row: EachRow, s_tir: bool) -> Any:
+    """The function ``(*tensors read, *outputs)``: one element after the other within a row.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function.
+    scan : Scan
+        What it computes.
+    each_row : callable
+        From the extents of the rows to a context that opens loops over them, and their indices.
+    s_tir : bool
+        Whether the function is to be scheduled by itself, or to become the body of a stage.
+    """
     recurrence = scan.recurrence
+    inputs, reads = _inputs(scan)
     shape = [*scan.rows, *scan.scanned]
-    with IRBuilder() as builder, T.prim_func():
+    with IRBuilder() as builder, T.prim_func(s_tir=s_tir):
         T.func_name(name)
         sources = [
             T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
@@ -147,7 +166,11 @@ def _kernel(name: str, scan: Scan, inputs: Sequence[Tensor], reads: Sequence[int
             for n, var in enumerate(recurrence.state)
         ]
         with ExitStack() as loops:
-            row = _row(scan.rows, loops)
+            if s_tir:  # Relax asks for a block around everything
+                loops.enter_context(T.sblock("root"))
+                T.reads()
+                T.writes()
+            row = loops.enter_context(each_row(scan.rows))
             states = [
                 T.alloc_buffer((1,), dtype_of(var), scope="local") for var in recurrence.state
             ]
@@ -156,33 +179,39 @@ def _kernel(name: str, scan: Scan, inputs: Sequence[Tensor], reads: Sequence[int
             place = [*row, *_places(scan, loops)]
             known: dict[Var, Expr] = {}
             for var, state, result in zip(recurrence.state, states, results, strict=True):
-                known[var] = T.bind(state[0], var=variable(var.name, dtype_of(var)))
+                known[var] = _bound(var, state[0])
                 T.buffer_store(result, known[var], place)
             for var, source in zip(recurrence.element, reads, strict=True):
                 index = place[len(place) - len(inputs[source].shape) :]
-                value = sources[source][tuple(index)]
-                known[var] = T.bind(value, var=variable(var.name, dtype_of(var)))
+                known[var] = _bound(var, sources[source][tuple(index)])
             here = substituter(known)
             news = [
-                T.bind(bind_shared(here(expand_lets(step))), var=variable("new", dtype_of(step)))
-                for step in recurrence.step
+                _bound(var, bind_shared(here(expand_lets(step))))
+                for var, step in zip(recurrence.state, recurrence.step, strict=True)
             ]
             for state, new in zip(states, news, strict=True):
                 T.buffer_store(state, new, [0])
     return builder.get()
 
 
-def _row(extents: Sequence[Extent], loops: ExitStack) -> list[Expr]:
-    """Indices of a row: one parallel loop over all rows, since TVM runs no nested ones."""
+def _bound(var: Var, value: Expr) -> Var:
+    """A value under the name of a variable, evaluated once."""
+    return T.bind(value, var=variable(var.name, dtype_of(var)))
+
+
+@contextmanager
+def _in_parallel(extents: Sequence[Extent]) -> Iterator[list[Expr]]:
+    """One parallel loop over all rows, since TVM runs no nested ones."""
     if not extents:
-        return []
-    row = loops.enter_context(T.parallel(0, _size(extents)))
-    indices: list[Expr] = []
-    for extent in reversed(extents[1:]):
-        indices.append(cast(index_dtype(extent), row % extent))
-        row = row // extent
-    indices.append(cast(index_dtype(extents[0]), row))
-    return indices[::-1]
+        yield []
+        return
+    with T.parallel(0, _size(extents)) as row:
+        indices: list[Expr] = []
+        for extent in reversed(extents[1:]):
+            indices.append(cast(index_dtype(extent), row % extent))
+            row = row // extent
+        indices.append(cast(index_dtype(extents[0]), row))
+        yield indices[::-1]
 
 
 def _size(extents: Sequence[Extent]) -> Extent:

@@ -63,7 +63,7 @@ def scatter_add_threads(
             with T.If(inside_result(where, shape, dims)), T.Then():
                 order = iter(rest)
                 index = [where[d] if d >= 0 else next(order) for d in dims]
-                store(index, values[tuple([*point, *rest])])
+                store(index, _at(values, [*point, *rest]))
 
         def add_in_order(index: Sequence[Expr], value: Expr) -> None:
             T.buffer_store(out, out[tuple(index)] + value, list(index))
@@ -73,12 +73,12 @@ def scatter_add_threads(
             T.evaluate(tirx.call_extern(dtype, "atomicAdd", address, value))
 
         if atomic:
-            with _each_thread(list(shape), grid) as index:
+            with each_thread(list(shape), grid) as index:
                 T.buffer_store(out, const(0, dtype), list(index))
-            with _each_thread([*points, *trailing], grid) as index:
+            with each_thread([*points, *trailing], grid) as index:
                 add_update(index[:rank], index[rank:], add_atomically)
         else:
-            with _each_thread(trailing, grid) as rest:
+            with each_thread(trailing, grid) as rest:
                 with ExitStack() as loops:
                     free = [loops.enter_context(T.serial(0, extent)) for extent in scattered]
                     first, second = iter(free), iter(rest)
@@ -91,7 +91,7 @@ def scatter_add_threads(
 
 
 @contextmanager
-def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
+def each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
     """A thread for each point of a box; gives the indices of the point."""
     total = reduce(_product, extents, 1)
     size = _literal(total)
@@ -137,3 +137,7 @@ def _unflatten(place: Expr, extents: Sequence[Any]) -> list[Expr]:
         indices.append(place if last else binary("floormod", place, size))
         place = binary("floordiv", place, size)
     return list(reversed(indices))
+
+
+def _at(buffer: Any, indices: Sequence[Expr]) -> Expr:
+    return buffer[tuple(indices)]
