@@ -1,31 +1,184 @@
 """Compiled functions whose kernels run on a GPU.
 
-In: a module compiled for CUDA, and its signature. Out: a callable like `CompiledFunction`. Where
-there is no GPU, everything works but the call.
+In: a module compiled for CUDA, and its signature. Out: a callable like `CompiledFunction`, for
+arrays of the GPU, which are not copied, and of the host, which are. Where there is no GPU,
+everything works but the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tvm
+import tvm_ffi
+from tvm import relax
 
 from ..errors import CallError, LoweringError
-from .arrays import Array
+from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
 from .compiled import CompiledFunction
+from .device_arrays import (
+    borrow_on_device,
+    copy_to_device,
+    copy_to_host,
+    empty_on_device,
+    gpu_of,
+    stream_of,
+)
+from .signature import TensorSpec
+
+
+@dataclass
+class _Call:
+    """What one call works with."""
+
+    device: Any
+    sizes: dict[str, int]
+    arguments: list[Any] = field(default_factory=list)
+    #: kind, tensor on the GPU and array on the host of results that go back there
+    copies: list[tuple[ArrayKind, Any, Array]] = field(default_factory=list)
 
 
 class DeviceFunction(CompiledFunction):
-    """A tensor program compiled for CUDA, called with arrays."""
+    """A tensor program compiled for CUDA, called with arrays.
+
+    Arrays on the GPU (PyTorch, CuPy, JAX, TVM, anything with DLPack) are used where they lie, on
+    the stream that PyTorch or CuPy works on, and a call returns before they are written. Arrays of
+    the host are copied there. Results are of the kind of the first argument, where it lies: a call
+    with numpy arrays gives numpy arrays.
+    """
+
+    _gpu = staticmethod(tvm.cuda)  #: the device of a number
 
     def __call__(self, *arrays: Array, out: Sequence[Array] | Array | None = None) -> Any:
-        if not tvm.cuda(0).exist:
+        """Run the program.
+
+        Parameters
+        ----------
+        *arrays
+            One array for each input, of its shape and dtype, contiguous, on one GPU or on the host;
+            numbers for inputs of rank 0.
+        out : sequence of arrays or array, optional
+            Arrays to write the results into, one for each output; they are returned.
+
+        Raises
+        ------
+        CallError
+            There is no GPU, or the number, rank, shape, dtype, layout or device of an array is not
+            as the signature says.
+        """
+        signature = self.signature
+        signature.check_count(len(arrays))
+        if not self._gpu(0).exist:
             raise CallError(
                 "this function was built for CUDA, and there is no GPU that TVM can use here: "
                 "build it with target=None to run it on the CPU"
             )
-        return super().__call__(*arrays, out=out)
+        alone = signature.single and not isinstance(out, (list, tuple))
+        results = None if out is None else [out] if alone else list(out)
+        if results is not None and len(results) != len(signature.outputs):
+            raise CallError(f"out= must hold {len(signature.outputs)} arrays, got {len(results)}")
+        sample = next((a for a in (*arrays, *(results or ())) if gpu_of(a) is not None), None)
+        number = _one_gpu([*arrays, *(results or ())])
+        call = _Call(self._gpu(number), {})
+        for array, spec in zip(arrays, signature.inputs, strict=True):
+            self._take(call, array, spec)
+        if not signature.static:
+            self._check_symbols(arrays, call.sizes)
+        if results is None:
+            first = next((array for array in arrays if kind_of(array) is not None), None)
+            results = [self._new_result(call, first, spec) for spec in signature.outputs]
+        else:
+            for array, spec in zip(results, signature.outputs, strict=True):
+                self._take_output(call, array, spec)
+        self._run(call, 0 if sample is None else stream_of(sample, number))
+        if call.copies:
+            for kind, tensor, array in call.copies:
+                copy_to_host(kind, tensor, array)
+            if out is None:
+                finish = call.copies[0][0].finish
+                results = [finish(array) for array in results]
+        return results[0] if signature.single else results
+
+    def _take(self, call: _Call, array: Array, spec: TensorSpec) -> None:
+        kind = kind_of(array)
+        if kind is None and isinstance(array, (int, float)) and not spec.shape:
+            array, kind = np.asarray(array, numpy_dtype(spec.dtype)), numpy_kind()
+        if kind is None:
+            raise CallError(
+                f"argument {spec.name!r} must be an array (numpy, TVM, torch, JAX or DLPack) of "
+                f"{spec}, got {type(array).__name__}"
+            )
+        if isinstance(array, np.generic):
+            array = np.asarray(array)
+        if gpu_of(array) is None:
+            self._check("argument", kind, array, spec, call.sizes)
+            call.arguments.append(copy_to_device(kind, array, call.device))
+        else:
+            self._take_on_device(call, "argument", kind, array, spec)
+
+    def _take_on_device(
+        self, call: _Call, place: str, kind: ArrayKind, array: Array, spec: TensorSpec
+    ) -> None:
+        shape, dtype = kind.shape_dtype(array)
+        self.signature.check_array(place, spec, shape, dtype, call.sizes)
+        try:
+            call.arguments.append(borrow_on_device(array))
+        except CallError as error:
+            raise CallError(f"{place} {spec.name!r} {error}") from None
+
+    def _take_output(self, call: _Call, array: Array, spec: TensorSpec) -> None:
+        kind = kind_of(array)
+        if kind is None or isinstance(array, np.generic):
+            raise CallError(
+                f"output {spec.name!r} must be an array that can be written, "
+                f"got {type(array).__name__}"
+            )
+        if gpu_of(array) is None:
+            self._check("output", kind, array, spec, call.sizes)
+            self._return_to_host(call, kind, array, spec)
+        else:
+            self._take_on_device(call, "output", kind, array, spec)
+
+    def _new_result(self, call: _Call, first: Array | None, spec: TensorSpec) -> Array:
+        shape = self._result_shape(spec, call.sizes)
+        if first is not None and gpu_of(first) is not None:
+            result = empty_on_device(first, shape, spec.dtype, call.device)
+            call.arguments.append(borrow_on_device(result))
+            return result
+        kind = (kind_of(first) if first is not None else None) or numpy_kind()
+        result = kind.empty(shape, spec.dtype)
+        self._return_to_host(call, kind, result, spec)
+        return result
+
+    def _return_to_host(self, call: _Call, kind: ArrayKind, array: Array, spec: TensorSpec) -> None:
+        shape = self._result_shape(spec, call.sizes)
+        tensor = tvm.runtime.empty(tuple(shape), spec.dtype, call.device)
+        call.arguments.append(tensor)
+        call.copies.append((kind, tensor, array))
+
+    def _run(self, call: _Call, stream: int) -> None:
+        device = call.device
+        if stream:
+            device.sync()  # copies from the host run on CUDA's own stream
+        with tvm_ffi.use_raw_stream(device, stream):
+            self._function_on(device, stream)(*call.arguments)
+            if call.copies:
+                device.sync(stream or None)
+
+    def _function_on(self, device: Any, stream: int) -> Callable[..., Any]:
+        """The function for one GPU and stream: memory between kernels is not shared by streams."""
+        if self._shared is not None:
+            return self._shared
+        key = f"main_{device.index}_{stream}"
+        function = getattr(self._machines, key, None)
+        if function is None:
+            machine = relax.VirtualMachine(self._executable, device)
+            function = machine["main"]
+            setattr(self._machines, key, function)
+        return function
 
     def source(self, language: str | None = None) -> str:
         """The generated code: CUDA C, or LLVM IR (``"ll"``) or assembler (``"asm"``) of the part
@@ -39,13 +192,21 @@ class DeviceFunction(CompiledFunction):
         if language is not None:
             return super().source(language)
         root = getattr(self._executable, "mod", self._executable)
-        texts = [m.inspect_source() for m in modules_below(root) if m.kind == "cuda"]
+        texts = [m.inspect_source() for m in _modules_below(root) if m.kind == "cuda"]
         if not texts:
             raise LoweringError("a loaded function holds machine code only: ask the one built")
         return "\n".join(texts)
 
 
-def modules_below(root: Any) -> list[Any]:
+def _one_gpu(arrays: Sequence[Array]) -> int:
+    """The GPU that some arrays lie on, the first one where none does; all must lie on one."""
+    numbers = {number for array in arrays if (number := gpu_of(array)) is not None}
+    if len(numbers) > 1:
+        raise CallError(f"arrays lie on GPUs {sorted(numbers)}: copy them to one")
+    return next(iter(numbers), 0)
+
+
+def _modules_below(root: Any) -> list[Any]:
     """A module and all that it imports."""
     found, pending = [], [root]
     while pending:

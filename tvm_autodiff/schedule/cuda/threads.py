@@ -46,7 +46,7 @@ def bind_flat(
     """Bind one loop to a grid of threads, each with `vector` neighbours; the loop inside of which
     a thread works on its element is returned.
     """
-    extent = extent_of(schedule, loop)
+    extent = extent_of(schedule, loop) or None  # an empty loop has a grid, too
     # a single element has one thread: TVM drops the bound of a copy that has no index
     threads = 1 if extent == 1 else min(block, machine.block_threads)
     if extent is not None:
