@@ -8,8 +8,8 @@ attributes hold the recurrence, so that `scan_of` gives back what a stage comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -32,8 +32,6 @@ from .stage import (
     tensor_key,
 )
 
-#: opens loops over all rows of the given extents; gives the indices of a row
-EachRow = Callable[[Sequence[Extent]], AbstractContextManager[list[Expr]]]
 #: attributes of a scan: the recurrence, the input that each element is read from, [number of
 #: scanned axes, whether from the last to the first]
 _RECURRENCE, _READS, _ORDER = (f"tvm_autodiff.scan_{name}" for name in ("step", "reads", "order"))
@@ -98,7 +96,7 @@ def scan_stage(name: str, scan: Scan) -> list[Tensor]:
         _READS: reads,
         _ORDER: [len(scan.scanned), int(scan.backward)],
     }
-    func = scan_function(name, scan, _in_parallel, s_tir=False)
+    func = _kernel(name, scan)
     buffers, results = list(func.params)[: len(tensors)], list(func.params)[len(tensors) :]
     made = te.extern(
         [buffer.shape for buffer in results],
@@ -138,24 +136,12 @@ def scan_of(op: Operation) -> Scan | None:
     )
 
 
-def scan_function(name: str, scan: Scan, each_row: EachRow, s_tir: bool) -> Any:
-    """The function ``(*tensors read, *outputs)``: one element after the other within a row.
-
-    Parameters
-    ----------
-    name : str
-        Name of the function.
-    scan : Scan
-        What it computes.
-    each_row : callable
-        From the extents of the rows to a context that opens loops over them, and their indices.
-    s_tir : bool
-        Whether the function is to be scheduled by itself, or to become the body of a stage.
-    """
+def _kernel(name: str, scan: Scan) -> Any:
+    """The function ``(*tensors read, *outputs)``: one element after the other within a row."""
     recurrence = scan.recurrence
     inputs, reads = _inputs(scan)
     shape = [*scan.rows, *scan.scanned]
-    with IRBuilder() as builder, T.prim_func(s_tir=s_tir):
+    with IRBuilder() as builder, T.prim_func():
         T.func_name(name)
         sources = [
             T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
@@ -166,11 +152,7 @@ def scan_function(name: str, scan: Scan, each_row: EachRow, s_tir: bool) -> Any:
             for n, var in enumerate(recurrence.state)
         ]
         with ExitStack() as loops:
-            if s_tir:  # Relax asks for a block around everything
-                loops.enter_context(T.sblock("root"))
-                T.reads()
-                T.writes()
-            row = loops.enter_context(each_row(scan.rows))
+            row = _row(scan.rows, loops)
             states = [
                 T.alloc_buffer((1,), dtype_of(var), scope="local") for var in recurrence.state
             ]
@@ -199,19 +181,17 @@ def _bound(var: Var, value: Expr) -> Var:
     return T.bind(value, var=variable(var.name, dtype_of(var)))
 
 
-@contextmanager
-def _in_parallel(extents: Sequence[Extent]) -> Iterator[list[Expr]]:
-    """One parallel loop over all rows, since TVM runs no nested ones."""
+def _row(extents: Sequence[Extent], loops: ExitStack) -> list[Expr]:
+    """Indices of a row: one parallel loop over all rows, since TVM runs no nested ones."""
     if not extents:
-        yield []
-        return
-    with T.parallel(0, _size(extents)) as row:
-        indices: list[Expr] = []
-        for extent in reversed(extents[1:]):
-            indices.append(cast(index_dtype(extent), row % extent))
-            row = row // extent
-        indices.append(cast(index_dtype(extents[0]), row))
-        yield indices[::-1]
+        return []
+    row = loops.enter_context(T.parallel(0, _size(extents)))
+    indices: list[Expr] = []
+    for extent in reversed(extents[1:]):
+        indices.append(cast(index_dtype(extent), row % extent))
+        row = row // extent
+    indices.append(cast(index_dtype(extents[0]), row))
+    return indices[::-1]
 
 
 def _size(extents: Sequence[Extent]) -> Extent:

@@ -73,12 +73,12 @@ def scatter_add_threads(
             T.evaluate(tirx.call_extern(dtype, "atomicAdd", address, value))
 
         if atomic:
-            with each_thread(list(shape), grid) as index:
+            with _each_thread(list(shape), grid) as index:
                 T.buffer_store(out, const(0, dtype), list(index))
-            with each_thread([*points, *trailing], grid) as index:
+            with _each_thread([*points, *trailing], grid) as index:
                 add_update(index[:rank], index[rank:], add_atomically)
         else:
-            with each_thread(trailing, grid) as rest:
+            with _each_thread(trailing, grid) as rest:
                 with ExitStack() as loops:
                     free = [loops.enter_context(T.serial(0, extent)) for extent in scattered]
                     first, second = iter(free), iter(rest)
@@ -91,7 +91,7 @@ def scatter_add_threads(
 
 
 @contextmanager
-def each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
+def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
     """A thread for each point of a box; gives the indices of the point."""
     total = reduce(_product, extents, 1)
     size = _literal(total)

@@ -7,11 +7,10 @@ from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
 from .reduction import reduction
-from .scan import scan
 from .scatter import scatter
 from .transposition import transposition
 from .verify import verified
 
-_RULES: tuple[Rule, ...] = (transposition, elementwise, contraction, reduction, scatter, scan)
+_RULES: tuple[Rule, ...] = (transposition, elementwise, contraction, reduction, scatter)
 
 CUDA_RULES: tuple[Rule, ...] = (*map(verified, _RULES), fallback)
