@@ -7,12 +7,12 @@ from tvm import te, tirx, topi
 
 from tvm_autodiff.ir.graph import topological
 from tvm_autodiff.ir.stage import always, is_placeholder, reduction_of, tensor_key
-from tvm_autodiff.schedule.kernels import cut
+from tvm_autodiff.schedule.kernels import separate
 from tvm_autodiff.schedule.normal_form import normal_form
 
 
 def names(outputs):
-    return [kernel.name for kernel in cut(normal_form(outputs))[0]]
+    return [kernel.name for kernel in separate(normal_form(outputs))[0]]
 
 
 def mapped(tensor, rule, name):

@@ -2,22 +2,20 @@
 
 In: output tensors in normal form. Out: kernels in order of execution, each one reduction or one
 elementwise stage, with elementwise producers written into it where that repeats no expensive work,
-and, after a reduction, the elementwise stage that alone reads it. How the loops of a kernel run is
-left to the rules.
+and, after a reduction, the elementwise stage that alone reads it; those that work through the same
+rows are joined by `chains`. How the loops of a kernel run is left to the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir.graph import Graph, retarget
 from ..ir.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands
 from ..ir.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
 from ..ir.stage import (
-    Axis,
     Operation,
-    axis_range,
     axis_vars,
     bodies,
     is_compute,
@@ -29,8 +27,11 @@ from ..ir.stage import (
     shape_of,
     tensor_key,
 )
+from .chains import Chain, chained
+from .kernel import SYMBOLIC_SIZE, Kernel, iterations, size_of
 
-SYMBOLIC_SIZE = 64  #: what a symbolic extent counts as
+__all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
+
 MAX_TREE = 300  #: nodes of a body after inlining, sharing not counted
 MAX_CHEAP_TREE = 40  #: nodes of a body that may be computed twice
 
@@ -43,60 +44,14 @@ _EXPENSIVE = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """Stages that run as one function.
-
-    Attributes
-    ----------
-    root : Operation
-        The stage that holds the work: a reduction, an elementwise stage, or an opaque one.
-    epilogue : Operation or None
-        An elementwise stage that reads the root at its own axes, and is its only reader.
-    """
-
-    root: Operation
-    epilogue: Operation | None = None
-
-    @property
-    def ops(self) -> tuple[Operation, ...]:
-        """All stages, producers first."""
-        return (self.root,) if self.epilogue is None else (self.root, self.epilogue)
-
-    @property
-    def outputs(self) -> list[Tensor]:
-        """The tensors that the kernel writes."""
-        return outputs_of(self.ops[-1])
-
-    @property
-    def name(self) -> str:
-        """A name for the function."""
-        return "_".join(op.name for op in self.ops)
+def cut(outputs: Sequence[Tensor]) -> tuple[list[Kernel | Chain], list[Tensor]]:
+    """What runs for some outputs, in order of execution, and the outputs as that computes them."""
+    kernels, results = separate(outputs)
+    return chained(kernels, {tensor_key(tensor) for tensor in results}), results
 
 
-def size_of(extents: Sequence[object]) -> int:
-    """The product of extents; a symbolic one counts as `SYMBOLIC_SIZE`."""
-    total = 1
-    for extent in extents:
-        total *= extent if isinstance(extent, int) else SYMBOLIC_SIZE
-    return total
-
-
-def iterations(op: Operation) -> int:
-    """How often the body of a compute stage is evaluated."""
-    reduction = reduction_of(op)
-    axes = [*op.axis, *(reduction.axes if reduction else ())]
-    return size_of([_extent(axis) for axis in axes])
-
-
-def _extent(axis: Axis) -> object:
-    return axis_range(axis)[1]
-
-
-def cut(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
-    """Kernels for some outputs, in order of execution, and the outputs as these kernels compute
-    them.
-    """
+def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
+    """Kernels for some outputs, none joined with others, and the outputs as these compute them."""
     inlined = inline_producers(outputs)
     graph = Graph(inlined)
     wanted = {tensor_key(tensor) for tensor in inlined}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from ..rule import Rule
+from ..rule import ChainRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
 from .reduction import reduction
+from .row_chain import row_chain
 
-CPU_RULES: tuple[Rule, ...] = (elementwise, contraction, reduction, fallback)
+CPU_RULES: tuple[Rule, ...] = (
+    ChainRule(row_chain),
+    elementwise,
+    contraction,
+    reduction,
+    fallback,
+)

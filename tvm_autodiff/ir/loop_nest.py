@@ -1,0 +1,129 @@
+"""Functions written loop by loop: what stages and schedules cannot say.
+
+In: expressions over te tensors, a buffer for each tensor. Out: statements (loops, stores, local
+buffers), and a PrimFunc made of them, without a block for
+each stage. Several stages can so share a loop, keep a
+row of their results in a buffer of the stack, and end together. What the loops are is left to the
+rules of `schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from .build import const
+from .nodes import Expr, Tensor, Var, const_value, dtype_of
+from .primfunc import PrimFunc
+from .rewrite import map_loads
+from .stage import Extent, index_dtype, shape_of, tensor_key
+
+Statement = Any  #: a TVM statement
+Buffer = Any  #: a TVM buffer
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED = (
+    tirx.ForKind.SERIAL,
+    tirx.ForKind.PARALLEL,
+    tirx.ForKind.VECTORIZED,
+    tirx.ForKind.UNROLLED,
+)
+
+
+def parameter(tensor: Tensor, name: str) -> Buffer:
+    """A buffer of the shape and dtype of a tensor."""
+    return tirx.decl_buffer(tuple(tensor.shape), dtype_of(tensor), name)
+
+
+def local(name: str, shape: Sequence[int], dtype: str) -> Buffer:
+    """A buffer of constant shape for `allocated`; a small one lies on the stack."""
+    return tirx.decl_buffer(list(shape) or [1], dtype, name)
+
+
+def allocated(buffers: Sequence[Buffer], body: Statement) -> Statement:
+    """`body` with local buffers, which live as long as it runs."""
+    return sequence([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
+
+
+def sequence(statements: Sequence[Statement]) -> Statement:
+    """Statements one after the other."""
+    if len(statements) == 1:
+        return statements[0]
+    return tirx.SeqStmt(list(statements)) if statements else tirx.Evaluate(tirx.const(0, "int32"))
+
+
+def loop(
+    var: Var, extent: Extent, body: Statement, kind: Any = SERIAL, low: Extent = 0
+) -> Statement:
+    """``for var in low .. low + extent``; a loop of one iteration is its body."""
+    dtype = dtype_of(var)
+    size = const(extent, dtype) if isinstance(extent, int) else extent
+    start = const(low, dtype) if isinstance(low, int) else low
+    if const_value(size) == 1:
+        return sequence([bind(var, start), body])
+    return tirx.For(var, start, size, kind, body)
+
+
+def bind(var: Var, value: Expr) -> Statement:
+    """``var = value`` for the statements that follow in the same sequence."""
+    return tirx.Bind(var, value)
+
+
+def store(buffer: Buffer, value: Expr, indices: Sequence[Expr]) -> Statement:
+    """``buffer[indices] = value``."""
+    return tirx.BufferStore(buffer, value, _full(buffer, indices))
+
+
+def element(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+    """``buffer[indices]``."""
+    return tirx.BufferLoad(buffer, _full(buffer, indices))
+
+
+def _full(buffer: Buffer, indices: Sequence[Expr]) -> list[Expr]:
+    # a local buffer for one value has one dimension
+    return list(indices) or [const(0, "int32")] * len(buffer.ty.shape)
+
+
+def counter(name: str, extent: Extent) -> Var:
+    """A fresh loop variable that can count to `extent`."""
+    return tirx.Var(name, index_dtype(extent))
+
+
+class Places:
+    """Where the elements of tensors lie: a buffer each, of which some dimensions are left out.
+
+    A buffer that holds one row of a tensor at a time has no dimension for the row's position.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[int, int], tuple[Buffer, tuple[int, ...]]] = {}
+
+    def put(self, tensor: Tensor, buffer: Buffer, kept: Sequence[int] | None = None) -> None:
+        """Keep a tensor in a buffer that has its dimensions `kept`, or all of them."""
+        kept = range(len(shape_of(tensor))) if kept is None else kept
+        self._places[tensor_key(tensor)] = buffer, tuple(kept)
+
+    def write(self, tensor: Tensor, value: Expr, indices: Sequence[Expr]) -> Statement:
+        """The store of an element."""
+        buffer, kept = self._places[tensor_key(tensor)]
+        return store(buffer, value, [indices[dim] for dim in kept])
+
+    def read(self, expr: Expr) -> Expr:
+        """The expression with reads of tensors made reads of their buffers."""
+
+        def place(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+            buffer, kept = self._places[tensor_key(tensor)]
+            return element(buffer, [indices[dim] for dim in kept])
+
+        return map_loads(expr, place)
+
+
+def function(parameters: Sequence[Buffer], body: Statement) -> PrimFunc:
+    """A PrimFunc over buffers that do not overlap."""
+    attrs: Mapping[str, Any] = {"tirx.noalias": True, "s_tir": True}
+    # Relax looks for a block at the root of every function that a program calls
+    root = s_tir.SBlock([], [], [], "root", body)
+    body = s_tir.SBlockRealize([], const(1, "bool"), root)
+    return tirx.PrimFunc(list(parameters), body, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))

@@ -1,0 +1,258 @@
+"""Chains of kernels row by row: softmax and norms, their gradients, what is summed on the way.
+
+In: a chain. Out: one function. One loop, shared out to threads in pieces, runs over the rows;
+within a row every stage is a few vectorised loops, joined where one reads the other's element, and
+what no one else reads lies in a buffer on the stack. Sums over the rows are kept by each thread and
+added up in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...ir.build import add, const, mul, sub
+from ...ir.loop_nest import (
+    PARALLEL,
+    Buffer,
+    Places,
+    Statement,
+    allocated,
+    bind,
+    counter,
+    element,
+    function,
+    local,
+    loop,
+    parameter,
+    sequence,
+    store,
+)
+from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name
+from ...ir.primfunc import StageFunction, external_reads, free_variables
+from ...ir.rewrite import substituter
+from ...ir.stage import Extent, Operation, axis_range, bodies, reduction_of, shape_of, tensor_key
+from ..chains import Chain
+from ..kernel import iterations, size_of
+from ..machine import Machine
+from ..members import Member, inner_axes
+from .parallel import worth_threads
+from .row_items import items_of, nests_of
+from .vector_loops import NestWriter, filled
+
+MAX_STACK = 256 * 1024  #: bytes of the buffers that a thread keeps on its stack
+
+
+def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a chain as one function; None where its kernels are better off alone."""
+    work = sum(iterations(member.kernel.root) for member in chain.members)
+    chunks = machine.threads if worth_threads(work, machine) else 1
+    if chunks > 1 and size_of(chain.extents) < 2 * chunks:
+        return None
+    ops = [op for member in chain.members for op in member.kernel.ops]
+    inputs = external_reads(ops)
+    if not _shapes_known(ops, [*inputs, *chain.outputs]):
+        return None
+    buffers = _Buffers(chain, inputs)
+    items = items_of(chain, machine)
+    writer = NestWriter(buffers.places, buffers.sums)
+    rows = _Rows(chain.extents, chunks)
+    nests = [writer.write(nest, rows.places) for nest in nests_of(items)]
+    buffers.kept += writer.buffers
+    if buffers.stack_bytes > MAX_STACK:
+        return None
+    body = rows.loops(
+        nests, buffers.kept, _begin(chain, buffers, machine), _end(chain, buffers, rows)
+    )
+    after = _after(chain, buffers, rows, machine)
+    func = function(buffers.parameters, allocated(buffers.shared, sequence([body, *after])))
+    return [StageFunction(func, tuple(inputs), tuple(chain.outputs))]
+
+
+def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> bool:
+    """Whether every size is one of a parameter's dimensions."""
+    known = {
+        node_id(dim)
+        for tensor in parameters
+        for dim in shape_of(tensor)
+        if not isinstance(dim, int) and op_name(dim) == "var"
+    }
+    return all(node_id(var) in known for op in ops for var in free_variables(op))
+
+
+class _Buffers:
+    """Where the tensors of a chain lie: parameters, rows on the stack, sums over the rows."""
+
+    def __init__(self, chain: Chain, inputs: Sequence[Tensor]) -> None:
+        self.places = Places()
+        self.kept: list[Buffer] = []  #: of one thread
+        self.shared: list[Buffer] = []  #: of all threads
+        self.sums: dict[tuple[int, int], Buffer] = {}
+        self.partial: dict[tuple[int, int], Buffer] = {}
+        self.parameters: list[Buffer] = []
+        for letter, tensors in (("p", inputs), ("r", chain.outputs)):
+            for number, tensor in enumerate(tensors):
+                buffer = parameter(tensor, f"{letter}{number}_{_word(tensor)}")
+                self.parameters.append(buffer)
+                self.places.put(tensor, buffer)
+        written = {tensor_key(tensor) for tensor in chain.outputs}
+        for member in chain.members:
+            self._place(member, written)
+
+    def _place(self, member: Member, written: set[tuple[int, int]]) -> None:
+        shape = inner_shape(member)
+        inner = {node_id(axis.var) for axis in inner_axes(member)}
+        root = member.kernel.root
+        dims = [n for n, axis in enumerate(root.axis) if node_id(axis.var) in inner]
+        for op in member.kernel.ops:
+            tensor = op.output(0)
+            if member.across and hash(op) == hash(root):
+                total = local(f"{_word(tensor)}_sum", shape, dtype_of(tensor))
+                self.kept.append(total)
+                self.sums[tensor_key(tensor)] = total
+            if tensor_key(tensor) not in written:
+                buffer = local(_word(tensor), shape, dtype_of(tensor))
+                (self.shared if member.across else self.kept).append(buffer)
+                self.places.put(tensor, buffer, dims)
+
+    @property
+    def stack_bytes(self) -> int:
+        """The size of all local buffers."""
+        return sum(size_of([int(n) for n in buffer.ty.shape]) * 8 for buffer in self.kept)
+
+
+def inner_shape(member: Member) -> list[int]:
+    """Extents of the axes of a kernel that are not the rows."""
+    return [int(axis_range(axis)[1]) for axis in inner_axes(member)]
+
+
+def _word(tensor: Tensor) -> str:
+    return "".join(c if c.isalnum() else "_" for c in tensor.op.name)[:40]
+
+
+class _Rows:
+    """The loop over the rows, in pieces for the threads."""
+
+    def __init__(self, extents: Sequence[Extent], chunks: int) -> None:
+        symbol = next((e for e in extents if not isinstance(e, int)), None)
+        self.dtype = "int32" if symbol is None else dtype_of(symbol)
+        self.chunks = chunks
+        self.total: Any = 1
+        for extent in extents:
+            self.total = self.total * extent
+        self.row = counter("row", self.total)
+        self.chunk = counter("chunk", chunks)
+        self.bound: list[tuple[Var, Expr]] = []
+        self.places: list[Expr] = [self.row]
+        if len(extents) > 1:
+            step: Any = 1
+            for extent in reversed(extents):
+                size = const(extent, self.dtype) if isinstance(extent, int) else extent
+                value = (
+                    self.row
+                    if isinstance(step, int) and step == 1
+                    else binary("floordiv", self.row, _int(step, self.dtype))
+                )
+                value = binary("floormod", value, size)
+                self.bound.insert(0, (counter("row", extent), value))
+                step = step * extent
+            self.places = [var for var, _ in self.bound]
+
+    def loops(
+        self,
+        nests: Sequence[Statement],
+        kept: Sequence[Buffer],
+        begin: Sequence[Statement],
+        end: Sequence[Statement],
+    ) -> Statement:
+        """The loop with `nests` for each row; `begin` and `end` run once for each thread."""
+        body = [*(bind(var, value) for var, value in self.bound), *nests]
+        if self.chunks == 1:
+            rows = loop(self.row, self.total, sequence(body))
+            return allocated(kept, sequence([*begin, rows, *end]))
+        chunks = const(self.chunks, self.dtype)
+        chunk = self.chunk.astype(self.dtype)
+        total = _int(self.total, self.dtype)
+        if isinstance(self.total, int):
+            size = const(-(-self.total // self.chunks), self.dtype)
+        else:
+            size = binary("floordiv", add(total, const(self.chunks - 1, self.dtype)), chunks)
+        here = size
+        if not isinstance(self.total, int) or self.total % self.chunks:
+            here = binary("min", size, sub(total, mul(chunk, size)))
+        place = counter("place", self.total)
+        body.insert(0, bind(self.row, add(mul(chunk, size), place)))
+        piece = sequence([*begin, loop(place, here, sequence(body)), *end])
+        return loop(self.chunk, self.chunks, allocated(kept, piece), PARALLEL)
+
+
+def _int(value: Extent, dtype: str) -> Expr:
+    return const(value, dtype) if isinstance(value, int) else value
+
+
+def _sums(chain: Chain) -> list[Member]:
+    return [member for member in chain.members if member.across]
+
+
+def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]:
+    """Every thread's sums begin with the identity."""
+    statements = []
+    for member in _sums(chain):
+        tensor = member.kernel.root.output(0)
+        reduction = reduction_of(member.kernel.root)
+        assert reduction is not None
+        identity = reduction.combiner.identity[0]
+        lanes = machine.lanes(dtype_of(tensor))
+        total = buffers.sums[tensor_key(tensor)]
+        statements.append(filled(total, identity, inner_shape(member), lanes))
+    return statements
+
+
+def _end(chain: Chain, buffers: _Buffers, rows: _Rows) -> list[Statement]:
+    """Every thread hands on its sums."""
+    statements = []
+    for member in _sums(chain):
+        tensor = member.kernel.root.output(0)
+        total = buffers.sums[tensor_key(tensor)]
+        shape = inner_shape(member)
+        places = [counter("i", extent) for extent in shape]
+        value = element(total, places)
+        if rows.chunks == 1:
+            statement = buffers.places.write(tensor, value, places)
+        else:
+            partial = local(f"{_word(tensor)}_part", [rows.chunks, *shape], dtype_of(tensor))
+            buffers.shared.append(partial)
+            buffers.partial[tensor_key(tensor)] = partial
+            statement = store(partial, value, [rows.chunk, *places])
+        for var, extent in zip(reversed(places), reversed(shape), strict=True):
+            statement = loop(var, extent, statement)
+        statements.append(statement)
+    return statements
+
+
+def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> list[Statement]:
+    """The sums of the threads added up, and what their readers make of them."""
+    statements = []
+    for member in _sums(chain):
+        for op in member.kernel.ops:
+            tensor = op.output(0)
+            shape = inner_shape(member)
+            places = [counter("i", extent) for extent in shape]
+            if hash(op) == hash(member.kernel.root):
+                if rows.chunks == 1:
+                    continue
+                reduction = reduction_of(op)
+                assert reduction is not None
+                partial = buffers.partial[tensor_key(tensor)]
+                value = element(partial, [const(0, "int32"), *places])
+                for number in range(1, rows.chunks):
+                    other = element(partial, [const(number, "int32"), *places])
+                    [value] = reduction.combiner.apply([value], [other])
+            else:
+                rename = substituter(dict(zip((a.var for a in op.axis), places, strict=True)))
+                value = buffers.places.read(rename(bodies(op)[0]))
+            statement = buffers.places.write(tensor, value, places)
+            for var, extent in zip(reversed(places), reversed(shape), strict=True):
+                statement = loop(var, extent, statement)
+            statements.append(statement)
+    return statements

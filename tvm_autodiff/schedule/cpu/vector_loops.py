@@ -1,0 +1,344 @@
+"""The loops of a nest, written out: vectors, unrolled accumulators, what is left at the end.
+
+In: a nest of items, the row it is in, where tensors lie. Out: statements. A row of n elements is
+n // (U*L) rounds of U vectors of L lanes, then the vectors that are left, then one narrower vector;
+a reduction keeps U*L partial results and combines them after the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...ir.build import add, const, mul, sub
+from ...ir.loop_nest import (
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Buffer,
+    Places,
+    Statement,
+    counter,
+    element,
+    local,
+    loop,
+    sequence,
+    store,
+)
+from ...ir.nodes import Expr, Var, binary, dtype_of
+from ...ir.rewrite import substituter
+from ...ir.stage import Axis, Extent, axis_range, bodies, tensor_key
+from .row_items import BLOCK, SUM, Item, Nest
+
+MAX_UNROLL = 4  #: vectors of partial results of a reduction
+
+Key = tuple[int, int]
+#: statements at a position of the innermost loop, which is lane number so and so of a round
+Body = Callable[[Expr, Expr], Sequence[Statement]]
+
+
+class NestWriter:
+    """Writes nests and collects the buffers that they need.
+
+    Parameters
+    ----------
+    places : Places
+        Where tensors lie.
+    sums : dict from tensor key to Buffer
+        Where sums over rows are kept.
+    """
+
+    def __init__(self, places: Places, sums: dict[Key, Buffer]) -> None:
+        self._places, self._sums = places, sums
+        self.buffers: list[Buffer] = []
+
+    def write(self, nest: Nest, rows: Sequence[Expr]) -> Statement:
+        """The statements of a nest in a row."""
+        first = nest.items[0]
+        if first.kind == BLOCK:
+            return self._block(first, rows)
+        if not first.loops:
+            tables = [_table(item, rows, []) for item in nest.items]
+            return sequence([self._at(i, t) for i, t in zip(nest.items, tables, strict=True)])
+        folds = nest.folds
+        values, loops = self._outer(first, rows, first.loops[:-1])
+        low, extent = _bounds(first, first.loops[-1], rows, values)
+        unroll = _rounds(extent, first.lanes, len(folds))
+        width = unroll * first.lanes
+        width = min(width, extent) if isinstance(extent, int) else width
+        keepers = {id(item): self._buffer(item, "lanes", width) for item in folds}
+
+        def body(position: Expr, lane: Expr) -> list[Statement]:
+            statements = []
+            for item in nest.items:
+                table = _table(item, rows, [*values, _plus(position, low)])
+                keeper = keepers.get(id(item))
+                if keeper is None:
+                    statements.append(self._at(item, table))
+                else:
+                    statements.append(self._accumulated(item, keeper, [lane], table))
+            return statements
+
+        inner = loops(
+            _vectors(first, extent, unroll, body)
+            if not (first.guarded and not folds)
+            else _plain(first, extent, body)
+        )
+        before = [self._identity(item, keepers[id(item)], width) for item in folds]
+        after = [
+            part for item in folds for part in self._folded(item, keepers[id(item)], width, rows)
+        ]
+        return sequence([*before, inner, *after])
+
+    def _outer(
+        self, item: Item, rows: Sequence[Expr], axes: Sequence[Axis]
+    ) -> tuple[list[Expr], Callable[[Statement], Statement]]:
+        """Values of outer axes, and the loops over them around a statement."""
+        values: list[Expr] = []
+        bounds: list[tuple[Var, Extent]] = []
+        for axis in axes:
+            low, extent = _bounds(item, axis, rows, values)
+            var = counter(axis.var.name, extent)
+            bounds.append((var, extent))
+            values.append(_plus(var, low))
+
+        def wrapped(body: Statement) -> Statement:
+            for var, extent in reversed(bounds):
+                body = loop(var, extent, body)
+            return body
+
+        return values, wrapped
+
+    def _at(self, item: Item, table: dict[Var, Expr]) -> Statement:
+        """What an item does at one place of its loops."""
+        rename = substituter(table)
+        if item.reduction is None:
+            value = self._places.read(rename(bodies(item.op)[0]))
+            return self._places.write(item.op.output(0), value, _indices(item, rename))
+        if item.kind == SUM:
+            target = self._sums[tensor_key(item.op.output(0))]
+            indices = [rename(axis.var) for axis in item.spatial]
+            return self._accumulated(item, target, indices, table)
+        # nothing is left to reduce: one element
+        value = self._places.read(rename(item.reduction.sources[0]))
+        return self._places.write(item.op.output(0), value, _indices(item, rename))
+
+    def _accumulated(
+        self, item: Item, target: Buffer, indices: Sequence[Expr], table: dict[Var, Expr]
+    ) -> Statement:
+        assert item.reduction is not None
+        value = self._places.read(substituter(table)(item.reduction.sources[0]))
+        return _combined(item, target, indices, value)
+
+    def _identity(self, item: Item, target: Buffer, width: int) -> Statement:
+        assert item.reduction is not None
+        return filled(target, item.reduction.combiner.identity[0], [width], item.lanes)
+
+    def _folded(
+        self, item: Item, keeper: Buffer, width: int, rows: Sequence[Expr]
+    ) -> list[Statement]:
+        """Combine the partial results by halves, and hand the result on."""
+        statements: list[Statement] = []
+        while width > 1:
+            half = (width + 1) // 2
+            lane = counter("lane", half)
+            other = element(keeper, [add(lane, const(half, "int32"))])
+            step = _combined(item, keeper, [lane], other)
+            statements.append(loop(lane, width - half, step, VECTORIZED))
+            width = half
+        value = element(keeper, [const(0, "int32")])
+        if item.kind == SUM:
+            statements.append(_combined(item, self._sums[tensor_key(item.op.output(0))], [], value))
+        else:
+            rename = substituter(_table(item, rows, [], partial=True))
+            tensor = item.op.output(0)
+            statements.append(self._places.write(tensor, value, _indices(item, rename)))
+        return statements
+
+    def _block(self, item: Item, rows: Sequence[Expr]) -> Statement:
+        """``t[d] = ⊕_k f(d, k)``: a few vectors of results at a time, the reduction outside."""
+        assert item.reduction is not None
+        [identity] = item.reduction.combiner.identity
+        values, loops = self._outer(item, rows, item.spatial[:-1])
+        low, extent = _bounds(item, item.spatial[-1], rows, values)
+        assert isinstance(extent, int)
+        lanes = 1 if item.guarded else min(item.lanes, extent)
+        unroll = 1 if item.guarded else _rounds(extent, lanes, 1)
+        keeper = self._buffer(item, "part", unroll * lanes)
+
+        def piece(base: Expr, groups: int, width: int) -> Statement:
+            def at(statement: Callable[[Expr, Expr], Statement]) -> Statement:
+                return _group(base, groups, width, lambda *place: [statement(*place)], VECTORIZED)
+
+            reduced: list[Expr] = []
+            inner: list[tuple[Var, Extent]] = []
+            for axis in item.reduced:
+                # a bound may follow the vectorised axis only where that has one lane
+                here = [*values, _plus(base, low), *reduced]
+                start, length = _bounds(item, axis, rows, here)
+                var = counter(axis.var.name, length)
+                inner.append((var, length))
+                reduced.append(_plus(var, start))
+
+            def accumulate(position: Expr, lane: Expr) -> Statement:
+                table = _table(item, rows, [*values, _plus(position, low)])
+                for axis, value in zip(item.reduced, reduced, strict=True):
+                    table[axis.var] = value
+                return self._accumulated(item, keeper, [lane], table)
+
+            def finish(position: Expr, lane: Expr) -> Statement:
+                rename = substituter(_table(item, rows, [*values, _plus(position, low)]))
+                indices = [rename(axis.var) for axis in item.op.axis]
+                value = element(keeper, [lane])
+                return self._places.write(item.op.output(0), value, indices)
+
+            body = at(accumulate)
+            for var, length in reversed(inner):
+                body = loop(var, length, body)
+            start = at(lambda _, lane: store(keeper, identity, [lane]))
+            return sequence([start, body, at(finish)])
+
+        dtype = str(item.spatial[-1].var.ty)
+        return loops(_pieces(extent, lanes, unroll, dtype, piece))
+
+    def _buffer(self, item: Item, name: str, width: int) -> Buffer:
+        buffer = local(f"{item.op.name}_{name}", [width], dtype_of(item.op.output(0)))
+        self.buffers.append(buffer)
+        return buffer
+
+
+def filled(target: Buffer, value: Expr, shape: Sequence[int], lanes: int) -> Statement:
+    """``target[...] = value``."""
+    outer = [counter("i", extent) for extent in shape[:-1]]
+
+    def body(position: Expr, _: Expr) -> list[Statement]:
+        return [store(target, value, [*outer, position])]
+
+    if not shape:
+        return store(target, value, [])
+    inner = _pieces(
+        shape[-1],
+        lanes,
+        1,
+        "int32",
+        lambda base, groups, width: _group(base, groups, width, body, VECTORIZED),
+    )
+    for var, extent in zip(reversed(outer), reversed(shape[:-1]), strict=True):
+        inner = loop(var, extent, inner)
+    return inner
+
+
+def _combined(item: Item, target: Buffer, indices: Sequence[Expr], value: Expr) -> Statement:
+    assert item.reduction is not None
+    [result] = item.reduction.combiner.apply([element(target, indices)], [value])
+    return store(target, result, indices)
+
+
+def _table(
+    item: Item, rows: Sequence[Expr], values: Sequence[Expr], partial: bool = False
+) -> dict[Var, Expr]:
+    """What the axes of an item are at a place of its loops."""
+    table: dict[Var, Expr] = dict(zip(item.rows, rows, strict=True))
+    if not partial:
+        axes = item.spatial if item.kind == BLOCK else item.loops
+        table.update(zip((axis.var for axis in axes), values, strict=True))
+    return table
+
+
+def _indices(item: Item, rename: Callable[[Expr], Expr]) -> list[Expr]:
+    return [rename(axis.var) for axis in item.op.axis]
+
+
+def _bounds(
+    item: Item, axis: Axis, rows: Sequence[Expr], values: Sequence[Expr]
+) -> tuple[Extent, Extent]:
+    """Beginning and extent of an axis, which may follow the axes outside of it."""
+    low, extent = axis_range(axis)
+    axes = [*item.spatial, *item.reduced] if item.kind == BLOCK else item.loops
+    table: dict[Var, Expr] = dict(zip(item.rows, rows, strict=True))
+    table.update(zip((a.var for a in axes), values, strict=False))
+    rename = substituter(table)
+    return (
+        low if isinstance(low, int) else rename(low),
+        extent if isinstance(extent, int) else rename(extent),
+    )
+
+
+def _plus(value: Expr, low: Extent) -> Expr:
+    return value + low if not isinstance(low, int) or low else value
+
+
+def _rounds(extent: Extent, lanes: int, folds: int) -> int:
+    """How many vectors a round has: as many as leave little of the row to what comes after."""
+    if not folds:
+        return 1
+    most = max(1, MAX_UNROLL // folds) if folds < MAX_UNROLL else 1
+    if not isinstance(extent, int):
+        return most
+    most = max(1, min(most, extent // lanes))
+    return max(range(1, most + 1), key=lambda u: (extent // (u * lanes) * u, u))
+
+
+def _plain(item: Item, extent: Extent, body: Body) -> Statement:
+    """A loop that is left to the compiler, branches and all."""
+    var = counter(item.loops[-1].var.name, extent)
+    return loop(var, extent, sequence(body(var, const(0, "int32"))))
+
+
+def _vectors(item: Item, extent: Extent, unroll: int, body: Body) -> Statement:
+    kind = SERIAL if item.guarded else VECTORIZED
+    dtype = str(item.loops[-1].var.ty)
+
+    def group(base: Expr, groups: int, width: int) -> Statement:
+        return _group(base, groups, width, body, kind)
+
+    if isinstance(extent, int):
+        return _pieces(extent, item.lanes, unroll, dtype, group)
+    length = const(unroll * item.lanes, dtype)
+    trips = binary("floordiv", extent, length)
+    trip, rest = counter("o", trips), counter("rest", extent)
+    done = mul(trips, length)
+    return sequence(
+        [
+            loop(trip, trips, group(mul(trip, length), unroll, item.lanes)),
+            loop(rest, sub(extent, done), sequence(body(add(done, rest), const(0, "int32")))),
+        ]
+    )
+
+
+def _pieces(
+    extent: int,
+    lanes: int,
+    unroll: int,
+    dtype: str,
+    group: Callable[[Expr, int, int], Statement],
+) -> Statement:
+    """Rounds of vectors, the vectors that are left, and what is left of those."""
+    length = unroll * lanes
+    trips, left = divmod(extent, length)
+    groups, rest = divmod(left, lanes)
+    statements: list[Statement] = []
+    if trips:
+        trip = counter("o", trips)
+        statements.append(loop(trip, trips, group(mul(trip, const(length, dtype)), unroll, lanes)))
+    if groups:
+        statements.append(group(const(trips * length, dtype), groups, lanes))
+    if rest:
+        statements.append(group(const(extent - rest, dtype), 1, rest))
+    return sequence(statements)
+
+
+def _group(base: Expr, groups: int, width: int, body: Body, kind: Any) -> Statement:
+    """``groups`` vectors of ``width`` elements."""
+    dtype = dtype_of(base)
+    group, lane = counter("u", groups), counter("l", width)
+
+    def at(number: Expr) -> Statement:
+        start = mul(number, const(width, "int32"))
+        inside = add(start, lane)
+        position = add(base, inside if dtype == "int32" else inside.astype(dtype))
+        return loop(lane, width, sequence(body(position, inside)), kind)
+
+    if groups == 1:
+        return at(const(0, "int32"))
+    return loop(group, groups, at(group), UNROLLED)

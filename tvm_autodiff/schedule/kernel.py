@@ -1,0 +1,65 @@
+"""What runs as one function: a stage that holds the work, and what is fused around it.
+
+In: stages. Out: kernels, and how much work they are. Which stages make a kernel is decided in
+`kernels`, which kernels run row by row as one in `chains`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.nodes import Tensor
+from ..ir.stage import Axis, Operation, axis_range, outputs_of, reduction_of
+
+SYMBOLIC_SIZE = 64  #: what a symbolic extent counts as
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Stages that run as one function.
+
+    Attributes
+    ----------
+    root : Operation
+        The stage that holds the work: a reduction, an elementwise stage, or an opaque one.
+    epilogue : Operation or None
+        An elementwise stage that reads the root at its own axes, and is its only reader.
+    """
+
+    root: Operation
+    epilogue: Operation | None = None
+
+    @property
+    def ops(self) -> tuple[Operation, ...]:
+        """All stages, producers first."""
+        return (self.root,) if self.epilogue is None else (self.root, self.epilogue)
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """The tensors that the kernel writes."""
+        return outputs_of(self.ops[-1])
+
+    @property
+    def name(self) -> str:
+        """A name for the function."""
+        return "_".join(op.name for op in self.ops)
+
+
+def size_of(extents: Sequence[object]) -> int:
+    """The product of extents; a symbolic one counts as `SYMBOLIC_SIZE`."""
+    total = 1
+    for extent in extents:
+        total *= extent if isinstance(extent, int) else SYMBOLIC_SIZE
+    return total
+
+
+def iterations(op: Operation) -> int:
+    """How often the body of a compute stage is evaluated."""
+    reduction = reduction_of(op)
+    axes = [*op.axis, *(reduction.axes if reduction else ())]
+    return size_of([_extent(axis) for axis in axes])
+
+
+def _extent(axis: Axis) -> object:
+    return axis_range(axis)[1]
