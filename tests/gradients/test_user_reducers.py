@@ -281,9 +281,6 @@ REDUCED = {
 @pytest.mark.parametrize("name", REDUCED)
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_cost_grows_with_the_elements(name, order):
-    if (name, order) == ("product", 2):
-        pytest.skip("the product of the others is differentiated as pairs of factors")
-
     def cost(length):
         x = te.placeholder((3, length), D, name="x")
         out = over_rows(REDUCED[name], square)(x)

@@ -4,7 +4,7 @@ In: a reduction with ``*``. Out: the seed at every factor, right with one, two o
 in linear time: one pass computes P, the product of the factors that are not zero, and Z, the number
 of zeros; the product of the others is P/F where Z is 0, P at the only zero where Z is 1, and 0
 elsewhere. That expression has the right value and the wrong derivative (at zeros); so its stage
-carries a mark, by which `stand_in` finds the plain product to differentiate in its place.
+carries a mark, by which `stand_in` finds two scans of products to differentiate in its place.
 """
 
 from __future__ import annotations
@@ -19,27 +19,21 @@ from ..ir.build import (
     if_then_else,
     like,
     mul,
-    negate,
     select,
     variable,
     zero_like,
 )
 from ..ir.nodes import Tensor, dtype_of, load, operands
-from ..ir.plain_reduction import fold_condition
-from ..ir.rewrite import substituter
 from ..ir.stage import (
     Combiner,
     Operation,
-    Reduction,
     always,
-    axis_range,
     axis_vars,
     bodies,
     make_stage,
-    reduce_axis,
-    reduction_stage,
     renew_axis,
 )
+from .around import combined_around, element_tensor
 from .reducing import (
     Reducing,
     SourceSeed,
@@ -108,29 +102,18 @@ def _product_of_others(stage: Reducing, product: Tensor, zeros: Tensor) -> Tenso
 def stand_in(op: Operation) -> Tensor | None:
     """The tensor of equal value to differentiate in place of a marked stage; None for other stages.
 
-    ``others[a, k] = select(Z == 0, P/F, ...)  →  others[a, k] = Π_{k' != k} F(a, k')``
+    ``others[a, k] = select(Z == 0, P/F, ...)
+    →  others[a, k] = (Π_{k' < k} F(a, k'))·(Π_{k' > k} F(a, k'))``, two scans: linear again.
     """
     if _MARK not in (getattr(op, "attrs", None) or {}):
         return None
-    count = int(op.attrs[_MARK])
+    rows = len(op.axis) - int(op.attrs[_MARK])
     factor = operands(operands(bodies(op)[0])[1])[1]
-    axes = [renew_axis(axis) for axis in op.axis]
-    outer, places = list(op.axis)[:-count], list(op.axis)[-count:]
-    inner = [
-        reduce_axis(f"{axis.var.name}_other", axis_range(axis)[1], dtype=dtype_of(axis.var))
-        for axis in places
-    ]
-    here = substituter(
-        {
-            **{old.var: new.var for old, new in zip(outer, axes[:-count], strict=True)},
-            **{old.var: new.var for old, new in zip(places, inner, strict=True)},
-        }
-    )
-    same = all_of(
-        compare("eq", other.var, axis.var) for other, axis in zip(inner, axes[-count:], strict=True)
-    )
+    factors = element_tensor(f"{op.name}_factors", list(op.axis), factor, rows)
     dtype = dtype_of(factor)
     lhs, rhs = variable("lhs", dtype), variable("rhs", dtype)
     combiner = Combiner((lhs,), (rhs,), (mul(lhs, rhs),), (const(1, dtype),))
-    others = Reduction(combiner, (here(factor),), tuple(inner), negate(same), ())
-    return reduction_stage(f"{op.name}_plain", axes, fold_condition(others))[0]
+    [before], [after] = combined_around(op.name, combiner, {0: factors}, {}, list(op.axis), rows)
+    axes = [renew_axis(axis) for axis in op.axis]
+    here = [axis.var for axis in axes]
+    return make_stage(f"{op.name}_plain", axes, [mul(load(before, here), load(after, here))])[0]

@@ -13,7 +13,8 @@ from functools import cache, partial
 
 from ..ir.nodes import Expr, is_const, node_id, op_name, operands
 from ..ir.stage import Combiner, Operation, Reduction
-from .general_reducer import around_elements, general
+from .around import around_elements
+from .general_reducer import general
 from .product import product
 from .reducing import Reducing, SourceSeed, own_condition
 from .terms import Contribution
