@@ -100,12 +100,13 @@ class Facts:
         """Replace the last atom that has symbolic bounds by the one that makes f smaller (scaled
         by a factor).
         """
+        kinds = self.atoms.kinds
         for s in sorted(f, reverse=True):
             if s == CONST or s in done:
                 continue
             k = f[s]
-            kind, low, c = self.atoms.kinds[s]
-            bounds = self.lowers.get(s) if k > 0 else self.uppers.get(s)
+            bounds = (self.lowers if k > 0 else self.uppers).get(s)
+            kind, low, c = kinds[s]
             if not bounds and kind != "div":
                 continue
             done.add(s)
@@ -163,7 +164,7 @@ class Facts:
         constraints = self._relevant(f, others)
         if not constraints:
             return False
-        exact = self._exact(f, constraints)
+        exact = self._exact(f, constraints, enough=-1)
         return exact is not None and exact[0] > -exact[1]
 
     def infeasible(self, forms: Sequence[Form]) -> bool:
@@ -176,17 +177,23 @@ class Facts:
         exact = self._exact({}, constraints[:_MAX_CONSTRAINTS])
         return exact is not None and exact[1] == 0
 
-    def _exact(self, f: Form, constraints: Sequence[Form]) -> tuple[int, int] | None:
+    def _exact(
+        self, f: Form, constraints: Sequence[Form], enough: int | None = None
+    ) -> tuple[int, int] | None:
         """The minimum by the simplex method, as long as the work allowed for one table lasts."""
         rows = len({s for g in (f, *constraints) for s in g})
         self.exact_work += rows * rows * (len(constraints) + 2 * rows)
         if self.exact_work > _MAX_EXACT_WORK:
             return None
-        return simplex_minimum(f, constraints, self.atoms.intervals)
+        return simplex_minimum(f, constraints, self.atoms.intervals, enough)
 
     def _relevant(self, f: Form, others: Iterable[Form]) -> list[Form]:
         """Nonnegative forms connected with f through shared atoms."""
         pool = [*others, *self.known]
+        holding: dict[int, list[int]] = {}
+        for n, g in enumerate(pool):
+            for s in g:
+                holding.setdefault(s, []).append(n)
         used = [False] * len(pool)
         seen: set[int] = {CONST}
         frontier = [s for s in f if s != CONST]
@@ -205,10 +212,10 @@ class Facts:
             frontier.extend(t for t in self.atoms.factors(s) if t not in seen)
             for g in self._definition(s):
                 take(g)
-            for n, g in enumerate(pool):
-                if not used[n] and s in g:
+            for n in holding.get(s, ()):
+                if not used[n]:
                     used[n] = True
-                    take(g)
+                    take(pool[n])
         return out
 
     def _definition(self, s: int) -> list[Form]:

@@ -31,7 +31,7 @@ def combine(f: Form, g: Form, a: int = 1, b: int = 1) -> Form:
     >>> combine({1: 2, CONST: 1}, {1: 1}, 1, -2)
     {0: 1}
     """
-    out = dict(f) if a == 1 else {s: a * k for s, k in f.items()}
+    out = f.copy() if a == 1 else {s: a * k for s, k in f.items()}
     for s, k in g.items():
         value = out.get(s, 0) + b * k
         if value:

@@ -2,29 +2,34 @@
 
 In: a form to be minimised, forms known to be nonnegative, intervals of the atoms. Out: the minimum
 over the rationals as numerator and denominator, or None where there is none. The tableau is kept
-free of fractions, so every number is exact. Cheaper first attempts live
-in `bounds`.
+free of fractions, so every number is exact. Cheaper first attempts live in `bounds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from .forms import CONST, Form, Interval
 
-_FAR = 10**18  #: stands for a missing bound; a result that rests on it is discarded
+_LARGEST = 1 << 31  #: entries of the tableau stay below, or the search ends without a result
 _MAX_PIVOTS = 60
 _STEEPEST_PIVOTS = 30  #: pivots by the least reduced cost, before Bland's rule, which cannot cycle
 INFEASIBLE = (1, 0)  #: plus infinity as numerator and denominator
 
 
 def minimum(
-    objective: Form, constraints: Sequence[Form], intervals: Sequence[Interval]
+    objective: Form,
+    constraints: Sequence[Form],
+    intervals: Sequence[Interval],
+    enough: int | None = None,
 ) -> tuple[int, int] | None:
     """Minimum of a form where all constraints are nonnegative and the atoms lie in their intervals.
 
     Works on the dual: multipliers of the constraints and bounds that cancel the objective's atoms,
-    with the largest constant left over. The bounds alone are a first solution.
+    with the largest constant left over. The bounds alone are a first solution, and every step has a
+    lower bound of the minimum: one above `enough` ends the search.
 
     Returns
     -------
@@ -38,70 +43,96 @@ def minimum(
     (5, 2)
     """
     atoms = sorted({s for f in (objective, *constraints) for s in f if s != CONST})
-    columns = [([f.get(s, 0) for s in atoms], f.get(CONST, 0)) for f in constraints]
-    n_constraints = len(columns)
-    m = len(atoms)
-    for row, s in enumerate(atoms):
-        lo, hi = intervals[s]
-        unit = [0] * m
-        unit[row] = 1
-        columns.append((unit, -lo if lo is not None else _FAR))
-        columns.append(([-x for x in unit], hi if hi is not None else _FAR))
-    n = len(columns)
-    # rows: sum_j columns[j][row] * x_j = objective[row], x_j >= 0; maximise -sum_j value_j * x_j
-    table: list[list[int]] = []
-    basis: list[int] = []
-    for row, s in enumerate(atoms):
-        target = objective.get(s, 0)
-        line = [column[row] for column, _ in columns] + [target]
-        if target < 0:
-            line = [-x for x in line]
-        table.append(line)
-        basis.append(n_constraints + 2 * row + (target < 0))
-    cost = [value for _, value in columns] + [0]
-    for row, column in enumerate(basis):
-        factor = cost[column]
-        if factor:
-            cost = [x - factor * y for x, y in zip(cost, table[row], strict=True)]
-    # reduced costs of minimising sum value_j * x_j; their last entry is minus its present value
-    scale = 1
+    m, n = len(atoms), len(constraints) + 2 * len(atoms)
+    table, basis = _tableau(objective, constraints, intervals, atoms)
+    if not _small(table):
+        return None
+    constant, scale = objective.get(CONST, 0), 1
     for step in range(_MAX_PIVOTS):
-        entering = next((j for j in range(n) if cost[j] < 0), None)
-        if entering is None:
+        missing, finite = table[m + 1, :n], table[m, :n]
+        improving = np.flatnonzero((missing < 0) | ((missing == 0) & (finite < 0)))
+        if not len(improving):
             break
+        reached = constant * scale + int(table[m, n])
+        if enough is not None and not table[m + 1, n] and reached > enough * scale:
+            return reached, scale
+        entering = int(improving[0])
         if step < _STEEPEST_PIVOTS:
-            entering = min(range(n), key=cost.__getitem__)
-        leaving = -1
-        for row in range(m):
-            a = table[row][entering]
-            if a > 0:
-                if leaving < 0:
-                    leaving = row
-                    continue
-                left = table[row][-1] * table[leaving][entering]
-                right = table[leaving][-1] * a
-                if left < right or (left == right and basis[row] < basis[leaving]):
-                    leaving = row
-        if leaving < 0:
+            order = np.lexsort((finite[improving], missing[improving]))
+            entering = int(improving[order[0]])
+        leaving = _leaving(table[:m, entering].tolist(), table[:m, n].tolist(), basis)
+        if leaving is None:
             return INFEASIBLE
-        pivot_line = table[leaving]
-        pivot = pivot_line[entering]
-        for row in range(m):
-            if row != leaving:
-                factor = table[row][entering]
-                if not factor and pivot == scale:
-                    continue
-                table[row] = [
-                    (x * pivot - factor * y) // scale
-                    for x, y in zip(table[row], pivot_line, strict=True)
-                ]
-        factor = cost[entering]
-        cost = [(x * pivot - factor * y) // scale for x, y in zip(cost, pivot_line, strict=True)]
+        line = table[leaving].copy()
+        pivot = int(line[entering])
+        table = (table * pivot - np.multiply.outer(table[:, entering], line)) // scale
+        table[leaving] = line
+        if not _small(table):
+            return None
         basis[leaving] = entering
         scale = pivot
     else:
         return None
+    if table[m + 1, n]:
+        return None
+    return constant * scale + int(table[m, n]), scale
+
+
+def _tableau(
+    objective: Form,
+    constraints: Sequence[Form],
+    intervals: Sequence[Interval],
+    atoms: Sequence[int],
+) -> tuple[np.ndarray, list[int]]:
+    """The dual at the bounds alone: ``Σ_j table[row, j] * x_j = table[row, -1]`` for each atom.
+
+    Columns are the constraints, then each atom's two bounds. The last two rows are reduced costs:
+    their finite part, and the multiple of a bound that is missing, which outweighs every number.
+    """
+    m, first = len(atoms), len(constraints)
+    place = {s: row for row, s in enumerate(atoms)}
+    table = np.zeros((m + 2, first + 2 * m + 1), np.int64)
+    for column, f in enumerate(constraints):
+        for s, k in f.items():
+            table[m if s == CONST else place[s], column] = _clipped(k)
+    basis = []
+    for row, s in enumerate(atoms):
+        for sign, bound in zip((1, -1), intervals[s], strict=True):
+            column = first + 2 * row + (sign < 0)
+            table[row, column] = sign
+            table[m if bound is not None else m + 1, column] = (
+                1 if bound is None else _clipped(-sign * bound)
+            )
+        target = _clipped(objective.get(s, 0))
+        table[row, -1] = target
+        if target < 0:
+            table[row] *= -1
+        basis.append(first + 2 * row + (target < 0))
     for row, column in enumerate(basis):
-        if columns[column][1] == _FAR and table[row][-1]:
-            return None
-    return objective.get(CONST, 0) * scale + cost[-1], scale
+        table[m:] -= np.multiply.outer(table[m:, column], table[row])
+    return table, basis
+
+
+def _leaving(column: Sequence[int], values: Sequence[int], basis: Sequence[int]) -> int | None:
+    """The row of the smallest ratio ``value / entry`` among positive entries, ties by basis."""
+    leaving: int | None = None
+    for row, entry in enumerate(column):
+        if entry <= 0:
+            continue
+        if leaving is None:
+            leaving = row
+            continue
+        left, right = values[row] * column[leaving], values[leaving] * entry
+        if left < right or (left == right and basis[row] < basis[leaving]):
+            leaving = row
+    return leaving
+
+
+def _clipped(value: int) -> int:
+    """The value, or one that is too large to go on with."""
+    return max(-_LARGEST, min(value, _LARGEST))
+
+
+def _small(table: np.ndarray) -> bool:
+    """Whether products of entries, and their differences, are exact in 64 bits."""
+    return bool(np.abs(table).max(initial=0) < _LARGEST)
