@@ -14,7 +14,7 @@ from ...errors import LoweringError
 from ...ir.launches import launches_threads
 from ...ir.opaque_threads import bind_parallel
 from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import Operation, is_compute, outputs_of, reduction_of
+from ...ir.stage import Operation, is_compute, outputs_of
 from ..kernels import Kernel
 from ..machine import Machine
 from .threads import bind_flat, finished, fused, own_loops, schedule_of
@@ -40,8 +40,10 @@ def _bound(
 ) -> StageFunction:
     schedule, blocks = schedule_of(unscheduled)
     for block in blocks:
+        # a reduction whose bounds vary along the output is a block inside of this one
+        loops = len(schedule.get_loops(block)) > len(op.axis)
         # copies are made before loops are split: TVM forgets the bounds of a copy made afterwards
-        count = op.num_outputs if registers and reduction_of(op) is not None else 0
+        count = op.num_outputs if registers and loops else 0
         copies = [schedule.cache_write(block, number, "local") for number in range(count)]
         spatial, reduced = own_loops(schedule, block, op)
         inner = bind_flat(schedule, fused(schedule, spatial), machine)
