@@ -492,6 +492,43 @@ product = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="
 log_add = te.comm_reducer(
     lambda a, b: te.log(te.exp(a) + te.exp(b)), lambda t: tirx.const(-1e30, t), name="log_add"
 )
+
+
+def _maximum_and_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """(maximum, sum of exp relative to it)"""
+    top = tirx.Max(a[0], b[0])
+    return top, a[1] * te.exp(a[0] - top) + b[1] * te.exp(b[0] - top)
+
+
+def _moments(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """(number, mean, sum of squared distances from the mean)"""
+    count, apart = a[0] + b[0], b[1] - a[1]
+    share = b[0] / count
+    return count, a[1] + apart * share, a[2] + b[2] + apart * apart * a[0] * share
+
+
+def one_pass_softmax(x: Any) -> Any:
+    """The logarithm of the sum of exp in each row."""
+    reducer = te.comm_reducer(
+        _maximum_and_sum, lambda s, t: (tirx.const(-1e30, s), tirx.const(0, t))
+    )
+    k = te.reduce_axis((0, x.shape[1]), "k")
+    one = tirx.const(1, x.dtype)
+    top, total = te.compute((x.shape[0],), lambda i: reducer((x[i, k], one), axis=k), name="pair")
+    return te.compute((x.shape[0],), lambda i: top[i] + te.log(total[i]), name="out")
+
+
+def one_pass_variance(x: Any) -> Any:
+    """The variance of each row."""
+    reducer = te.comm_reducer(_moments, lambda *types: tuple(tirx.const(0, t) for t in types))
+    k = te.reduce_axis((0, x.shape[1]), "k")
+    one, zero = tirx.const(1, x.dtype), tirx.const(0, x.dtype)
+    count, _, squares = te.compute(
+        (x.shape[0],), lambda i: reducer((one, x[i, k], zero), axis=k), name="moments"
+    )
+    return te.compute((x.shape[0],), lambda i: squares[i] / count[i], name="out")
+
+
 REDUCERS = [
     CostCase("maximum of a row", [(6, 8)], lambda x: topi.max(x, axis=1)),
     CostCase("minimum of all", [(6, 8)], lambda x: topi.min(x, axis=(0, 1))),
@@ -527,6 +564,18 @@ REDUCERS = [
         [(5, 6)],
         summed((5,), (6,), lambda x, i, k: x[i, k], reducer=log_add),
     ),
+    CostCase(
+        "a reducer without a rule, of products",
+        [(5, 6), (5, 6)],
+        summed((5,), (6,), lambda x, w, i, k: x[i, k] * w[i, k], reducer=log_add),
+    ),
+    CostCase(
+        "a reducer without a rule, two axes",
+        [(4, 3, 5)],
+        summed((3,), (4, 5), lambda x, i, k, l: x[k, i, l], reducer=log_add),
+    ),
+    CostCase("softmax in one pass", [(5, 6)], one_pass_softmax),
+    CostCase("variance in one pass", [(5, 6)], one_pass_variance),
 ]
 
 JACOBIANS = [
