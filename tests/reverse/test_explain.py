@@ -86,3 +86,22 @@ def test_a_dense_sum_is_told_with_its_reason_and_warned_of_where_it_was_asked_fo
     assert "way: dense sum" in report
     assert "not solved: " in report
     assert "manual={(y, x): f}" in report
+
+
+def test_scans_are_told_with_their_steps():
+    log_add = te.comm_reducer(
+        lambda a, b: te.log(te.exp(a) + te.exp(b)), lambda t: tirx.const(-700, t)
+    )
+    rows, k = te.placeholder((3, 4), name="rows"), te.reduce_axis((0, 4), "k")
+    y = te.compute((3,), lambda i: log_add(rows[i, k], axis=k), name="y")
+    first = differentiate(y, rows, te.placeholder((3,), name="head"))
+    told = "reducer: two scans combine what is before and after, 12 steps each"
+    assert told in first.explain()
+    second = differentiate(first[0], rows, te.placeholder((3, 4), name="head2"))
+    for side in ("before", "after"):
+        assert (
+            f"drows, by the reads of y_{side}\n  way: scan in the opposite direction\n"
+            "  iterations: 12"
+        ) in second.explain()
+    plain = te.compute((3,), lambda i: te.sum(rows[i, k], axis=k), name="y")
+    assert "scan" not in differentiate(plain, rows, te.placeholder((3,), name="head")).explain()

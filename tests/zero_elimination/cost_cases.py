@@ -572,7 +572,7 @@ REDUCERS = [
     CostCase(
         "a reducer without a rule, two axes",
         [(4, 3, 5)],
-        summed((3,), (4, 5), lambda x, i, k, l: x[k, i, l], reducer=log_add),
+        summed((3,), (4, 5), lambda x, i, k, m: x[k, i, m], reducer=log_add),
     ),
     CostCase("softmax in one pass", [(5, 6)], one_pass_softmax),
     CostCase("variance in one pass", [(5, 6)], one_pass_variance),
