@@ -56,6 +56,14 @@ BARS: dict[str, tuple[Any, Any, Any, int, int]] = {
         9,
         9,
     ),
+    # every pair of a place in 10x10 and a 3x3 window over it; the RFC came to 2916
+    "pooling adjoint": (
+        (i, j, k, l),
+        {i: (0, 10), j: (0, 10), k: (0, 8), l: (0, 8)},
+        [i >= k, i <= k + 2, j >= l, j <= l + 2],
+        576,
+        576,
+    ),
     **{
         f"k + 6l == n, {name}": (order, FLAT, [eq(k + 6 * l, n)], 30, 30)
         for name, order in ORDERS.items()
