@@ -71,7 +71,7 @@ def natural_member(kernel: Kernel, certain: bool) -> Member | None:
     columns reduces.
     """
     op = kernel.root
-    if not is_compute(op) or op.num_outputs != 1 or not _starts_at_zero(op):
+    if not is_compute(op) or not _starts_at_zero(op):
         return None
     reduction = reduction_of(op)
     if reduction is None:
@@ -100,9 +100,7 @@ def _outer_axes(op: Operation) -> tuple[int, ...]:
 
 def placed_member(kernel: Kernel, members: Sequence[Member]) -> Member | None:
     """The kernel as a member of a chain, where reads tell which of its axes are the rows."""
-    if not is_compute(kernel.root) or kernel.root.num_outputs != 1:
-        return None
-    if not _starts_at_zero(kernel.root):
+    if not is_compute(kernel.root) or not _starts_at_zero(kernel.root):
         return None
     found = list(_votes(kernel, members)) or list(_sibling_votes(kernel, members))[:1]
     if not found or any(vote is None or vote != found[0] for vote in found):
@@ -185,9 +183,13 @@ def _checked(member: Member) -> Member | None:
     reduction = reduction_of(op)
     if not member.rows or len(set(member.rows)) != len(member.rows):
         return None
-    if reduction is not None and (len(reduction.sources) != 1 or not streams(op, reduction)):
+    if reduction is not None and not streams(op, reduction):
         return None
     inner = inner_axes(member)
+    if op.num_outputs != 1 and (reduction is None or inner or member.across):
+        return None
+    if inner and node_id(inner[-1].var) != node_id(op.axis[-1].var):
+        return None  # a row would be written with gaps
     if any(not isinstance(axis_range(axis)[1], int) for axis in inner):
         return None
     if size_of([axis_range(axis)[1] for axis in inner]) > MAX_ROW:

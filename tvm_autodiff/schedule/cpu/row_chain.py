@@ -31,7 +31,16 @@ from ...ir.loop_nest import (
 from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name
 from ...ir.primfunc import StageFunction, external_reads, free_variables
 from ...ir.rewrite import substituter
-from ...ir.stage import Extent, Operation, axis_range, bodies, reduction_of, shape_of, tensor_key
+from ...ir.stage import (
+    Extent,
+    Operation,
+    axis_range,
+    bodies,
+    outputs_of,
+    reduction_of,
+    shape_of,
+    tensor_key,
+)
 from ..chains import Chain
 from ..kernel import iterations, size_of
 from ..machine import Machine
@@ -105,15 +114,16 @@ class _Buffers:
         root = member.kernel.root
         dims = [n for n, axis in enumerate(root.axis) if node_id(axis.var) in inner]
         for op in member.kernel.ops:
-            tensor = op.output(0)
+            for tensor in outputs_of(op):
+                if tensor_key(tensor) not in written:
+                    buffer = local(_word(tensor), shape, dtype_of(tensor))
+                    (self.shared if member.across else self.kept).append(buffer)
+                    self.places.put(tensor, buffer, dims)
             if member.across and hash(op) == hash(root):
+                tensor = op.output(0)
                 total = local(f"{_word(tensor)}_sum", shape, dtype_of(tensor))
                 self.kept.append(total)
                 self.sums[tensor_key(tensor)] = total
-            if tensor_key(tensor) not in written:
-                buffer = local(_word(tensor), shape, dtype_of(tensor))
-                (self.shared if member.across else self.kept).append(buffer)
-                self.places.put(tensor, buffer, dims)
 
     @property
     def stack_bytes(self) -> int:

@@ -19,6 +19,7 @@ from ...ir.stage import (
     Reduction,
     axis_range,
     bodies,
+    outputs_of,
     reduction_of,
     tensor_key,
 )
@@ -165,7 +166,7 @@ def nests_of(items: Sequence[Item]) -> list[Nest]:
             number = len(nests)
             nests.append(Nest())
         nests[number].items.append(item)
-        made[tensor_key(item.op.output(0))] = (number, item)
+        made.update({tensor_key(tensor): (number, item) for tensor in outputs_of(item.op)})
     return nests
 
 

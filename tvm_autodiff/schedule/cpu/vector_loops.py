@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ir.build import add, const, mul, sub
+from ...ir.build import add, const, mul, sub, variable
 from ...ir.loop_nest import (
     SERIAL,
     UNROLLED,
@@ -18,6 +18,7 @@ from ...ir.loop_nest import (
     Buffer,
     Places,
     Statement,
+    bind,
     counter,
     element,
     local,
@@ -27,7 +28,7 @@ from ...ir.loop_nest import (
 )
 from ...ir.nodes import Expr, Var, binary, dtype_of
 from ...ir.rewrite import substituter
-from ...ir.stage import Axis, Extent, axis_range, bodies, tensor_key
+from ...ir.stage import Axis, Extent, axis_range, bodies, outputs_of, tensor_key
 from .row_items import BLOCK, SUM, Item, Nest
 
 MAX_UNROLL = 4  #: vectors of partial results of a reduction
@@ -58,15 +59,15 @@ class NestWriter:
         if first.kind == BLOCK:
             return self._block(first, rows)
         if not first.loops:
-            tables = [_table(item, rows, []) for item in nest.items]
-            return sequence([self._at(i, t) for i, t in zip(nest.items, tables, strict=True)])
+            parts = [self._at(item, _table(item, rows, [])) for item in nest.items]
+            return sequence([statement for part in parts for statement in part])
         folds = nest.folds
         values, loops = self._outer(first, rows, first.loops[:-1])
         low, extent = _bounds(first, first.loops[-1], rows, values)
         unroll = _rounds(extent, first.lanes, len(folds))
         width = unroll * first.lanes
         width = min(width, extent) if isinstance(extent, int) else width
-        keepers = {id(item): self._buffer(item, "lanes", width) for item in folds}
+        keepers = {id(item): self._buffers(item, "lanes", width) for item in folds}
 
         def body(position: Expr, lane: Expr) -> list[Statement]:
             statements = []
@@ -74,9 +75,9 @@ class NestWriter:
                 table = _table(item, rows, [*values, _plus(position, low)])
                 keeper = keepers.get(id(item))
                 if keeper is None:
-                    statements.append(self._at(item, table))
+                    statements += self._at(item, table)
                 else:
-                    statements.append(self._accumulated(item, keeper, [lane], table))
+                    statements += self._accumulated(item, keeper, [lane], table)
             return statements
 
         inner = loops(
@@ -84,7 +85,7 @@ class NestWriter:
             if not (first.guarded and not folds)
             else _plain(first, extent, body)
         )
-        before = [self._identity(item, keepers[id(item)], width) for item in folds]
+        before = [part for item in folds for part in _identity(item, keepers[id(item)], width)]
         after = [
             part for item in folds for part in self._folded(item, keepers[id(item)], width, rows)
         ]
@@ -109,50 +110,44 @@ class NestWriter:
 
         return values, wrapped
 
-    def _at(self, item: Item, table: dict[Var, Expr]) -> Statement:
+    def _at(self, item: Item, table: dict[Var, Expr]) -> list[Statement]:
         """What an item does at one place of its loops."""
         rename = substituter(table)
         if item.reduction is None:
             value = self._places.read(rename(bodies(item.op)[0]))
-            return self._places.write(item.op.output(0), value, _indices(item, rename))
-        if item.kind == SUM:
-            target = self._sums[tensor_key(item.op.output(0))]
-            indices = [rename(axis.var) for axis in item.spatial]
-            return self._accumulated(item, target, indices, table)
-        # nothing is left to reduce: one element
-        value = self._places.read(rename(item.reduction.sources[0]))
-        return self._places.write(item.op.output(0), value, _indices(item, rename))
+            return [self._places.write(item.op.output(0), value, _indices(item, rename))]
+        assert item.kind == SUM
+        target = [self._sums[tensor_key(item.op.output(0))]]
+        indices = [rename(axis.var) for axis in item.spatial]
+        return self._accumulated(item, target, indices, table)
 
     def _accumulated(
-        self, item: Item, target: Buffer, indices: Sequence[Expr], table: dict[Var, Expr]
-    ) -> Statement:
+        self, item: Item, targets: Sequence[Buffer], indices: Sequence[Expr], table: dict[Var, Expr]
+    ) -> list[Statement]:
         assert item.reduction is not None
-        value = self._places.read(substituter(table)(item.reduction.sources[0]))
-        return _combined(item, target, indices, value)
-
-    def _identity(self, item: Item, target: Buffer, width: int) -> Statement:
-        assert item.reduction is not None
-        return filled(target, item.reduction.combiner.identity[0], [width], item.lanes)
+        rename = substituter(table)
+        values = [self._places.read(rename(source)) for source in item.reduction.sources]
+        return _combined(item, targets, indices, values)
 
     def _folded(
-        self, item: Item, keeper: Buffer, width: int, rows: Sequence[Expr]
+        self, item: Item, keepers: Sequence[Buffer], width: int, rows: Sequence[Expr]
     ) -> list[Statement]:
         """Combine the partial results by halves, and hand the result on."""
         statements: list[Statement] = []
         while width > 1:
             half = (width + 1) // 2
             lane = counter("lane", half)
-            other = element(keeper, [add(lane, const(half, "int32"))])
-            step = _combined(item, keeper, [lane], other)
+            others = [element(k, [add(lane, const(half, "int32"))]) for k in keepers]
+            step = sequence(_combined(item, keepers, [lane], others))
             statements.append(loop(lane, width - half, step, VECTORIZED))
             width = half
-        value = element(keeper, [const(0, "int32")])
+        values = [element(keeper, [const(0, "int32")]) for keeper in keepers]
         if item.kind == SUM:
-            statements.append(_combined(item, self._sums[tensor_key(item.op.output(0))], [], value))
-        else:
-            rename = substituter(_table(item, rows, [], partial=True))
-            tensor = item.op.output(0)
-            statements.append(self._places.write(tensor, value, _indices(item, rename)))
+            targets = [self._sums[tensor_key(item.op.output(0))]]
+            return statements + _combined(item, targets, [], values)
+        indices = _indices(item, substituter(_table(item, rows, [], partial=True)))
+        for tensor, value in zip(outputs_of(item.op), values, strict=True):
+            statements.append(self._places.write(tensor, value, indices))
         return statements
 
     def _block(self, item: Item, rows: Sequence[Expr]) -> Statement:
@@ -164,11 +159,11 @@ class NestWriter:
         assert isinstance(extent, int)
         lanes = 1 if item.guarded else min(item.lanes, extent)
         unroll = 1 if item.guarded else _rounds(extent, lanes, 1)
-        keeper = self._buffer(item, "part", unroll * lanes)
+        [keeper] = self._buffers(item, "part", unroll * lanes)
 
         def piece(base: Expr, groups: int, width: int) -> Statement:
-            def at(statement: Callable[[Expr, Expr], Statement]) -> Statement:
-                return _group(base, groups, width, lambda *place: [statement(*place)], VECTORIZED)
+            def at(body: Body) -> Statement:
+                return _group(base, groups, width, body, VECTORIZED)
 
             reduced: list[Expr] = []
             inner: list[tuple[Var, Extent]] = []
@@ -180,31 +175,34 @@ class NestWriter:
                 inner.append((var, length))
                 reduced.append(_plus(var, start))
 
-            def accumulate(position: Expr, lane: Expr) -> Statement:
+            def accumulate(position: Expr, lane: Expr) -> list[Statement]:
                 table = _table(item, rows, [*values, _plus(position, low)])
                 for axis, value in zip(item.reduced, reduced, strict=True):
                     table[axis.var] = value
-                return self._accumulated(item, keeper, [lane], table)
+                return self._accumulated(item, [keeper], [lane], table)
 
-            def finish(position: Expr, lane: Expr) -> Statement:
+            def finish(position: Expr, lane: Expr) -> list[Statement]:
                 rename = substituter(_table(item, rows, [*values, _plus(position, low)]))
                 indices = [rename(axis.var) for axis in item.op.axis]
                 value = element(keeper, [lane])
-                return self._places.write(item.op.output(0), value, indices)
+                return [self._places.write(item.op.output(0), value, indices)]
 
             body = at(accumulate)
             for var, length in reversed(inner):
                 body = loop(var, length, body)
-            start = at(lambda _, lane: store(keeper, identity, [lane]))
+            start = at(lambda _, lane: [store(keeper, identity, [lane])])
             return sequence([start, body, at(finish)])
 
         dtype = str(item.spatial[-1].var.ty)
         return loops(_pieces(extent, lanes, unroll, dtype, piece))
 
-    def _buffer(self, item: Item, name: str, width: int) -> Buffer:
-        buffer = local(f"{item.op.name}_{name}", [width], dtype_of(item.op.output(0)))
-        self.buffers.append(buffer)
-        return buffer
+    def _buffers(self, item: Item, name: str, width: int) -> list[Buffer]:
+        buffers = [
+            local(f"{item.op.name}_{name}", [width], dtype_of(tensor))
+            for tensor in outputs_of(item.op)
+        ]
+        self.buffers += buffers
+        return buffers
 
 
 def filled(target: Buffer, value: Expr, shape: Sequence[int], lanes: int) -> Statement:
@@ -228,10 +226,30 @@ def filled(target: Buffer, value: Expr, shape: Sequence[int], lanes: int) -> Sta
     return inner
 
 
-def _combined(item: Item, target: Buffer, indices: Sequence[Expr], value: Expr) -> Statement:
+def _identity(item: Item, targets: Sequence[Buffer], width: int) -> list[Statement]:
     assert item.reduction is not None
-    [result] = item.reduction.combiner.apply([element(target, indices)], [value])
-    return store(target, result, indices)
+    values = item.reduction.combiner.identity
+    return [
+        filled(target, value, [width], item.lanes)
+        for target, value in zip(targets, values, strict=True)
+    ]
+
+
+def _combined(
+    item: Item, targets: Sequence[Buffer], indices: Sequence[Expr], values: Sequence[Expr]
+) -> list[Statement]:
+    """``targets[indices] = targets[indices] ⊕ values``, all components at once."""
+    assert item.reduction is not None
+    old = [element(target, indices) for target in targets]
+    results: Sequence[Expr] = item.reduction.combiner.apply(old, values)
+    before: list[Statement] = []
+    if len(results) > 1:
+        # a component may read those that are stored before it
+        kept = [variable("component", dtype_of(result)) for result in results]
+        before = [bind(var, result) for var, result in zip(kept, results, strict=True)]
+        results = kept
+    after = [store(t, result, indices) for t, result in zip(targets, results, strict=True)]
+    return before + after
 
 
 def _table(
