@@ -1,7 +1,7 @@
-"""What a case of the benchmark is: inputs, one computation written three times, what is asked of it.
+"""A case of the benchmark: inputs, one computation written three times, what is asked of it.
 
-A family's file writes cases, the files of the libraries (`ours`, `pytorch`, `with_jax`) turn one into
-a call. The derivative is named here and taken there, so that a case only says the computation itself.
+A family's file writes cases, the files of the libraries (`ours`, `pytorch`, `with_jax`) turn one
+into a call. The derivative is named here and taken there: a case says the computation alone.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Input:
 class Case:
     """One computation in three libraries.
 
-    `te` takes placeholders and gives a tensor; `torch` and `jax` take the module and arrays and give
-    an array. `eager`, where it is there, is what an expert would write in eager PyTorch for the whole
-    derivative: it takes the module, the arrays and the head.
+    `te` takes placeholders and gives a tensor; `torch` and `jax` take the module and arrays and
+    give an array. `eager`, where it is there, is what an expert would write in eager PyTorch for
+    the whole derivative: it takes the module, the arrays and the head.
     """
 
     inputs: Mapping[str, Input]

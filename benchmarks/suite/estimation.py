@@ -21,7 +21,7 @@ def gaussian_mixture(points: int, width: int, kernels: int) -> Case:
 
     def ours(x, alphas, means, logs, lower):
         a, b, c = (te.reduce_axis((0, width), name) for name in "abc")
-        k, l, m, o = (te.reduce_axis((0, kernels), name) for name in "klmo")
+        k, s, m, o = (te.reduce_axis((0, kernels), name) for name in "ksmo")
         i = te.reduce_axis((0, points), "i")
         below = te.compute(
             (points, kernels, width),
@@ -48,7 +48,7 @@ def gaussian_mixture(points: int, width: int, kernels: int) -> Case:
         )
         largest = te.compute((points,), lambda i: te.max(terms[i, k], axis=k), name="largest")
         total = te.compute(
-            (points,), lambda i: te.sum(te.exp(terms[i, l] - largest[i]), axis=l), name="total"
+            (points,), lambda i: te.sum(te.exp(terms[i, s] - largest[i]), axis=s), name="total"
         )
         likelihood = te.compute(
             (), lambda: te.sum(te.log(total[i]) + largest[i], axis=i), name="likelihood"
@@ -114,7 +114,7 @@ def gaussian_mixture(points: int, width: int, kernels: int) -> Case:
 
 
 def bundle_adjustment(count: int) -> Case:
-    """How far projected points are from where they were seen: Jacobians [2, n, 11], [2, n, 3], [2, n].
+    """How far points are projected from where they were seen: Jacobians by camera, point, weight.
 
     A camera is its rotation vector, centre, focal length, principal point and two coefficients of
     radial distortion. A point is moved into the camera's frame (Rodrigues' formula), projected,
@@ -198,8 +198,8 @@ def bundle_adjustment(count: int) -> Case:
 
     return Case(
         inputs={
-            "camera": Input((count, 11), 0.1, 0.5),
-            "point": Input((count, 3), 0.3, 4.0),
+            "camera": Input((count, 11), 0.05, 0.4),
+            "point": Input((count, 3), 0.2, 4.0),
             "weight": Input((count,), 0.2, 1.0),
             "feature": Input((count, 2)),
         },

@@ -12,13 +12,15 @@ _PACKAGES = ("apache-tvm", "torch", "jax", "numpy")
 
 def describe() -> dict[str, str]:
     """Names and values, in the order to show them."""
-    result = {"processor": _processor(), "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            result[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            result[package] = "not installed"
-    return result
+    versions = {package: _version(package) for package in _PACKAGES}
+    return {"processor": _processor(), "python": platform.python_version(), **versions}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _processor() -> str:

@@ -12,17 +12,17 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.context import SpawnContext
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
 from typing import Any
 
 import numpy as np
 
 from . import limits
 from .cases import ENTRIES
-from .worker import LIBRARIES, Failure, Ready, Round, serve
+from .worker import Failure, Ready, Round, serve
 
 PEERS = ("torch", "torch.compile", "torch.func", "jax")
 ROUND_SECONDS = 0.05  # what a round of a library takes, about

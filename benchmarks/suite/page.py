@@ -1,7 +1,7 @@
 """The page docs/benchmarks.md and its picture.
 
-In: results. Out: two files in a folder: the tables with the machine's description, and a dot for each
-library and case on a logarithmic axis, ours at one.
+In: results. Out: two files in a folder: the tables with the machine's description, and a dot for
+each library and case on a logarithmic axis, ours at one.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def write(results: Results, folder: Path) -> None:
 
 INTRODUCTION = """# Benchmarks
 
-Written by `make bench`. Float32, milliseconds: median of all calls, the best in brackets. Each library
-runs in a process of its own that keeps to as many CPUs as threads, with the same inputs; they take
-turns, and each answer is compared with JAX in float64. A ratio is the time of the fastest peer over
-ours: above one, ours is faster.
+Written by `make bench`. Float32, milliseconds: median of all calls, the best in brackets. Each
+library runs in a process of its own that keeps to as many CPUs as threads, with the same inputs;
+they take turns, and each answer is compared with JAX in float64. A ratio is the time of the fastest
+peer over ours: above one, ours is faster.
 
 Measured on {machine}.
 

@@ -20,6 +20,7 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
     """A call without arguments that returns the answers."""
     import torch
 
+    torch.compiler.reset()  # graphs of earlier cases count towards a limit
     torch.set_num_threads(threads)
     tensors = [torch.tensor(array) for array in arrays]
     count = len(case.inputs)

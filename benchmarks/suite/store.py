@@ -1,7 +1,7 @@
 """Results on disk: one JSON file, kept up to date after every case, so that nothing is lost.
 
-In: results of cases, one by one. Out: all that were measured, by number of threads. What is measured
-again replaces what was there.
+In: results of cases, one by one. Out: all that were measured, by number of threads. What is
+measured again replaces what was there.
 """
 
 from __future__ import annotations

@@ -76,12 +76,11 @@ def _step(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
 
 
 def _jacobian(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
-    def derivative(*inputs: Any) -> Any:
-        output, pull = _pulled_back(jax, forward, places, inputs)
-        unit = jax.numpy.eye(output.shape[1], dtype=output.dtype)
-        return jax.vmap(lambda row: pull(jax.numpy.broadcast_to(row, output.shape)))(unit)
+    # the pullback of all rows at once, mapped over outputs, is miscompiled by XLA of JAX 0.10.2
+    def row(*inputs: Any) -> Any:
+        return forward(*(value[None] for value in inputs))[0]
 
-    return derivative
+    return jax.vmap(jax.jacrev(row, argnums=places), out_axes=1)
 
 
 def _hessian(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:

@@ -32,7 +32,7 @@ WARM_UP = 3  # calls before those that count, in each round
 
 @dataclass(frozen=True)
 class Ready:
-    """A case was compiled and called: seconds until the first answer, of a call, and the answers."""
+    """A case was compiled: seconds until the first answer and of a later call, the answers."""
 
     first: float
     call: float
