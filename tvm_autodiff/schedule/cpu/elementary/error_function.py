@@ -15,7 +15,7 @@ from .polynomials import fit
 
 _EDGE = 0.95
 _ONE_FROM = 4.0  # erf(3.92) rounds to 1
-_NEAR = fit(lambda u: math.erf(math.sqrt(u)) / math.sqrt(u) - 1.0, 0.0, _EDGE**2, 6)
+_NEAR = fit(lambda u: math.erf(math.sqrt(u)) / math.sqrt(u) - 1.0, 0.0, _EDGE**2, 5)
 _FAR = fit(lambda a: math.log(math.erfc(a)) / a, _EDGE, _ONE_FROM, 8)
 
 

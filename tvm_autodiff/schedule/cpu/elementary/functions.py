@@ -19,7 +19,7 @@ from ....ir.intrinsics import (
     vector_widths,
     with_llvm_code,
 )
-from ....ir.nodes import Expr, dtype_of, op_name, operands
+from ....ir.nodes import Expr, const_value, dtype_of, op_name, operands
 from . import (
     error_function,
     exponential,
@@ -52,6 +52,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     "acos": (1, inverse_trigonometric.acos),
     "atan": (1, inverse_trigonometric.atan),
     "erf": (1, error_function.erf),
+    **{name: (1, rule) for name, rule in power.LITERAL_POWERS.values()},
 }
 NARROW = ("float32", "float16", "bfloat16")
 
@@ -67,7 +68,7 @@ def llvm_function(name: str, lanes: int) -> str:
 
 
 def with_own_functions(func: Any) -> Any:
-    """``exp(x) → tvm_autodiff.exp(x)``, and so on for the table.
+    """``exp(x) → tvm_autodiff.exp(x)`` and so on for the table, ``power(x, 2) → square(x)``.
 
     Examples
     --------
@@ -82,8 +83,13 @@ def with_own_functions(func: Any) -> Any:
     def own(node: Expr) -> Expr:
         if dtype_of(node) not in NARROW:
             return node
-        used[op_name(node)] = None
-        return own_call(op_name(node), operands(node))
+        name, args = op_name(node), operands(node)
+        if name == "power":
+            exponent = const_value(args[1])
+            if exponent in power.LITERAL_POWERS:
+                name, args = power.LITERAL_POWERS[exponent][0], args[:1]
+        used[name] = None
+        return own_call(name, args)
 
     func = replace_calls(func, dict.fromkeys(FUNCTIONS, own))
     widths = vector_widths(func) if used else []

@@ -16,7 +16,7 @@ _TAN_PI_8 = math.tan(math.pi / 8)
 _ATAN = fit(
     lambda u: (math.atan(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, _TAN_PI_8**2 * 1.001, 4
 )
-_ASIN = fit(lambda u: (math.asin(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, 0.2501, 5)
+_ASIN = fit(lambda u: (math.asin(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, 0.2501, 4)
 
 
 def _odd_polynomial(c: Code, x: Value, coefficients: tuple[float, ...]) -> Value:

@@ -1,4 +1,4 @@
-"""x to the power y, of float32.
+"""x to the power y, of float32; a few literal y need products and roots only.
 
 ``x**y = 2**(y*log2|x|)``. The product is up to 128 and its absolute error becomes a relative one:
 the logarithm is taken in float64, where the product with y neither overflows nor rounds visibly.
@@ -8,6 +8,7 @@ What a negative x, zeros, infinities and NaN give is what C's powf gives.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from .code import DOUBLE, FLOAT, INT, Code, Value
 from .exponential import ROUNDER, ROUNDER_BITS, TWO, scaled
@@ -15,8 +16,8 @@ from .hyperbolic import magnitude_and_sign, with_sign
 from .logarithm import HIGH, INFINITY_BITS, LOW, normal_parts
 from .polynomials import fit
 
-# 2**-38: with a product of 128, an error of 2**-31 of the result
-_LOG2 = fit(lambda f: math.log1p(f) / (f * math.log(2.0)), LOW, HIGH, 13)
+# good to 2**-33: with a product of 128, an error of a quarter of a unit
+_LOG2 = fit(lambda f: math.log1p(f) / (f * math.log(2.0)), LOW, HIGH, 11)
 
 
 def _log2(c: Code, a: Value) -> Value:
@@ -48,3 +49,29 @@ def power(c: Code, x: Value, y: Value) -> Value:
     signed = with_sign(c, result, sign & odd)
     invalid = (x < 0.0) & (x > -math.inf) & c.cast(FLOAT, whole).differs(small)
     return c.where(invalid, math.nan, signed)
+
+
+def _square(c: Code, x: Value) -> Value:
+    return x * x
+
+
+def _inverse_square(c: Code, x: Value) -> Value:
+    inverse = 1.0 / x  # the square of x may overflow where the result does not vanish
+    return inverse * inverse
+
+
+def _root(c: Code, x: Value) -> Value:
+    # C's powf gives +0 for -0, and infinity for its negative
+    return c.where(x.equals(-math.inf), math.inf, c.sqrt(x) + 0.0)
+
+
+#: exponent → (a name, the arithmetic)
+LITERAL_POWERS: dict[float, tuple[str, Callable[[Code, Value], Value]]] = {
+    2.0: ("square", _square),
+    3.0: ("cube", lambda c, x: x * x * x),
+    4.0: ("fourth_power", lambda c, x: _square(c, x * x)),
+    -1.0: ("inverse", lambda c, x: 1.0 / x),
+    -2.0: ("inverse_square", _inverse_square),
+    0.5: ("power_half", _root),
+    -0.5: ("power_minus_half", lambda c, x: 1.0 / _root(c, x)),
+}

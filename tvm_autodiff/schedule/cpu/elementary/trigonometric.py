@@ -1,9 +1,9 @@
 """sin, cos and tan of float32, over the whole range.
 
 x is taken modulo pi/2 in float64: ``x*2/pi = n + r`` needs as many bits of 2/pi below the point as
-x has above it, and none that only add multiples of 4. So x is scaled to below 2**50 by one of four
-powers of 2**27, which leaves an integer where it is not 1, and multiplied with that power times
-2/pi, modulo 4, in three parts; the first two are so short that their products with 24 bits of x are
+x has above it, and none that only add multiples of 4. With ``x = m * s``, s one of four powers of
+2**27 and m below 2**50, an integer where s is not 1, x is multiplied with ``s*2/pi`` modulo 4,
+divided by s, in three parts; the first two are so short that their products with 24 bits of x are
 exact (Payne and Hanek, with constants in the place of a table of bits). Where x is near a multiple
 of pi/2, the leading bits cancel exactly.
 """
@@ -24,22 +24,22 @@ _TOP = 50  # arguments of the lowest range are below 2**50
 _SHORT = 27, 56  # bits below the point of the first part, and of the first two
 
 _EDGE = (math.pi / 4) ** 2 * 1.001
-_SIN = fit(lambda u: (math.sin(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, _EDGE, 3)
+_SIN = fit(lambda u: (math.sin(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, _EDGE, 2)
 _COS = fit(lambda u: (math.cos(math.sqrt(u)) - 1.0 + u / 2.0) / (u * u), 0.0, _EDGE, 2)
 _FOURS = 1.5 * 2.0**54  # adding it leaves multiples of 4
 _ONES = 1.5 * 2.0**52  # and multiples of 1
 
 
 def parts(number: int) -> tuple[float, float, float]:
-    """``2**(27*number) * 2/pi`` modulo 4 as three floats of 29, 29 and 53 bits."""
+    """``s*2/pi`` modulo 4, divided by ``s = 2**(27*number)``, as floats of 29, 29 and 53 bits."""
     rest = (TWO_OVER_PI << (_STEP * number)) % (4 << 256)
     result = []
     for bits in (*_SHORT, None):
         unit = 1 << (256 - bits) if bits is not None else 1
         piece = rest // unit * unit
         rest -= piece
-        # an integer of up to 256 bits is rounded once, and 2**-256 is a power of two
-        result.append(float(piece) * 2.0**-256)
+        # an integer of up to 258 bits is rounded once, and the rest is a power of two
+        result.append(float(piece) * 2.0 ** (-256 - _STEP * number))
     return result[0], result[1], result[2]
 
 
@@ -57,8 +57,7 @@ def reduced(c: Code, a: Value) -> tuple[Value, Value]:
         _chosen(c, beyond, list(values))
         for values in zip(*(parts(number) for number in range(_RANGES)), strict=True)
     )
-    scale = _chosen(c, beyond, [2.0 ** (-_STEP * number) for number in range(_RANGES)])
-    x = c.cast(DOUBLE, a) * scale
+    x = c.cast(DOUBLE, a)
     first, second = x * high, x * middle
     first = first - ((first + _FOURS) - _FOURS)
     second = second - ((second + _FOURS) - _FOURS)
