@@ -1,20 +1,21 @@
 """Time of the integer solver: ``python benchmarks/integer_systems.py``.
 
 Random systems of twelve variables and twelve conditions, and the systems of convolution gradients;
-each simplified by `domain.simplify_domain` in one process on one core. Medians, and the slowest of
-a kind.
+each solved by `domain.solve_linear_equations`, and simplified to a box by `domain.simplify_domain`,
+in one process on one core. Medians, and the slowest of a kind.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Callable
 from time import process_time
 from typing import Any
 
 from tvm import te
 
-from tvm_autodiff.domain import Domain, simplify_domain
+from tvm_autodiff.domain import Domain, simplify_domain, solve_linear_equations
 from tvm_autodiff.ir import build
 
 
@@ -52,12 +53,12 @@ def convolution(stride: int, dilation: int) -> Domain:
     return Domain(variables, ranges, (*equations, row >= 0, row < 32, column >= 0, column < 32))
 
 
-def milliseconds(domain: Domain, runs: int = 5) -> float:
-    """The median time of simplifying one system."""
+def milliseconds(solve: Callable[[Domain], Any], domain: Domain, runs: int = 5) -> float:
+    """The median time of one system."""
     times = []
     for _ in range(runs):
         start = process_time()
-        simplify_domain(domain)
+        solve(domain)
         times.append(process_time() - start)
     return statistics.median(times) * 1e3
 
@@ -68,11 +69,13 @@ def main() -> None:
         "12 variables, 12 conditions": [dense_system(seed) for seed in range(40)],
         "convolution gradients": [convolution(s, d) for s in (1, 2, 3) for d in (1, 2)],
     }
-    print(f"{'':30}{'systems':>8}{'median ms':>11}{'slowest ms':>12}")
+    print(f"{'':30}{'':14}{'systems':>8}{'median ms':>11}{'slowest ms':>12}")
     for name, systems in kinds.items():
-        simplify_domain(systems[0])
-        times = [milliseconds(domain) for domain in systems]
-        print(f"{name:30}{len(times):>8}{statistics.median(times):>11.2f}{max(times):>12.2f}")
+        for step, solve in (("equations", solve_linear_equations), ("to a box", simplify_domain)):
+            solve(systems[0])
+            times = [milliseconds(solve, domain) for domain in systems]
+            middle, slowest = statistics.median(times), max(times)
+            print(f"{name:30}{step:14}{len(times):>8}{middle:>11.2f}{slowest:>12.2f}")
 
 
 if __name__ == "__main__":
