@@ -11,7 +11,7 @@ import pytest
 from tvm import te, tirx
 
 from tests.gradient_case import Case, derivatives
-from tvm_autodiff import build, differentiate, estimate_cost
+from tvm_autodiff import build, check_grads, differentiate, estimate_cost
 
 D = "float64"
 
@@ -220,6 +220,15 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_user_reducer(case):
     case.check()
+
+
+@pytest.mark.parametrize("name", ["log-add", "softmax", "product-uneven-windows"])
+def test_third_derivatives(name):
+    [case] = [case for case in CASES if case.name == name]
+    [x], out = case.tensors()
+    for number in range(2):
+        [out] = differentiate(out, [x], te.placeholder(out.shape, D, name=f"head{number}"))
+    check_grads(out, [x])
 
 
 def test_a_jacobian_is_that_of_the_definition():

@@ -9,7 +9,7 @@ from tvm import te, tirx
 
 from tests.evaluate import evaluate_graph
 from tests.schedule.cuda.serial import on_cpu
-from tvm_autodiff import build, estimate_cost, show
+from tvm_autodiff import build, estimate_cost, merge_equal_stages, show
 from tvm_autodiff.ir.scan_kernel import Recurrence, Scan, scan_of, scan_stage
 
 D = "float64"
@@ -117,6 +117,20 @@ def test_a_stage_tells_what_it_computes():
     assert len(scan.recurrence.state) == 3
     assert scan_of(X.op) is None
     assert scan_of(te.compute((3,), lambda i: W[i, 0], name="c").op) is None
+
+
+def test_equal_scans_are_one():
+    X, W, (first, *_) = stage((2,), (3,), True)
+
+    def again(rows, backward):
+        return scan_stage("T", Scan(recurrence(), (X, W), rows, (3,), backward))[0]
+
+    assert merge_equal_stages([first, again((2,), True)])[1].op.same_as(first.op)
+    turned = again((2,), False)
+    assert merge_equal_stages([first, turned])[1].op.same_as(turned.op)
+    other = te.placeholder((2, 3), D, name="other")
+    [apart, *_] = scan_stage("T", Scan(recurrence(), (other, W), (2,), (3,), True))
+    assert merge_equal_stages([first, apart])[1].op.same_as(apart.op)
 
 
 def test_a_step_an_element_is_counted():

@@ -23,6 +23,7 @@ from .nodes import (
     operands,
 )
 from .rewrite import postorder
+from .scan_kernel import Scan, scan_of
 from .stage import (
     Operation,
     axis_vars,
@@ -82,8 +83,11 @@ class StructuralKeys:
         return keys[node_id(expr)]
 
     def stage(self, op: Operation) -> int:
-        """Key of a stage: equal for compute stages of equal shape, axes and bodies."""
+        """Key of a stage: equal for compute stages and scans of equal shape, axes and bodies."""
         self._alive.append(op)
+        scan = scan_of(op)
+        if scan is not None:
+            return self._scan(scan)
         if not is_compute(op):
             return self._intern(("opaque", hash(op)))
         bound: dict[Var, Any] = {var: ("axis", n) for n, var in enumerate(axis_vars(op))}
@@ -109,6 +113,16 @@ class StructuralKeys:
                 ),
             )
         return self._intern(("stage", op.num_outputs, shape, parts))
+
+    def _scan(self, scan: Scan) -> int:
+        recurrence = scan.recurrence
+        formal: dict[Var, Any] = {
+            var: ("formal", n) for n, var in enumerate((*recurrence.state, *recurrence.element))
+        }
+        parts = tuple(self.expr(e, formal) for e in (*recurrence.step, *recurrence.start))
+        elements = tuple(self._tensor_key(tensor) for tensor in scan.elements)
+        shape = (self._extents(scan.rows, {}), self._extents(scan.scanned, {}))
+        return self._intern(("scan", shape, scan.backward, parts, elements))
 
     def _extents(self, extents: Sequence[Any], bound: Mapping[Var, Any]) -> tuple[Any, ...]:
         return tuple(

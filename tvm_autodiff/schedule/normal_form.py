@@ -68,7 +68,7 @@ def copy_of(tensor: Tensor) -> Tensor:
 
 def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if not is_compute(op):
-        return outputs_of(op)
+        return outputs_of(stages.first(op))
     reduction = reduction_of(op)
     split = accumulated_wide(op)
     if split is None and reduction is not None and reduction.init:
