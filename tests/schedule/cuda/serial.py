@@ -1,9 +1,10 @@
 """CUDA schedules run on the CPU: what the scheduled loops compute, with no GPU at hand.
 
-In: tensors. Out: a function of numpy arrays that runs the kernels scheduled for CUDA with every
-loop over threads as a plain loop. Scheduled functions, before TVM lowers them, mean the same in any
-order of their loops: blocks say what they read and write, and stages through shared memory are
-blocks of their own. Synchronisation, which TVM puts in afterwards, is not tested.
+In: tensors and arrays, or a scheduled function. Out: the values that the kernels scheduled for CUDA
+compute with every loop over threads as a plain loop, and how often they write each element.
+Scheduled functions, before TVM lowers them, mean the same in any order of their loops: blocks say
+what they read and write, and stages through shared memory are blocks of their own. Where threads
+have to wait for each other is decided afterwards, by TVM.
 """
 
 from __future__ import annotations
@@ -11,20 +12,91 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import te, tirx
 
-from tvm_autodiff.compile import _program
-from tvm_autodiff.runtime.compiled import CompiledFunction
+from tvm_autodiff.compile import lower
+from tvm_autodiff.ir.nodes import const_value, node_id
+from tvm_autodiff.ir.opaque_indices import hide_divisions
+from tvm_autodiff.ir.primfunc import StageFunction, relax_alignment
+from tvm_autodiff.ir.stage import tensor_key
+from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
+from tvm_autodiff.schedule.kernels import cut
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
+from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rule import apply_rules
 
 SM_90 = {"kind": "cuda", "arch": "sm_90"}
+Rules = Sequence[Any]
 
 
 def gpu() -> Machine:
-    """The machine that tests schedule for: the same on every computer."""
+    """The machine that tests schedule for."""
     return machine_of(as_target(SM_90), 1)
+
+
+def scheduled(outputs: Any, rules: Rules = CUDA_RULES) -> list[tuple[StageFunction, str]]:
+    """The launches of a program in order, each with the rule that made its kernel."""
+    kernels, _ = cut(normal_form(_list(outputs)))
+    return [
+        (launch, name)
+        for kernel in kernels
+        for launches, name in [apply_rules(kernel, gpu(), rules)]
+        for launch in launches
+    ]
+
+
+def rules_of(outputs: Any) -> list[str]:
+    """The rule that takes each kernel."""
+    kernels, _ = cut(normal_form(_list(outputs)))
+    names = [apply_rules(kernel, gpu(), CUDA_RULES)[1] for kernel in kernels]
+    return [part for name in names for part in name.split(", ")]
+
+
+def _list(tensors: Any) -> list[Any]:
+    return [tensors] if isinstance(tensors, te.Tensor) else list(tensors)
+
+
+def run(inputs: Any, outputs: Any, arrays: Sequence[np.ndarray], rules: Rules = CUDA_RULES) -> Any:
+    """The values of the outputs, computed by the kernels for CUDA."""
+    kernels, results = cut(normal_form(_list(outputs)))
+    sizes = _sizes(_list(inputs), arrays)
+    values = {tensor_key(t): a for t, a in zip(_list(inputs), arrays, strict=True)}
+    for kernel in kernels:
+        for launch in apply_rules(kernel, gpu(), rules)[0]:
+            for tensor in launch.outputs:
+                values[tensor_key(tensor)] = np.full(_shape(tensor, sizes), 77, str(tensor.dtype))
+            tensors = [values[tensor_key(t)] for t in (*launch.inputs, *launch.outputs)]
+            scalars = [sizes[node_id(var)] for var in launch.scalars]
+            place = len(launch.inputs)
+            _call(serialized(launch.func), [*tensors[:place], *scalars, *tensors[place:]])
+    found = [values[tensor_key(tensor)] for tensor in results]
+    return found[0] if isinstance(outputs, te.Tensor) else found
+
+
+def writes(launch: StageFunction, sizes: dict[int, int]) -> list[np.ndarray]:
+    """How often a launch writes each element of its outputs."""
+    outputs = {str(param.name) for param in launch.func.params[-len(launch.outputs) :]}
+
+    def counted(store: Any) -> Any:
+        if str(store.buffer.name) not in outputs:
+            return store
+        zero, one = (tirx.const(n, str(store.value.ty)) for n in (0, 1))
+        old = store.buffer[tuple(store.indices)]
+        # zero, but still a read of what the kernel made
+        nothing = tirx.max(tirx.min(store.value, zero), zero)
+        return tirx.BufferStore(store.buffer, old + one + nothing, list(store.indices))
+
+    func = serialized(launch.func)
+    body = tvm_ffi.structural_map(func.body, (tirx.BufferStore, counted))
+    inputs = [np.zeros(_shape(t, sizes), str(t.dtype)) for t in launch.inputs]
+    results = [np.zeros(_shape(t, sizes), str(t.dtype)) for t in launch.outputs]
+    scalars = [sizes[node_id(var)] for var in launch.scalars]
+    counting = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    _call(counting, [*inputs, *scalars, *results])
+    return results
 
 
 def serialized(func: Any) -> Any:
@@ -45,23 +117,50 @@ def serialized(func: Any) -> Any:
         [place] = address.args
         return tirx.BufferStore(place.source, place + value, list(place.indices))
 
+    func = relax_alignment(hide_divisions(func))
     body = tvm_ffi.structural_map(func.body, [(tirx.For, plain), (tirx.Evaluate, added)])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
-def on_cpu(inputs: Any, outputs: Any, machine: Machine | None = None, rules: Any = None) -> Any:
-    """The kernels scheduled for CUDA as a function of numpy arrays."""
-    program, signature = _program(inputs, outputs, machine or gpu(), rules)
+def on_cpu(inputs: Any, outputs: Any) -> Any:
+    """The whole program for CUDA compiled for the CPU: kernels, and what calls them."""
+    module = lower(inputs, outputs, SM_90)
     functions = {
         var: serialized(func) if isinstance(func, tirx.PrimFunc) else func
-        for var, func in program.module.functions_items()
+        for var, func in module.functions_items()
     }
-    module = tvm.IRModule(functions)
-    executable = tvm.compile(module, target=as_target(None))
-    return CompiledFunction(executable, signature, 1, uses_vm=program.uses_vm, parallel=False)
+    return tvm.compile(tvm.IRModule(functions), target=as_target(None))
 
 
-def primfuncs(inputs: Any, outputs: Any, rules: Any = None) -> Sequence[Any]:
-    """The scheduled functions of a program."""
-    program, _ = _program(inputs, outputs, gpu(), rules)
-    return [f for _, f in program.module.functions_items() if isinstance(f, tirx.PrimFunc)]
+def _call(func: Any, arguments: Sequence[Any]) -> None:
+    module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    # an empty array of numpy has strides that are no layout to TVM
+    given = [
+        tvm.runtime.empty(a.shape, str(a.dtype)) if isinstance(a, np.ndarray) and not a.size else a
+        for a in arguments
+    ]
+    tvm.compile(module, target="llvm")["main"](*given)
+
+
+def _sizes(inputs: Sequence[Any], arrays: Sequence[np.ndarray]) -> dict[int, int]:
+    return {
+        node_id(dim): size
+        for tensor, array in zip(inputs, arrays, strict=True)
+        for dim, size in zip(tensor.shape, array.shape, strict=True)
+        if const_value(dim) is None
+    }
+
+
+def _shape(tensor: Any, sizes: dict[int, int]) -> list[int]:
+    def number(dim: Any) -> Any:
+        value = sizes.get(node_id(dim))
+        return dim if value is None else tirx.const(value, str(dim.ty))
+
+    analyzer = tvm.sym.Analyzer()
+    known = [
+        dim
+        if const_value(dim) is not None
+        else analyzer.simplify(tvm_ffi.structural_map(dim, (tirx.Var, number)))
+        for dim in tensor.shape
+    ]
+    return [int(const_value(dim)) for dim in known]

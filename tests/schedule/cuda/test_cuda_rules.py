@@ -1,0 +1,196 @@
+"""Every CUDA schedule computes what the unscheduled kernel does, and writes every element once.
+
+The loops over threads run as plain loops on the CPU (`serial`), so no GPU is needed; small integers
+make every order of summation give the same float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, topi
+
+import tvm_autodiff as ad
+from tests.schedule import cases
+from tests.schedule.cuda.serial import gpu, rules_of, run, scheduled, writes
+from tests.schedule.test_rules import CONTRACTIONS, ELEMENTWISE, REDUCTIONS, arrays_for, unscheduled
+from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
+from tvm_autodiff.schedule.cuda.verify import problem_of
+
+FALLBACK = CUDA_RULES[-1:]
+
+
+def check(case, sizes=None, tolerance=0.0, rules=CUDA_RULES):
+    inputs, output = case
+    arrays = arrays_for(inputs, sizes or {})
+    got = run(inputs, output, arrays, rules)
+    want = unscheduled(inputs, output, arrays, got.shape)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+def place_of_maximum(n, k, axis):
+    A = te.placeholder((n, k), name="A")
+    return [A], topi.argmax(A, axis)
+
+
+def own_reducer(n, k):
+    A, r = te.placeholder((n, k), name="A"), te.reduce_axis((0, k), "k")
+    add_both = te.comm_reducer(lambda x, y: x + y + x * y, lambda t: tvm.tirx.const(0, t))
+    return [A], te.compute((n,), lambda i: add_both(A[i, r], axis=r), name="O")
+
+
+def embedding_gradient(rows, width, count, dtype="float32"):
+    E = te.placeholder((rows, width), dtype, name="E")
+    index = te.placeholder((count,), "int32", name="index")
+    out = te.compute((count, width), lambda i, j: E[index[i], j] * E[index[i], j], name="out")
+    H = te.placeholder((count, width), dtype, name="H")
+    return [E, index, H], ad.differentiate(out, [E], H)[0]
+
+
+#: what each rule is for: name, kernel, the rules that take its kernels
+RULES = {
+    "map": (cases.broadcast(130, 200), ["elementwise"]),
+    "wide map": (cases.broadcast(1024, 1024), ["elementwise"]),
+    "stencil": (cases.shifted(13, 29), ["elementwise"]),
+    "small transpose": (cases.transposed(37, 50), ["elementwise"]),
+    "transpose": (cases.transposed(300, 257), ["transposition"]),
+    "transpose of four": (cases.transposed(16, 3, 32, 40), ["transposition"]),
+    "matmul": (cases.matmul(97, 101, 103, "tt"), ["contraction"]),
+    "matmul of whole tiles": (cases.matmul(128, 128, 64), ["contraction"]),
+    "matmul in parts": (cases.matmul(16, 16, 4096, "nt"), ["contraction"]),
+    "narrow matmul": (cases.matmul(64, 10, 128, "nt"), ["contraction"]),
+    "long rows of few outputs": (cases.matmul(3, 5, 7000), ["reduction"]),
+    "dense relu": (cases.dense_relu(64, 72, 56), ["contraction"]),
+    "batched": (cases.batched(4, 24, 32, 48), ["contraction"]),
+    "abcd,cdef": (cases.four_index(8), ["contraction"]),
+    "mttkrp": (cases.mttkrp(24, 18, 20, 16), ["contraction"]),
+    "conv": (cases.conv(2, 8, 12, 16), ["elementwise", "contraction"]),
+    "conv, dilated": (cases.conv(2, 8, 13, 16, dilation=2), ["elementwise", "contraction"]),
+    "conv input gradient": (cases.conv_input_gradient(2, 8, 12, 8), ["contraction"]),
+    "conv weight gradient": (cases.conv_weight_gradient(2, 16, 12, 8), ["contraction"]),
+    "triangular": (cases.triangular(67), ["contraction"]),
+    "flipped": (cases.flipped(48), ["contraction"]),
+    "float64 matmul": (cases.matmul(64, 48, 64, "nt", "float64"), ["contraction"]),
+    "integer matmul": (cases.matmul(64, 48, 64, "nt", "int32"), ["contraction"]),
+    "tiny matmul": (cases.matmul(3, 5, 7), ["fallback"]),
+    "rows": (cases.rows(70, 300), ["reduction"]),
+    "few rows": (cases.rows(5, 1000), ["reduction"]),
+    "row maxima": (cases.rows(65, 130, te.max), ["reduction"]),
+    "short rows": (cases.rows(5, 31), ["fallback"]),
+    "row epilogue": (cases.row_epilogue(70, 300), ["reduction"]),
+    "columns": (cases.columns(5000, 48), ["reduction"]),
+    "column maxima": (cases.columns(129, 64, te.max), ["reduction"]),
+    "total of a prime": (cases.total(100_003), ["reduction"]),
+    "channel sums": (cases.channel_sum(16, 24, 56), ["reduction"]),
+    "argmax": (place_of_maximum(37, 150, 1), ["reduction", "elementwise"]),
+    "argmax of columns": (place_of_maximum(350, 37, 0), ["reduction", "elementwise"]),
+    "argmax of all": (place_of_maximum(37, 150, None), ["reduction", "elementwise"]),
+    "user-made reducer": (own_reducer(37, 150), ["fallback"]),
+    "distance": (cases.distance(19, 23, 17), ["fallback"]),
+    "pool": (cases.pool(2, 12, 2, 2), ["fallback"]),
+    "scatter": (embedding_gradient(50, 8, 20), ["elementwise", "scatter"]),
+    "scatter of one column": (embedding_gradient(3, 1, 5000), ["elementwise", "scatter"]),
+    "scatter, a thread a slice": (embedding_gradient(4, 40_000, 6), ["elementwise", "scatter"]),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rule(name):
+    case, rules = RULES[name]
+    assert rules_of(case[1]) == rules
+    inputs, output = case
+    arrays = arrays_for(inputs, {})
+    arrays = [np.abs(a) % 3 if a.dtype == np.int32 and a.ndim == 1 else a for a in arrays]
+    got = run(inputs, output, arrays)
+    want = ad.build(inputs, output)(*arrays)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_element_is_written_once(name):
+    for launch, rule in scheduled(RULES[name][0][1]):
+        assert problem_of(launch.func, gpu()) is None
+        if rule != "scatter":
+            for count in writes(launch, {}):
+                np.testing.assert_array_equal(count, np.ones_like(count))
+
+
+#: a few of each kind: odd, prime and small sizes, other layouts
+SAMPLES = {
+    **{name: CONTRACTIONS[name] for name in list(CONTRACTIONS)[1::2]},
+    **{name: REDUCTIONS[name] for name in list(REDUCTIONS)[::3]},
+    **{name: ELEMENTWISE[name] for name in list(ELEMENTWISE)[2::2]},
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_kernel(name):
+    check(SAMPLES[name])
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (17, 33, 65), (97, 31, 101)])
+@pytest.mark.parametrize("form", ["nn", "nt", "tn"])
+def test_matmul(size, form):
+    check(cases.matmul(*size, form))
+
+
+@pytest.mark.parametrize("name", ["matmul", "rows", "argmax", "conv", "transpose", "scatter"])
+def test_fallback_takes_everything(name):
+    inputs, output = RULES[name][0]
+    arrays = [np.abs(a) if a.dtype == np.int32 else a for a in arrays_for(inputs, {})]
+    want = ad.build(inputs, output)(*arrays)
+    np.testing.assert_array_equal(run(inputs, output, arrays, FALLBACK), want)
+
+
+SYMBOLIC = {
+    "matmul": (lambda n: cases.matmul(n, 48, 64, "nt"), "contraction"),
+    "rows": (lambda n: cases.rows(n, 100), "reduction"),
+    "columns": (lambda n: cases.columns(n, 48), "reduction"),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+@pytest.mark.parametrize("n", [0, 1, 6, 64, 3001])
+def test_symbolic(name, n):
+    inputs, output = SYMBOLIC[name][0](te.var("n"))
+    arrays = arrays_for(inputs, {"n": n})
+    a, *rest = arrays
+    want = {"matmul": lambda: a @ rest[0].T, "rows": lambda: a.sum(1), "columns": lambda: a.sum(0)}
+    np.testing.assert_array_equal(run(inputs, output, arrays), want[name]())
+
+
+def test_softmax():
+    check(cases.softmax(33, 70), tolerance=1e-6)
+
+
+def test_shape_one_and_empty():
+    for shape in [(1,), (1, 1), (), (0, 3)]:
+        A = te.placeholder(shape, name="A")
+        out = te.compute(shape, lambda *i: A(*i) + 1.0, name="out")  # noqa: B023
+        np.testing.assert_array_equal(run(A, out, [np.ones(shape, "float32")]), np.full(shape, 2))
+
+
+def test_opaque_stages():
+    A = te.placeholder((300,), name="A")
+    double = te.extern(
+        (300,), [A], lambda i, o: _doubling(i[0], o[0]), name="double", dtype="float32"
+    )
+    values = np.arange(300, dtype="float32")
+    np.testing.assert_array_equal(run(A, double, [values]), 2 * values)
+    calls = te.extern(
+        (300,),
+        [A],
+        lambda i, o: tvm.tirx.Evaluate(tvm.tirx.call_packed("function", i[0], o[0])),
+        name="calls",
+        dtype="float32",
+    )
+    with pytest.raises(ad.LoweringError, match=r"stage calls is a te.extern .* of the host"):
+        ad.build(A, calls, target="cuda")
+
+
+def _doubling(source, result):
+    i = tvm.tirx.Var("i", "int32")
+    store = tvm.tirx.BufferStore(result, source[i] * tvm.tirx.const(2, "float32"), [i])
+    parallel = tvm.tirx.ForKind.PARALLEL
+    return tvm.tirx.For(i, tvm.tirx.const(0), tvm.tirx.const(300), parallel, store)
