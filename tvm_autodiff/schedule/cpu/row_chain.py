@@ -47,6 +47,7 @@ from ..machine import Machine
 from ..members import Member, inner_axes
 from .parallel import worth_threads
 from .row_items import items_of, nests_of
+from .shared_work import with_shared_work
 from .vector_loops import NestWriter, filled
 
 MAX_STACK = 256 * 1024  #: bytes of the buffers that a thread keeps on its stack
@@ -58,6 +59,8 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
     chunks = machine.threads if worth_threads(work, machine) else 1
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:
         return None
+    results = tuple(chain.outputs)
+    chain = with_shared_work(chain, machine)
     ops = [op for member in chain.members for op in member.kernel.ops]
     inputs = external_reads(ops)
     if not _shapes_known(ops, [*inputs, *chain.outputs]):
@@ -75,7 +78,7 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
     )
     after = _after(chain, buffers, rows, machine)
     func = function(buffers.parameters, allocated(buffers.shared, sequence([body, *after])))
-    return [StageFunction(func, tuple(inputs), tuple(chain.outputs))]
+    return [StageFunction(func, tuple(inputs), results)]
 
 
 def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> bool:

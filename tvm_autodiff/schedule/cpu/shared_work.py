@@ -1,0 +1,230 @@
+"""What the stages of a chain compute more than once, computed once for the row.
+
+In: a chain. Out: the chain with more stages: a value of an expensive function that several stages
+need at the same place of a row is kept in the row, and a row's divisor becomes its reciprocal
+(``x[i, j] / s[i] → x[i, j] * (1 / s[i])``, one more rounding) unless exact results are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ...ir.build import div, like, mul
+from ...ir.graph import retarget
+from ...ir.nodes import Expr, Tensor, Var, is_const, is_float, load, node_id, op_name, operands
+from ...ir.rewrite import postorder, replace_outermost, substituter, variables_of
+from ...ir.stage import (
+    Axis,
+    Operation,
+    axis_range,
+    bodies,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    tensor_key,
+)
+from ...ir.structural import EqualStages
+from ..chains import Chain
+from ..kernel import Kernel, size_of
+from ..machine import Machine
+from ..members import MAX_ROW, Member
+
+#: functions whose value is worth a place in memory
+EXPENSIVE = frozenset(
+    (
+        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid"),
+        *("erf", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2"),
+        *("asinh", "acosh", "atanh", "hypot"),
+    )
+)
+
+#: a stage that holds a value for a row, and where the value of one node lies in it
+_Use = tuple[Operation, list[Var]]
+Key = tuple[int, int]
+
+
+def with_shared_work(chain: Chain, machine: Machine) -> Chain:
+    """The chain with shared values and reciprocals as stages of their own; its outputs are the
+    tensors, in the same order, that the new stages compute.
+    """
+    stages = EqualStages()
+    uses: list[dict[int, _Use]] = []
+    counts: dict[int, int] = {}
+    for member in chain.members:
+        mine = _uses(member, stages, machine)
+        uses.append(mine)
+        for key in {hash(stage) for stage, _ in mine.values()}:
+            counts[key] = counts.get(key, 0) + 1
+    wanted = [
+        {key: use for key, use in mine.items() if counts[hash(use[0])] > 1 or _is_reciprocal(use)}
+        for mine in uses
+    ]
+    if not any(wanted):
+        return chain
+    renewed = _Renewed()
+    for member, mine in zip(chain.members, wanted, strict=True):
+        renewed.add(member, mine)
+    outputs = [renewed.current(tensor) for tensor in chain.outputs]
+    return replace(chain, members=tuple(renewed.members), outputs=outputs)
+
+
+def _is_reciprocal(use: _Use) -> bool:
+    body = bodies(use[0])[0]
+    return op_name(body) == "div" and is_const(operands(body)[0], 1)
+
+
+def _sources(op: Operation) -> list[Expr]:
+    reduction = reduction_of(op)
+    return list(reduction.sources) if reduction else bodies(op)
+
+
+def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _Use]:
+    """The values of a member's root that could be stages, by node."""
+    root = member.kernel.root
+    if any(op_name(node) == "let" for node in postorder(_sources(root))):
+        return {}
+    found: dict[int, _Use] = {}
+    for node in _outside_of_branches(_sources(root)):
+        name = op_name(node)
+        if name in EXPENSIVE and is_float(node):
+            value = node
+        elif name == "div" and is_float(node) and not machine.exact_math:
+            divisor = operands(node)[1]
+            if is_const(divisor) or not _one_a_row(divisor, node, member):
+                continue
+            value = div(like(node, 1.0), divisor)
+        else:
+            continue
+        made = _stage(member, value)
+        if made is not None:
+            found[node_id(node)] = (stages.first(made[0]), made[1])
+    return found
+
+
+def _outside_of_branches(roots: list[Expr]) -> Iterator[Expr]:
+    """The nodes that are evaluated whatever conditions say."""
+    pending, seen = list(reversed(roots)), set()
+    while pending:
+        node = pending.pop()
+        if node_id(node) not in seen:
+            seen.add(node_id(node))
+            yield node
+            parts = operands(node)
+            pending += reversed(parts[:1] if op_name(node) == "if_then_else" else parts)
+
+
+def _one_a_row(divisor: Expr, whole: Expr, member: Member) -> bool:
+    """Whether a divisor is the same all along a row in which the quotient varies."""
+    rows = {node_id(axis.var) for axis in member.row_axes}
+    others = {node_id(axis.var) for axis in _other_axes(member)}
+    inside = {node_id(var) for var in variables_of(divisor)}
+    varies = {node_id(var) for var in variables_of(whole)} & others
+    return inside <= rows and bool(varies)
+
+
+def _other_axes(member: Member) -> list[Axis]:
+    """The axes of the root that are not the rows, as the loops of a row run."""
+    root = member.kernel.root
+    reduction = reduction_of(root)
+    rows = {node_id(axis.var) for axis in member.row_axes}
+    axes = [*(reduction.axes if reduction else ()), *root.axis]
+    return [axis for axis in axes if node_id(axis.var) not in rows]
+
+
+def _stage(member: Member, value: Expr) -> tuple[Operation, list[Var]] | None:
+    """``value`` as a stage over the rows and the other axes that it depends on."""
+    inside = {node_id(var) for var in variables_of(value)}
+    others = [axis for axis in _other_axes(member) if node_id(axis.var) in inside]
+    axes = [*member.row_axes, *others]
+    if not inside <= {node_id(axis.var) for axis in axes}:
+        return None
+    extents = [axis_range(axis) for axis in others]
+    if any(low != 0 or not isinstance(extent, int) for low, extent in extents):
+        return None
+    if size_of([extent for _, extent in extents]) > MAX_ROW:
+        return None
+    fresh = [renew_axis(axis) for axis in axes]
+    fresh = [_as_data(axis) for axis in fresh]
+    table: dict[Var, Expr] = {o.var: n.var for o, n in zip(axes, fresh, strict=True)}
+    name = "reciprocal" if op_name(value) == "div" else op_name(value)
+    stage = make_stage(name, fresh, [substituter(table)(value)])[0].op
+    return stage, [axis.var for axis in axes]
+
+
+def _as_data(axis: Axis) -> Axis:
+    return type(axis)(axis.dom, axis.var, 0)
+
+
+class _Renewed:
+    """Members read anew: with shared values, and from the stages that took the place of others."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self._table: dict[Key, Tensor] = {}
+        self._made: dict[int, Tensor] = {}
+
+    def current(self, tensor: Tensor) -> Tensor:
+        """What took the place of a tensor, or the tensor."""
+        return self._table.get(tensor_key(tensor), tensor)
+
+    def add(self, member: Member, uses: dict[int, _Use]) -> None:
+        """Put a member behind the others."""
+        root = member.kernel.root
+        values: dict[int, Expr] = {}
+        for node in _outermost(_sources(root), uses):
+            stage, place = uses[node_id(node)]
+            if hash(stage) not in self._made:
+                self._make(stage, len(member.rows))
+            value = load(self._made[hash(stage)], place)
+            divides = op_name(node) == "div"
+            values[node_id(node)] = mul(operands(node)[0], value) if divides else value
+        new = self._current(_with_sources(root, lambda e: replace_outermost(e, values)))
+        self._replaced(root, new)
+        epilogue = member.kernel.epilogue
+        if epilogue is not None:
+            changed = self._current(epilogue)
+            self._replaced(epilogue, changed)
+            epilogue = changed
+        self.members.append(replace(member, kernel=Kernel(new, epilogue)))
+
+    def _make(self, stage: Operation, rows: int) -> None:
+        current = self._current(stage)
+        self._made[hash(stage)] = current.output(0)
+        self.members.append(Member(Kernel(current), tuple(range(rows))))
+
+    def _current(self, op: Operation) -> Operation:
+        return retarget(op, lambda tensor: self._table.get(tensor_key(tensor)))[0].op
+
+    def _replaced(self, old: Operation, new: Operation) -> None:
+        if hash(old) != hash(new):
+            for before, after in zip(outputs_of(old), outputs_of(new), strict=True):
+                self._table[tensor_key(before)] = after
+
+
+def _outermost(roots: list[Expr], uses: dict[int, _Use]) -> list[Expr]:
+    pending, seen, found = list(reversed(roots)), set(), []
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        if node_id(node) in uses:
+            found.append(node)
+            if op_name(node) != "div":
+                continue
+        pending += reversed(operands(node))
+    return found
+
+
+def _with_sources(op: Operation, change: Callable[[Expr], Expr]) -> Operation:
+    old = _sources(op)
+    new = [change(source) for source in old]
+    if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
+        return op
+    reduction = reduction_of(op)
+    if reduction is None:
+        return make_stage(op.name, list(op.axis), new, op.tag)[0].op
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(new)))[0].op
