@@ -62,11 +62,10 @@ def apply_rules(
     """
     if isinstance(kernel, Chain):
         for rule in rules:
-            launches = (
-                _asked(rule.schedule, kernel, machine) if isinstance(rule, ChainRule) else None
-            )
-            if launches is not None:
-                return launches, rule.schedule.__name__
+            if isinstance(rule, ChainRule):
+                launches = _asked(rule, kernel, machine)
+                if launches is not None:
+                    return launches, rule.schedule.__name__
         parts = [apply_rules(part, machine, rules) for part in kernel.parts]
         return [launch for part, _ in parts for launch in part], ", ".join(
             name for _, name in parts

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...ir.nodes import Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
+from ...ir.nodes import Expr, Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
 from ...ir.rewrite import depends_on, postorder
 from ...ir.stage import (
     Axis,
@@ -44,10 +44,14 @@ class Item:
         The variables of the stage that are the rows.
     spatial, reduced : tuple of Axis
         The other axes, the vectorised one last in its tuple.
+    sources : tuple of Expr
+        What is computed or reduced, one expression a component.
     lanes : int
-        The width of vectors; 1 where the last loop is left as it is.
+        The width of vectors.
     guarded : bool
         Whether a condition changes along the last loop, so that vectors cannot be written down.
+    straight : bool
+        Whether all memory is contiguous along the last loop.
     """
 
     kind: str
@@ -56,8 +60,10 @@ class Item:
     spatial: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     reduction: Reduction | None
+    sources: tuple[Expr, ...]
     lanes: int
     guarded: bool
+    straight: bool
 
     @property
     def loops(self) -> tuple[Axis, ...]:
@@ -119,16 +125,15 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
     if kind == FOLD or (kind == SUM and not spatial):
         reduced = _contiguous_last(op, reduced)
     last = (spatial or reduced)[-1:] if kind != FOLD else reduced[-1:]
-    lanes, guarded = 1, False
+    sources = reduction.sources if reduction else tuple(bodies(op))
+    lanes, guarded, straight = 1, False, True
     if last:
         lanes = machine.lanes(dtype_of(op.output(0)))
-        guarded = _guarded(op, last[0].var)
         straight = unit_strides(op, last[0].var)
         if spatial and numbers[-1] != len(root.axis) - 1:
             straight = False
-        if not straight:
-            lanes, guarded = (1, True) if spatial else (lanes, True)
-    return Item(kind, op, rows, spatial, reduced, reduction, lanes, guarded)
+        guarded = not straight or has_branches(sources, last[0].var)
+    return Item(kind, op, rows, spatial, reduced, reduction, sources, lanes, guarded, straight)
 
 
 def _contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -139,13 +144,11 @@ def _contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return axes
 
 
-def _guarded(op: Operation, var: Var) -> bool:
+def has_branches(roots: Sequence[Expr], var: Var) -> bool:
     """Whether a branch depends on a variable: such a loop is written without vectors."""
-    reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
     return any(
         op_name(node) == "if_then_else" and depends_on(operands(node)[0], [var])
-        for node in postorder(roots)
+        for node in postorder(list(roots))
     )
 
 
@@ -175,9 +178,8 @@ def _own_reads(
 ) -> list[tuple[tuple[int, int], bool]]:
     """Reads of what other items make, and whether each is at the place that the loops are at."""
     found = []
-    reduction = item.reduction
     here = [node_id(axis.var) for axis in item.loops]
-    for node in postorder(list(reduction.sources) if reduction else bodies(item.op)):
+    for node in postorder(list(item.sources)):
         if not is_load(node) or tensor_key(load_tensor(node)) not in made:
             continue
         key = tensor_key(load_tensor(node))

@@ -8,6 +8,7 @@ a reduction keeps U*L partial results and combines them after the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...ir.build import add, const, mul, sub, variable
@@ -28,8 +29,9 @@ from ...ir.loop_nest import (
 )
 from ...ir.nodes import Expr, Var, binary, dtype_of
 from ...ir.rewrite import substituter
-from ...ir.stage import Axis, Extent, axis_range, bodies, outputs_of, tensor_key
-from .row_items import BLOCK, SUM, Item, Nest
+from ...ir.stage import Axis, Extent, axis_range, outputs_of, tensor_key
+from .row_items import BLOCK, SUM, Item, Nest, has_branches
+from .segments import pieces
 
 MAX_UNROLL = 4  #: vectors of partial results of a reduction
 
@@ -69,27 +71,30 @@ class NestWriter:
         width = min(width, extent) if isinstance(extent, int) else width
         keepers = {id(item): self._buffers(item, "lanes", width) for item in folds}
 
-        def body(position: Expr, lane: Expr) -> list[Statement]:
-            statements = []
-            for item in nest.items:
-                table = _table(item, rows, [*values, _plus(position, low)])
-                keeper = keepers.get(id(item))
-                if keeper is None:
-                    statements += self._at(item, table)
-                else:
-                    statements += self._accumulated(item, keeper, [lane], table)
-            return statements
+        inner = []
+        for begin, end, items in _cut(nest.items, low, extent):
 
-        inner = loops(
-            _vectors(first, extent, unroll, body)
-            if not (first.guarded and not folds)
-            else _plain(first, extent, body)
-        )
+            def body(position: Expr, lane: Expr, items: Sequence[Item] = items) -> list[Statement]:
+                statements = []
+                for item, whole in zip(items, nest.items, strict=True):
+                    table = _table(item, rows, [*values, _plus(position, low)])
+                    keeper = keepers.get(id(whole))
+                    if keeper is None:
+                        statements += self._at(item, table)
+                    else:
+                        statements += self._accumulated(item, keeper, [lane], table)
+                return statements
+
+            if any(item.guarded for item in items) and not folds:
+                inner.append(_plain(first, begin, end, body))
+            else:
+                inner.append(_vectors(items, begin, end, unroll, body))
+        within = loops(sequence(inner))
         before = [part for item in folds for part in _identity(item, keepers[id(item)], width)]
         after = [
             part for item in folds for part in self._folded(item, keepers[id(item)], width, rows)
         ]
-        return sequence([*before, inner, *after])
+        return sequence([*before, within, *after])
 
     def _outer(
         self, item: Item, rows: Sequence[Expr], axes: Sequence[Axis]
@@ -114,7 +119,7 @@ class NestWriter:
         """What an item does at one place of its loops."""
         rename = substituter(table)
         if item.reduction is None:
-            value = self._places.read(rename(bodies(item.op)[0]))
+            value = self._places.read(rename(item.sources[0]))
             return [self._places.write(item.op.output(0), value, _indices(item, rename))]
         assert item.kind == SUM
         target = [self._sums[tensor_key(item.op.output(0))]]
@@ -126,7 +131,7 @@ class NestWriter:
     ) -> list[Statement]:
         assert item.reduction is not None
         rename = substituter(table)
-        values = [self._places.read(rename(source)) for source in item.reduction.sources]
+        values = [self._places.read(rename(source)) for source in item.sources]
         return _combined(item, targets, indices, values)
 
     def _folded(
@@ -297,21 +302,46 @@ def _rounds(extent: Extent, lanes: int, folds: int) -> int:
     return max(range(1, most + 1), key=lambda u: (extent // (u * lanes) * u, u))
 
 
-def _plain(item: Item, extent: Extent, body: Body) -> Statement:
+def _cut(
+    items: Sequence[Item], low: Extent, extent: Extent
+) -> list[tuple[int, Extent, Sequence[Item]]]:
+    """The last loop of a nest in pieces, in which no condition changes if that is possible."""
+    if not isinstance(extent, int) or low != 0 or not any(item.guarded for item in items):
+        return [(0, extent, items)]
+    var = variable("place", str(items[0].loops[-1].var.ty))
+    roots = [substituter({i.loops[-1].var: var})(source) for i in items for source in i.sources]
+    found: list[tuple[int, Extent, Sequence[Item]]] = []
+    for begin, end, resolved in pieces(roots, var, extent):
+        rest = iter(resolved)
+        here = []
+        for item in items:
+            last = item.loops[-1].var
+            sources = tuple(substituter({var: last})(next(rest)) for _ in item.sources)
+            guarded = not item.straight or has_branches(sources, last)
+            here.append(replace(item, sources=sources, guarded=guarded))
+        found.append((begin, end, here))
+    return found
+
+
+def _plain(item: Item, begin: int, end: Extent, body: Body) -> Statement:
     """A loop that is left to the compiler, branches and all."""
+    extent = end - begin if isinstance(end, int) else end
     var = counter(item.loops[-1].var.name, extent)
-    return loop(var, extent, sequence(body(var, const(0, "int32"))))
+    place = add(var, const(begin, dtype_of(var)))
+    return loop(var, extent, sequence(body(place, const(0, "int32"))))
 
 
-def _vectors(item: Item, extent: Extent, unroll: int, body: Body) -> Statement:
-    kind = SERIAL if item.guarded else VECTORIZED
+def _vectors(items: Sequence[Item], begin: int, end: Extent, unroll: int, body: Body) -> Statement:
+    """A loop in vectors; where conditions are left, the compiler is asked to find them."""
+    kind = SERIAL if any(item.guarded for item in items) else VECTORIZED
+    item, extent = items[0], end
     dtype = str(item.loops[-1].var.ty)
 
     def group(base: Expr, groups: int, width: int) -> Statement:
-        return _group(base, groups, width, body, kind)
+        return _group(add(base, const(begin, dtype)), groups, width, body, kind)
 
-    if isinstance(extent, int):
-        return _pieces(extent, item.lanes, unroll, dtype, group)
+    if isinstance(end, int):
+        return _pieces(end - begin, item.lanes, unroll, dtype, group)
     length = const(unroll * item.lanes, dtype)
     trips = binary("floordiv", extent, length)
     trip, rest = counter("o", trips), counter("rest", extent)
