@@ -1,12 +1,17 @@
 """What every test shares: the profiles of hypothesis and the `golden` fixture.
 
 `golden(name, text)` compares `text` with the file tests/golden/<name>; ``pytest --update-golden``
-writes the files instead, to be read as a diff before they are committed.
+writes the files instead, to be read as a diff before they are committed. Builds are kept in
+a folder of this run, so that no test sees what an earlier version built.
 """
 
 from __future__ import annotations
 
+import atexit
 import difflib
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +19,10 @@ import pytest
 from hypothesis import settings
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# what tests build is kept for the tests of this run only
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tvm_autodiff-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # the same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import domain
 from .check import check_grads
-from .compile import build, load, lower
+from .compile import build, clear_cache, load, lower
 from .cost import Cost, estimate_cost
 from .errors import (
     AutodiffError,
@@ -41,6 +41,7 @@ __all__ = [
     "build",
     "lower",
     "load",
+    "clear_cache",
     "show",
     "estimate_cost",
     "Cost",

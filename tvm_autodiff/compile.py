@@ -8,9 +8,11 @@ called.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
-from dataclasses import replace
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -18,24 +20,34 @@ from tvm import te
 
 from .errors import AutodiffError, InvalidArgumentError, LoweringError
 from .ir.deep import run_deep
-from .ir.graph import Graph
 from .ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
-from .ir.primfunc import external_symbols, free_variables
-from .ir.stage import is_placeholder, is_scan, shape_of, tensor_key
-from .runtime.compiled import CompiledFunction, check_threads, load
+from .ir.stage import shape_of, tensor_key
+from .runtime.build_cache import BuildCache, clear_cache, default_folder
+from .runtime.build_key import build_key
+from .runtime.compiled import CompiledFunction
 from .runtime.device import DeviceFunction
+from .runtime.library import can_link, library_bytes
+from .runtime.loading import load, loaded
+from .runtime.record import Launch, Record, Storage
 from .runtime.signature import DIM_OPERATORS, Dim, Signature, TensorSpec
+from .runtime.threads import check_threads
+from .schedule.arguments import check_graph, tensors_of, updates_of
 from .schedule.backends import finished, relax_pipeline_for, rules_for
-from .schedule.kernels import Kernel, cut
+from .schedule.kernels import Chain, Kernel, cut
 from .schedule.machine import Machine, as_target, machine_of
-from .schedule.normal_form import normal_form
+from .schedule.memory_plan import PlannedStorage, compile_watched
+from .schedule.normal_form import copy_of, normal_form
 from .schedule.program import Program, assemble
 from .schedule.rule import Rule, apply_rules
-from .schedule.updates import Step
+from .schedule.updates import Step, Update, order_updates
+from .schedule.work import operations, traffic
 
-__all__ = ["build", "load", "lower"]
+__all__ = ["build", "clear_cache", "load", "lower"]
 
 Tensors = Tensor | Sequence[Tensor]
+Updates = Mapping[Tensor, Tensor] | Sequence[Update]
+
+KEPT_SECONDS = 0.3  #: builds that take less are not worth a file
 
 
 def lower(
@@ -77,8 +89,15 @@ def lower(
     ['main']
     """
     machine = replace(machine_of(as_target(target), check_threads(None)), exact_math=exact_math)
-    program, _ = _program(inputs, outputs, machine)
-    return program.module
+    return _program(inputs, outputs, machine)[0].module
+
+
+def _program(
+    inputs: Tensors, outputs: Tensors, machine: Machine, rules: Sequence[Rule] | None = None
+) -> tuple[Program, Signature]:
+    request = _request(inputs, outputs)
+    chosen = rules_for(machine) if rules is None else rules
+    return run_deep(_schedule, request, machine, chosen), request.signature
 
 
 def build(
@@ -86,8 +105,10 @@ def build(
     outputs: Tensors,
     target: Any = None,
     *,
+    updates: Updates | None = None,
     num_threads: int | None = None,
     exact_math: bool = False,
+    cache: bool | str | os.PathLike[str] = True,
 ) -> CompiledFunction:
     """Compile tensors into a function of arrays.
 
@@ -100,12 +121,19 @@ def build(
     target : optional
         An LLVM or a CUDA target; None is this host's CPU with its features, ``"cuda"`` this
         machine's GPU (sm_90 where there is none).
+    updates : mapping from Tensor to Tensor, or sequence of pairs, optional
+        Inputs and their new values, of equal shape and dtype: a call writes these into the arrays
+        that it is given, and does not return them. Everything else reads the old values.
     num_threads : int, optional
         CPU threads to use; None is all that this process may use.
     exact_math : bool
         Whether exp, log, tanh and the like of float32 are the C library's on a CPU. By default they
         are computed by arithmetic that vectorises, with an error of a few units in the last place
         (the table is in docs/performance.md) and with C's results for zeros, infinities and NaN.
+    cache : bool or path
+        Whether to keep what was built on disk, for other processes that build the same: a program
+        that took long to compile in the user's cache folder (`clear_cache` empties it), any one in
+        a folder that is named. What lies there is run as code: the folder must belong to this user.
 
     Returns
     -------
@@ -114,7 +142,8 @@ def build(
     Raises
     ------
     InvalidArgumentError
-        An argument is no tensor, occurs twice, or is an input and an output at once.
+        An argument is no tensor, occurs twice, or is an input and an output at once; a new value
+        does not fit its input; others can write into the cache folder.
     LoweringError
         A placeholder is missing or not used, a variable is free, a stage is a te.scan.
 
@@ -126,25 +155,116 @@ def build(
     >>> double = build(A, te.compute((4,), lambda i: A[i] * 2.0, name="B"))
     >>> double(np.arange(4, dtype="float32"))
     array([0., 2., 4., 6.], dtype=float32)
+
+    An input that is updated in place:
+
+    >>> new = te.compute((4,), lambda i: A[i] + 1.0, name="new")
+    >>> total = te.compute((), lambda: A[0] + A[3], name="total")
+    >>> step = build(A, total, updates={A: new})
+    >>> state = np.arange(4, dtype="float32")
+    >>> float(step(state)), float(step(state)), state
+    (3.0, 5.0, array([2., 3., 4., 5.], dtype=float32))
+
+    A folder for what was built, where a second process finds it:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     float(build(A, total, cache=folder)(state))
+    7.0
     """
     threads = check_threads(num_threads)
-    tvm_target = as_target(target)
-    machine = replace(machine_of(tvm_target, threads), exact_math=exact_math)
-    program, signature, executable = _compiled(inputs, outputs, machine)
-    function = DeviceFunction if machine.kind == "cuda" else CompiledFunction
-    return function(executable, signature, threads, uses_vm=program.uses_vm, parallel=threads > 1)
+    machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
+    request = _request(inputs, outputs, updates)
+    make = DeviceFunction if machine.kind == "cuda" else CompiledFunction
+    store = _cache(cache)
+    key = request.key(machine) if store is not None else None
+    if store is not None and key is not None:
+        found = _from_cache(store, key, request, machine, make)
+        if found is not None:
+            return found
+    begin = time.perf_counter()
+    executable, record = _compiled(request, machine)
+    slow = time.perf_counter() - begin >= KEPT_SECONDS or isinstance(cache, (str, os.PathLike))
+    if store is None or key is None or not slow or not can_link():
+        return make(executable, record, threads)
+    data = library_bytes(executable, record)
+    with contextlib.suppress(OSError):  # a full disk keeps nobody from computing
+        store.put(key, data)
+    # what was linked need not be compiled once more, at the first call
+    return loaded(data, threads, recompile=lambda: executable, make=make)
 
 
-def _compiled(
-    inputs: Tensors, outputs: Tensors, machine: Machine
-) -> tuple[Program, Signature, Any]:
-    def attempt(rules: Sequence[Rule]) -> tuple[Program, Signature, Any]:
-        program, signature = _program(inputs, outputs, machine, rules)
-        pipeline = relax_pipeline_for(machine)
-        executable = run_deep(
-            tvm.compile, program.module, target=machine.target, relax_pipeline=pipeline
+def _cache(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
+    if isinstance(cache, (str, os.PathLike)):
+        return BuildCache(cache)
+    if not isinstance(cache, bool):
+        raise InvalidArgumentError(f"cache must be True, False or a folder, got {cache!r}")
+    try:
+        return BuildCache(default_folder()) if cache else None
+    except (OSError, InvalidArgumentError):  # no home, or a home that others write to
+        return None
+
+
+def _from_cache(
+    store: BuildCache, key: str, request: _Request, machine: Machine, make: type[CompiledFunction]
+) -> CompiledFunction | None:
+    data = store.get(key)
+    if data is None:
+        return None
+    try:
+        return loaded(
+            data,
+            machine.threads,
+            recompile=lambda: _compiled(request, machine)[0],
+            make=make,
         )
-        return program, signature, executable
+    except Exception:  # whole, and yet not loadable here: built anew
+        store.drop(key)
+        return None
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a caller wants built."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    updates: list[Update]
+    signature: Signature
+
+    def key(self, machine: Machine) -> str | None:
+        old, new = [pair[0] for pair in self.updates], [pair[1] for pair in self.updates]
+        groups = [self.inputs, self.outputs, old, new]
+        options = {"machine": machine, "single": self.signature.single}
+        return run_deep(build_key, groups, options)
+
+
+def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) -> _Request:
+    input_list = tensors_of(inputs, "inputs")
+    output_list = tensors_of(outputs, "outputs")
+    update_list = updates_of(updates, input_list)
+    if not output_list and not update_list:
+        raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
+    check_graph(input_list, output_list, update_list)
+    signature = _signature(input_list, output_list, isinstance(outputs, te.Tensor))
+    return _Request(input_list, output_list, update_list, signature)
+
+
+def _compiled(request: _Request, machine: Machine) -> tuple[Any, Record]:
+    """The executable of a program, and its record."""
+
+    def attempt(rules: Sequence[Rule]) -> tuple[Any, Record]:
+        program = run_deep(_schedule, request, machine, rules)
+        executable, storages, params = run_deep(
+            compile_watched,
+            lambda: tvm.compile(
+                program.module,
+                target=machine.target,
+                relax_pipeline=relax_pipeline_for(machine),
+            ),
+            program.steps,
+        )
+        return executable, _record(request, program, storages, params, machine)
 
     try:
         return attempt(rules_for(machine))
@@ -158,114 +278,73 @@ def _compiled(
     except Exception:
         pass
     reason = (str(failure).strip().splitlines() or ["no message"])[-1]
-    names = ", ".join(tensor.op.name for tensor in _tensors(outputs, "outputs"))
+    names = ", ".join(tensor.op.name for tensor in request.outputs)
     raise LoweringError(
         f"TVM cannot compile the stages of {names} for {machine.kind}: {reason}"
     ) from failure
 
 
-def _program(
-    inputs: Tensors, outputs: Tensors, machine: Machine, rules: Sequence[Rule] | None = None
-) -> tuple[Program, Signature]:
-    input_list = _tensors(inputs, "inputs")
-    output_list = _tensors(outputs, "outputs")
-    if not output_list:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
-    _check_graph(input_list, output_list)
-    signature = _signature(input_list, output_list, isinstance(outputs, te.Tensor))
-    chosen = rules_for(machine) if rules is None else rules
-    return run_deep(_schedule, input_list, output_list, machine, chosen), signature
+def _record(
+    request: _Request,
+    program: Program,
+    storages: Sequence[PlannedStorage],
+    params: Sequence[Any],
+    machine: Machine,
+) -> Record:
+    signature = request.signature
+    symbols: dict[int, str] = {}
+    for spec, param in zip((*signature.inputs, *signature.outputs), params, strict=False):
+        for dim, expr in zip(spec.shape, param.ty.shape, strict=True):
+            if isinstance(dim, str):
+                symbols.setdefault(node_id(expr), dim)
+    places = {tensor_key(tensor): number for number, tensor in enumerate(request.inputs)}
+    kernels = {id(step.kernel): step.kernel for step in program.steps}
+    numbers = {key: number for number, key in enumerate(kernels)}
+    return Record(
+        signature,
+        tuple(places[tensor_key(old)] for old, _ in request.updates),
+        tuple(
+            Launch(
+                name,
+                step.kernel.name,
+                numbers[id(step.kernel)],
+                step.rule,
+                operations(step.kernel),
+                traffic(step.launch),
+            )
+            for step, name in zip(program.steps, program.names, strict=True)
+        ),
+        tuple(
+            Storage(
+                storage.size if isinstance(storage.size, int) else _dim(storage.size, symbols),
+                tuple(storage.tensors),
+            )
+            for storage in storages
+        ),
+        program.uses_vm,
+        machine.threads > 1,
+    )
 
 
-def _schedule(
-    inputs: list[Tensor], outputs: list[Tensor], machine: Machine, rules: Sequence[Rule]
-) -> Program:
-    kernels, results = cut(normal_form(outputs))
+def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Program:
+    count = len(request.outputs)
+    new_values = [new for _, new in request.updates]
+    kernels, results = cut(normal_form([*request.outputs, *new_values]))
     steps = [step for kernel in kernels for step in _steps(kernel, machine, rules)]
-    return assemble(steps, inputs, results)
+
+    def copy(tensor: Tensor) -> tuple[Tensor, list[Step]]:
+        copied = copy_of(tensor)
+        return copied, _steps(Kernel(copied.op), machine, rules)
+
+    olds = [old for old, _ in request.updates]
+    pairs = list(zip(olds, results[count:], strict=True))
+    ordered, updates = order_updates(steps, pairs, copy)
+    return assemble(ordered, request.inputs, results[:count], updates)
 
 
-def _steps(kernel: Kernel, machine: Machine, rules: Sequence[Rule]) -> list[Step]:
+def _steps(kernel: Kernel | Chain, machine: Machine, rules: Sequence[Rule]) -> list[Step]:
     launches, rule = apply_rules(kernel, machine, rules)
-    return [Step(launch, kernel.name, rule) for launch in finished(launches, machine)]
-
-
-def _tensors(value: Any, what: str) -> list[Tensor]:
-    if isinstance(value, te.Tensor):
-        return [value]
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-        raise InvalidArgumentError(
-            f"{what} must be a te.Tensor or a sequence of te.Tensors, got {type(value).__name__}"
-        )
-    tensors = list(value)
-    seen: dict[tuple[int, int], int] = {}
-    for number, tensor in enumerate(tensors):
-        if not isinstance(tensor, te.Tensor):
-            raise InvalidArgumentError(
-                f"{what}[{number}] must be a te.Tensor (a te.placeholder or a te.compute), "
-                f"got {type(tensor).__name__}"
-            )
-        first = seen.setdefault(tensor_key(tensor), number)
-        if first != number:
-            raise InvalidArgumentError(
-                f"{what}[{number}] is tensor {tensor.op.name} again, which is {what}[{first}] "
-                "already: name each tensor once"
-            )
-    return tensors
-
-
-def _check_graph(inputs: list[Tensor], outputs: list[Tensor]) -> None:
-    for tensor in inputs:
-        if not is_placeholder(tensor.op):
-            raise InvalidArgumentError(
-                f"input {tensor.op.name} is computed from other tensors: an input must be a "
-                "te.placeholder (to feed a value in its place, rebuild the graph over one)"
-            )
-    for tensor in outputs:
-        if is_placeholder(tensor.op):
-            raise InvalidArgumentError(
-                f"output {tensor.op.name} is a placeholder: there is nothing to compute; "
-                "drop it, or copy it with a te.compute"
-            )
-    graph = Graph(outputs)
-    for op in graph.ops:
-        if is_scan(op):
-            raise LoweringError(
-                f"stage {op.name} is a te.scan, which TVM cannot lower: "
-                "unroll it into compute stages"
-            )
-    given = {tensor_key(tensor) for tensor in inputs}
-    for tensor in graph.placeholders():
-        if tensor_key(tensor) not in given:
-            raise LoweringError(
-                f"placeholder {tensor.op.name} is read by the outputs but is not among the inputs: "
-                "add it to inputs"
-            )
-    for tensor in inputs:
-        if not graph.contains(tensor):
-            raise LoweringError(
-                f"input {tensor.op.name} is not used by any output: drop it from inputs"
-            )
-    for op in graph.ops:
-        for name in external_symbols(op):
-            if not hasattr(ctypes.CDLL(None), name):
-                raise LoweringError(
-                    f"stage {op.name} calls the C function {name}, which is not loaded: "
-                    "load its library first (ctypes.CDLL(path, ctypes.RTLD_GLOBAL))"
-                )
-    known = {
-        node_id(dim)
-        for tensor in inputs
-        for dim in shape_of(tensor)
-        if not isinstance(dim, int) and op_name(dim) == "var"
-    }
-    for op in graph.ops:
-        for var in free_variables(op):
-            if node_id(var) not in known:
-                raise LoweringError(
-                    f"stage {op.name} uses the variable {var.name}, which is neither an axis nor a "
-                    "dimension of an input: pass its value as an input tensor of shape ()"
-                )
+    return [Step(launch, kernel, rule) for launch in finished(launches, machine)]
 
 
 def _signature(inputs: list[Tensor], outputs: list[Tensor], single: bool) -> Signature:

@@ -1,4 +1,4 @@
-"""Calls of functions that were built for CUDA: with no GPU their errors, with a device that stands in
+"""Calls of functions built for CUDA: with no GPU their errors, with a device that stands in
 for one (the CPU, and arrays that say they lie on a GPU) the whole protocol of a call.
 """
 
@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import tvm
 from tvm import te
+from tvm.relax import VMExecutable
 
 import tvm_autodiff as ad
 from tests.schedule.cuda.serial import SM_90, on_cpu
+from tvm_autodiff.compile import _request
 from tvm_autodiff.runtime import device_arrays
 from tvm_autodiff.runtime.device import DeviceFunction
+from tvm_autodiff.runtime.record import Record
 
 needs_no_gpu = pytest.mark.skipif(tvm.cuda(0).exist, reason="there is a GPU")
 
@@ -58,8 +61,16 @@ def function(stages=1, n=4):
     out = te.compute((n,), lambda i: te.sum(A[i, k] * B(), axis=k), name="out")
     for _ in range(stages - 1):
         out = following(out, A, n)
-    built = on_cpu([A, B], out)
-    return OnHost(built._executable, built.signature, 1, uses_vm=built._uses_vm)
+    return on_host([A, B], out)
+
+
+def on_host(inputs, outputs):
+    """A function for the GPU that runs on the CPU."""
+    executable = on_cpu(inputs, outputs)
+    record = Record(
+        _request(inputs, outputs).signature, uses_vm=isinstance(executable, VMExecutable)
+    )
+    return OnHost(executable, record, 1)
 
 
 def following(before, A, n):
@@ -91,8 +102,7 @@ def test_arrays_of_the_gpu_are_used_where_they_lie(stages):
 
 def test_results_follow_the_first_argument():
     A, B = te.placeholder((3,), name="A"), te.placeholder((3,), name="B")
-    built = on_cpu([A, B], te.compute((3,), lambda i: A[i] - B[i], name="C"))
-    call = OnHost(built._executable, built.signature, 1, uses_vm=built._uses_vm)
+    call = on_host([A, B], te.compute((3,), lambda i: A[i] - B[i], name="C"))
     host, gpu = np.array([1, 2, 3], "float32"), GpuArray(aligned([1, 1, 5]))
     np.testing.assert_array_equal(call(host, gpu), [0, 1, -2])
     np.testing.assert_array_equal(call(gpu, host).array, [0, -1, 2])

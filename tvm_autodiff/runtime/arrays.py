@@ -9,7 +9,8 @@ loaded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -41,6 +42,11 @@ class ArrayKind(Protocol):
 
     def finish(self, array: Array) -> Array:
         """The result to hand to the caller, from what `empty` gave."""
+
+    def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A quick `empty` for arrays that a kernel takes, and a caller gets, as they are; None
+        where either needs more.
+        """
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
@@ -100,6 +106,12 @@ class NumpyKind:
     def finish(self, array: Array) -> Array:
         return array
 
+    def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        kind = numpy_dtype(dtype)
+        # numpy hands out neither dtypes that are not its own nor, to TVM's taste, empty arrays
+        own = kind.kind in "fiub" and 0 not in shape
+        return partial(np.empty, tuple(shape), kind) if own else None
+
 
 def _dlpack_dtype(dtype: np.dtype) -> np.dtype:
     # numpy hands out only its own dtypes: others travel as unsigned ints of their width
@@ -129,6 +141,9 @@ class TvmKind:
 
     def finish(self, array: Array) -> Array:
         return array
+
+    def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        return partial(tvm.runtime.empty, tuple(shape), dtype)
 
 
 def _tvm_device(array: Array) -> str:
@@ -160,6 +175,10 @@ class TorchKind:
     def finish(self, array: Array) -> Array:
         return array
 
+    def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        torch = sys.modules["torch"]
+        return partial(torch.empty, tuple(shape), dtype=getattr(torch, dtype))
+
 
 class JaxKind(NumpyKind):
     """JAX arrays: immutable, so that results are made in numpy and handed over."""
@@ -184,6 +203,9 @@ class JaxKind(NumpyKind):
 
     def finish(self, array: Array) -> Array:
         return sys.modules["jax"].numpy.asarray(array)
+
+    def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        return None
 
 
 class DLPackKind(NumpyKind):
@@ -222,6 +244,9 @@ class DLPackKind(NumpyKind):
     def finish(self, array: Array) -> Array:
         convert = getattr(self._namespace, "from_dlpack", None)
         return array if convert is None else convert(array)
+
+    def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        return None
 
 
 _NUMPY, _TVM, _TORCH, _JAX = NumpyKind(), TvmKind(), TorchKind(), JaxKind()

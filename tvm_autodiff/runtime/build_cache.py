@@ -1,7 +1,7 @@
 """Compiled programs kept on disk, so that another process need not build them again.
 
-In: a key that tells everything a build depends on. Out: the code and record that were built for it
-last time, or None. The folder belongs to one user: what lies there is run. Entries are written
+In: a key that tells everything a build depends on. Out: the library that was built for it last
+time, or None. The folder belongs to one user: what lies there is run. Entries are written
 whole, read with a digest and dropped when damaged; the ones used longest ago go when the folder
 grows too large. Several processes may use a folder at once.
 """
@@ -19,7 +19,6 @@ import platformdirs
 
 from ..errors import InvalidArgumentError
 from .library import DamagedLibraryError, remove, split_library, write_whole
-from .record import Record
 
 MAX_BYTES = 2**30  #: what a folder holds at most
 _ENTRY = re.compile(r"[0-9a-f]{64}\.so")
@@ -70,11 +69,12 @@ class BuildCache:
         """The file of an entry."""
         return self.folder / f"{key}.so"
 
-    def get(self, key: str) -> tuple[bytes, Record] | None:
-        """Code and record of an entry; None when there is none, or it is damaged."""
+    def get(self, key: str) -> bytes | None:
+        """The bytes of an entry; None when there is none, or it is damaged."""
         path = self.path(key)
         try:
-            entry = split_library(path.read_bytes())
+            entry = path.read_bytes()
+            split_library(entry)
         except FileNotFoundError:
             return None
         except (OSError, DamagedLibraryError, ValueError, KeyError, TypeError):
@@ -90,6 +90,10 @@ class BuildCache:
             return
         write_whole(self.path(key), data)
         self._shrink()
+
+    def drop(self, key: str) -> None:
+        """Delete an entry."""
+        remove(self.path(key))
 
     def clear(self) -> None:
         """Delete every entry."""

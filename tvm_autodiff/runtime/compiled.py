@@ -1,13 +1,12 @@
-"""Compiled functions: calls with arrays of any framework, source, export and load.
+"""Compiled functions: calls with arrays of any framework, source, memory, profile, export.
 
-In: a compiled TVM module whose function ``main`` takes inputs and then outputs, and its signature.
-Out: a callable that checks its arguments, allocates results of the caller's kind, and uses the
-wanted number of threads. How tensors become that module is left to `compile`.
+In: a compiled TVM module whose function ``main`` takes inputs and then outputs, and the record of
+the program. Out: a callable that checks its arguments, allocates results of the caller's kind, and
+uses the wanted number of threads. How tensors become that module is left to `compile`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -20,10 +19,15 @@ from tvm import relax
 
 from ..errors import CallError, InvalidArgumentError, LoweringError
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
-from .signature import Signature, TensorSpec, dim_value
-from .threads import resolve_threads, use_threads
+from .library import SUFFIXES, library_bytes
+from .memory import Memory, memory_of
+from .overlap import first_overlap
+from .profile import Profile, profile_of
+from .record import Record
+from .signature import TensorSpec, dim_value
+from .threads import use_threads
 
-_MAGIC = b"tvm_autodiff.signature.1"
+_NUMBERS = frozenset((int, float))
 
 
 class CompiledFunction:
@@ -32,7 +36,8 @@ class CompiledFunction:
     Takes numpy arrays, TVM, PyTorch and JAX arrays and anything with DLPack, in any mix, without
     copying them, and returns new arrays of the kind of the first argument: a list, or one array
     when the function was built for a single tensor. ``out=`` gives the arrays to write into
-    instead. Calls from several Python threads at once are safe.
+    instead. Inputs that `build` was given ``updates`` for are written in place. Calls from several
+    Python threads at once are safe, as long as they write different arrays.
 
     Attributes
     ----------
@@ -45,26 +50,29 @@ class CompiledFunction:
     def __init__(
         self,
         executable: Any,
-        signature: Signature,
+        record: Record,
         num_threads: int,
         *,
-        uses_vm: bool,
-        parallel: bool = True,
+        code: bytes | None = None,
+        recompile: Callable[[], Any] | None = None,
     ) -> None:
+        signature = record.signature
         self.signature = signature
         self.num_threads = num_threads
+        self._record = record
         self._executable = executable
-        self._uses_vm = uses_vm
-        self._parallel = parallel  # whether any kernel was scheduled for more than one thread
+        self._code = code  # the shared library, where there is one
+        self._recompile = recompile  # gives a module that still has its source
+        self._parallel = record.parallel  # whether any kernel was scheduled for several threads
         self._machines = threading.local()  # a virtual machine serves one call at a time
-        self._shared: Callable[..., Any] | None = None if uses_vm else executable["main"]
-        self._fast = [
-            (spec.shape, numpy_dtype(spec.dtype), _is_foreign(spec)) for spec in signature.inputs
+        self._shared: Callable[..., Any] | None = None if record.uses_vm else executable["main"]
+        self._scalars = [
+            (number, numpy_dtype(spec.dtype))
+            for number, spec in enumerate(signature.inputs)
+            if not spec.shape and number not in record.updated
         ]
-        plain = signature.static and not any(map(_is_foreign, signature.outputs))
-        self._plain_results = (
-            [(spec.shape, numpy_dtype(spec.dtype)) for spec in signature.outputs] if plain else None
-        )
+        #: type of array → makers of the results; None where arrays of it need more than a call
+        self._makers: dict[type, list[Callable[[], Array]] | None] = {}
 
     def __call__(self, *arrays: Array, out: Sequence[Array] | Array | None = None) -> Any:
         """Run the program.
@@ -73,48 +81,101 @@ class CompiledFunction:
         ----------
         *arrays
             One array for each input, of its shape and dtype, contiguous; numbers for inputs of rank
-            0.
+            0. Inputs with an update are written.
         out : sequence of arrays or array, optional
-            Arrays to write the results into, one for each output; they are returned.
+            Arrays to write the results into, one for each output; they are returned. An array that
+            is written must not share memory with another one of the call.
 
         Raises
         ------
         CallError
             The number, rank, shape, dtype, layout or device of an array is not as the signature
-            says.
+            says, or one that is written shares memory with another or cannot be written.
         """
+        makers = self._makers_for(arrays, out)
+        if makers is None:
+            return self._checked_call(arrays, out)
+        if out is None:
+            results = [make() for make in makers]
+        else:
+            results = list(out) if isinstance(out, (list, tuple)) else [out]
+        if out is not None or self._record.updated:
+            self._refuse_overlap(arrays, results, out is not None)
+        given: Sequence[Any] = self._numbers_as_arrays(arrays) if self._scalars else arrays
+        if self._parallel:
+            use_threads(self.num_threads)
+        try:
+            # the kernels check shapes, dtypes and layout themselves before they write anything
+            self._function()(*given, *results)
+        except Exception as failure:
+            return self._checked_call(arrays, out, failure)
+        return results[0] if self.signature.single else results
+
+    def _makers_for(self, arrays: Sequence[Array], out: Any) -> list[Callable[[], Array]] | None:
+        """Makers of the results where all arrays are of one type that kernels take as it is."""
+        types = set(map(type, arrays))
+        if out is not None:
+            types.update(map(type, out) if isinstance(out, (list, tuple)) else (type(out),))
+        if self._scalars:
+            types -= _NUMBERS
+        if len(types) != 1 or len(arrays) != len(self.signature.inputs):
+            return None
+        [found] = types
+        if found not in self._makers:
+            sample = next(array for array in (*arrays, out) if type(array) not in _NUMBERS)
+            self._makers[found] = self._new_makers(sample)
+        return self._makers[found]
+
+    def _new_makers(self, sample: Array) -> list[Callable[[], Array]] | None:
+        kind = kind_of(sample)
+        if kind is None or isinstance(sample, np.generic) or not self.signature.static:
+            return None
+        specs = (*self.signature.outputs, *self.signature.inputs)
+        makers = [kind.maker(spec.shape, spec.dtype) for spec in specs]
+        quick = [maker for maker in makers if maker is not None]
+        return quick[: len(self.signature.outputs)] if len(quick) == len(makers) else None
+
+    def _numbers_as_arrays(self, arrays: Sequence[Array]) -> list[Array]:
+        given = list(arrays)
+        for number, dtype in self._scalars:
+            if type(given[number]) in _NUMBERS:
+                given[number] = np.asarray(given[number], dtype)
+        return given
+
+    def _checked_call(
+        self, arrays: Sequence[Array], out: Any, failure: Exception | None = None
+    ) -> Any:
+        """A call that looks at every array; after a `failure` of the quick one, to tell why."""
         signature = self.signature
-        if len(arrays) != len(self._fast):
-            signature.check_count(len(arrays))
+        arguments, results, kinds = self._bound(arrays, out)
+        given = [*arrays, *results]
+        if failure is not None and all(a is b for a, b in zip(given, arguments, strict=True)):
+            raise failure
+        if self._parallel:
+            use_threads(self.num_threads)
+        self._function()(*arguments)
+        if out is None:
+            results = [kind.finish(result) for kind, result in zip(kinds, results, strict=True)]
+        return results[0] if signature.single else results
+
+    def _bound(
+        self, arrays: Sequence[Array], out: Any
+    ) -> tuple[list[Any], list[Array], list[ArrayKind]]:
+        """The arguments of the raw function, the results among them, and the kinds of these."""
+        signature = self.signature
+        signature.check_count(len(arrays))
         sizes: dict[str, int] = {}
         arguments: list[Any] = []
         first: ArrayKind | None = None
-        for array, (shape, dtype, foreign), spec in zip(
-            arrays, self._fast, signature.inputs, strict=True
-        ):
-            if (
-                type(array) is np.ndarray
-                and array.shape == shape
-                and array.dtype is dtype
-                and not foreign
-                and (flags := array.flags).c_contiguous
-                and flags.writeable
-                and flags.aligned
-            ):
-                arguments.append(array)
-                first = first or numpy_kind()
-                continue
-            kind, argument = self._argument(array, spec, sizes)
+        for number, (array, spec) in enumerate(zip(arrays, signature.inputs, strict=True)):
+            kind, argument = self._argument(array, spec, sizes, number in self._record.updated)
             arguments.append(argument)
             first = first or kind
         if not signature.static:
             self._check_symbols(arrays, sizes)
         follow = first or numpy_kind()
         results: list[Array]
-        if out is None and follow is numpy_kind() and self._plain_results is not None:
-            results = [np.empty(shape, dtype) for shape, dtype in self._plain_results]
-            arguments += results
-        elif out is None:
+        if out is None:
             results = [
                 follow.empty(self._result_shape(spec, sizes), spec.dtype)
                 for spec in signature.outputs
@@ -124,12 +185,29 @@ class CompiledFunction:
             alone = signature.single and not isinstance(out, (list, tuple))
             results = [out] if alone else list(out)
             arguments += self._outputs(results, sizes)
-        if self._parallel:
-            use_threads(self.num_threads)
-        self._function()(*arguments)
-        if out is None:
-            results = [follow.finish(result) for result in results]
-        return results[0] if signature.single else results
+        self._refuse_overlap(arrays, results, out is not None)
+        return arguments, results, [follow] * len(results)
+
+    def _refuse_overlap(self, arrays: Sequence[Array], results: list[Array], given: bool) -> None:
+        count = len(arrays)
+        written = list(self._record.updated)
+        if given:
+            written += range(count, count + len(results))
+        if not written:
+            return
+        pair = first_overlap([*arrays, *results], written)
+        if pair is None:
+            return
+        specs = (*self.signature.inputs, *self.signature.outputs)
+        names = [
+            f"{'output' if number >= count else 'argument'} {specs[number].name!r}"
+            for number in pair
+            if number < len(specs)
+        ]
+        raise CallError(
+            f"{' and '.join(names)} share memory, and {names[0]} is written: pass a copy of one "
+            "(to write new values over an input, build with updates=)"
+        )
 
     @staticmethod
     def _result_shape(spec: TensorSpec, sizes: dict[str, int]) -> Sequence[int]:
@@ -138,21 +216,26 @@ class CompiledFunction:
         return [value for dim in spec.shape if (value := dim_value(dim, sizes)) is not None]
 
     def _argument(
-        self, array: Array, spec: TensorSpec, sizes: dict[str, int]
+        self, array: Array, spec: TensorSpec, sizes: dict[str, int], updated: bool
     ) -> tuple[ArrayKind | None, Any]:
         kind = kind_of(array)
         follow: ArrayKind | None = kind
-        if kind is None and isinstance(array, (int, float)) and not spec.shape:
+        if kind is None and isinstance(array, (int, float)) and not spec.shape and not updated:
             array, kind, follow = np.asarray(array, numpy_dtype(spec.dtype)), numpy_kind(), None
         if kind is None:
             raise CallError(
                 f"argument {spec.name!r} must be an array (numpy, TVM, torch, JAX or DLPack) of "
                 f"{spec}, got {type(array).__name__}"
             )
+        if isinstance(array, np.generic) and updated:
+            raise CallError(f"argument {spec.name!r} is updated: pass an array, not a number")
         if isinstance(array, np.generic):
             array = np.asarray(array)
         self._check("argument", kind, array, spec, sizes)
-        return follow, kind.borrow(array, False)
+        try:
+            return follow, kind.borrow(array, updated)
+        except CallError as error:
+            raise CallError(f"argument {spec.name!r} is updated: {error}") from None
 
     def _outputs(self, arrays: Sequence[Array], sizes: dict[str, int]) -> list[Any]:
         outputs = self.signature.outputs
@@ -200,6 +283,58 @@ class CompiledFunction:
             function = self._machines.main = machine["main"]
         return function
 
+    def memory(self, **sizes: int) -> Memory:
+        """What memory a call uses.
+
+        Parameters
+        ----------
+        **sizes : int
+            Values of the symbols in shapes.
+
+        Returns
+        -------
+        Memory
+            Bytes of inputs, outputs and temporaries, and one row for each; prints as a table.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A symbol has no value.
+        """
+        return memory_of(self._record, sizes)
+
+    def profile(self, *arrays: Array, repeats: int = 20) -> Profile:
+        """Time each kernel of a call.
+
+        Parameters
+        ----------
+        *arrays
+            The arguments of a call. Those with an update are copied first.
+        repeats : int
+            How many calls to take medians of.
+
+        Returns
+        -------
+        Profile
+            One row for each kernel: time, schedule rule, rates; prints as a table.
+
+        Raises
+        ------
+        CallError
+            As for a call.
+        """
+        copied = [
+            _copied(array) if number in self._record.updated else array
+            for number, array in enumerate(arrays)
+        ]
+        arguments, _, _ = self._bound(copied, None)
+        if self._parallel:
+            use_threads(self.num_threads)
+        machine = (
+            relax.VirtualMachine(self._executable, tvm.cpu()) if self._shared is None else None
+        )
+        return profile_of(self._function(), machine, arguments, self._record.launches, repeats)
+
     def source(self, language: str | None = None) -> str:
         """The generated code.
 
@@ -213,20 +348,26 @@ class CompiledFunction:
         LoweringError
             The function was loaded from a file, which holds machine code only.
         """
-        texts: list[str] = []
-        pending = [getattr(self._executable, "mod", self._executable)]
-        while pending:
-            module = pending.pop(0)
-            pending += list(module.imports)
-            if module.kind == "llvm":
-                texts.append(module.inspect_source(language or "ll"))
-            elif module.kind in ("cuda", "opencl", "metal", "vulkan", "rocm"):
-                texts.append(module.inspect_source())
+        texts = [
+            module.inspect_source(language or "ll")
+            for module in self._modules_with_source()
+            if module.kind == "llvm"
+        ]
         if not texts:
             raise LoweringError(
                 "a loaded function holds machine code only: ask the one that was built"
             )
         return "\n".join(texts)
+
+    def _modules_with_source(self) -> list[Any]:
+        """The modules of the program; built again where they came from a cache."""
+        root = self._executable if self._recompile is None else self._recompile()
+        found, pending = [], [getattr(root, "mod", root)]
+        while pending:
+            module = pending.pop(0)
+            found.append(module)
+            pending += list(module.imports)
+        return found
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the function to a shared library that `load` reads, signature included.
@@ -237,84 +378,17 @@ class CompiledFunction:
             The file to write; it must end in ``.so`` (``.dylib``, ``.dll``).
         """
         target = Path(path)
-        if target.suffix not in (".so", ".dylib", ".dll"):
+        if target.suffix not in SUFFIXES:
             raise InvalidArgumentError(
                 f"cannot export to {str(path)!r}: it is a shared library, end its name in .so"
             )
-        if not hasattr(self._executable, "export_library"):
-            raise LoweringError("a loaded function is exported already: copy its file")
-        self._executable.export_library(str(target))
-        record = {
-            "signature": self.signature.to_json(),
-            "uses_vm": self._uses_vm,
-            "parallel": self._parallel,
-        }
-        data = json.dumps(record).encode()
-        # loaders ignore what follows the sections of a library: the file stays one, and stays
-        # loadable
-        with open(target, "ab") as file:
-            file.write(data + len(data).to_bytes(8, "little") + _MAGIC)
+        target.write_bytes(self._code or library_bytes(self._executable, self._record))
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"
 
 
-def _is_foreign(spec: TensorSpec) -> bool:
-    """Whether numpy cannot hand out arrays of it as they are: of a dtype not its own, or empty."""
-    return numpy_dtype(spec.dtype).kind not in "fiub" or 0 in spec.shape
-
-
-class _LoadedLibrary:
-    """A library read from a file, with the interface of a compiled module."""
-
-    def __init__(self, module: Any) -> None:
-        self.mod = module
-
-    def __getitem__(self, name: str) -> Any:
-        return self.mod[name]
-
-
-def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> CompiledFunction:
-    """Load a function that `CompiledFunction.export` wrote.
-
-    Parameters
-    ----------
-    path : path
-        The shared library.
-    num_threads : int, optional
-        The number of CPU threads to use; all by default.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The file does not exist, or was not written by `export`.
-    """
-    source = Path(path)
-    if not source.is_file():
-        raise InvalidArgumentError(f"no file {str(path)!r} to load")
-    data = source.read_bytes()
-    if not data.endswith(_MAGIC):
-        raise InvalidArgumentError(
-            f"{str(path)!r} holds no signature: CompiledFunction.export must have written it"
-        )
-    end = len(data) - len(_MAGIC) - 8
-    size = int.from_bytes(data[end : end + 8], "little")
-    record = json.loads(data[end - size : end])
-    module = tvm.runtime.load_module(str(source.absolute()))
-    uses_vm = record["uses_vm"]
-    return CompiledFunction(
-        module if uses_vm else _LoadedLibrary(module),
-        Signature.from_json(record["signature"]),
-        check_threads(num_threads),
-        uses_vm=uses_vm,
-        parallel=record["parallel"],
-    )
-
-
-def check_threads(num_threads: int | None) -> int:
-    """The number of threads for a `num_threads` argument; `InvalidArgumentError` for a bad one."""
-    if num_threads is not None and (not isinstance(num_threads, int) or num_threads < 1):
-        raise InvalidArgumentError(
-            f"num_threads must be a positive integer or None (all CPUs), got {num_threads!r}"
-        )
-    return resolve_threads(num_threads)
+def _copied(array: Array) -> Array:
+    if hasattr(array, "clone"):
+        return array.detach().clone()
+    return np.array(array)

@@ -83,8 +83,9 @@ class DeviceFunction(CompiledFunction):
         sample = next((a for a in (*arrays, *(results or ())) if gpu_of(a) is not None), None)
         number = _one_gpu([*arrays, *(results or ())])
         call = _Call(self._gpu(number), {})
-        for array, spec in zip(arrays, signature.inputs, strict=True):
-            self._take(call, array, spec)
+        for place, (array, spec) in enumerate(zip(arrays, signature.inputs, strict=True)):
+            self._take(call, array, spec, place in self._record.updated)
+        self._refuse_overlap(arrays, results or [], out is not None)
         if not signature.static:
             self._check_symbols(arrays, call.sizes)
         if results is None:
@@ -102,8 +103,10 @@ class DeviceFunction(CompiledFunction):
                 results = [finish(array) for array in results]
         return results[0] if signature.single else results
 
-    def _take(self, call: _Call, array: Array, spec: TensorSpec) -> None:
+    def _take(self, call: _Call, array: Array, spec: TensorSpec, updated: bool) -> None:
         kind = kind_of(array)
+        if updated and (kind is None or isinstance(array, np.generic)):
+            raise CallError(f"argument {spec.name!r} is updated: pass an array, not a number")
         if kind is None and isinstance(array, (int, float)) and not spec.shape:
             array, kind = np.asarray(array, numpy_dtype(spec.dtype)), numpy_kind()
         if kind is None:
@@ -115,7 +118,11 @@ class DeviceFunction(CompiledFunction):
             array = np.asarray(array)
         if gpu_of(array) is None:
             self._check("argument", kind, array, spec, call.sizes)
+            if updated:
+                kind.borrow(array, True)  # raises where it cannot be written
             call.arguments.append(copy_to_device(kind, array, call.device))
+            if updated:
+                call.copies.append((kind, call.arguments[-1], array))
         else:
             self._take_on_device(call, "argument", kind, array, spec)
 
@@ -191,8 +198,7 @@ class DeviceFunction(CompiledFunction):
         """
         if language is not None:
             return super().source(language)
-        root = getattr(self._executable, "mod", self._executable)
-        texts = [m.inspect_source() for m in _modules_below(root) if m.kind == "cuda"]
+        texts = [m.inspect_source() for m in self._modules_with_source() if m.kind == "cuda"]
         if not texts:
             raise LoweringError("a loaded function holds machine code only: ask the one built")
         return "\n".join(texts)
@@ -204,13 +210,3 @@ def _one_gpu(arrays: Sequence[Array]) -> int:
     if len(numbers) > 1:
         raise CallError(f"arrays lie on GPUs {sorted(numbers)}: copy them to one")
     return next(iter(numbers), 0)
-
-
-def _modules_below(root: Any) -> list[Any]:
-    """A module and all that it imports."""
-    found, pending = [], [root]
-    while pending:
-        module = pending.pop(0)
-        found.append(module)
-        pending += list(module.imports)
-    return found

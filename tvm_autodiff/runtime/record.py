@@ -23,16 +23,19 @@ class Launch:
         The function that is called.
     kernel : str
         The stages that it computes, or computes a part of.
+    number : int
+        Which kernel of the program that is: launches of one share it.
     rule : str
         The schedule rule that made it.
     operations : int or None
-        Floating point operations of the kernel, on its last launch; None where sizes are symbols.
+        Floating point operations of the kernel; None where sizes are symbols.
     traffic : int or None
         Bytes of the tensors that it reads and writes, each once.
     """
 
     name: str
     kernel: str
+    number: int
     rule: str
     operations: int | None = None
     traffic: int | None = None

@@ -13,6 +13,8 @@ import threading
 
 import tvm
 
+from ..errors import InvalidArgumentError
+
 _SHARE_ALL_CORES = -3  # TVM's affinity mode in which no worker is pinned to one core
 
 _configured = threading.local()
@@ -29,6 +31,15 @@ def resolve_threads(num_threads: int | None) -> int:
     """The number of threads to use: all available CPUs for None, never more than there are."""
     count = len(available_cpus())
     return count if num_threads is None else min(num_threads, count)
+
+
+def check_threads(num_threads: int | None) -> int:
+    """The number of threads for a `num_threads` argument; `InvalidArgumentError` for a bad one."""
+    if num_threads is not None and (not isinstance(num_threads, int) or num_threads < 1):
+        raise InvalidArgumentError(
+            f"num_threads must be a positive integer or None (all CPUs), got {num_threads!r}"
+        )
+    return resolve_threads(num_threads)
 
 
 def use_threads(count: int) -> None:

@@ -27,11 +27,12 @@ __all__ = ["Program", "assemble"]
 
 @dataclass(frozen=True)
 class Program:
-    """A scheduled module and how its ``main`` is called."""
+    """A scheduled module and how its ``main`` is called; the launches and their functions."""
 
     module: Any
     uses_vm: bool
     steps: tuple[Step, ...]
+    names: tuple[str, ...]
 
 
 def assemble(
@@ -56,8 +57,9 @@ def assemble(
         func = _in_order(steps[0].launch, inputs, outputs, updates)
         if func is not None:
             func = _finished(func).with_attr("global_symbol", "main")
-            return Program(tvm.IRModule({"main": func}), False, tuple(steps))
-    return Program(_relax_module(steps, inputs, outputs, updates), True, tuple(steps))
+            return Program(tvm.IRModule({"main": func}), False, tuple(steps), ("main",))
+    module, names = _relax_module(steps, inputs, outputs, updates)
+    return Program(module, True, tuple(steps), tuple(names))
 
 
 def _finished(func: Any) -> Any:
@@ -94,9 +96,10 @@ def _relax_module(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     updates: Sequence[Update],
-) -> Any:
+) -> tuple[Any, list[str]]:
     builder = relax.BlockBuilder()
     symbols: dict[int, Any] = {}
+    names: list[str] = []
 
     def tensor_type(tensor: Tensor) -> Any:
         dims = [wide_dimension(dim, symbols) for dim in shape_of(tensor)]
@@ -118,7 +121,8 @@ def _relax_module(
                 types = [tensor_type(tensor) for tensor in launch.outputs]
                 places = [destinations.get(tensor_key(tensor)) for tensor in launch.outputs]
                 func, arguments, indices = _written_in_place(launch, arguments, places)
-                called = builder.add_func(_finished(func), _identifier(step.kernel))
+                called = builder.add_func(_finished(func), _identifier(step.kernel.name))
+                names.append(str(called.name_hint))
                 out_type = types[0] if len(types) == 1 else types
                 if all(index < 0 for index in indices):
                     call = relax.op.call_tir(called, arguments, out_type)
@@ -134,7 +138,7 @@ def _relax_module(
             finished = [values[tensor_key(tensor)] for tensor in written]
             returned = builder.emit_output(relax.Tuple(finished))
         builder.emit_func_output(returned)
-    return builder.get()
+    return builder.get(), names
 
 
 def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> StageFunction:

@@ -15,6 +15,7 @@ from ..ir.in_place import may_share
 from ..ir.nodes import Tensor
 from ..ir.primfunc import StageFunction
 from ..ir.stage import tensor_key
+from .kernels import Chain, Kernel
 
 Update = tuple[Tensor, Tensor]  #: an input and its new value
 
@@ -26,18 +27,15 @@ class Step:
     Attributes
     ----------
     launch : StageFunction
-    kernel : str
-        The name of the kernel that it computes, or computes a part of.
+    kernel : Kernel or Chain
+        What it computes, or computes a part of.
     rule : str
         The schedule rule that made it.
-    operations : int or None
-        Floating point operations of the kernel, counted at its last launch.
     """
 
     launch: StageFunction
-    kernel: str
+    kernel: Kernel | Chain
     rule: str
-    operations: int | None = None
 
 
 def order_updates(

@@ -1,0 +1,67 @@
+"""Compiled functions from files.
+
+In: a shared library with a record behind it. Out: the function that it was made from, source and
+temporaries' plan aside as they were. What lies in the file is run: read only what you trust.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .compiled import CompiledFunction
+from .library import DamagedLibraryError, load_code, split_library
+from .threads import check_threads
+
+
+class _LoadedLibrary:
+    """A library read from a file, with the interface of a compiled module."""
+
+    def __init__(self, module: Any) -> None:
+        self.mod = module
+
+    def __getitem__(self, name: str) -> Any:
+        return self.mod[name]
+
+
+def loaded(
+    data: bytes,
+    num_threads: int,
+    *,
+    recompile: Callable[[], Any] | None = None,
+    make: type[CompiledFunction] = CompiledFunction,
+) -> CompiledFunction:
+    """The function in the bytes of a library; `DamagedLibraryError` unless they are whole."""
+    code, record = split_library(data)
+    module = load_code(code)
+    executable = module if record.uses_vm else _LoadedLibrary(module)
+    return make(executable, record, num_threads, code=data, recompile=recompile)
+
+
+def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> CompiledFunction:
+    """Load a function that `CompiledFunction.export` wrote. Its code is run: trust the file.
+
+    Parameters
+    ----------
+    path : path
+        The shared library.
+    num_threads : int, optional
+        The number of CPU threads to use; all by default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The file does not exist, is damaged, or was not written by `export`.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise InvalidArgumentError(f"no file {str(path)!r} to load")
+    try:
+        return loaded(source.read_bytes(), check_threads(num_threads))
+    except (DamagedLibraryError, ValueError, KeyError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"cannot load {str(path)!r}, {error}: CompiledFunction.export must have written it"
+        ) from None

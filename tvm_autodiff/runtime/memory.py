@@ -1,0 +1,116 @@
+"""The memory that a call of a compiled function uses.
+
+In: the record of a program and the values of its symbols. Out: a `Memory`: one row for each input,
+output and storage of temporaries, their sums, and a table to read. What a kernel keeps on its stack
+or in registers does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tvm
+
+from ..errors import InvalidArgumentError
+from .record import Record
+from .signature import TensorSpec, dim_value
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A piece of memory.
+
+    Attributes
+    ----------
+    kind : {"input", "updated input", "output", "temporary"}
+    size : int
+        Bytes.
+    tensors : tuple of str
+        What it holds; temporaries that do not live at the same time share one.
+    """
+
+    kind: str
+    size: int
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of one call, in bytes.
+
+    Attributes
+    ----------
+    buffers : tuple of Buffer
+        Inputs, outputs, then temporaries.
+    """
+
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def inputs(self) -> int:
+        """Bytes of the arguments, those that are updated in place included."""
+        return self._sum("input", "updated input")
+
+    @property
+    def outputs(self) -> int:
+        """Bytes of the results."""
+        return self._sum("output")
+
+    @property
+    def temporaries(self) -> int:
+        """Bytes of what lies between, which a call allocates and frees."""
+        return self._sum("temporary")
+
+    @property
+    def total(self) -> int:
+        """Bytes that a call needs at its peak."""
+        return sum(buffer.size for buffer in self.buffers)
+
+    def _sum(self, *kinds: str) -> int:
+        return sum(buffer.size for buffer in self.buffers if buffer.kind in kinds)
+
+    def __str__(self) -> str:
+        width = max((len(f"{buffer.size:,}") for buffer in self.buffers), default=1)
+        width = max(width, len(f"{self.total:,}"))
+        rows = [
+            f"{buffer.size:>{width},}  {buffer.kind:13}  {', '.join(buffer.tensors)}"
+            for buffer in self.buffers
+        ]
+        parts = f"{self.inputs:,} in, {self.outputs:,} out, {self.temporaries:,} between"
+        return "\n".join([*rows, f"{self.total:>{width},}  bytes: {parts}"])
+
+
+def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
+    """The memory of a call for some values of the symbols."""
+    known = dict(sizes)
+
+    def value(dim: object, place: str) -> int:
+        found = dim_value(dim, known)
+        if found is None:
+            raise InvalidArgumentError(
+                f"the size of {place} depends on symbols without a value: "
+                "give them by name, as in memory(n=32)"
+            )
+        return found
+
+    def tensor(kind: str, spec: TensorSpec) -> Buffer:
+        count = 1
+        for dim in spec.shape:
+            count *= value(dim, spec.name)
+        return Buffer(kind, count * _itemsize(spec.dtype), (spec.name,))
+
+    buffers = [
+        tensor("updated input" if number in record.updated else "input", spec)
+        for number, spec in enumerate(record.signature.inputs)
+    ]
+    buffers += [tensor("output", spec) for spec in record.signature.outputs]
+    buffers += [
+        Buffer("temporary", value(storage.size, "a temporary"), storage.tensors)
+        for storage in record.storages
+    ]
+    return Memory(tuple(buffers))
+
+
+def _itemsize(dtype: str) -> int:
+    return (tvm.DataType(dtype).bits + 7) // 8

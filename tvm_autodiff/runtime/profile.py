@@ -1,0 +1,176 @@
+"""Where the time of a compiled function goes, kernel by kernel.
+
+In: a compiled program, the arguments of its raw call, and how often to call it. Out: a `Profile`:
+for each kernel the median time, the schedule rule behind it, arithmetic and memory rates, and a
+table to read. Each launch is timed from outside, which adds about a microsecond to it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .record import Launch
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel of a program.
+
+    Attributes
+    ----------
+    name : str
+        The stages that it computes.
+    rule : str
+        The schedule rule that was applied.
+    launches : int
+        How many functions it consists of.
+    seconds : float
+        Median time of all of them.
+    operations, traffic : int or None
+        Floating point operations, and bytes read and written, each tensor once.
+    """
+
+    name: str
+    rule: str
+    launches: int
+    seconds: float
+    operations: int | None
+    traffic: int | None
+
+    @property
+    def gflops(self) -> float | None:
+        """10⁹ floating point operations a second."""
+        return _rate(self.operations, self.seconds)
+
+    @property
+    def gbytes(self) -> float | None:
+        """10⁹ bytes a second."""
+        return _rate(self.traffic, self.seconds)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Times of the kernels of one function, in order of execution.
+
+    Attributes
+    ----------
+    kernels : tuple of KernelTime
+    seconds : float
+        Median time of a whole call without timers inside.
+    """
+
+    kernels: tuple[KernelTime, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        total = sum(kernel.seconds for kernel in self.kernels) or 1.0
+        header = ("µs", "share", "GFLOP/s", "GB/s", "rule", "kernel")
+        rows = [header]
+        rows += [
+            (
+                f"{kernel.seconds * 1e6:.1f}",
+                f"{kernel.seconds / total:.0%}",
+                _number(kernel.gflops),
+                _number(kernel.gbytes),
+                kernel.rule,
+                kernel.name + (f" ({kernel.launches} launches)" if kernel.launches > 1 else ""),
+            )
+            for kernel in self.kernels
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        rule = max(len(row[4]) for row in rows)
+        lines = []
+        for row in rows:
+            numbers = "  ".join(cell.rjust(n) for cell, n in zip(row[:4], widths, strict=True))
+            lines.append(f"{numbers}  {row[4]:{rule}}  {row[5]}")
+        return "\n".join([*lines, f"{self.seconds * 1e6:.1f} µs for a whole call"])
+
+
+def _rate(count: int | None, seconds: float) -> float | None:
+    return None if count is None or seconds <= 0 else count / seconds / 1e9
+
+
+def _number(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}"
+
+
+def profile_of(
+    function: Callable[..., Any],
+    machine: Any,
+    arguments: Sequence[Any],
+    launches: Sequence[Launch],
+    repeats: int,
+) -> Profile:
+    """The profile of a raw function.
+
+    Parameters
+    ----------
+    function
+        Takes the arguments.
+    machine : relax.VirtualMachine or None
+        One that nothing else uses, of the same program; None where that is one kernel.
+    arguments, launches, repeats
+        Of a call; its launches in order; how often to call.
+    """
+    function(*arguments)  # the first call compiles, and fills caches
+    whole = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        function(*arguments)
+        whole.append(time.perf_counter() - begin)
+    seconds = statistics.median(whole)
+    if machine is None:
+        return Profile(by_kernel(launches, [seconds]), seconds)
+    timed = machine["main"]
+    timed(*arguments)
+    watch = _Watch([launch.name for launch in launches])
+    machine.set_instrument(watch)
+    for _ in range(repeats):
+        watch.position = 0
+        timed(*arguments)
+    return Profile(by_kernel(launches, [statistics.median(t) for t in watch.times]), seconds)
+
+
+class _Watch:
+    """Told by a virtual machine before and after each function that it calls."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = frozenset(names)  # other functions of the machine allocate and check
+        self.times: list[list[float]] = [[] for _ in names]
+        self.position = 0
+        self._begin = 0.0
+
+    def __call__(self, _function: Any, name: str, before: bool, *_rest: Any) -> None:
+        if name not in self._names:
+            return
+        if before:
+            self._begin = time.perf_counter()
+        else:
+            self.times[self.position].append(time.perf_counter() - self._begin)
+            self.position += 1
+
+
+def by_kernel(launches: Sequence[Launch], seconds: Sequence[float]) -> tuple[KernelTime, ...]:
+    """Times of launches, added up for each kernel, in order of their first ones."""
+    groups: dict[int, list[tuple[Launch, float]]] = {}
+    for launch, spent in zip(launches, seconds, strict=True):
+        groups.setdefault(launch.number, []).append((launch, spent))
+    return tuple(
+        KernelTime(
+            rows[0][0].kernel,
+            rows[0][0].rule,
+            len(rows),
+            sum(spent for _, spent in rows),
+            rows[0][0].operations,
+            _total([launch.traffic for launch, _ in rows]),
+        )
+        for rows in groups.values()
+    )
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    return None if any(count is None for count in counts) else sum(c or 0 for c in counts)

@@ -1,0 +1,89 @@
+"""Where Relax puts the temporaries of a program: read from the compiler while it works.
+
+In: a compilation of a Relax module, and its steps. Out: the storages that it allocates, with their
+size in bytes and the tensors that lie in each, one after the other. A program of one kernel has
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import tvm
+from tvm import relax
+from tvm.ir import GlobalVar
+
+from ..ir.nodes import Expr, const_value, node_id
+from .updates import Step
+
+Result = TypeVar("Result")
+
+_PLANNED = "StaticPlanBlockMemory"
+
+
+@dataclass
+class PlannedStorage:
+    """Memory for tensors that do not live at the same time; a symbolic size is over the dimensions
+    of the parameters.
+    """
+
+    size: int | Expr
+    tensors: list[str] = field(default_factory=list)
+
+
+@tvm.instrument.pass_instrument
+class _Watch:
+    """Keeps the module as it is after memory has been planned."""
+
+    planned: Any = None
+
+    def run_after_pass(self, module: Any, info: Any) -> None:
+        if info.name == _PLANNED:
+            self.planned = module["main"]
+
+
+def compile_watched(
+    compile_module: Callable[[], Result], steps: Sequence[Step]
+) -> tuple[Result, list[PlannedStorage], Sequence[Any]]:
+    """What a compilation gives, the storages that were planned on the way, and the parameters of
+    the function they are for.
+    """
+    watch = _Watch()
+    with tvm.transform.PassContext(instruments=[watch]):
+        result = compile_module()
+    if watch.planned is None:
+        return result, [], []
+    return result, _storages(watch.planned, steps), list(watch.planned.params)
+
+
+def _storages(function: Any, steps: Sequence[Step]) -> list[PlannedStorage]:
+    storages: dict[int, PlannedStorage] = {}
+    places: dict[int, PlannedStorage] = {}  # tensor variable → where it lies
+    calls = iter(steps)
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            value = getattr(binding, "value", None)
+            if not isinstance(value, relax.Call):
+                continue
+            name = getattr(value.op, "name", "")
+            if name == "relax.memory.alloc_storage":
+                size = value.args[0].values[0]
+                known = const_value(size)
+                storages[node_id(binding.var)] = PlannedStorage(
+                    size if known is None else int(known)
+                )
+            elif name == "relax.memory.alloc_tensor":
+                places[node_id(binding.var)] = storages[node_id(value.args[0])]
+            elif isinstance(value.op, GlobalVar):
+                step = next(calls)
+                written = [places.pop(node_id(arg)) for arg in value.args if node_id(arg) in places]
+                for storage, tensor in zip(written, _names(step, len(written)), strict=True):
+                    storage.tensors.append(tensor)
+    return list(storages.values())
+
+
+def _names(step: Step, count: int) -> list[str]:
+    names = [str(tensor.op.name) for tensor in step.launch.outputs]
+    return names if len(names) == count else [step.kernel.name] * count

@@ -1,0 +1,72 @@
+"""How much a kernel computes and moves, for rates that a person can compare with the machine's.
+
+In: a kernel or a launch. Out: floating point operations, counted from the expressions as written,
+and the bytes of the tensors that are read and written, each once; None where sizes are symbols or
+the stage is opaque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+
+from ..ir.nodes import Tensor, dtype_of, is_float, is_load, op_name
+from ..ir.primfunc import StageFunction
+from ..ir.rewrite import postorder
+from ..ir.stage import Axis, Operation, axis_range, bodies, is_compute, reduction_of, shape_of
+from .kernels import Chain, Kernel
+
+#: float nodes that compute nothing
+_FREE = frozenset(("var", "const", "load", "cast", "let", "select", "if_then_else", "likely"))
+
+
+def operations(kernel: Kernel | Chain) -> int | None:
+    """Floating point operations of a kernel; a function such as exp counts as one."""
+    counts = [_operations(op) for op in kernel.ops]
+    return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
+
+
+def traffic(launch: StageFunction) -> int | None:
+    """Bytes that a launch reads and writes when each tensor passes once."""
+    sizes = [_bytes(tensor) for tensor in (*launch.inputs, *launch.outputs)]
+    return None if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
+
+
+def _operations(op: Operation) -> int | None:
+    if not is_compute(op):
+        return None
+    reduction = reduction_of(op)
+    if reduction is None:
+        elements = _points(list(op.axis))
+        return None if elements is None else elements * _arithmetic(bodies(op))
+    points = _points([*op.axis, *reduction.axes])
+    each = _arithmetic(reduction.sources) + _arithmetic(reduction.combiner.result)
+    return None if points is None else points * each
+
+
+def _arithmetic(roots: Sequence[Any]) -> int:
+    return sum(
+        1
+        for node in postorder(list(roots))
+        if is_float(node) and not is_load(node) and op_name(node) not in _FREE
+    )
+
+
+def _points(axes: Sequence[Axis]) -> int | None:
+    return _product([axis_range(axis)[1] for axis in axes])
+
+
+def _bytes(tensor: Tensor) -> int | None:
+    count = _product(shape_of(tensor))
+    return None if count is None else count * ((tvm.DataType(dtype_of(tensor)).bits + 7) // 8)
+
+
+def _product(extents: Sequence[Any]) -> int | None:
+    total = 1
+    for extent in extents:
+        if not isinstance(extent, int):
+            return None
+        total *= extent
+    return total
