@@ -22,13 +22,14 @@ from ..ir.stage import (
     Operation,
     always,
     bodies,
+    data_axis,
     is_compute,
     is_scan,
     make_stage,
     outputs_of,
     reduction_of,
     reduction_stage,
-    renew_axis,
+    shape_of,
     tensor_key,
 )
 from ..ir.structural import EqualStages
@@ -62,7 +63,7 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 def copy_of(tensor: Tensor) -> Tensor:
     """A stage that copies a tensor."""
-    axes = [renew_axis(axis) for axis in tensor.op.axis]
+    axes = [data_axis(f"i{number}", extent) for number, extent in enumerate(shape_of(tensor))]
     return make_stage(f"{tensor.op.name}_copy", axes, [load(tensor, [a.var for a in axes])])[0]
 
 

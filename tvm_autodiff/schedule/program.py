@@ -111,6 +111,7 @@ def _relax_module(
         tensor_key(tensor): var for tensor, var in zip(inputs, params, strict=True)
     }
     destinations = {tensor_key(tensor): var for tensor, var in zip(outputs, results, strict=True)}
+    updated = {tensor_key(old) for old, _ in updates}
     destinations |= {tensor_key(new): values[tensor_key(old)] for old, new in updates}
     with builder.function("main", [*params, *results]):
         with builder.dataflow():
@@ -120,6 +121,10 @@ def _relax_module(
                 arguments += [wide_dimension(var, symbols) for var in launch.scalars]
                 types = [tensor_type(tensor) for tensor in launch.outputs]
                 places = [destinations.get(tensor_key(tensor)) for tensor in launch.outputs]
+                if updated & set(map(tensor_key, launch.inputs)) and places == [None]:
+                    # Relax takes a kernel that copies for another name of what it reads, unless it
+                    # writes into something that is there; but an old value must outlive its input
+                    places = [builder.emit(_empty(types[0]))]
                 func, arguments, indices = _written_in_place(launch, arguments, places)
                 called = builder.add_func(_finished(func), _identifier(step.kernel.name))
                 names.append(str(called.name_hint))
@@ -155,6 +160,12 @@ def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> 
     params[-count:] = [params[n - count] for n in order]
     func = with_parameters(launch.func, params)
     return replace(launch, func=func, outputs=tuple(launch.outputs[n] for n in order))
+
+
+def _empty(type_: Any) -> Any:
+    """Memory for a tensor."""
+    shape, dtype = relax.ShapeExpr(list(type_.shape)), str(type_.dtype)
+    return relax.op.builtin.alloc_tensor(shape, dtype, 0)
 
 
 def _written_in_place(
