@@ -45,9 +45,10 @@ def power(c: Code, x: Value, y: Value) -> Value:
     # the sign of x counts where y is odd; a fraction of a negative number is none
     small = c.where(c.from_bits(c.bits(y) & 0x7FFFFFFF) < 2.0**24, y, 0.0)
     whole = c.cast(INT, small)
-    odd = (whole & 1) << 31
+    fraction = c.cast(FLOAT, whole).differs(small)
+    odd = c.where(fraction, 0, (whole & 1) << 31)
     signed = with_sign(c, result, sign & odd)
-    invalid = (x < 0.0) & (x > -math.inf) & c.cast(FLOAT, whole).differs(small)
+    invalid = (x < 0.0) & (x > -math.inf) & fraction
     return c.where(invalid, math.nan, signed)
 
 
