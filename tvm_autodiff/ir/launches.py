@@ -1,4 +1,4 @@
-"""What a scheduled GPU function launches: whether every write is done by a thread, how many threads.
+"""What a scheduled GPU function launches: whether threads do all writes, and how many there are.
 
 In: a scheduled PrimFunc. Out: facts, found after TVM's own lowering of blocks and thread loops, so
 that shared buffers have the size that they will have. Which limits hold is left to the schedule.
@@ -11,6 +11,9 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
+
+from .build import const
+from .nodes import const_value, dtype_of
 
 
 def lowered(func: Any) -> Any:
@@ -63,6 +66,34 @@ def launches_threads(func: Any) -> bool:
 
 
 def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
-    """Whether no launch of a lowered function has more threads or shared memory than a block may."""
+    """Whether no launch of a lowered function asks for more than a block of threads may have."""
+
+    def launch(node: Any) -> Any:
+        # TVM's check knows numbers only; a grid, which may be symbolic, has no limit to keep
+        if node.attr_key != "thread_extent" or const_value(node.value) is not None:
+            return node
+        return tirx.AttrStmt(node.node, node.attr_key, const(1, "int32"), node.body)
+
+    body = tvm_ffi.structural_map(func.body, (tirx.AttrStmt, launch))
+    func = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
     limits = {"max_threads_per_block": block_threads, "max_shared_memory_per_block": shared_bytes}
     return bool(s_tir.analysis.verify_gpu_code(func, limits))
+
+
+def with_nonempty_grids(func: Any) -> Any:
+    """The function with at least one block along each axis: CUDA refuses a launch of none.
+
+    ``for b in blocks(n): f(b)  →  for b in blocks(max(n, 1)): f(b)``, where `f` has bounds of its
+    own.
+    """
+
+    def loop(node: Any) -> Any:
+        if node.kind != tirx.ForKind.THREAD_BINDING or const_value(node.extent) is not None:
+            return node
+        extent = tirx.max(node.extent, const(1, dtype_of(node.extent)))
+        return tirx.For(
+            node.loop_var, node.min, extent, node.kind, node.body, node.thread_binding, {}
+        )
+
+    body = tvm_ffi.structural_map(func.body, (tirx.For, loop))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)

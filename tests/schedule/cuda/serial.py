@@ -59,8 +59,16 @@ def _list(tensors: Any) -> list[Any]:
     return [tensors] if isinstance(tensors, te.Tensor) else list(tensors)
 
 
-def run(inputs: Any, outputs: Any, arrays: Sequence[np.ndarray], rules: Rules = CUDA_RULES) -> Any:
-    """The values of the outputs, computed by the kernels for CUDA."""
+def run(
+    inputs: Any,
+    outputs: Any,
+    arrays: Sequence[np.ndarray],
+    rules: Rules = CUDA_RULES,
+    literal: bool = False,
+) -> Any:
+    """The values of the outputs, computed by the kernels for CUDA; with `literal`, symbolic sizes
+    are replaced by those of the arrays after scheduling.
+    """
     kernels, results = cut(normal_form(_list(outputs)))
     sizes = _sizes(_list(inputs), arrays)
     values = {tensor_key(t): a for t, a in zip(_list(inputs), arrays, strict=True)}
@@ -71,7 +79,8 @@ def run(inputs: Any, outputs: Any, arrays: Sequence[np.ndarray], rules: Rules = 
             tensors = [values[tensor_key(t)] for t in (*launch.inputs, *launch.outputs)]
             scalars = [sizes[node_id(var)] for var in launch.scalars]
             place = len(launch.inputs)
-            _call(serialized(launch.func), [*tensors[:place], *scalars, *tensors[place:]])
+            func = _of_sizes(launch.func, tensors) if literal else launch.func
+            _call(serialized(func), [*tensors[:place], *scalars, *tensors[place:]])
     found = [values[tensor_key(tensor)] for tensor in results]
     return found[0] if isinstance(outputs, te.Tensor) else found
 
@@ -140,6 +149,14 @@ def _call(func: Any, arguments: Sequence[Any]) -> None:
         for a in arguments
     ]
     tvm.compile(module, target="llvm")["main"](*given)
+
+
+def _of_sizes(func: Any, arrays: Sequence[np.ndarray]) -> Any:
+    buffers = {
+        param: tirx.decl_buffer(array.shape, str(array.dtype), param.name)
+        for param, array in zip(func.params, arrays, strict=True)
+    }
+    return func.specialize(buffers)
 
 
 def _sizes(inputs: Sequence[Any], arrays: Sequence[np.ndarray]) -> dict[int, int]:

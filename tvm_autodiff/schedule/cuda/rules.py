@@ -6,11 +6,19 @@ from ..rule import Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
+from .library_matmul import library_matmul
 from .reduction import reduction
 from .scatter import scatter
 from .transposition import transposition
 from .verify import verified
 
-_RULES: tuple[Rule, ...] = (transposition, elementwise, contraction, reduction, scatter)
+_RULES: tuple[Rule, ...] = (
+    transposition,
+    elementwise,
+    contraction,
+    library_matmul,
+    reduction,
+    scatter,
+)
 
 CUDA_RULES: tuple[Rule, ...] = (*map(verified, _RULES), fallback)
