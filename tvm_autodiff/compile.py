@@ -25,7 +25,7 @@ from .ir.stage import shape_of, tensor_key
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
 from .runtime.build_key import build_key
 from .runtime.compiled import CompiledFunction
-from .runtime.device import DeviceFunction
+from .runtime.device import DeviceFunction, has_gpu
 from .runtime.library import can_link, library_bytes
 from .runtime.loading import load, loaded
 from .runtime.record import Launch, Record, Storage
@@ -176,7 +176,8 @@ def build(
     machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
     request = _request(inputs, outputs, updates)
     make = DeviceFunction if machine.kind == "cuda" else CompiledFunction
-    store = _cache(cache)
+    # a library for a GPU cannot be loaded without one
+    store = _cache(cache) if machine.kind != "cuda" or has_gpu() else None
     key = request.key(machine) if store is not None else None
     if store is not None and key is not None:
         found = _from_cache(store, key, request, machine, make)

@@ -204,6 +204,11 @@ class DeviceFunction(CompiledFunction):
         return "\n".join(texts)
 
 
+def has_gpu() -> bool:
+    """Whether there is a GPU that TVM can use."""
+    return bool(tvm.cuda(0).exist)
+
+
 def _one_gpu(arrays: Sequence[Array]) -> int:
     """The GPU that some arrays lie on, the first one where none does; all must lie on one."""
     numbers = {number for array in arrays if (number := gpu_of(array)) is not None}

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, LoweringError
 from .compiled import CompiledFunction
+from .device import DeviceFunction
 from .library import DamagedLibraryError, load_code, split_library
 from .threads import check_threads
 
@@ -32,13 +33,27 @@ def loaded(
     num_threads: int,
     *,
     recompile: Callable[[], Any] | None = None,
-    make: type[CompiledFunction] = CompiledFunction,
+    make: type[CompiledFunction] | None = None,
 ) -> CompiledFunction:
     """The function in the bytes of a library; `DamagedLibraryError` unless they are whole."""
     code, record = split_library(data)
-    module = load_code(code)
+    try:
+        module = load_code(code)
+    except RuntimeError as error:
+        if "cuda" not in str(error):
+            raise
+        raise LoweringError(
+            "this library was built for CUDA, and there is no GPU that TVM can use here: "
+            "build it with target=None to run it on the CPU"
+        ) from None
+    if make is None:
+        make = DeviceFunction if _holds_kernels(module) else CompiledFunction
     executable = module if record.uses_vm else _LoadedLibrary(module)
     return make(executable, record, num_threads, code=data, recompile=recompile)
+
+
+def _holds_kernels(module: Any) -> bool:
+    return module.kind == "cuda" or any(map(_holds_kernels, module.imports))
 
 
 def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> CompiledFunction:
@@ -55,6 +70,8 @@ def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> Com
     ------
     InvalidArgumentError
         The file does not exist, is damaged, or was not written by `export`.
+    LoweringError
+        It was built for a GPU, and there is none.
     """
     source = Path(path)
     if not source.is_file():
