@@ -92,7 +92,28 @@ def with_nonempty_grids(func: Any) -> Any:
             return node
         extent = tirx.max(node.extent, const(1, dtype_of(node.extent)))
         return tirx.For(
-            node.loop_var, node.min, extent, node.kind, node.body, node.thread_binding, {}
+            node.loop_var,
+            node.min,
+            extent,
+            node.kind,
+            node.body,
+            node.thread_binding,
+            node.annotations,
+        )
+
+    body = tvm_ffi.structural_map(func.body, (tirx.For, loop))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def unrolled_by_cuda(func: Any) -> Any:
+    """The function whose loops CUDA's compiler unrolls, not TVM: the source stays short."""
+
+    def loop(node: Any) -> Any:
+        if "pragma_unroll_explicit" not in node.annotations:
+            return node
+        notes = {**dict(node.annotations.items()), "pragma_unroll_explicit": 0}
+        return tirx.For(
+            node.loop_var, node.min, node.extent, node.kind, node.body, node.thread_binding, notes
         )
 
     body = tvm_ffi.structural_map(func.body, (tirx.For, loop))

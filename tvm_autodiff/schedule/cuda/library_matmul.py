@@ -10,7 +10,7 @@ from __future__ import annotations
 from tvm import s_tir
 from tvm.s_tir import dlight
 
-from ...ir.launches import with_nonempty_grids
+from ...ir.launches import unrolled_by_cuda, with_nonempty_grids
 from ...ir.primfunc import StageFunction, stage_function
 from ...ir.stage import axis_range
 from ..kernels import Kernel
@@ -35,5 +35,6 @@ def library_matmul(kernel: Kernel, machine: Machine) -> list[StageFunction] | No
         schedule = dlight.gpu.Matmul().apply(copy, machine.target, False)
     if schedule is None:
         return None
-    func = with_nonempty_grids(schedule.mod["main"].without_attr("global_symbol"))
+    func = schedule.mod["main"].without_attr("global_symbol")
+    func = with_nonempty_grids(unrolled_by_cuda(func))
     return [StageFunction(func, unscheduled.inputs, unscheduled.outputs, unscheduled.scalars)]
