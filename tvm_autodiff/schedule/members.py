@@ -196,10 +196,11 @@ def _checked(member: Member) -> Member | None:
         return None
     if member.across and any(not isinstance(axis_range(a)[1], int) for a in member.row_axes):
         return None
-    along = inner or [a for n, a in enumerate(reduction.axes if reduction else ())]
-    if not along or (member.across and not inner):
+    if not inner or unit_strides(op, inner[-1].var):
         return member
-    return member if unit_strides(op, along[-1].var) or not inner else None
+    # results of a row one by one, each a sum along memory
+    sums = reduction is not None and not member.across and _run(op, reduction.axes) >= MIN_RUN
+    return member if sums else None
 
 
 def inner_axes(member: Member) -> list[Axis]:
@@ -246,4 +247,13 @@ def _run(op: Operation, axes: Sequence[Axis]) -> int:
     loads = [node for node in postorder(roots) if is_load(node)]
     if not any(depends_on_any(node, axes[-1].var) for node in loads):
         return 0
-    return size_of([axis_range(axes[-1])[1]])
+    run, variables = 1, [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
+    near, extent = [0] * len(loads), 1
+    for axis in reversed(axes):
+        strides = [stride_of(node, node_id(axis.var), variables) for node in loads]
+        if run > 1 and any(s != n * extent for s, n in zip(strides, near, strict=True)):
+            break
+        extent = size_of([axis_range(axis)[1]])
+        near = [0 if stride is None else stride for stride in strides]
+        run *= extent
+    return run

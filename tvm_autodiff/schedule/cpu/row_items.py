@@ -8,7 +8,7 @@ reads when it reads that at its own place; a result of a reduction is there afte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...ir.nodes import Expr, Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
 from ...ir.rewrite import depends_on, postorder
@@ -123,7 +123,7 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
     if reduction is not None:
         kind = SUM if member.across else (BLOCK if spatial else FOLD)
     if kind == FOLD or (kind == SUM and not spatial):
-        reduced = _contiguous_last(op, reduced)
+        reduced = contiguous_last(op, reduced)
     last = (spatial or reduced)[-1:] if kind != FOLD else reduced[-1:]
     sources = reduction.sources if reduction else tuple(bodies(op))
     lanes, guarded, straight = 1, False, True
@@ -136,7 +136,24 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
     return Item(kind, op, rows, spatial, reduced, reduction, sources, lanes, guarded, straight)
 
 
-def _contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def as_fold(item: Item) -> Item:
+    """A block as one of its results: what else it computes counts among the rows."""
+    rows = (*item.rows, *(axis.var for axis in item.spatial))
+    reduced = contiguous_last(item.op, item.reduced)
+    straight = unit_strides(item.op, reduced[-1].var)
+    guarded = not straight or has_branches(item.sources, reduced[-1].var)
+    return replace(
+        item,
+        kind=FOLD,
+        rows=rows,
+        spatial=(),
+        reduced=reduced,
+        guarded=guarded,
+        straight=straight,
+    )
+
+
+def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """The axes with one along which memory is contiguous as the last."""
     for number in range(len(axes) - 1, -1, -1):
         if unit_strides(op, axes[number].var) and isinstance(axis_range(axes[number])[1], int):

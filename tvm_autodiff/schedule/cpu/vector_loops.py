@@ -30,7 +30,7 @@ from ...ir.loop_nest import (
 from ...ir.nodes import Expr, Var, binary, dtype_of
 from ...ir.rewrite import substituter
 from ...ir.stage import Axis, Extent, axis_range, outputs_of, tensor_key
-from .row_items import BLOCK, SUM, Item, Nest, has_branches
+from .row_items import BLOCK, SUM, Item, Nest, as_fold, has_branches
 from .segments import pieces
 
 MAX_UNROLL = 4  #: vectors of partial results of a reduction
@@ -159,6 +159,9 @@ class NestWriter:
         """``t[d] = ⊕_k f(d, k)``: a few vectors of results at a time, the reduction outside."""
         assert item.reduction is not None
         [identity] = item.reduction.combiner.identity
+        if not item.straight:
+            values, loops = self._outer(item, rows, item.spatial)
+            return loops(self.write(Nest([as_fold(item)]), [*rows, *values]))
         values, loops = self._outer(item, rows, item.spatial[:-1])
         low, extent = _bounds(item, item.spatial[-1], rows, values)
         assert isinstance(extent, int)
