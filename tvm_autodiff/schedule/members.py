@@ -25,6 +25,7 @@ from ..ir.stage import (
 )
 from .access import stride_of
 from .kernel import Kernel, iterations, size_of
+from .products import product_of
 
 MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
 MIN_ROW = 64  #: elements of a row of an elementwise kernel
@@ -76,7 +77,7 @@ def natural_member(kernel: Kernel, certain: bool) -> Member | None:
     reduction = reduction_of(op)
     if reduction is None:
         return None if certain else _checked(Member(kernel, _outer_axes(op)))
-    if not streams(op, reduction):
+    if _has_reuse(op, reduction):
         return None
     if len(op.axis) and _run(op, reduction.axes) >= MIN_RUN:
         return _checked(Member(kernel, tuple(range(len(op.axis)))))
@@ -183,7 +184,7 @@ def _checked(member: Member) -> Member | None:
     reduction = reduction_of(op)
     if not member.rows or len(set(member.rows)) != len(member.rows):
         return None
-    if reduction is not None and not streams(op, reduction):
+    if reduction is not None and _has_reuse(op, reduction):
         return None
     inner = inner_axes(member)
     if op.num_outputs != 1 and (reduction is None or inner or member.across):
@@ -209,16 +210,22 @@ def inner_axes(member: Member) -> list[Axis]:
     return axes if member.across else [a for n, a in enumerate(axes) if n not in member.rows]
 
 
-def streams(op: Operation, reduction: Reduction) -> bool:
-    """Whether a reduction reads some operand at every iteration anew, or is small."""
+def _has_reuse(op: Operation, reduction: Reduction) -> bool:
+    """Whether a reduction wants a tile of its own: a sum of products of operands that are all read
+    again and again.
+    """
     if iterations(op) < MAX_SMALL:
-        return True
+        return False
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
-    return any(
+    streams = any(
         all(depends_on_any(node, var) for var in variables)
         for node in postorder(list(reduction.sources))
         if is_load(node)
     )
+    if streams:
+        return False
+    product = product_of(op)
+    return product is not None and len(product.operands) > 1
 
 
 def depends_on_any(read: Expr, var: Var) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ...ir.build import select
 from ...ir.nodes import Expr, Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
-from ...ir.rewrite import depends_on, postorder
+from ...ir.rewrite import depends_on, postorder, rewrite
 from ...ir.stage import (
     Axis,
     Extent,
@@ -26,6 +27,7 @@ from ...ir.stage import (
 from ..chains import Chain
 from ..machine import Machine
 from ..members import Member, inner_axes, unit_strides
+from ..products import Operand, in_range_guards
 
 MAP, FOLD, BLOCK, SUM = "map", "fold", "block", "sum"
 
@@ -125,7 +127,7 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
     if kind == FOLD or (kind == SUM and not spatial):
         reduced = contiguous_last(op, reduced)
     last = (spatial or reduced)[-1:] if kind != FOLD else reduced[-1:]
-    sources = reduction.sources if reduction else tuple(bodies(op))
+    sources = _without_branches(op, reduction.sources if reduction else tuple(bodies(op)))
     lanes, guarded, straight = 1, False, True
     if last:
         lanes = machine.lanes(dtype_of(op.output(0)))
@@ -159,6 +161,33 @@ def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         if unit_strides(op, axes[number].var) and isinstance(axis_range(axes[number])[1], int):
             return (*axes[:number], *axes[number + 1 :], axes[number])
     return axes
+
+
+def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """``if c then a else b → select(c, a, b)`` where all reads of a and b are in range anyway."""
+    if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
+        return sources
+    reduction = reduction_of(op)
+    axes = [*op.axis, *(reduction.axes if reduction else ())]
+    ranges = {}
+    for axis in axes:
+        low, extent = axis_range(axis)
+        if isinstance(low, int) and isinstance(extent, int):
+            ranges[node_id(axis.var)] = (low, low + extent - 1)
+    variables = [axis.var for axis in axes]
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) != "if_then_else":
+            return None
+        condition, then, otherwise = operands(node)
+        guards = [
+            guard
+            for part in (then, otherwise)
+            for guard in in_range_guards(Operand(part, ()), variables, ranges)
+        ]
+        return None if guards else select(condition, then, otherwise)
+
+    return tuple(rewrite(source, visit) for source in sources)
 
 
 def has_branches(roots: Sequence[Expr], var: Var) -> bool:
