@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--no-limits", action="store_true", help="no sgemm, no copies")
     result.add_argument("--results", type=Path, default=OUT, help="JSON file that is added to")
     result.add_argument("--report", type=Path, help="folder for benchmarks.md and its picture")
+    result.add_argument("--resume", action="store_true", help="skip what the file has")
     result.add_argument("--only-report", action="store_true", help="measure nothing")
     return result
 
@@ -37,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Measure, print the tables, write the report."""
     options = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # ends the workers, too
     results = read(options.results)
     if not options.only_report:
         results.machine = describe()
@@ -53,6 +57,8 @@ def main() -> None:
 def run(options: argparse.Namespace, results: Results, threads: int) -> None:
     """Measure the chosen cases with one number of threads."""
     cases = options.case or list(ENTRIES)
+    if options.resume:
+        cases = [name for name in cases if name not in dict(results.cases(threads))]
     peers = PEERS if options.peer is None else options.peer
     libraries = [*([] if options.no_ours else ["ours"]), *peers]
     for library in libraries:

@@ -21,7 +21,7 @@ def te_cross_entropy(scores: Any, labels: Any) -> Any:
 
 def torch_cross_entropy(torch: Any, scores: Any, labels: Any) -> Any:
     """The same in PyTorch."""
-    return torch.nn.functional.cross_entropy(scores, labels.long())
+    return torch.nn.functional.cross_entropy(scores, labels)
 
 
 def jax_cross_entropy(jax: Any, scores: Any, labels: Any) -> Any:

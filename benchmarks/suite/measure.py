@@ -27,7 +27,7 @@ from .worker import Failure, Ready, Round, serve
 PEERS = ("torch", "torch.compile", "torch.func", "jax")
 ROUND_SECONDS = 0.05  # what a round of a library takes, about
 SETTLE_SECONDS = 0.02  # pools of threads spin for a while after a call
-PREPARE_SECONDS = 400  # torch.compile takes a minute for a network on two cores
+PREPARE_SECONDS = 150  # torch.compile takes half a minute for a network on two cores
 
 
 @dataclass

@@ -23,6 +23,8 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
     torch.compiler.reset()  # graphs of earlier cases count towards a limit
     torch.set_num_threads(threads)
     tensors = [torch.tensor(array) for array in arrays]
+    # its integers are of 64 bits
+    tensors = [value if value.is_floating_point() else value.long() for value in tensors]
     count = len(case.inputs)
     inputs, head = tensors[:count], (tensors[count] if case.head is not None else None)
     forward = functools.partial(case.torch, torch)

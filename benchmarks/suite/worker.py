@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import multiprocessing
+import os
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -57,6 +60,7 @@ class Failure:
 
 def serve(library: str, threads: int, pipe: Connection) -> None:
     """Answer messages until one says "stop"."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     module, mode = LIBRARIES[library]
     call: Callable[[], Any] = lambda: None  # noqa: E731
     used = time.process_time()
@@ -76,6 +80,14 @@ def serve(library: str, threads: int, pipe: Connection) -> None:
             reply = Failure(f"{type(error).__name__}: {lines[0]}", traceback.format_exc())
         used = time.process_time()
         pipe.send(reply)
+
+
+def _end_with_parent() -> None:
+    # a process that compiles does not look at its pipe
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _prepare(
