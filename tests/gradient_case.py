@@ -108,7 +108,7 @@ def evaluate(tensors: Sequence[Any], values: Sequence[tuple[Any, np.ndarray]]) -
     """Values of tensors, given pairs of placeholders and arrays, more than needed perhaps."""
     known = {tensor_key(tensor): array for tensor, array in values}
     needed = Graph(list(tensors)).placeholders()
-    return ad.build(needed, list(tensors))(*(known[tensor_key(t)] for t in needed))
+    return ad.build(needed, list(tensors), cache=False)(*(known[tensor_key(t)] for t in needed))
 
 
 def derivatives(

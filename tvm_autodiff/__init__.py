@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import domain
 from .check import check_grads
-from .compile import build, clear_cache, load, lower
+from .compile import Tuning, build, clear_cache, load, lower
 from .cost import Cost, estimate_cost
 from .errors import (
     AutodiffError,
@@ -42,6 +42,7 @@ __all__ = [
     "lower",
     "load",
     "clear_cache",
+    "Tuning",
     "show",
     "estimate_cost",
     "Cost",

@@ -148,9 +148,9 @@ def _check_first_order(
     atol: float,
     rng: np.random.Generator,
 ) -> None:
-    evaluate = build(placeholders, [output])
+    evaluate = build(placeholders, [output], cache=False)
     needed = Graph(adjoints).placeholders()
-    gradients = build(needed, adjoints)(*(arrays[tensor_key(t)] for t in needed))
+    gradients = build(needed, adjoints, cache=False)(*(arrays[tensor_key(t)] for t in needed))
     weights = arrays[tensor_key(head)].astype("float64")
 
     def weighted(at: Mapping[tuple[int, int], np.ndarray]) -> float:

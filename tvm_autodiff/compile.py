@@ -30,7 +30,7 @@ from .runtime.library import can_link, library_bytes
 from .runtime.loading import load, loaded
 from .runtime.record import Launch, Record, Storage
 from .runtime.signature import DIM_OPERATORS, Dim, Signature, TensorSpec
-from .runtime.threads import check_threads
+from .runtime.threads import check_threads, use_threads
 from .schedule.arguments import check_graph, tensors_of, updates_of
 from .schedule.backends import finished, relax_pipeline_for, rules_for
 from .schedule.kernels import Chain, Kernel, cut
@@ -39,10 +39,11 @@ from .schedule.memory_plan import PlannedStorage, compile_watched
 from .schedule.normal_form import copy_of, normal_form
 from .schedule.program import Program, assemble
 from .schedule.rule import Rule, apply_rules
+from .schedule.tuning.options import Tuning
 from .schedule.updates import Step, Update, order_updates
 from .schedule.work import operations, traffic
 
-__all__ = ["build", "clear_cache", "load", "lower"]
+__all__ = ["Tuning", "build", "clear_cache", "load", "lower"]
 
 Tensors = Tensor | Sequence[Tensor]
 Updates = Mapping[Tensor, Tensor] | Sequence[Update]
@@ -109,6 +110,7 @@ def build(
     num_threads: int | None = None,
     exact_math: bool = False,
     cache: bool | str | os.PathLike[str] = True,
+    tune: Tuning | None = None,
 ) -> CompiledFunction:
     """Compile tensors into a function of arrays.
 
@@ -134,6 +136,9 @@ def build(
         Whether to keep what was built on disk, for other processes that build the same: a program
         that took long to compile in the user's cache folder (`clear_cache` empties it), any one in
         a folder that is named. What lies there is run as code: the folder must belong to this user.
+    tune : Tuning, optional
+        Try out schedules of the kernels, which takes seconds a trial, and use those that are faster
+        than the rules'. What was found is kept in `tune`'s database and not in the cache.
 
     Returns
     -------
@@ -176,6 +181,11 @@ def build(
     machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
     request = _request(inputs, outputs, updates)
     make = DeviceFunction if machine.kind == "cuda" else CompiledFunction
+    if tune is not None:
+        if not isinstance(tune, Tuning):
+            raise InvalidArgumentError(f"tune must be a Tuning, got {type(tune).__name__}")
+        executable, record = _compiled(request, machine, tune)
+        return make(executable, record, threads)
     # a library for a GPU cannot be loaded without one
     store = _cache(cache) if machine.kind != "cuda" or has_gpu() else None
     key = request.key(machine) if store is not None else None
@@ -251,7 +261,9 @@ def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) 
     return _Request(input_list, output_list, update_list, signature)
 
 
-def _compiled(request: _Request, machine: Machine) -> tuple[Any, Record]:
+def _compiled(
+    request: _Request, machine: Machine, tune: Tuning | None = None
+) -> tuple[Any, Record]:
     """The executable of a program, and its record."""
 
     def attempt(rules: Sequence[Rule]) -> tuple[Any, Record]:
@@ -267,15 +279,18 @@ def _compiled(request: _Request, machine: Machine) -> tuple[Any, Record]:
         )
         return executable, _record(request, program, storages, params, machine)
 
+    rules = rules_for(machine)
+    if tune is not None:
+        rules = run_deep(_tuned, request, machine, rules, tune)
     try:
-        return attempt(rules_for(machine))
+        return attempt(rules)
     except AutodiffError:
         raise
     except Exception as error:
         failure = error
     try:
         # what no fast schedule compiles for, the plainest may
-        return attempt(rules_for(machine)[-1:])
+        return attempt(rules[-1:])
     except Exception:
         pass
     reason = (str(failure).strip().splitlines() or ["no message"])[-1]
@@ -327,10 +342,26 @@ def _record(
     )
 
 
+def _tuned(
+    request: _Request, machine: Machine, rules: Sequence[Rule], tune: Tuning
+) -> tuple[Rule, ...]:
+    try:  # meta-schedule needs packages that only tuning needs
+        from .schedule.tuning.choice import tuned_rules
+    except ImportError as error:
+        raise InvalidArgumentError(
+            f"tune: {error.name or error} is not installed: pip install 'tvm_autodiff[tune]'"
+        ) from error
+    use_threads(machine.threads)
+    return tuned_rules(_kernels(request)[0], machine, rules, tune)
+
+
+def _kernels(request: _Request) -> tuple[list[Kernel | Chain], list[Tensor]]:
+    return cut(normal_form([*request.outputs, *(new for _, new in request.updates)]))
+
+
 def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Program:
     count = len(request.outputs)
-    new_values = [new for _, new in request.updates]
-    kernels, results = cut(normal_form([*request.outputs, *new_values]))
+    kernels, results = _kernels(request)
     steps = [step for kernel in kernels for step in _steps(kernel, machine, rules)]
 
     def copy(tensor: Tensor) -> tuple[Tensor, list[Step]]:

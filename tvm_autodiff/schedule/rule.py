@@ -42,7 +42,7 @@ class ChainRule:
 _PRIMITIVE_ERRORS = (ScheduleError, InternalError, ValueError, TypeError, RuntimeError)
 
 
-def _is_ragged(op: Operation) -> bool:
+def is_ragged(op: Operation) -> bool:
     """Whether the bounds of a reduce axis depend on the axes of the output, as in ``k < i``."""
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None:
@@ -71,7 +71,7 @@ def apply_rules(
             name for _, name in parts
         )
     plain = [rule for rule in rules if not isinstance(rule, ChainRule)]
-    for rule in () if any(map(_is_ragged, kernel.ops)) else plain[:-1]:
+    for rule in () if any(map(is_ragged, kernel.ops)) else plain[:-1]:
         launches = _asked(rule, kernel, machine)
         if launches is not None:
             return launches, rule.__name__

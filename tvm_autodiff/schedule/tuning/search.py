@@ -1,0 +1,141 @@
+"""The search: meta-schedule over kernels, a batch of trials at a time, into a database on disk.
+
+In: unscheduled functions of constant shapes, a target, what the user asks. Out: nothing but what
+lies in the database: every batch is written when it was measured. A limit of time ends the search
+after the batch that runs, and so does the user's interrupt, which is passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from .measure import Builder, Runner
+from .options import Tuning
+
+_BATCH = 8  #: trials between two looks at the clock
+
+
+class _TimeIsUp(Exception):
+    """Ends a search from within."""
+
+
+@derived_object
+class _Watch(ms.measure_callback.PyMeasureCallback):
+    """Counts trials, and ends the search when its time is up."""
+
+    def __init__(self, bar: Any, end: float | None) -> None:
+        super().__init__()
+        self.bar = bar
+        self.end = end
+        self.expired = False
+
+    def apply(
+        self,
+        task_scheduler: Any,
+        task_id: int,
+        measure_candidates: Sequence[Any],
+        builder_results: Sequence[Any],
+        runner_results: Sequence[Any],
+    ) -> None:
+        """One batch was measured, and written."""
+        if self.bar is not None:
+            self.bar.update(len(measure_candidates))
+        if self.end is not None and time.monotonic() >= self.end:
+            self.expired = True
+            raise _TimeIsUp
+
+
+def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
+    """Try schedules of some functions and write what was measured into the database.
+
+    Parameters
+    ----------
+    functions : mapping of str to PrimFunc
+        Names, and what to schedule.
+    target
+        With its number of cores.
+    tuning : Tuning
+        Trials in all, time limit, folder, progress bar.
+    """
+    if not functions or not tuning.trials:
+        return
+    module = tvm.IRModule(
+        {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
+    )
+    end = None if tuning.seconds is None else time.monotonic() + tuning.seconds
+    tuning.folder.mkdir(parents=True, exist_ok=True)
+    builder = Builder()
+    with _progress(tuning) as bar, _quiet():
+        watch = _Watch(bar, end)
+        try:
+            ms.tune_tir(
+                module,
+                target,
+                str(tuning.folder),
+                max_trials_global=tuning.trials,
+                num_trials_per_iter=min(_BATCH, max(1, tuning.trials // len(functions))),
+                builder=builder,
+                runner=Runner(builder.libraries),
+                cost_model=_cost_model(),
+                measure_callbacks=[
+                    ms.measure_callback.AddToDatabase(),
+                    ms.measure_callback.UpdateCostModel(),
+                    watch,
+                ],
+                seed=0,
+            )
+        except Exception:
+            if not watch.expired:
+                raise
+
+
+def _cost_model() -> str:
+    """A model that learns from trials where xgboost is installed."""
+    try:
+        importlib.import_module("xgboost")
+    except ImportError:
+        return "random"
+    return "xgb"
+
+
+@contextlib.contextmanager
+def _progress(tuning: Tuning) -> Iterator[Any]:
+    if not tuning.progress:
+        yield None
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield None
+        return
+    with tqdm(total=tuning.trials, desc="tuning", unit="trial") as bar:
+        yield bar
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Meta-schedule prints tables after each batch; the progress bar tells enough.
+
+    It also fails over loggers of an earlier search, so its handlers do not outlive this one.
+    """
+    logger = logging.getLogger("tvm.s_tir.meta_schedule")
+    level, handlers, propagate = logger.level, logger.handlers[:], logger.propagate
+    logger.setLevel(logging.ERROR)
+    logger.handlers.clear()
+    try:
+        yield
+    finally:
+        for handler in logger.handlers:
+            handler.close()
+        logger.handlers[:] = handlers
+        logger.propagate = propagate
+        logger.setLevel(level)
