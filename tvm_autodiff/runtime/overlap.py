@@ -7,11 +7,16 @@ common case is cheap.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tvm
+
+_base = operator.attrgetter("base")
+_is_none = functools.partial(operator.is_, None)
 
 
 def first_overlap(arrays: Sequence[Any], written: Sequence[int]) -> tuple[int, int] | None:
@@ -23,21 +28,34 @@ def first_overlap(arrays: Sequence[Any], written: Sequence[int]) -> tuple[int, i
     >>> first_overlap([a, np.zeros(4), a[1:]], [0]), first_overlap([a, a, np.zeros(4)], [2])
     ((0, 2), None)
     """
-    if len(set(map(id, arrays))) < len(arrays):
+    distinct = len(set(map(id, arrays))) == len(arrays)
+    # memory of two arrays is the same only where one of them does not own it
+    if distinct and _all_own(arrays):
+        return None
+    if not distinct:
         for number in written:
             for other, array in enumerate(arrays):
                 if other != number and array is arrays[number]:
                     return number, other
-    # memory of two arrays is the same only where one of them does not own it
-    borrowed = [n for n, array in enumerate(arrays) if getattr(array, "base", array) is not None]
-    if not borrowed:
-        return None
+    borrowed = [n for n, array in enumerate(arrays) if not _owns(array)]
     spans = {n: _span(arrays[n]) for n in {*borrowed, *written}}
     for number in written:
         for other in spans if number in borrowed else borrowed:
             if other != number and _meet(spans[number], spans[other]):
                 return number, other
     return None
+
+
+def _owns(array: Any) -> bool:
+    """Whether an array has its memory for itself, as far as one can tell without its address."""
+    return isinstance(array, np.ndarray) and array.base is None
+
+
+def _all_own(arrays: Sequence[Any]) -> bool:
+    try:
+        return all(map(_is_none, map(_base, arrays)))  # on the way of every call: no loop in Python
+    except AttributeError:
+        return False
 
 
 def _meet(left: tuple[int, int], right: tuple[int, int]) -> bool:
