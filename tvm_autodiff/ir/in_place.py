@@ -25,7 +25,7 @@ def may_share(func: Any, read: Var, written: Var) -> bool:
     """
     blocks: list[Any] = []
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, blocks.append))
-    touched = False
+    inside = 0
     for block in blocks:
         if block.name_hint == "root":
             continue
@@ -43,8 +43,9 @@ def may_share(func: Any, read: Var, written: Var) -> bool:
             return False
         if not all(_same_point(region, writes[0]) for region in reads):
             return False
-        touched = True
-    return touched
+        inside += _occurrences(block, read, written)
+    # what is read or written outside of such blocks is not told by them
+    return inside == _occurrences(func.body, read, written) > 0
 
 
 def shared(func: Any, read: Var, written: Var) -> Any:
@@ -54,6 +55,13 @@ def shared(func: Any, read: Var, written: Var) -> Any:
     )
     params = [param for param in func.params if node_id(param) != node_id(written)]
     return tirx.PrimFunc(params, body, func.ret_type, func.attrs)
+
+
+def _occurrences(node: Any, *variables: Var) -> int:
+    wanted = {node_id(var) for var in variables}
+    found: list[Var] = []
+    tvm_ffi.structural_walk(node, (tirx.Var, found.append))
+    return sum(node_id(var) in wanted for var in found)
 
 
 def _is(region: Any, buffer: Var) -> bool:
