@@ -109,8 +109,8 @@ def elementwise(rule: Callable[..., Any], *tensors: te.Tensor) -> te.Tensor:
 def make_step(batch: int, momentum: float, num_threads: int | None = None) -> Any:
     """Compile one step of training: forward, backward and the new weights in a single function.
 
-    ``step(images, labels, rate, *weights, *velocities)`` gives
-    ``[loss, hits, *weights, *velocities]``.
+    ``step(images, labels, rate, *weights, *velocities)`` gives ``[loss, hits]`` and writes the new
+    weights and velocities over the old ones.
     """
     images = te.placeholder((batch, 1, PIXELS, PIXELS), name="images")
     labels = te.placeholder((batch,), "int32", name="labels")
@@ -133,9 +133,11 @@ def make_step(batch: int, momentum: float, num_threads: int | None = None) -> An
         elementwise(lambda w, v: w - rate() * v, w, v)
         for w, v in zip(weights, new_velocities, strict=True)
     ]
+    old, new = [*weights, *velocities], [*new_weights, *new_velocities]
     return ad.build(
-        [images, labels, rate, *weights, *velocities],
-        [loss, count_hits(scores, labels), *new_weights, *new_velocities],
+        [images, labels, rate, *old],
+        [loss, count_hits(scores, labels)],
+        updates=dict(zip(old, new, strict=True)),  # old values are read before they go
         num_threads=num_threads,
     )
 
@@ -233,8 +235,6 @@ def train(
     history = History()
     state = start_weights(seed)
     state += [np.zeros_like(weight) for weight in state]
-    spare = [np.empty_like(array) for array in state]  # where the next state is written
-    loss, hits = np.empty((), "float32"), np.empty((), "int32")
 
     total = epochs * (len(digits.train_labels) // batch)
     with tqdm(total=total, unit="step", disable=not progress, mininterval=0.5) as bar:
@@ -242,8 +242,7 @@ def train(
             right = seen = 0
             for images, labels in batches(digits, batch, seed=seed + epoch):
                 now = rate * (1 - len(history.losses) / total)
-                step(images, labels, now, *state, out=[loss, hits, *spare])
-                state, spare = spare, state
+                loss, hits = step(images, labels, now, *state)
                 right, seen = right + int(hits), seen + batch
                 history.losses.append(float(loss))
                 bar.update()
