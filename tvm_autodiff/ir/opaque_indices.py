@@ -23,10 +23,17 @@ _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
-def hide_divisions(func: Any) -> Any:
+#: what an index is put into: a call that LLVM drops, or a cast of C, which has no such call of a
+#: literal, and an index may have become one
+REINTERPRET, C_CAST = "reinterpret", "call_pure_extern"
+_C_TYPES = {"int32": "int", "int64": "int64_t", "uint32": "unsigned", "uint64": "uint64_t"}
+
+
+def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     """``A[(i + 1)//2 + i//2] → A[reinterpret((i + 1)//2 + i//2)]``, only where it is needed.
 
     Block variables are judged by what they are bound to: loops that were fused give divisions too.
+    What is hidden already stays as it is.
 
     Examples
     --------
@@ -51,10 +58,10 @@ def hide_divisions(func: Any) -> Any:
     resolve = _resolver(bound)
 
     def hide(parts: Sequence[Expr]) -> list[Expr] | None:
-        resolved = [resolve(part) for part in parts]
+        resolved = [resolve(part) for part in parts if not _is_hidden(part)]
         if not any(contains(part, _is_division) for part in resolved):
             return None
-        return [_hidden(part) for part in parts] if confuses_tvm(resolved) else None
+        return [_hidden(part, by) for part in parts] if confuses_tvm(resolved) else None
 
     def read(node: Any) -> Any:
         indices = hide(list(node.indices))
@@ -82,10 +89,17 @@ def _resolver(bound: dict[Any, Expr]) -> Callable[[Expr], Expr]:
     return substituter(outer_first)
 
 
-def _hidden(index: Expr) -> Expr:
-    if const_value(index) is not None:
+def _hidden(index: Expr, by: str) -> Expr:
+    if const_value(index) is not None or _is_hidden(index):
         return index
-    return call_node("reinterpret", [index], dtype_of(index))
+    dtype = dtype_of(index)
+    if by == C_CAST and dtype in _C_TYPES:
+        return tirx.call_pure_extern(dtype, _C_TYPES[dtype], index)
+    return call_node(REINTERPRET, [index], dtype)
+
+
+def _is_hidden(index: Expr) -> bool:
+    return op_name(index) in (REINTERPRET, C_CAST)
 
 
 def _is_division(node: Expr) -> bool:

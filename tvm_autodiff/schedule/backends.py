@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ..ir.opaque_indices import C_CAST, hide_divisions
 from ..ir.primfunc import StageFunction
 from .cpu.elementary.functions import with_own_functions
 from .cpu.rules import CPU_RULES
@@ -31,8 +32,10 @@ def rules_for(machine: Machine) -> tuple[Rule, ...]:
 
 def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageFunction]:
     """Scheduled functions as they are compiled: on a CPU, with elementary functions that vectorise
-    in the place of calls of the C library.
+    in the place of calls of the C library; on a GPU, with indices hidden in a way that C has.
     """
+    if machine.kind == "cuda":
+        return [replace(launch, func=hide_divisions(launch.func, C_CAST)) for launch in launches]
     if machine.kind != "llvm" or machine.exact_math:
         return list(launches)
     return [replace(launch, func=with_own_functions(launch.func)) for launch in launches]

@@ -29,6 +29,7 @@ from tvm_autodiff.schedule.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
 SM_90 = {"kind": "cuda", "arch": "sm_90"}
+CAST = "tirx.call_pure_extern"
 Rules = Sequence[Any]
 
 
@@ -126,6 +127,12 @@ def serialized(func: Any) -> Any:
         [place] = address.args
         return tirx.BufferStore(place.source, place + value, list(place.indices))
 
+    def bare(call: Any) -> Any:
+        # an index hidden in a cast of C
+        return call.args[1] if str(getattr(call.op, "name", "")) == CAST else call
+
+    body = tvm_ffi.structural_map(func.body, (tvm.ir.Call, bare))
+    func = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
     func = relax_alignment(hide_divisions(func))
     body = tvm_ffi.structural_map(func.body, [(tirx.For, plain), (tirx.Evaluate, added)])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
