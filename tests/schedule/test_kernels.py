@@ -80,7 +80,7 @@ KERNELS = [
     (shared_expensive, ["E", "F"]),
     (shared_cheap, ["F"]),
     (into_reduction, ["R"]),
-    (padded_into_windows, ["P", "W"]),
+    (padded_into_windows, ["W"]),
     (epilogue, ["R_E"]),
     (epilogue_elsewhere, ["R", "E"]),
     (output_in_between, ["R", "E"]),

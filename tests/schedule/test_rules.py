@@ -169,7 +169,7 @@ def test_symbolic(case, n):
 RULES = [
     (cases.matmul(64, 64, 64, "tt"), ["contraction"]),
     (cases.dense_relu(64, 64, 64), ["contraction"]),
-    (cases.conv(2, 8, 12, 8), ["elementwise", "contraction"]),
+    (cases.conv(2, 8, 12, 8), ["windows", "contraction"]),
     (cases.conv_input_gradient(2, 8, 12, 8), ["contraction"]),
     (cases.conv_weight_gradient(2, 16, 12, 8), ["contraction"]),
     (cases.matmul(te.var("n"), 64, 64), ["contraction"]),

@@ -28,7 +28,9 @@ from ..ir.stage import (
     tensor_key,
 )
 from .chains import Chain, chained
+from .extremes import with_shared_extremes
 from .kernel import SYMBOLIC_SIZE, Kernel, iterations, size_of
+from .unrolled import with_inlined_borders, with_written_classes
 
 __all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
 
@@ -52,7 +54,7 @@ def cut(outputs: Sequence[Tensor]) -> tuple[list[Kernel | Chain], list[Tensor]]:
 
 def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
     """Kernels for some outputs, none joined with others, and the outputs as these compute them."""
-    inlined = inline_producers(outputs)
+    inlined = inline_producers(_in_one_pass(outputs))
     graph = Graph(inlined)
     wanted = {tensor_key(tensor) for tensor in inlined}
     epilogues: dict[int, Operation] = {}
@@ -72,6 +74,11 @@ def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
         root = roots.get(hash(op))
         kernels.append(Kernel(op) if root is None else Kernel(root, op))
     return kernels, list(inlined)
+
+
+def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Stages joined that would read the same data again."""
+    return with_written_classes(with_inlined_borders(with_shared_extremes(outputs)))
 
 
 def _epilogue_of(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Operation | None:

@@ -32,10 +32,22 @@ from .packing import TileAxes, pack, packed_size
 from .parallel import worth_threads
 from .reduction import reduction
 from .split import divisor_at_least, split_reduction, writes_to
-from .tile_choice import Nest, best_tile, needs_copy, nest_of, padded_extents, ranges_of, tile_order
+from .tile_choice import (
+    Nest,
+    best_tile,
+    estimated_cycles,
+    needs_copy,
+    nest_of,
+    padded_extents,
+    plain_cycles,
+    ranges_of,
+    tile_order,
+)
 from .tiling import Tile, schedule_tile
+from .windows import windows
 
 MIN_ITERATIONS = 4_096  #: below this a kernel is not worth a tile
+MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep threads busy
 
 
 def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
@@ -59,7 +71,7 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
             return None
         return [*writes_to(first, partial), *writes_to(second, kernel)]
     tile = best_tile(nest, machine)
-    if tile is None:
+    if tile is None or estimated_cycles(nest, tile, machine) > plain_cycles(nest, machine):
         return None
     return _emit(kernel, nest, tile, machine)
 
@@ -74,6 +86,8 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
     total = sum(size or 0 for size in sizes)
     if total * itemsize <= machine.cache_bytes or outputs * itemsize > machine.cache_bytes // 4:
         return None
+    if outputs >= MIN_OUTPUTS * machine.threads and _stays(nest, machine):
+        return None
     shared = set(nest.reduced)
     for operand in nest.product.operands:
         shared &= {atom[0][0] for atom in operand.atoms if len(atom) == 1}
@@ -84,6 +98,20 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
             if parts > 1 and outputs * parts <= total:
                 return split_reduction(kernel, number, parts)
     return None
+
+
+def _stays(nest: Nest, machine: Machine) -> bool:
+    """Whether what every tile reads again stays in the cache: the operand that the outermost loop
+    runs through is read once.
+    """
+    first = nest.spatial[tile_order(nest, nest.extents)[0]]
+    held = 0
+    for operand in nest.product.operands:
+        size = packed_size(operand, ranges_of(nest.extents)) or 0
+        held += (
+            size if first not in operand.variables() else size * 16 // nest.extents.get(first, 16)
+        )
+    return held * nest.itemsize <= machine.cache_bytes // 2
 
 
 def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[StageFunction] | None:
@@ -112,7 +140,8 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
         if copied is None:
             return None
         tensor, read = copied
-        launches += elementwise(Kernel(tensor.op), machine) or []
+        copy = Kernel(tensor.op)
+        launches += windows(copy, machine) or elementwise(copy, machine) or []
         factors.append(read)
     source = factors[0]
     for factor in factors[1:]:

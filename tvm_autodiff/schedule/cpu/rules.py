@@ -8,9 +8,11 @@ from .elementwise import elementwise
 from .fallback import fallback
 from .reduction import reduction
 from .row_chain import row_chain
+from .windows import windows
 
 CPU_RULES: tuple[Rule, ...] = (
     ChainRule(row_chain),
+    windows,
     elementwise,
     contraction,
     reduction,

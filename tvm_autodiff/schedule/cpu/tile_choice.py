@@ -23,6 +23,7 @@ from .tiling import Tile
 
 MAX_UNROLL = 16
 PAGE_BYTES = 4096
+CACHE_WAYS = 8  #: lines of the first cache that may lie pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
 
@@ -168,10 +169,37 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     for axis, key in enumerate(nest.spatial):
         tiles *= padded.get(key, SYMBOLIC_SIZE) // tile.factors.get(axis, 1)
     written = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
-    writes = written * (0.3 if tile.vector == len(nest.spatial) - 1 else 1.5)
+    writes = written * _write_cycles(nest, tile)
     # among equals, the tile that is simpler
     simpler = 1 + 0.01 * len(tile.unrolled)
     return (once * total * tiles + writes) / min(machine.threads, tiles) * simpler
+
+
+def _write_cycles(nest: Nest, tile: Tile) -> float:
+    """Cycles to write an element of the output: by the distance of a vector's lanes in memory."""
+    assert tile.vector is not None
+    inner = nest.spatial[tile.vector + 1 :]
+    if not inner:
+        return 0.3
+    stride = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in inner]) * nest.itemsize
+    return 1.5 if stride < PAGE_BYTES else 3.0
+
+
+def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
+    """The estimated time of a tile, copies included, in cycles of one core."""
+    padded = padded_extents(nest, tile)
+    return _cycles(nest, tile, machine, padded) + (_copy_cycles(nest, tile, machine, padded) or 0.0)
+
+
+def plain_cycles(nest: Nest, machine: Machine) -> float:
+    """The estimated time without a tile or a copy: a product a cycle.
+
+    With a guard, or an operand that is computed, a copy saves more than its own time.
+    """
+    if any(o.guards or not o.is_load for o in nest.product.operands):
+        return float("inf")
+    keys = (*nest.spatial, *nest.reduced)
+    return size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys]) / machine.threads
 
 
 def _copy_cycles(
@@ -187,9 +215,20 @@ def _copy_cycles(
         size = packed_size(operand, ranges_of(padded))
         if size is None or (size > MAX_COPY_ELEMENTS and 4 * size > iterations):
             return None
-        stride = operand_stride(operand, nest.spatial[tile.vector], nest.variables)
-        cycles += size * (0.5 if stride == 1 else 1.5)
+        cycles += size * _pack_cycles(operand, nest, tile)
     return cycles / machine.threads
+
+
+def _pack_cycles(operand: Operand, nest: Nest, tile: Tile) -> float:
+    """Cycles to copy an element: by the distance in memory of what becomes neighbours."""
+    assert tile.vector is not None
+    inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
+    keys = [nest.spatial[axis] for axis in inner if nest.spatial[axis] in operand.variables()]
+    stride = operand_stride(operand, keys[0], nest.variables) if keys else 1
+    if stride == 1:
+        return 0.5
+    far = stride is None or abs(stride) * nest.itemsize >= PAGE_BYTES
+    return 3.0 if far else 1.5
 
 
 def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
@@ -205,9 +244,10 @@ def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, in
         if stride != 1:
             return True
         return _copy_pays(operand, nest, tile)
-    for axis, _ in tile.unrolled:
+    for axis, factor in tile.unrolled:
         step = operand_stride(operand, nest.spatial[axis], nest.variables)
-        if step is None or (step and step * nest.itemsize % PAGE_BYTES == 0):
+        apart = step is not None and step and step * nest.itemsize % PAGE_BYTES == 0
+        if step is None or (apart and factor > CACHE_WAYS // 2):
             return True  # rows a page apart fall into the same few lines of the cache
     return False
 

@@ -1,0 +1,182 @@
+"""Windows and residue classes: the loops written out give what the unscheduled kernel gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx, topi
+
+from tests.schedule import cases
+from tests.schedule.test_rules import arrays_for, check, rules_of
+from tvm_autodiff import build, differentiate, lower
+from tvm_autodiff.ir.graph import topological
+
+
+def pool(n, c, h, w, window, stride, edge, kind="max"):
+    X = cases.placeholder("X", n, c, h, w)
+    return [X], topi.nn.pool2d(X, window, stride, [1, 1], edge * 2, kind, count_include_pad=False)
+
+
+def gradient(case):
+    inputs, output = case
+    head = cases.placeholder("head", *output.shape)
+    [result] = differentiate(output, inputs, head)
+    return [tensor for tensor in (*inputs, head) if reads(result, tensor)], result
+
+
+def reads(result, tensor):
+    return any(hash(op) == hash(tensor.op) for op in topological([result]))
+
+
+def pool_gradient(*arguments):
+    return gradient(pool(*arguments))
+
+
+def upsampled(n, m, factor):
+    A = cases.placeholder("A", n, m)
+    return [A], te.compute(
+        (n * factor, m * factor - 1), lambda i, j: A[i // factor, j // factor] * 2.0, name="U"
+    )
+
+
+def interleaved(n, m):
+    A, B = cases.placeholder("A", n, (m + 1) // 2), cases.placeholder("B", n, m // 2 + 1)
+    return [A, B], te.compute(
+        (n, m),
+        lambda i, j: te.if_then_else(j % 2 == 0, A[i, j // 2], B[i, j // 2] - A[i, j // 2]),
+        name="I",
+    )
+
+
+def shuffled(n):
+    """Two moduli on one axis, and a remainder as a value."""
+    A = cases.placeholder("A", n)
+    return [A], te.compute(
+        (n,), lambda i: A[i // 2 + i // 3 % 2] + (i % 3).astype("float32"), name="S"
+    )
+
+
+def winner(n, m, window):
+    X = cases.placeholder("X", n, m * window)
+    k = cases.axis(window)
+
+    def better(x, y):
+        first = tirx.any(x[1] > y[1], tirx.all(x[1] == y[1], x[0] <= y[0]))
+        return tirx.Select(first, x[0], y[0]), tirx.Select(first, x[1], y[1])
+
+    argmax = te.comm_reducer(
+        better, lambda t0, t1: (tirx.const(-1, t0), te.min_value(t1)), name="argmax"
+    )
+    place, _ = te.compute(
+        (n, m), lambda i, j: argmax((k.var, X[i, j * window + k.var]), axis=k), name="W"
+    )
+    return [X], place
+
+
+def window_sums(n, m, dtype="float32"):
+    X = cases.placeholder("X", n, m + 2, dtype=dtype)
+    k = cases.axis(3)
+    return [X], te.compute((n, m), lambda i, j: te.sum(X[i, j + k], axis=k), name="W")
+
+
+def window_epilogue(n, m):
+    [X], W = window_sums(n, m)
+    return [X], te.compute((n, m), lambda i, j: W[i, j] * W[i, j] - X[i, j], name="E")
+
+
+def depthwise(n, c, h, stride=1, dilation=1):
+    X, F = cases.placeholder("X", n, c, h, h), cases.placeholder("F", c, 1, 3, 3)
+    return [X, F], topi.nn.depthwise_conv2d_nchw(X, F, stride, dilation, dilation)
+
+
+CASES = {
+    **{
+        f"pool {kind} of {h}x{w}, {k} by {s}, edge {p}": pool(
+            2, 3, h, w, [k, k], [s, s], [p, p], kind
+        )
+        for kind in ("max", "avg")
+        for h, w, k, s, p in (
+            (12, 12, 2, 2, 0),
+            (13, 17, 3, 2, 1),
+            (7, 50, 3, 1, 1),
+            (5, 5, 2, 3, 0),
+        )
+    },
+    **{
+        f"gradient of pool {kind} of {h}x{w}, {k} by {s}, edge {p}": pool_gradient(
+            2, 3, h, w, [k, k], [s, s], [p, p], kind
+        )
+        for kind in ("max", "avg")
+        for h, w, k, s, p in (
+            (12, 12, 2, 2, 0),
+            (13, 17, 3, 2, 1),
+            (16, 56, 3, 2, 1),
+            (7, 50, 3, 1, 1),
+            (11, 13, 2, 3, 0),
+            (1, 1, 3, 2, 1),
+            (2, 3, 2, 2, 0),
+        )
+    },
+    "pool of a large image": pool(1, 1, 301, 407, [3, 3], [2, 2], [1, 1]),
+    "gradient of pool of many images": pool_gradient(9, 8, 14, 14, [3, 3], [2, 2], [1, 1]),
+    "oblong windows": pool_gradient(2, 2, 12, 15, [2, 3], [3, 2], [0, 1]),
+    **{f"upsampled by {f}": upsampled(7, 13, f) for f in (2, 3, 4)},
+    **{f"interleaved {m}": interleaved(5, m) for m in (1, 2, 3, 16, 31, 64, 257)},
+    **{f"shuffled {n}": shuffled(n) for n in (1, 5, 6, 7, 37, 600)},
+    **{f"winner of {k}": winner(5, m, k) for k, m in ((1, 7), (2, 31), (3, 16), (4, 1))},
+    **{f"sums of {n}x{m}": window_sums(n, m) for n, m in ((1, 1), (3, 17), (130, 257))},
+    "sums of int32": window_sums(3, 19, "int32"),
+    "sums of float64": window_sums(3, 19, "float64"),
+    "sums with an epilogue": window_epilogue(13, 29),
+    "depthwise": depthwise(2, 5, 13),
+    "depthwise, stride 2": depthwise(2, 5, 13, stride=2),
+    "depthwise, dilation 2": depthwise(2, 5, 13, dilation=2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_windows(name):
+    check(CASES[name], tolerance=1e-6 if "avg" in name else 0.0)
+
+
+@pytest.mark.parametrize("n", [1, 7, 40])
+@pytest.mark.parametrize(
+    "case",
+    [lambda n: window_sums(n, 21), lambda n: window_sums(21, n), lambda n: interleaved(n, 9)],
+    ids=["sums", "sums along n", "interleaved"],
+)
+def test_symbolic(case, n):
+    inputs, output = case(te.var("n"))
+    arrays = arrays_for(inputs, {"n": n})
+    fixed_inputs, fixed = case(n)
+    padded = [
+        np.pad(array, [(0, int(d) - s) for d, s in zip(tensor.shape, array.shape, strict=True)])
+        for array, tensor in zip(arrays, fixed_inputs, strict=True)
+    ]
+    want = build(fixed_inputs, fixed)(*padded)
+    np.testing.assert_array_equal(build(inputs, output)(*padded), want)
+
+
+RULES = [
+    (pool(2, 3, 12, 12, [2, 2], [2, 2], [0, 0]), ["windows"]),
+    (gradient(pool(2, 3, 12, 12, [2, 2], [2, 2], [0, 0], "avg")), ["windows"]),
+    (pool_gradient(2, 3, 12, 12, [2, 2], [2, 2], [0, 0]), ["windows", "windows"]),
+    (interleaved(5, 31), ["windows"]),
+    (winner(5, 31, 3), ["windows"]),
+    (window_sums(3, 17), ["windows"]),
+    (cases.rows(70, 300), ["reduction"]),
+    (cases.matmul(64, 64, 4), ["contraction"]),
+    (cases.reshaped(6, 35), ["elementwise"]),
+]
+
+
+@pytest.mark.parametrize(("case", "rules"), RULES)
+def test_which_rule_applies(case, rules):
+    assert rules_of(case[1]) == rules
+
+
+def test_remainders_are_not_computed():
+    """The inner loop of an interleaving holds neither a division nor a branch."""
+    inputs, output = interleaved(8, 64)
+    text = lower(inputs, output).script()
+    assert not [sign for sign in ("//", "%", "if_then_else") if sign in text]

@@ -1,0 +1,297 @@
+"""Loops whose body is written out for each residue class of the output's axes.
+
+In: the elements of a stage as expressions without reductions, and a modulus for each axis. Out: one
+function. An axis of extent ``m*Q + r`` runs over the quotients, and one pass of its body writes
+``m`` neighbours; the axes are cut where conditions and clamps turn over, so that no piece but a
+border has any. Reads are bound before they are used: choices between them are then no branches,
+and LLVM makes whole vectors of the innermost loop, strided reads and interleaved writes included.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...ir.build import add, const, mul, variable
+from ...ir.lets import merge_equal
+from ...ir.loop_nest import (
+    PARALLEL,
+    SERIAL,
+    Buffer,
+    Places,
+    Statement,
+    allocated,
+    bind,
+    counter,
+    element,
+    function,
+    local,
+    loop,
+    parameter,
+    sequence,
+    store,
+)
+from ...ir.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    binary,
+    dtype_of,
+    is_load,
+    node_id,
+    op_name,
+)
+from ...ir.primfunc import StageFunction
+from ...ir.rewrite import postorder, replace_outermost, substituter, variables_of
+from ...ir.stage import Axis, Extent, axis_range, shape_of
+from ..access import Interval
+from ..boxes import decided, pieces
+from ..kernel import size_of
+from ..machine import Machine
+from .elements import Elements, reads_whole_groups, without_branches, worth_binding
+from .parallel import worth_threads
+
+MAX_NODES = 6_000  #: of all pieces together
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Quotients `low` .. `low + count - 1` of an axis, with these residues each."""
+
+    low: int
+    count: Extent
+    residues: tuple[int, ...]
+
+    @property
+    def interval(self) -> Interval | None:
+        return (self.low, self.low + self.count - 1) if isinstance(self.count, int) else None
+
+
+def class_loops(
+    elements: Elements, moduli: Sequence[int], results: Sequence[Tensor], machine: Machine
+) -> StageFunction | None:
+    """The function that writes `results`; None where it would be too large.
+
+    Parameters
+    ----------
+    elements : Elements
+        What is written into each result.
+    moduli : sequence of int
+        For each axis the neighbours that one pass of its loop writes; 1 where the extent is
+        symbolic.
+    results : sequence of Tensor
+    """
+    inputs = elements.reads()
+    if not _sizes_known(elements, [*inputs, *results]):
+        return None
+    plan = [_plan(elements, moduli, axis) for axis in range(len(elements.axes))]
+    places = Places()
+    buffers = []
+    for number, tensor in enumerate([*inputs, *results]):
+        buffers.append(parameter(tensor, f"p{number}"))
+        places.put(tensor, buffers[-1])
+    writer = _Writer(elements, results, moduli, plan, places)
+    if moduli[-1] == 1 and reads_whole_groups(elements):
+        writer.lanes = machine.lanes(dtype_of(results[0]))
+    work = size_of([axis_range(axis)[1] for axis in elements.axes])
+    body = writer.nest(machine.threads if worth_threads(work, machine) else 1)
+    if writer.nodes > MAX_NODES:
+        return None
+    return StageFunction(function(buffers, body), tuple(inputs), tuple(results))
+
+
+def _sizes_known(elements: Elements, parameters: Sequence[Tensor]) -> bool:
+    """Whether every variable is an axis or a dimension of a parameter."""
+    dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
+    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
+    known |= {node_id(axis.var) for axis in elements.axes}
+    extents = [axis_range(axis)[1] for axis in elements.axes]
+    used = [*elements.values, *dims, *(e for e in extents if not isinstance(e, int))]
+    return all(node_id(var) in known for var in variables_of(used))
+
+
+def _quotients(axis: Axis, modulus: int) -> Extent:
+    extent = axis_range(axis)[1]
+    return -(-extent // modulus) if isinstance(extent, int) else extent
+
+
+def _table(
+    axes: Sequence[Axis], moduli: Sequence[int], quotients: Sequence[Expr], residues: Sequence[int]
+) -> dict[Var, Expr]:
+    """``axis → m*q + r``."""
+    table: dict[Var, Expr] = {}
+    for axis, m, q, r in zip(axes, moduli, quotients, residues, strict=True):
+        dtype = dtype_of(q)
+        table[axis.var] = add(mul(q, const(m, dtype)), const(r, dtype))
+    return table
+
+
+def _plan(elements: Elements, moduli: Sequence[int], place: int) -> list[_Piece]:
+    """The pieces of one axis: cut where conditions turn over, the incomplete last one apart."""
+    modulus, axes = moduli[place], elements.axes
+    extent = axis_range(axes[place])[1]
+    if not isinstance(extent, int):
+        return [_Piece(0, extent, (0,))]
+    every = tuple(range(modulus))
+    found: list[_Piece] = []
+    if extent // modulus:
+        quotients = [counter(axis.var.name, axis_range(axis)[1]) for axis in axes]
+        ranges: dict[int, Interval] = {}
+        for axis, m, q in zip(axes, moduli, quotients, strict=True):
+            count = _quotients(axis, m)
+            if isinstance(count, int):
+                ranges[node_id(q)] = (0, count - 1)
+        exprs = [
+            substituter(_table(axes, moduli, quotients, residues))(value)
+            for residues in itertools.product(*(range(m) for m in moduli))
+            for value in elements.values
+        ]
+        whole = pieces(exprs, quotients[place], extent // modulus, quotients, ranges)
+        found = [_Piece(low, high - low + 1, every) for low, high in whole]
+    if extent % modulus:
+        found.append(_Piece(extent // modulus, 1, every[: extent % modulus]))
+    return found
+
+
+class _Writer:
+    """Writes the loops; `nodes` counts what was written."""
+
+    def __init__(
+        self,
+        elements: Elements,
+        results: Sequence[Tensor],
+        moduli: Sequence[int],
+        plan: Sequence[Sequence[_Piece]],
+        places: Places,
+    ) -> None:
+        self._axes, self._values, self._results = elements.axes, elements.values, results
+        self._moduli, self._plan, self._places = moduli, plan, places
+        self.nodes = 0
+        self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
+
+    def nest(self, threads: int) -> Statement:
+        """The loops over pieces; leading axes that are not cut are shared out to threads."""
+        if threads == 1:
+            return self._loops(0, [], [], SERIAL)
+        shared = self._shared(threads)
+        if len(shared) < 2:
+            return self._loops(0, [], [], PARALLEL)
+        total = 1
+        for piece in shared:
+            assert isinstance(piece.count, int)
+            total *= piece.count
+        task = counter("task", total)
+        statements: list[Statement] = []
+        quotients: list[Var] = []
+        below = total
+        for axis, piece in zip(self._axes, shared, strict=False):
+            assert isinstance(piece.count, int)
+            below //= piece.count
+            quotient = counter(axis.var.name, piece.count)
+            value = binary("floordiv", task, const(below, dtype_of(task)))
+            statements.append(
+                bind(quotient, binary("floormod", value, const(piece.count, dtype_of(task))))
+            )
+            quotients.append(quotient)
+        inner = self._loops(len(shared), quotients, shared, SERIAL)
+        return loop(task, total, sequence([*statements, inner]), PARALLEL)
+
+    def _shared(self, threads: int) -> list[_Piece]:
+        """The pieces of the leading axes that give every thread a fair share."""
+        chosen: list[_Piece] = []
+        count = 1
+        for found in self._plan[:-1]:
+            if len(found) != 1 or not isinstance(found[0].count, int) or count >= 16 * threads:
+                break
+            chosen.append(found[0])
+            count *= found[0].count
+            if count >= 2 * threads and count % threads == 0:
+                break
+        return chosen
+
+    def _loops(
+        self, axis: int, quotients: Sequence[Var], chosen: Sequence[_Piece], kind: object
+    ) -> Statement:
+        if axis == len(self._plan):
+            return self._body(quotients, chosen)
+        statements = []
+        for piece in self._plan[axis]:
+            var = counter(self._axes[axis].var.name, axis_range(self._axes[axis])[1])
+            inner = self._loops(axis + 1, [*quotients, var], [*chosen, piece], SERIAL)
+            whole = axis + 1 == len(self._plan) and isinstance(piece.count, int)
+            if whole and 1 < self.lanes < piece.count:
+                statements.append(_in_vectors(var, piece, inner, self.lanes, kind))
+            else:
+                statements.append(loop(var, piece.count, inner, kind, piece.low))
+        return sequence(statements)
+
+    def _body(self, quotients: Sequence[Var], chosen: Sequence[_Piece]) -> Statement:
+        """The elements that one pass of the loops writes: reads first, then a store for each."""
+        ranges = {
+            node_id(q): piece.interval
+            for q, piece in zip(quotients, chosen, strict=True)
+            if piece.interval is not None
+        }
+        known: Mapping[int, Interval] = {k: v for k, v in ranges.items() if v is not None}
+        values: list[Expr] = []
+        stores: list[tuple[Tensor, list[Expr]]] = []
+        for residues in itertools.product(*(piece.residues for piece in chosen)):
+            table = _table(self._axes, self._moduli, quotients, residues)
+            rename = substituter(table)
+            indices = [table[axis.var] for axis in self._axes]
+            for elem, tensor in zip(self._values, self._results, strict=True):
+                value = decided(rename(elem), quotients, known)
+                values.append(without_branches(value, quotients, known))
+                stores.append((tensor, indices))
+        values = merge_equal(values)
+        self.nodes += len(postorder(values))
+        statements, values, buffers = self._bound(values)
+        return allocated(
+            buffers,
+            sequence(
+                [
+                    *statements,
+                    *(
+                        self._places.write(tensor, self._places.read(value), indices)
+                        for (tensor, indices), value in zip(stores, values, strict=True)
+                    ),
+                ]
+            ),
+        )
+
+    def _bound(self, values: Sequence[Expr]) -> tuple[list[Statement], list[Expr], list[Buffer]]:
+        """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for what is shared.
+
+        TVM writes the value of a variable into its uses again unless it is a read: other values
+        that are shared go through a buffer of one element, which LLVM makes a register.
+        """
+        statements: list[Statement] = []
+        buffers: list[Buffer] = []
+        names: dict[int, Expr] = {}
+        for node in worth_binding(values):
+            value = self._places.read(replace_outermost(node, names))
+            if not is_load(node):
+                buffers.append(local(f"t{len(names)}", [1], dtype_of(node)))
+                statements.append(store(buffers[-1], value, []))
+                value = element(buffers[-1], [])
+            var = variable(f"v{len(names)}", dtype_of(node))
+            statements.append(bind(var, value))
+            names[node_id(node)] = var
+        return statements, [replace_outermost(value, names) for value in values], buffers
+
+
+def _in_vectors(var: Var, piece: _Piece, body: Statement, lanes: int, kind: object) -> Statement:
+    """The loop in runs of `lanes`, the last of which overlaps the one before; what is written twice
+    is the same.
+    """
+    dtype = dtype_of(var)
+    run, lane = counter("run", piece.count), counter("lane", lanes)
+    last = piece.low + piece.count - lanes
+    begin = add(mul(run, const(lanes, dtype)), const(piece.low, dtype))
+    base = counter("base", piece.count)
+    if piece.count % lanes:
+        begin = binary("min", begin, const(last, dtype))
+    inner = sequence([bind(var, add(base, lane)), body])
+    steps = [bind(base, begin), loop(lane, lanes, inner)]
+    return loop(run, -(-piece.count // lanes), sequence(steps), kind)

@@ -1,0 +1,195 @@
+"""Tensors element by element, and what their reads say about the loops over them.
+
+In: expressions without reductions over some axes. Out: the residues that they depend on, whether
+borders, strides and branches stand in the way of vectors, and the same values without branches
+where reads are safe. The loops are written in `class_loops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from ...ir.build import select
+from ...ir.nodes import (
+    COMPARISONS,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    is_integer,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ...ir.rewrite import postorder, rewrite
+from ...ir.stage import Axis, axis_range, shape_of, tensor_key
+from ..access import Affine, Interval, affine_forms, interval, strides_along
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Tensors of one shape, element by element.
+
+    They are no stage: TVM walks the body of a stage as a tree.
+
+    Attributes
+    ----------
+    axes : tuple of axes
+        Of all tensors; they begin at zero.
+    values : tuple of Expr
+        What stands at the axes, one expression for each tensor.
+    """
+
+    axes: tuple[Axis, ...]
+    values: tuple[Expr, ...]
+
+    def reads(self) -> list[Tensor]:
+        """The tensors that the values read."""
+        nodes = postorder(list(self.values))
+        tensors = [load_tensor(node) for node in nodes if is_load(node)]
+        return list({tensor_key(tensor): tensor for tensor in tensors}.values())
+
+
+def has_border(elements: Elements) -> bool:
+    """Whether reads that run along the last axis are guarded along it."""
+    variables = [axis.var for axis in elements.axes]
+    axis = elements.axes[-1]
+    nodes = postorder(list(elements.values))
+    if not isinstance(axis_range(axis)[1], int):
+        return False
+    strides = strides_along(elements.values, axis.var, variables)
+    if strides is None or not strides or max(strides) != 1:
+        return False
+    return any(
+        op_name(node) in COMPARISONS
+        and is_integer(operands(node)[0])
+        and any(form.coefficient(node_id(axis.var)) for form in _sides(node, variables))
+        for node in nodes
+    )
+
+
+def _sides(node: Expr, variables: Sequence[Var]) -> list[Affine]:
+    forms = affine_forms(list(operands(node)), variables)
+    return [forms[node_id(part)] for part in operands(node) if node_id(part) in forms]
+
+
+def moduli_of(elements: Elements) -> list[int] | None:
+    """For each axis the least common multiple of what it is divided by; None where a division is
+    of several axes, or of one whose extent is not known in numbers.
+    """
+    variables = [axis.var for axis in elements.axes]
+    found = dict.fromkeys(map(node_id, variables), 1)
+    for node in postorder(list(elements.values)):
+        if op_name(node) not in ("floordiv", "floormod"):
+            continue
+        numerator, divisor = operands(node)
+        value = const_value(divisor)
+        if not isinstance(value, int) or value < 1:
+            return None
+        form = affine_forms([numerator], variables).get(node_id(numerator))
+        if form is None or len(form.terms) > 1:
+            return None
+        for key, _ in form.terms:
+            found[key] = lcm(found[key], value)
+    for axis in elements.axes:
+        if found[node_id(axis.var)] > 1 and not isinstance(axis_range(axis)[1], int):
+            return None
+    return list(found.values())
+
+
+def reads_whole_groups(elements: Elements) -> bool:
+    """Whether strided reads along the last axis use all that they pass over: x[2*i], x[2*i + 1].
+
+    LLVM reads such groups as whole vectors in a loop of any length; with a gap at the end, it
+    leaves the last round of the loop to scalars.
+    """
+    variables = [axis.var for axis in elements.axes]
+    last = node_id(variables[-1])
+    groups: dict[object, tuple[int, set[int]]] = {}
+    for node in postorder(list(elements.values)):
+        if not is_load(node) or not operands(node):
+            continue
+        forms = affine_forms(list(operands(node)), variables)
+        places = [forms.get(node_id(index)) for index in operands(node)]
+        form = places[-1]
+        if form is None or any(p is None or p.coefficient(last) for p in places[:-1]):
+            return False
+        key = (tensor_key(load_tensor(node)), tuple(places[:-1]), form.terms)
+        groups.setdefault(key, (form.coefficient(last), set()))[1].add(form.constant)
+    for stride, offsets in groups.values():
+        low, high = min(offsets), max(offsets) + 1
+        if stride > 1 and (len(offsets) != high - low or (high - low) % stride):
+            return False
+    return True
+
+
+def worth_binding(values: Sequence[Expr]) -> list[Expr]:
+    """Reads, and parts with reads that occur twice, outside of branches; inner ones first.
+
+    TVM walks expressions as trees: what a winner is compared with would be written out again for
+    each comparison.
+    """
+    reached: set[int] = set()
+    pending = list(values)
+    while pending:
+        node = pending.pop()
+        if node_id(node) in reached:
+            continue
+        reached.add(node_id(node))
+        parts = operands(node)
+        pending += parts[:1] if op_name(node) == "if_then_else" else parts
+    uses: dict[int, int] = {}
+    reads: set[int] = set()
+    found = []
+    order = postorder(list(values))
+    for node in order:
+        for part in operands(node):
+            uses[node_id(part)] = uses.get(node_id(part), 0) + 1
+        if is_load(node) or any(node_id(part) in reads for part in operands(node)):
+            reads.add(node_id(node))
+    for node in order:
+        shared = is_load(node) or uses.get(node_id(node), 0) > 1
+        if shared and node_id(node) in reads and node_id(node) in reached:
+            found.append(node)
+    return found
+
+
+def without_branches(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:
+    """``if c then x[i] else 0 → select(c, x[i], 0)`` where i lies inside of x either way."""
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) != "if_then_else":
+            return None
+        condition, *branches = operands(node)
+        safe = all(
+            _inside(part, variables, ranges)
+            for part in postorder(branches)
+            if is_load(part) or op_name(part) in ("if_then_else", "floordiv", "floormod")
+        )
+        return select(condition, *branches) if safe else None
+
+    return rewrite(expr, visit)
+
+
+def _inside(read: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> bool:
+    """Whether a read stays in its tensor wherever the variables are; False for what is no read."""
+    if not is_load(read):
+        return False
+    forms = affine_forms(list(operands(read)), variables)
+    for index, dim in zip(operands(read), shape_of(load_tensor(read)), strict=True):
+        form = forms.get(node_id(index))
+        if form is None:
+            return False
+        bounds = interval(form, ranges)
+        if bounds is None:
+            # a symbolic axis read at itself: its extent is the dimension's, or te would be wrong
+            plain = len(form.terms) == 1 and form.terms[0][1] == 1 and form.constant == 0
+            if not plain or isinstance(dim, int):
+                return False
+        elif not isinstance(dim, int) or bounds[0] < 0 or bounds[1] >= dim:
+            return False
+    return True

@@ -1,0 +1,62 @@
+"""Small windows and strides: pooling, winners of windows, elements chosen by a remainder, borders.
+
+In: a kernel that reduces a handful of terms for each element, or one whose elements depend on the
+remainder of an axis, as gradients of strided reads do, or on a border. Out: one function, the terms
+written out, the remainders and the borders apart. Products with an operand that is read again and
+again are left to the rule for contractions.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...ir.primfunc import StageFunction
+from ...ir.rewrite import expand_lets, map_loads, substituter
+from ...ir.stage import axis_range, axis_vars, bodies, is_compute, reduction_of, tensor_key
+from ..kernel import Kernel
+from ..machine import Machine
+from ..unrolled import is_window, unrolled_bodies
+from .class_loops import class_loops
+from .elements import Elements, has_border, moduli_of
+
+MAX_CLASSES = 16  #: residue classes that one pass writes
+
+
+def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a kernel of small windows or residue classes; None for others."""
+    op = kernel.root
+    if not is_compute(op) or not len(op.axis):
+        return None
+    if any(axis_range(axis)[0] != 0 for axis in op.axis):
+        return None
+    if reduction_of(op) is not None:
+        elements = _written_out(kernel)
+    elif kernel.epilogue is None:
+        elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
+    else:
+        return None
+    moduli = None if elements is None else moduli_of(elements)
+    if elements is None or moduli is None or prod(moduli) > MAX_CLASSES:
+        return None
+    if reduction_of(op) is None and prod(moduli) == 1 and not has_border(elements):
+        return None
+    launch = class_loops(elements, moduli, kernel.outputs, machine)
+    return None if launch is None else [launch]
+
+
+def _written_out(kernel: Kernel) -> Elements | None:
+    """The elements of a kernel with its window written out; None where that is no gain."""
+    op = kernel.root
+    values = unrolled_bodies(op) if is_window(op) else None
+    if values is None:
+        return None
+    if kernel.epilogue is None:
+        return Elements(tuple(op.axis), tuple(values))
+    root, reader = tensor_key(op.output(0)), kernel.epilogue
+    rename = substituter(dict(zip(axis_vars(op), axis_vars(reader), strict=True)))
+    value = rename(values[0])
+    body = map_loads(
+        expand_lets(bodies(reader)[0]),
+        lambda tensor, _: value if tensor_key(tensor) == root else None,
+    )
+    return Elements(tuple(reader.axis), (body,))
