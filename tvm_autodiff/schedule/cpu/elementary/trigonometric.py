@@ -26,6 +26,7 @@ _SHORT = 27, 56  # bits below the point of the first part, and of the first two
 _EDGE = (math.pi / 4) ** 2 * 1.001
 _SIN = fit(lambda u: (math.sin(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, _EDGE, 2)
 _COS = fit(lambda u: (math.cos(math.sqrt(u)) - 1.0 + u / 2.0) / (u * u), 0.0, _EDGE, 2)
+_TAN = fit(lambda u: (math.tan(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, _EDGE, 6)
 _FOURS = 1.5 * 2.0**54  # adding it leaves multiples of 4
 _ONES = 1.5 * 2.0**52  # and multiples of 1
 
@@ -50,8 +51,10 @@ def _chosen(c: Code, conditions: list[Value], values: list[float]) -> Value:
     return result
 
 
-def reduced(c: Code, a: Value) -> tuple[Value, Value]:
-    """``(r, n)`` with ``a = n*pi/2 + r``, |r| <= pi/4 but for roundings, n an int32 modulo 4."""
+def reduced(c: Code, a: Value) -> tuple[Value, Value, Value]:
+    """``(r, s, n)`` with ``a = n*pi/2 + r + s``, |r| <= pi/4 but for roundings, s what r lacks as a
+    float32, n an int32 modulo 4.
+    """
     beyond = [a >= 2.0 ** (_TOP + _STEP * number) for number in range(_RANGES - 1)]
     high, middle, low = (
         _chosen(c, beyond, list(values))
@@ -64,10 +67,12 @@ def reduced(c: Code, a: Value) -> tuple[Value, Value]:
     third = x * low
     n = (((first + second) + third) + _ONES) - _ONES
     fraction = ((first - n) + second) + third
-    r = c.cast(FLOAT, fraction * (math.pi / 2.0))
+    angle = fraction * (math.pi / 2.0)
+    r = c.cast(FLOAT, angle)
+    rest = c.cast(FLOAT, angle - c.cast(DOUBLE, r))
     # as a float32 with bits below the point to spare, n shows in the low bits
     count = c.bits(c.cast(FLOAT, n) + 1.5 * 2.0**23)
-    return r, count
+    return r, rest, count
 
 
 def _sin_cos(c: Code, r: Value) -> tuple[Value, Value]:
@@ -85,7 +90,7 @@ def _odd(c: Code, n: Value) -> Value:
 def sin(c: Code, x: Value) -> Value:
     """The sine."""
     a, sign = magnitude_and_sign(c, x)
-    r, n = reduced(c, a)
+    r, _, n = reduced(c, a)
     sine, cosine = _sin_cos(c, r)
     value = c.where(_odd(c, n), cosine, sine)
     return with_sign(c, value, sign ^ ((n & 2) << 30))
@@ -94,17 +99,20 @@ def sin(c: Code, x: Value) -> Value:
 def cos(c: Code, x: Value) -> Value:
     """The cosine."""
     a, _ = magnitude_and_sign(c, x)
-    r, n = reduced(c, a)
+    r, _, n = reduced(c, a)
     sine, cosine = _sin_cos(c, r)
     value = c.where(_odd(c, n), sine, cosine)
     return with_sign(c, value, ((n + 1) & 2) << 30)
 
 
 def tan(c: Code, x: Value) -> Value:
-    """``sin/cos``, or ``-cos/sin`` an odd number of quarter turns on."""
+    """The tangent; ``-1/tan(r)`` an odd number of quarter turns on."""
     a, sign = magnitude_and_sign(c, x)
-    r, n = reduced(c, a)
-    sine, cosine = _sin_cos(c, r)
+    r, rest, n = reduced(c, a)
+    square = r * r
+    tangent = c.fma(r * square, c.polynomial(square, _TAN), r)
+    # the derivative is up to 2, and a reciprocal follows: the rounding of r would show
+    tangent = c.fma(c.fma(tangent, tangent, 1.0), rest, tangent)
     odd = _odd(c, n)
-    value = c.where(odd, cosine, sine) / c.where(odd, sine, cosine)
+    value = c.where(odd, 1.0, tangent) / c.where(odd, tangent, 1.0)
     return with_sign(c, value, sign ^ ((n & 1) << 31))
