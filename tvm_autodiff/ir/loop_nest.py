@@ -10,12 +10,13 @@ rules of `schedule`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
-from .build import const
+from .build import add, cast, const, mul
 from .nodes import Expr, Tensor, Var, const_value, dtype_of
 from .primfunc import PrimFunc
 from .rewrite import map_loads
@@ -37,14 +38,37 @@ def parameter(tensor: Tensor, name: str) -> Buffer:
     return tirx.decl_buffer(tuple(tensor.shape), dtype_of(tensor), name)
 
 
-def local(name: str, shape: Sequence[int], dtype: str) -> Buffer:
+@dataclass(frozen=True)
+class Local:
+    """A buffer of a function's own, of constant shape, that lies in memory in one piece.
+
+    To TVM it has one dimension: a dimension whose index is always zero would be taken out of a
+    buffer of several, while here the next index may run on through it.
+    """
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+def local(name: str, shape: Sequence[int], dtype: str) -> Local:
     """A buffer of constant shape for `allocated`; a small one lies on the stack."""
-    return tirx.decl_buffer(list(shape) or [1], dtype, name)
+    count = 1
+    for extent in shape:
+        count *= extent
+    return Local(tirx.decl_buffer([count], dtype, name), tuple(shape))
 
 
-def allocated(buffers: Sequence[Buffer], body: Statement) -> Statement:
+def allocated(buffers: Sequence[Local], body: Statement) -> Statement:
     """`body` with local buffers, which live as long as it runs."""
-    return sequence([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
+    return sequence([*(tirx.AllocBuffer(local.buffer) for local in buffers), body])
 
 
 def sequence(statements: Sequence[Statement]) -> Statement:
@@ -71,19 +95,27 @@ def bind(var: Var, value: Expr) -> Statement:
     return tirx.Bind(var, value)
 
 
-def store(buffer: Buffer, value: Expr, indices: Sequence[Expr]) -> Statement:
-    """``buffer[indices] = value``."""
-    return tirx.BufferStore(buffer, value, _full(buffer, indices))
+def store(place: Buffer | Local, value: Expr, indices: Sequence[Expr]) -> Statement:
+    """``place[indices] = value``."""
+    if isinstance(place, Local):
+        return tirx.BufferStore(place.buffer, value, [_flat(place, indices)])
+    return tirx.BufferStore(place, value, list(indices))
 
 
-def element(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-    """``buffer[indices]``."""
-    return tirx.BufferLoad(buffer, _full(buffer, indices))
+def element(place: Buffer | Local, indices: Sequence[Expr]) -> Expr:
+    """``place[indices]``."""
+    if isinstance(place, Local):
+        return tirx.BufferLoad(place.buffer, [_flat(place, indices)])
+    return tirx.BufferLoad(place, list(indices))
 
 
-def _full(buffer: Buffer, indices: Sequence[Expr]) -> list[Expr]:
-    # a local buffer for one value has one dimension
-    return list(indices) or [const(0, "int32")] * len(buffer.ty.shape)
+def _flat(place: Local, indices: Sequence[Expr]) -> Expr:
+    """The position of an element in a buffer of one dimension."""
+    position: Expr = const(0, "int32")
+    for index, extent in zip(indices, place.shape, strict=True):
+        dtype = dtype_of(index)
+        position = add(mul(cast(dtype, position), const(extent, dtype)), index)
+    return position
 
 
 def counter(name: str, extent: Extent) -> Var:
@@ -98,9 +130,11 @@ class Places:
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, int], tuple[Buffer, tuple[int, ...]]] = {}
+        self._places: dict[tuple[int, int], tuple[Buffer | Local, tuple[int, ...]]] = {}
 
-    def put(self, tensor: Tensor, buffer: Buffer, kept: Sequence[int] | None = None) -> None:
+    def put(
+        self, tensor: Tensor, buffer: Buffer | Local, kept: Sequence[int] | None = None
+    ) -> None:
         """Keep a tensor in a buffer that has its dimensions `kept`, or all of them."""
         kept = range(len(shape_of(tensor))) if kept is None else kept
         self._places[tensor_key(tensor)] = buffer, tuple(kept)

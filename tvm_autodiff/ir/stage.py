@@ -186,6 +186,13 @@ def renew_axis(axis: Axis, name: str | None = None) -> Axis:
     return tirx.IterVar(axis.dom, tirx.Var(name or axis.var.name, str(axis.var.ty)), axis.iter_type)
 
 
+def widened_axis(axis: Axis, extent: int) -> Axis:
+    """The axis with the same variable, from zero to another extent."""
+    dtype = str(axis.var.ty)
+    dom = ir.Range.from_min_extent(tirx.const(0, dtype), tirx.const(extent, dtype))
+    return tirx.IterVar(dom, axis.var, axis.iter_type)
+
+
 def reduce_expr(reduction: Reduction, value_index: int = 0) -> Expr:
     """The TVM node of a reduction, as the body of output `value_index`."""
     combiner = reduction.combiner

@@ -14,7 +14,7 @@ from typing import Any
 from ...ir.build import add, const, mul, sub
 from ...ir.loop_nest import (
     PARALLEL,
-    Buffer,
+    Local,
     Places,
     Statement,
     allocated,
@@ -46,9 +46,10 @@ from ..kernel import iterations, size_of
 from ..machine import Machine
 from ..members import Member, inner_axes
 from .parallel import worth_threads
+from .rounds import filled
 from .row_items import items_of, nests_of
 from .shared_work import with_shared_work
-from .vector_loops import NestWriter, filled
+from .vector_loops import NestWriter
 
 MAX_STACK = 256 * 1024  #: bytes of the buffers that a thread keeps on its stack
 
@@ -97,11 +98,11 @@ class _Buffers:
 
     def __init__(self, chain: Chain, inputs: Sequence[Tensor]) -> None:
         self.places = Places()
-        self.kept: list[Buffer] = []  #: of one thread
-        self.shared: list[Buffer] = []  #: of all threads
-        self.sums: dict[tuple[int, int], Buffer] = {}
-        self.partial: dict[tuple[int, int], Buffer] = {}
-        self.parameters: list[Buffer] = []
+        self.kept: list[Local] = []  #: of one thread
+        self.shared: list[Local] = []  #: of all threads
+        self.sums: dict[tuple[int, int], Local] = {}
+        self.partial: dict[tuple[int, int], Local] = {}
+        self.parameters: list[Any] = []
         for letter, tensors in (("p", inputs), ("r", chain.outputs)):
             for number, tensor in enumerate(tensors):
                 buffer = parameter(tensor, f"{letter}{number}_{_word(tensor)}")
@@ -131,7 +132,7 @@ class _Buffers:
     @property
     def stack_bytes(self) -> int:
         """The size of all local buffers."""
-        return sum(size_of([int(n) for n in buffer.ty.shape]) * 8 for buffer in self.kept)
+        return sum(buffer.elements * 8 for buffer in self.kept)
 
 
 def inner_shape(member: Member) -> list[int]:
@@ -174,7 +175,7 @@ class _Rows:
     def loops(
         self,
         nests: Sequence[Statement],
-        kept: Sequence[Buffer],
+        kept: Sequence[Local],
         begin: Sequence[Statement],
         end: Sequence[Statement],
     ) -> Statement:

@@ -54,6 +54,8 @@ class Item:
         Whether a condition changes along the last loop, so that vectors cannot be written down.
     straight : bool
         Whether all memory is contiguous along the last loop.
+    still : tuple of Var
+        Variables that stay at zero, since the loop of the next one runs through theirs as well.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Item:
     lanes: int
     guarded: bool
     straight: bool
+    still: tuple[Var, ...] = ()
 
     @property
     def loops(self) -> tuple[Axis, ...]:

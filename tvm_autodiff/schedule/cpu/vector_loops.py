@@ -1,22 +1,18 @@
 """The loops of a nest, written out: vectors, unrolled accumulators, what is left at the end.
 
-In: a nest of items, the row it is in, where tensors lie. Out: statements. A row of n elements is
-n // (U*L) rounds of U vectors of L lanes, then the vectors that are left, then one narrower vector;
-a reduction keeps U*L partial results and combines them after the row.
+In: a nest of items, the row it is in, where tensors lie. Out: statements. A reduction keeps partial
+results, one for each lane of a round of vectors, and combines them after the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ...ir.build import add, const, mul, sub, variable
+from ...ir.build import add, const, variable
 from ...ir.loop_nest import (
-    SERIAL,
-    UNROLLED,
     VECTORIZED,
-    Buffer,
+    Local,
     Places,
     Statement,
     bind,
@@ -27,17 +23,23 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import Expr, Var, binary, dtype_of
+from ...ir.nodes import Expr, Var, dtype_of
 from ...ir.rewrite import substituter
 from ...ir.stage import Axis, Extent, axis_range, outputs_of, tensor_key
+from .merged_loops import merged
+from .rounds import (
+    Body,
+    filled,
+    plain_loop,
+    rounds,
+    vector_loop,
+    vectors,
+    vectors_of_round,
+)
 from .row_items import BLOCK, SUM, Item, Nest, as_fold, has_branches
 from .segments import pieces
 
-MAX_UNROLL = 4  #: vectors of partial results of a reduction
-
 Key = tuple[int, int]
-#: statements at a position of the innermost loop, which is lane number so and so of a round
-Body = Callable[[Expr, Expr], Sequence[Statement]]
 
 
 class NestWriter:
@@ -47,16 +49,17 @@ class NestWriter:
     ----------
     places : Places
         Where tensors lie.
-    sums : dict from tensor key to Buffer
+    sums : dict from tensor key to Local
         Where sums over rows are kept.
     """
 
-    def __init__(self, places: Places, sums: dict[Key, Buffer]) -> None:
+    def __init__(self, places: Places, sums: dict[Key, Local]) -> None:
         self._places, self._sums = places, sums
-        self.buffers: list[Buffer] = []
+        self.buffers: list[Local] = []
 
     def write(self, nest: Nest, rows: Sequence[Expr]) -> Statement:
         """The statements of a nest in a row."""
+        nest = merged(nest)
         first = nest.items[0]
         if first.kind == BLOCK:
             return self._block(first, rows)
@@ -66,7 +69,7 @@ class NestWriter:
         folds = nest.folds
         values, loops = self._outer(first, rows, first.loops[:-1])
         low, extent = _bounds(first, first.loops[-1], rows, values)
-        unroll = _rounds(extent, first.lanes, len(folds))
+        unroll = vectors_of_round(extent, first.lanes, len(folds))
         width = unroll * first.lanes
         width = min(width, extent) if isinstance(extent, int) else width
         keepers = {id(item): self._buffers(item, "lanes", width) for item in folds}
@@ -86,9 +89,9 @@ class NestWriter:
                 return statements
 
             if any(item.guarded for item in items) and not folds:
-                inner.append(_plain(first, begin, end, body))
+                inner.append(plain_loop(first, begin, end, body))
             else:
-                inner.append(_vectors(items, begin, end, unroll, body))
+                inner.append(vector_loop(items, begin, end, unroll, body))
         within = loops(sequence(inner))
         before = [part for item in folds for part in _identity(item, keepers[id(item)], width)]
         after = [
@@ -123,11 +126,10 @@ class NestWriter:
             return [self._places.write(item.op.output(0), value, _indices(item, rename))]
         assert item.kind == SUM
         target = [self._sums[tensor_key(item.op.output(0))]]
-        indices = [rename(axis.var) for axis in item.spatial]
-        return self._accumulated(item, target, indices, table)
+        return self._accumulated(item, target, _indices(item, rename), table)
 
     def _accumulated(
-        self, item: Item, targets: Sequence[Buffer], indices: Sequence[Expr], table: dict[Var, Expr]
+        self, item: Item, targets: Sequence[Local], indices: Sequence[Expr], table: dict[Var, Expr]
     ) -> list[Statement]:
         assert item.reduction is not None
         rename = substituter(table)
@@ -135,7 +137,7 @@ class NestWriter:
         return _combined(item, targets, indices, values)
 
     def _folded(
-        self, item: Item, keepers: Sequence[Buffer], width: int, rows: Sequence[Expr]
+        self, item: Item, keepers: Sequence[Local], width: int, rows: Sequence[Expr]
     ) -> list[Statement]:
         """Combine the partial results by halves, and hand the result on."""
         statements: list[Statement] = []
@@ -166,12 +168,12 @@ class NestWriter:
         low, extent = _bounds(item, item.spatial[-1], rows, values)
         assert isinstance(extent, int)
         lanes = 1 if item.guarded else min(item.lanes, extent)
-        unroll = 1 if item.guarded else _rounds(extent, lanes, 1)
+        unroll = 1 if item.guarded else vectors_of_round(extent, lanes, 1)
         [keeper] = self._buffers(item, "part", unroll * lanes)
 
         def piece(base: Expr, groups: int, width: int) -> Statement:
             def at(body: Body) -> Statement:
-                return _group(base, groups, width, body, VECTORIZED)
+                return vectors(base, groups, width, body, VECTORIZED)
 
             reduced: list[Expr] = []
             inner: list[tuple[Var, Extent]] = []
@@ -202,9 +204,9 @@ class NestWriter:
             return sequence([start, body, at(finish)])
 
         dtype = str(item.spatial[-1].var.ty)
-        return loops(_pieces(extent, lanes, unroll, dtype, piece))
+        return loops(rounds(extent, lanes, unroll, dtype, piece))
 
-    def _buffers(self, item: Item, name: str, width: int) -> list[Buffer]:
+    def _buffers(self, item: Item, name: str, width: int) -> list[Local]:
         buffers = [
             local(f"{item.op.name}_{name}", [width], dtype_of(tensor))
             for tensor in outputs_of(item.op)
@@ -213,28 +215,7 @@ class NestWriter:
         return buffers
 
 
-def filled(target: Buffer, value: Expr, shape: Sequence[int], lanes: int) -> Statement:
-    """``target[...] = value``."""
-    outer = [counter("i", extent) for extent in shape[:-1]]
-
-    def body(position: Expr, _: Expr) -> list[Statement]:
-        return [store(target, value, [*outer, position])]
-
-    if not shape:
-        return store(target, value, [])
-    inner = _pieces(
-        shape[-1],
-        lanes,
-        1,
-        "int32",
-        lambda base, groups, width: _group(base, groups, width, body, VECTORIZED),
-    )
-    for var, extent in zip(reversed(outer), reversed(shape[:-1]), strict=True):
-        inner = loop(var, extent, inner)
-    return inner
-
-
-def _identity(item: Item, targets: Sequence[Buffer], width: int) -> list[Statement]:
+def _identity(item: Item, targets: Sequence[Local], width: int) -> list[Statement]:
     assert item.reduction is not None
     values = item.reduction.combiner.identity
     return [
@@ -244,7 +225,7 @@ def _identity(item: Item, targets: Sequence[Buffer], width: int) -> list[Stateme
 
 
 def _combined(
-    item: Item, targets: Sequence[Buffer], indices: Sequence[Expr], values: Sequence[Expr]
+    item: Item, targets: Sequence[Local], indices: Sequence[Expr], values: Sequence[Expr]
 ) -> list[Statement]:
     """``targets[indices] = targets[indices] ⊕ values``, all components at once."""
     assert item.reduction is not None
@@ -265,6 +246,7 @@ def _table(
 ) -> dict[Var, Expr]:
     """What the axes of an item are at a place of its loops."""
     table: dict[Var, Expr] = dict(zip(item.rows, rows, strict=True))
+    table.update((var, const(0, dtype_of(var))) for var in item.still)
     if not partial:
         axes = item.spatial if item.kind == BLOCK else item.loops
         table.update(zip((axis.var for axis in axes), values, strict=True))
@@ -294,17 +276,6 @@ def _plus(value: Expr, low: Extent) -> Expr:
     return value + low if not isinstance(low, int) or low else value
 
 
-def _rounds(extent: Extent, lanes: int, folds: int) -> int:
-    """How many vectors a round has: as many as leave little of the row to what comes after."""
-    if not folds:
-        return 1
-    most = max(1, MAX_UNROLL // folds) if folds < MAX_UNROLL else 1
-    if not isinstance(extent, int):
-        return most
-    most = max(1, min(most, extent // lanes))
-    return max(range(1, most + 1), key=lambda u: (extent // (u * lanes) * u, u))
-
-
 def _cut(
     items: Sequence[Item], low: Extent, extent: Extent
 ) -> list[tuple[int, Extent, Sequence[Item]]]:
@@ -324,72 +295,3 @@ def _cut(
             here.append(replace(item, sources=sources, guarded=guarded))
         found.append((begin, end, here))
     return found
-
-
-def _plain(item: Item, begin: int, end: Extent, body: Body) -> Statement:
-    """A loop that is left to the compiler, branches and all."""
-    extent = end - begin if isinstance(end, int) else end
-    var = counter(item.loops[-1].var.name, extent)
-    place = add(var, const(begin, dtype_of(var)))
-    return loop(var, extent, sequence(body(place, const(0, "int32"))))
-
-
-def _vectors(items: Sequence[Item], begin: int, end: Extent, unroll: int, body: Body) -> Statement:
-    """A loop in vectors; where conditions are left, the compiler is asked to find them."""
-    kind = SERIAL if any(item.guarded for item in items) else VECTORIZED
-    item, extent = items[0], end
-    dtype = str(item.loops[-1].var.ty)
-
-    def group(base: Expr, groups: int, width: int) -> Statement:
-        return _group(add(base, const(begin, dtype)), groups, width, body, kind)
-
-    if isinstance(end, int):
-        return _pieces(end - begin, item.lanes, unroll, dtype, group)
-    length = const(unroll * item.lanes, dtype)
-    trips = binary("floordiv", extent, length)
-    trip, rest = counter("o", trips), counter("rest", extent)
-    done = mul(trips, length)
-    return sequence(
-        [
-            loop(trip, trips, group(mul(trip, length), unroll, item.lanes)),
-            loop(rest, sub(extent, done), sequence(body(add(done, rest), const(0, "int32")))),
-        ]
-    )
-
-
-def _pieces(
-    extent: int,
-    lanes: int,
-    unroll: int,
-    dtype: str,
-    group: Callable[[Expr, int, int], Statement],
-) -> Statement:
-    """Rounds of vectors, the vectors that are left, and what is left of those."""
-    length = unroll * lanes
-    trips, left = divmod(extent, length)
-    groups, rest = divmod(left, lanes)
-    statements: list[Statement] = []
-    if trips:
-        trip = counter("o", trips)
-        statements.append(loop(trip, trips, group(mul(trip, const(length, dtype)), unroll, lanes)))
-    if groups:
-        statements.append(group(const(trips * length, dtype), groups, lanes))
-    if rest:
-        statements.append(group(const(extent - rest, dtype), 1, rest))
-    return sequence(statements)
-
-
-def _group(base: Expr, groups: int, width: int, body: Body, kind: Any) -> Statement:
-    """``groups`` vectors of ``width`` elements."""
-    dtype = dtype_of(base)
-    group, lane = counter("u", groups), counter("l", width)
-
-    def at(number: Expr) -> Statement:
-        start = mul(number, const(width, "int32"))
-        inside = add(start, lane)
-        position = add(base, inside if dtype == "int32" else inside.astype(dtype))
-        return loop(lane, width, sequence(body(position, inside)), kind)
-
-    if groups == 1:
-        return at(const(0, "int32"))
-    return loop(group, groups, at(group), UNROLLED)
