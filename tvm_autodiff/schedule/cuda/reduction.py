@@ -23,9 +23,8 @@ from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from .fallback import fallback
 from .parts import parts_of
-from .threads import BLOCK, extent_of, finished, fused, own_loops, schedule_of
+from .threads import BLOCK, WARP, extent_of, finished, fused, own_loops, schedule_of
 
-WARP = 32
 MAX_SERIAL = 64  #: elements that a thread may reduce alone before others should help it
 PART = 4_096  #: elements of a part below which splitting costs more than it gains
 

@@ -16,6 +16,7 @@ from ...ir.primfunc import StageFunction
 from ...ir.stage import Operation
 from ..machine import Machine
 
+WARP = 32  #: threads that run in step
 BLOCK = 256  #: threads of a block, where nothing asks for another number
 MAX_GRID = 65_536  #: blocks of a grid; beyond, threads go on with the next elements
 
@@ -50,7 +51,8 @@ def bind_flat(
     # a single element has one thread: TVM drops the bound of a copy that has no index
     threads = 1 if extent == 1 else min(block, machine.block_threads)
     if extent is not None:
-        while threads > 32 and threads * vector >= 2 * extent:
+        # small blocks rather than idle multiprocessors
+        while threads > WARP and threads * vector * machine.multiprocessors > extent:
             threads //= 2
     wide = [vector] if vector > 1 else []
     blocks = None if extent is None else -(-extent // (threads * vector))
