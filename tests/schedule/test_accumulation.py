@@ -99,6 +99,16 @@ class TestValues:
         rounded = a.astype("float64").sum(axis=1).astype(NARROW[dtype])
         np.testing.assert_array_equal(build(A, E)(a), rounded - a[:, 0])
 
+    def test_scattered_gradient(self, dtype):
+        """A table of 5 rows read 4,000 times: each row of its gradient is a sum of 800 terms."""
+        table, places = te.placeholder((5, 3), dtype, name="T"), te.placeholder((4000,), "int32")
+        H = te.placeholder((4000, 3), dtype, name="H")
+        read = te.compute((4000, 3), lambda n, j: table[places[n], j], name="read")
+        gradient = differentiate(read, [table], H)
+        p, h = np.arange(4000, dtype="int32") % 5, near_one(dtype, 4000, 3)
+        [got] = build([places, H], list(gradient))(p, h)
+        assert ulps(got, h.astype("float64").reshape(800, 5, 3).sum(axis=0)) < 0.51
+
     def test_a_guard_of_the_source_still_guards(self, dtype):
         A = te.placeholder((8,), dtype, name="A")
         k = te.reduce_axis((0, 8), "k")

@@ -1,7 +1,7 @@
-"""Reductions over float16 and bfloat16 that accumulate in float32 and round once, at the end.
+"""Sums over float16 and bfloat16 that accumulate in float32 and round once, at the end.
 
-In: a stage that reduces. Out: the same reduction over float32, and a stage that rounds its result;
-nothing for a reduction that only chooses, as max and argmax do. A product or sum under the
+In: a stage that reduces or scatters. Out: the same over float32, and a stage that rounds its
+result; nothing for a reduction that only chooses, as max and argmax do. A product or sum under the
 reduction, and functions of those, are computed in float32 as well: what is rounded before it is
 added cannot be put right afterwards.
 """
@@ -24,15 +24,19 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import postorder, substituter
+from ..ir.scatter_kernel import SCATTER_DIMS, scatter_add_stage
 from ..ir.stage import (
     Combiner,
     Operation,
     Reduction,
     axis_vars,
+    data_axis,
+    is_extern,
     make_stage,
     reduction_of,
     reduction_stage,
     renew_axis,
+    shape_of,
 )
 
 NARROW = ("float16", "bfloat16")
@@ -78,6 +82,31 @@ def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
         for source, value in zip(reduction.sources, values, strict=True)
     ]
     return make_stage(op.name, list(op.axis), body, op.tag), wide
+
+
+def scattered_wide(op: Operation) -> Tensor | None:
+    """The same for a scatter-add, which adds into its result; None for other stages."""
+    if not is_extern(op) or SCATTER_DIMS not in op.attrs:
+        return None
+    *positions, updates = list(op.inputs)
+    if dtype_of(updates) not in NARROW:
+        return None
+    dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
+    shape = shape_of(op.output(0))
+    wide = scatter_add_stage(
+        f"{op.name}_wide",
+        positions,
+        _converted(updates, WIDE, f"{op.name}_updates"),
+        shape,
+        dims,
+        {SCATTER_DIMS: dims},
+    )
+    return _converted(wide, dtype_of(updates), op.name)
+
+
+def _converted(tensor: Tensor, dtype: str, name: str) -> Tensor:
+    axes = [data_axis(f"i{number}", extent) for number, extent in enumerate(shape_of(tensor))]
+    return make_stage(name, axes, [cast(dtype, load(tensor, [axis.var for axis in axes]))])[0]
 
 
 def widened(expr: Expr, known: Mapping[int, Expr] | None = None) -> Expr:

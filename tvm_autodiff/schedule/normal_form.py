@@ -33,7 +33,7 @@ from ..ir.stage import (
     tensor_key,
 )
 from ..ir.structural import EqualStages
-from .accumulation import accumulated_wide
+from .accumulation import accumulated_wide, scattered_wide
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -69,7 +69,8 @@ def copy_of(tensor: Tensor) -> Tensor:
 
 def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if not is_compute(op):
-        return outputs_of(stages.first(op))
+        scattered = scattered_wide(op)
+        return outputs_of(stages.first(op)) if scattered is None else [scattered]
     reduction = reduction_of(op)
     split = accumulated_wide(op)
     if split is None and reduction is not None and reduction.init:
