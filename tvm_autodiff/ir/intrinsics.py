@@ -70,6 +70,11 @@ def own_call(name: str, args: Sequence[Expr]) -> Expr:
     return cast(kind, node)
 
 
+def library_call(symbol: str, *args: Expr) -> Expr:
+    """A call of a C function without effects, of the dtype of its first argument."""
+    return tirx.call_pure_extern(dtype_of(args[0]), symbol, *args)
+
+
 def replace_calls(func: Any, rules: Mapping[str, Callable[[Expr], Expr]]) -> Any:
     """A PrimFunc in which calls of the named intrinsics are replaced.
 

@@ -17,6 +17,7 @@ from tvm import relax
 from ..ir.opaque_indices import C_CAST, hide_divisions
 from ..ir.primfunc import StageFunction
 from .cpu.elementary.functions import with_own_functions
+from .cpu.elementary.library import with_library_functions
 from .cpu.rules import CPU_RULES
 from .cuda.rules import CUDA_RULES
 from .machine import Machine
@@ -32,13 +33,19 @@ def rules_for(machine: Machine) -> tuple[Rule, ...]:
 
 def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageFunction]:
     """Scheduled functions as they are compiled: on a CPU, with elementary functions that vectorise
-    in the place of calls of the C library; on a GPU, with indices hidden in a way that C has.
+    in the place of calls of the C library, or with this library's where exact ones are wanted; on a
+    GPU, with indices hidden in a way that C has.
     """
     if machine.kind == "cuda":
         return [replace(launch, func=hide_divisions(launch.func, C_CAST)) for launch in launches]
-    if machine.kind != "llvm" or machine.exact_math:
+    if machine.kind != "llvm":
         return list(launches)
-    return [replace(launch, func=with_own_functions(launch.func)) for launch in launches]
+
+    def with_functions(func: Any) -> Any:
+        func = with_library_functions(func, machine.exact_math)
+        return func if machine.exact_math else with_own_functions(func)
+
+    return [replace(launch, func=with_functions(launch.func)) for launch in launches]
 
 
 def relax_pipeline_for(machine: Machine) -> Any:

@@ -187,6 +187,19 @@ class TestUse:
     def test_float64_is_left_to_the_c_library(self):
         assert "tvm_autodiff_" not in self.script(te.exp, "float64")
 
+    @pytest.mark.parametrize("name", list(TRUTH))
+    def test_exact_functions_are_those_of_a_good_library(self, name):
+        x = arguments(256, seed=4)
+        inputs, output = map_of(lambda v: call(name, v), 1, len(x))
+        got = np.asarray(build(inputs, output, exact_math=True)(x))
+        assert errors(got, truth(name, x)).max() <= 2.5  # glibc's tanhf is 2.03 units off
+
+    @pytest.mark.parametrize("name", ["tanh", "exp10"])
+    def test_float64_functions_that_tvm_computes_less_exactly(self, name):
+        x = np.array([1e-300, 1e-20, -1e-9, 0.1, 3.0, -2.5, 18.0, 150.0, -150.0])
+        inputs, output = map_of(lambda v: call(name, v), 1, len(x), "float64")
+        np.testing.assert_allclose(np.asarray(build(inputs, output)(x)), TRUTH[name](x), rtol=1e-15)
+
     def test_not_on_cuda(self):
         assert "tvm_autodiff_" not in self.script(te.exp, target="cuda")
 
