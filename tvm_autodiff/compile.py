@@ -20,8 +20,8 @@ from tvm import te
 
 from .errors import AutodiffError, InvalidArgumentError, LoweringError
 from .ir.deep import run_deep
-from .ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
-from .ir.stage import shape_of, tensor_key
+from .ir.nodes import Tensor, node_id
+from .ir.stage import tensor_key
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
 from .runtime.build_key import build_key
 from .runtime.compiled import CompiledFunction
@@ -29,7 +29,8 @@ from .runtime.device import DeviceFunction, has_gpu
 from .runtime.library import can_link, library_bytes
 from .runtime.loading import load, loaded
 from .runtime.record import Launch, Record, Storage
-from .runtime.signature import DIM_OPERATORS, Dim, Signature, TensorSpec
+from .runtime.signature import Dim, Signature
+from .runtime.tensor_signature import dimension_of, signature_of
 from .runtime.threads import check_threads, use_threads
 from .schedule.arguments import check_graph, tensors_of, updates_of
 from .schedule.backends import finished, relax_pipeline_for, rules_for
@@ -257,7 +258,7 @@ def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) 
     if not output_list and not update_list:
         raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
     check_graph(input_list, output_list, update_list)
-    signature = _signature(input_list, output_list, isinstance(outputs, te.Tensor))
+    signature = signature_of(input_list, output_list, isinstance(outputs, te.Tensor))
     return _Request(input_list, output_list, update_list, signature)
 
 
@@ -313,6 +314,11 @@ def _record(
         for dim, expr in zip(spec.shape, param.ty.shape, strict=True):
             if isinstance(dim, str):
                 symbols.setdefault(node_id(expr), dim)
+
+    def size_of(storage: PlannedStorage) -> Dim:
+        size = storage.size
+        return size if isinstance(size, int) else dimension_of(size, symbols)
+
     places = {tensor_key(tensor): number for number, tensor in enumerate(request.inputs)}
     kernels = {id(step.kernel): step.kernel for step in program.steps}
     numbers = {key: number for number, key in enumerate(kernels)}
@@ -330,13 +336,7 @@ def _record(
             )
             for step, name in zip(program.steps, program.names, strict=True)
         ),
-        tuple(
-            Storage(
-                storage.size if isinstance(storage.size, int) else _dim(storage.size, symbols),
-                tuple(storage.tensors),
-            )
-            for storage in storages
-        ),
+        tuple(Storage(size_of(storage), tuple(storage.tensors)) for storage in storages),
         program.uses_vm,
         machine.threads > 1,
     )
@@ -377,37 +377,3 @@ def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Pro
 def _steps(kernel: Kernel | Chain, machine: Machine, rules: Sequence[Rule]) -> list[Step]:
     launches, rule = apply_rules(kernel, machine, rules)
     return [Step(launch, kernel, rule) for launch in finished(launches, machine)]
-
-
-def _signature(inputs: list[Tensor], outputs: list[Tensor], single: bool) -> Signature:
-    symbols: dict[int, str] = {}
-
-    def spec(tensor: Tensor) -> TensorSpec:
-        shape = tuple(_dim(dim, symbols) for dim in shape_of(tensor))
-        return TensorSpec(str(tensor.op.name), shape, dtype_of(tensor))
-
-    return Signature(tuple(map(spec, inputs)), tuple(map(spec, outputs)), single)
-
-
-def _dim(dim: Any, symbols: dict[int, str]) -> Dim:
-    if isinstance(dim, int):
-        return dim
-    value = const_value(dim)
-    if value is not None:
-        return int(value)
-    name = op_name(dim)
-    if name == "var":
-        # two variables may share a name: a second one gets a number
-        if node_id(dim) not in symbols:
-            taken = set(symbols.values())
-            candidate, number = dim.name, 1
-            while candidate in taken:
-                candidate, number = f"{dim.name}_{number}", number + 1
-            symbols[node_id(dim)] = candidate
-        return symbols[node_id(dim)]
-    if name == "cast":
-        return _dim(operands(dim)[0], symbols)
-    if name in DIM_OPERATORS:
-        left, right = operands(dim)
-        return [name, _dim(left, symbols), _dim(right, symbols)]
-    raise LoweringError(f"a dimension is {dim}: only + - * // % min max of sizes are understood")

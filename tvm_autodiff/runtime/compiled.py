@@ -17,20 +17,19 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from ..errors import CallError, InvalidArgumentError, LoweringError
-from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
+from ..errors import InvalidArgumentError, LoweringError
+from .arguments import CheckedArguments
+from .arrays import Array, kind_of, numpy_dtype
 from .library import SUFFIXES, library_bytes
 from .memory import Memory, memory_of
-from .overlap import first_overlap
 from .profile import Profile, profile_of
 from .record import Record
-from .signature import TensorSpec, dim_value
 from .threads import use_threads
 
 _NUMBERS = frozenset((int, float))
 
 
-class CompiledFunction:
+class CompiledFunction(CheckedArguments):
     """A compiled tensor program, called with arrays.
 
     Takes numpy arrays, TVM, PyTorch and JAX arrays and anything with DLPack, in any mix, without
@@ -56,10 +55,9 @@ class CompiledFunction:
         code: bytes | None = None,
         recompile: Callable[[], Any] | None = None,
     ) -> None:
+        super().__init__(record)
         signature = record.signature
-        self.signature = signature
         self.num_threads = num_threads
-        self._record = record
         self._executable = executable
         self._code = code  # the shared library, where there is one
         self._recompile = recompile  # gives a module that still has its source
@@ -158,122 +156,6 @@ class CompiledFunction:
             results = [kind.finish(result) for kind, result in zip(kinds, results, strict=True)]
         return results[0] if signature.single else results
 
-    def _bound(
-        self, arrays: Sequence[Array], out: Any
-    ) -> tuple[list[Any], list[Array], list[ArrayKind]]:
-        """The arguments of the raw function, the results among them, and the kinds of these."""
-        signature = self.signature
-        signature.check_count(len(arrays))
-        sizes: dict[str, int] = {}
-        arguments: list[Any] = []
-        first: ArrayKind | None = None
-        for number, (array, spec) in enumerate(zip(arrays, signature.inputs, strict=True)):
-            kind, argument = self._argument(array, spec, sizes, number in self._record.updated)
-            arguments.append(argument)
-            first = first or kind
-        if not signature.static:
-            self._check_symbols(arrays, sizes)
-        follow = first or numpy_kind()
-        results: list[Array]
-        if out is None:
-            results = [
-                follow.empty(self._result_shape(spec, sizes), spec.dtype)
-                for spec in signature.outputs
-            ]
-            arguments += [follow.borrow(result, True) for result in results]
-        else:
-            alone = signature.single and not isinstance(out, (list, tuple))
-            results = [out] if alone else list(out)
-            arguments += self._outputs(results, sizes)
-        self._refuse_overlap(arrays, results, out is not None)
-        return arguments, results, [follow] * len(results)
-
-    def _refuse_overlap(self, arrays: Sequence[Array], results: list[Array], given: bool) -> None:
-        count = len(arrays)
-        written = list(self._record.updated)
-        if given:
-            written += range(count, count + len(results))
-        if not written:
-            return
-        pair = first_overlap([*arrays, *results], written)
-        if pair is None:
-            return
-        specs = (*self.signature.inputs, *self.signature.outputs)
-        names = [
-            f"{'output' if number >= count else 'argument'} {specs[number].name!r}"
-            for number in pair
-            if number < len(specs)
-        ]
-        raise CallError(
-            f"{' and '.join(names)} share memory, and {names[0]} is written: pass a copy of one "
-            "(to write new values over an input, build with updates=)"
-        )
-
-    @staticmethod
-    def _result_shape(spec: TensorSpec, sizes: dict[str, int]) -> Sequence[int]:
-        if spec.static:
-            return spec.shape
-        return [value for dim in spec.shape if (value := dim_value(dim, sizes)) is not None]
-
-    def _argument(
-        self, array: Array, spec: TensorSpec, sizes: dict[str, int], updated: bool
-    ) -> tuple[ArrayKind | None, Any]:
-        kind = kind_of(array)
-        follow: ArrayKind | None = kind
-        if kind is None and isinstance(array, (int, float)) and not spec.shape and not updated:
-            array, kind, follow = np.asarray(array, numpy_dtype(spec.dtype)), numpy_kind(), None
-        if kind is None:
-            raise CallError(
-                f"argument {spec.name!r} must be an array (numpy, TVM, torch, JAX or DLPack) of "
-                f"{spec}, got {type(array).__name__}"
-            )
-        if isinstance(array, np.generic) and updated:
-            raise CallError(f"argument {spec.name!r} is updated: pass an array, not a number")
-        if isinstance(array, np.generic):
-            array = np.asarray(array)
-        self._check("argument", kind, array, spec, sizes)
-        try:
-            return follow, kind.borrow(array, updated)
-        except CallError as error:
-            raise CallError(f"argument {spec.name!r} is updated: {error}") from None
-
-    def _outputs(self, arrays: Sequence[Array], sizes: dict[str, int]) -> list[Any]:
-        outputs = self.signature.outputs
-        if len(arrays) != len(outputs):
-            raise CallError(f"out= must hold {len(outputs)} arrays, got {len(arrays)}")
-        borrowed = []
-        for array, spec in zip(arrays, outputs, strict=True):
-            kind = kind_of(array)
-            if kind is None or isinstance(array, np.generic):
-                raise CallError(
-                    f"output {spec.name!r} must be an array that can be written, "
-                    f"got {type(array).__name__}"
-                )
-            self._check("output", kind, array, spec, sizes)
-            try:
-                borrowed.append(kind.borrow(array, True))
-            except CallError as error:
-                raise CallError(f"output {spec.name!r}: {error}") from None
-        return borrowed
-
-    def _check(
-        self, place: str, kind: ArrayKind, array: Array, spec: TensorSpec, sizes: dict[str, int]
-    ) -> None:
-        shape, dtype = kind.shape_dtype(array)
-        self.signature.check_array(place, spec, shape, dtype, sizes)
-        problem = kind.problem(array)
-        if problem is not None:
-            raise CallError(
-                f"{place} {spec.name!r} must be contiguous in CPU memory, but has {problem}"
-            )
-
-    def _check_symbols(self, arrays: Sequence[Array], sizes: dict[str, int]) -> None:
-        # again, now that every symbol is known: shapes like (2*n,) before n was seen
-        for array, spec in zip(arrays, self.signature.inputs, strict=True):
-            if not spec.static and (kind := kind_of(array)) is not None:
-                shape, dtype = kind.shape_dtype(array)
-                self.signature.check_array("argument", spec, shape, dtype, sizes)
-
     def _function(self) -> Callable[..., Any]:
         if self._shared is not None:
             return self._shared
@@ -300,6 +182,19 @@ class CompiledFunction:
         ------
         InvalidArgumentError
             A symbol has no value.
+
+        Examples
+        --------
+        >>> from tvm import te
+        >>> from tvm_autodiff import build
+        >>> A, k = te.placeholder((8, 8), name="A"), te.reduce_axis((0, 8), "k")
+        >>> B = te.compute((8, 8), lambda i, j: te.sum(A[i, k] * A[j, k], axis=k), name="B")
+        >>> C = te.compute((8, 8), lambda i, j: B[7 - i, 7 - j], name="C")
+        >>> print(build(A, C).memory())
+        256  input          A
+        256  output         C
+        256  temporary      B
+        768  bytes: 256 in, 256 out, 256 between
         """
         return memory_of(self._record, sizes)
 
@@ -322,6 +217,16 @@ class CompiledFunction:
         ------
         CallError
             As for a call.
+
+        Examples
+        --------
+        >>> from tvm import te
+        >>> from tvm_autodiff import build
+        >>> A = te.placeholder((1000,), name="A")
+        >>> f = build(A, te.compute((1000,), lambda i: A[i] * 2.0, name="B"))
+        >>> [kernel] = f.profile(np.ones(1000, "float32")).kernels
+        >>> kernel.name, kernel.rule, kernel.operations, kernel.traffic
+        ('B', 'elementwise', 1000, 8000)
         """
         copied = [
             _copied(array) if number in self._record.updated else array

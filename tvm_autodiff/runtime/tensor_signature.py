@@ -1,0 +1,50 @@
+"""Signatures of te tensors.
+
+In: the inputs and outputs of a program. Out: their signature, with a name for each symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import LoweringError
+from ..ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
+from ..ir.stage import shape_of
+from .signature import DIM_OPERATORS, Dim, Signature, TensorSpec
+
+
+def signature_of(inputs: Sequence[Tensor], outputs: Sequence[Tensor], single: bool) -> Signature:
+    """The signature of a function from some tensors to others; `single` as in `Signature`."""
+    symbols: dict[int, str] = {}
+
+    def spec(tensor: Tensor) -> TensorSpec:
+        shape = tuple(dimension_of(dim, symbols) for dim in shape_of(tensor))
+        return TensorSpec(str(tensor.op.name), shape, dtype_of(tensor))
+
+    return Signature(tuple(map(spec, inputs)), tuple(map(spec, outputs)), single)
+
+
+def dimension_of(dim: Any, symbols: dict[int, str]) -> Dim:
+    """A dimension in the form of a signature; `symbols` holds the names given so far, by node."""
+    if isinstance(dim, int):
+        return dim
+    value = const_value(dim)
+    if value is not None:
+        return int(value)
+    name = op_name(dim)
+    if name == "var":
+        # two variables may share a name: a second one gets a number
+        if node_id(dim) not in symbols:
+            taken = set(symbols.values())
+            candidate, number = dim.name, 1
+            while candidate in taken:
+                candidate, number = f"{dim.name}_{number}", number + 1
+            symbols[node_id(dim)] = candidate
+        return symbols[node_id(dim)]
+    if name == "cast":
+        return dimension_of(operands(dim)[0], symbols)
+    if name in DIM_OPERATORS:
+        left, right = operands(dim)
+        return [name, dimension_of(left, symbols), dimension_of(right, symbols)]
+    raise LoweringError(f"a dimension is {dim}: only + - * // % min max of sizes are understood")
