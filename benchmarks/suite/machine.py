@@ -33,3 +33,12 @@ def _processor() -> str:
         vector = "AVX-512" if any(" avx512f " in f"{line} " for line in lines) else ""
         name = ", ".join(filter(None, [*models[:1], vector])) or name
     return f"{cores} cores of {name}"
+
+
+def busy_seconds() -> float | None:
+    """CPU seconds that all programs of the machine have used; None where Linux does not tell."""
+    facts = Path("/proc/stat")
+    if not facts.exists():
+        return None
+    user, nice, system = map(int, facts.read_text("utf-8").split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from . import limits
+from . import limits, machine
 from .cases import ENTRIES
 from .worker import Failure, Ready, Round, serve
 
 PEERS = ("torch", "torch.compile", "torch.func", "jax")
 ROUND_SECONDS = 0.05  # what a round of a library takes, about
-SETTLE_SECONDS = 0.02  # pools of threads spin for a while after a call
 PREPARE_SECONDS = 150  # torch.compile takes half a minute for a network on two cores
 
 
@@ -38,7 +37,6 @@ class Time:
     best: float | None = None
     first: float | None = None  # until the first answer: compilation and one call
     error: float | None = None  # largest difference from float64 over the largest answer
-    idle: float | None = None  # CPU seconds used while the others ran, at most, in a round
     note: str = ""
 
 
@@ -49,6 +47,7 @@ class CaseResult:
     flop: int | None
     bytes: int
     copy: float
+    others: float | None = None  # CPUs that other programs kept busy meanwhile
     times: dict[str, Time] = field(default_factory=dict)
 
 
@@ -171,11 +170,11 @@ def _measure_case(
         times[library].error, times[library].note = _compare(reply, expected, case.tolerance)
         ready[library] = reply
     advance(f"{name}: rounds")
-    _run_rounds(options.rounds, workers, ready, times)
+    others = _run_rounds(options.rounds, workers, ready, times)
     needed = sum(array.nbytes for array in case.arrays(name))
     if ready:
         needed += sum(array.nbytes for array in next(iter(ready.values())).answers)
-    return CaseResult(case.flop, needed, 0.0, times)
+    return CaseResult(case.flop, needed, 0.0, others, times)
 
 
 def _compare(
@@ -199,32 +198,34 @@ def _run_rounds(
     workers: dict[str, Worker],
     ready: dict[str, Ready],
     times: dict[str, Time],
-) -> None:
-    """Let the libraries take turns, each time in another order."""
-    libraries = list(ready)
-    seconds: dict[str, list[float]] = {library: [] for library in libraries}
+) -> float | None:
+    """Let the libraries take turns; returns how many CPUs other programs kept busy meanwhile."""
+    seconds: dict[str, list[float]] = {library: [] for library in ready}
+    used: dict[str, list[float]] = {library: [] for library in ready}
     calls = {
-        library: min(max(int(ROUND_SECONDS / max(ready[library].call, 1e-6)), 3), 500)
-        for library in libraries
+        library: min(max(int(ROUND_SECONDS / max(reply.call, 1e-6)), 3), 500)
+        for library, reply in ready.items()
     }
-    for number in range(rounds):
-        shift = number % max(len(libraries), 1)
-        for library in libraries[shift:] + libraries[:shift]:
+    begin, busy = time.perf_counter(), machine.busy_seconds()
+    for _ in range(rounds):
+        for library in list(seconds):
             reply = workers[library].ask("run", calls[library])
-            if not isinstance(reply, Round):
+            if isinstance(reply, Round):
+                seconds[library] += reply.times
+                used[library].append(reply.used)
+            else:
                 times[library].note = reply.reason
-                seconds.pop(library)
-                libraries.remove(library)
-                return _run_rounds(rounds, workers, {k: ready[k] for k in libraries}, times)
-            seconds[library] += reply.times
-            if number:
-                times[library].idle = max(times[library].idle or 0.0, reply.idle)
-            time.sleep(SETTLE_SECONDS)
+                del seconds[library]
+    passed = time.perf_counter() - begin
     for library, measured in seconds.items():
         if measured:
             times[library].median = statistics.median(measured)
             times[library].best = min(measured)
-    return None
+    if busy is None or not rounds:
+        return None
+    own = sum(values[-1] - values[0] for values in used.values() if values)
+    own *= rounds / max(rounds - 1, 1)  # the first round is before the first value
+    return max((machine.busy_seconds() or 0.0) - busy - own, 0.0) / passed
 
 
 def measure_limits(threads: int, sizes: dict[str, int]) -> tuple[float, float, dict[str, float]]:

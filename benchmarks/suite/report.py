@@ -21,6 +21,9 @@ TITLES = {
 }
 
 
+DISTURBED = 0.1  # CPUs
+
+
 def ratio(result: CaseResult) -> float | None:
     """Time of the fastest peer over ours, medians; None where one of them is missing."""
     mine = result.times.get("ours", Time())
@@ -114,6 +117,11 @@ def notes_list(results: Results) -> str:
     lines: dict[str, None] = {}
     for threads in results.by_threads:
         for name, result in results.cases(threads):
+            if result.others is not None and result.others > DISTURBED:
+                lines[
+                    f"- {ENTRIES[name].title}, {threads} threads: other programs kept "
+                    f"{result.others:.1f} CPUs busy while this was measured"
+                ] = None
             for library, time in result.times.items():
                 if time.note:
                     lines[

@@ -44,10 +44,10 @@ class Ready:
 
 @dataclass(frozen=True)
 class Round:
-    """Seconds of each call, and the CPU seconds this process used since its last message."""
+    """Seconds of each call, and the CPU seconds that this process has used in all."""
 
     times: list[float]
-    idle: float
+    used: float
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,8 @@ def serve(library: str, threads: int, pipe: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     module, mode = LIBRARIES[library]
     call: Callable[[], Any] = lambda: None  # noqa: E731
-    used = time.process_time()
     while True:
         command, *details = pipe.recv()
-        idle = time.process_time() - used
         if command == "stop":
             return
         try:
@@ -74,12 +72,22 @@ def serve(library: str, threads: int, pipe: Connection) -> None:
                 call = lambda: None  # noqa: E731  (the memory of the last case)
                 call, reply = _prepare(module, mode, threads, *details)
             else:
-                reply = Round(_times(call, *details), idle)
+                times = _times(call, *details)
+                settle()
+                reply = Round(times, time.process_time())
         except Exception as error:
             lines = str(error).strip().splitlines() or [""]
             reply = Failure(f"{type(error).__name__}: {lines[0]}", traceback.format_exc())
-        used = time.process_time()
         pipe.send(reply)
+
+
+def settle() -> None:
+    """Wait until the threads of this process rest: pools spin for up to 0.2 s after a call."""
+    for _ in range(100):
+        before = time.process_time()
+        time.sleep(0.01)
+        if time.process_time() - before < 0.001:
+            return
 
 
 def _end_with_parent() -> None:
@@ -103,8 +111,9 @@ def _prepare(
     results = call()
     first = time.perf_counter() - begin
     answers = library.answers(results)
-    call()
-    return call, Ready(first, min(_times(call, 3)), answers)
+    seconds = min(_times(call, 3))
+    settle()
+    return call, Ready(first, seconds, answers)
 
 
 def _times(call: Callable[[], Any], calls: int) -> list[float]:
