@@ -90,6 +90,11 @@ def loop(
     return tirx.For(var, start, size, kind, body)
 
 
+def when(condition: Expr, body: Statement) -> Statement:
+    """`body`, where a condition holds."""
+    return body if const_value(condition) else tirx.IfThenElse(condition, body, None)
+
+
 def bind(var: Var, value: Expr) -> Statement:
     """``var = value`` for the statements that follow in the same sequence."""
     return tirx.Bind(var, value)

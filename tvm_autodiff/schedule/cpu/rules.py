@@ -8,6 +8,7 @@ from .elementwise import elementwise
 from .fallback import fallback
 from .reduction import reduction
 from .row_chain import row_chain
+from .scatter import scatter
 from .windows import windows
 
 CPU_RULES: tuple[Rule, ...] = (
@@ -16,5 +17,6 @@ CPU_RULES: tuple[Rule, ...] = (
     elementwise,
     contraction,
     reduction,
+    scatter,
     fallback,
 )
