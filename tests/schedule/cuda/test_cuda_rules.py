@@ -83,7 +83,7 @@ RULES = {
     "column maxima": (cases.columns(129, 64, te.max), ["reduction"]),
     "total of a prime": (cases.total(100_003), ["reduction"]),
     "channel sums": (cases.channel_sum(16, 24, 56), ["reduction"]),
-    "argmax": (place_of_maximum(37, 150, 1), ["reduction", "elementwise"]),
+    "argmax": (place_of_maximum(37, 150, 1), ["library_chain"]),
     "argmax of columns": (place_of_maximum(350, 37, 0), ["reduction", "elementwise"]),
     "argmax of all": (place_of_maximum(37, 150, None), ["reduction", "elementwise"]),
     "user-made reducer": (own_reducer(37, 150), ["fallback"]),
@@ -164,8 +164,39 @@ def test_symbolic(name, n):
     np.testing.assert_array_equal(got, want[name]())
 
 
-def test_softmax():
-    check(cases.softmax(33, 70), tolerance=1e-6)
+def layer_norm(n, m):
+    x, g, b = (te.placeholder(s, name=t) for t, s in [("x", (n, m)), ("g", (m,)), ("b", (m,))])
+    return [x, g, b], topi.nn.layer_norm(x, g, b, [1])
+
+
+def log_softmax(n, k):
+    A = te.placeholder((n, k), name="A")
+    return [A], topi.nn.log_softmax(A)
+
+
+#: chains of row reductions, and the rules that take them
+CHAINS = {
+    "softmax": (cases.softmax(33, 70), ["library_chain"]),
+    "softmax of a prime": (cases.softmax(3, 1031), ["library_chain"]),
+    "log softmax": (log_softmax(33, 70), ["library_chain"]),
+    "layer norm": (layer_norm(16, 96), ["library_chain"]),
+    "softmax of two long rows": (cases.softmax(2, 20_011), None),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chain(name):
+    (inputs, output), rules = CHAINS[name]
+    found = rules_of(output)
+    assert found == rules if rules else "library_chain" not in found
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal([int(d) for d in t.shape]).astype("float32") for t in inputs]
+    want = ad.build(inputs, output, exact_math=True)(*arrays)
+    np.testing.assert_allclose(run(inputs, output, arrays), want, rtol=1e-5, atol=1e-5)
+    for launch, _ in scheduled(output):
+        assert problem_of(launch.func, gpu()) is None
+        for count in writes(launch, {}):
+            np.testing.assert_array_equal(count, np.ones_like(count))
 
 
 def test_shape_one_and_empty():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..rule import Rule
+from ..rule import ChainRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
+from .library_chain import library_chain
 from .library_matmul import library_matmul
 from .reduction import reduction
 from .scatter import scatter
@@ -21,4 +22,8 @@ _RULES: tuple[Rule, ...] = (
     scatter,
 )
 
-CUDA_RULES: tuple[Rule, ...] = (*map(verified, _RULES), fallback)
+CUDA_RULES: tuple[Rule, ...] = (
+    ChainRule(verified(library_chain)),
+    *map(verified, _RULES),
+    fallback,
+)

@@ -7,11 +7,11 @@ a block has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from ...ir.launches import fits_device, has_unbound_write, lowered
-from ..kernels import Kernel
 from ..machine import Machine
 from ..rule import Launches, Rule
 
@@ -26,11 +26,11 @@ def problem_of(func: Any, machine: Machine) -> str | None:
     return None
 
 
-def verified(rule: Rule) -> Rule:
-    """The rule, held to what a device can run."""
+def verified(rule: Callable[[Any, Machine], Launches | None]) -> Rule:
+    """The rule, for kernels or for chains, held to what a device can run."""
 
     @wraps(rule)
-    def checked(kernel: Kernel, machine: Machine) -> Launches | None:
+    def checked(kernel: Any, machine: Machine) -> Launches | None:
         launches = rule(kernel, machine)
         if launches is None or any(problem_of(launch.func, machine) for launch in launches):
             return None
