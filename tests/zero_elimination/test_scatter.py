@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tvm import te, topi
+from tvm import te, tirx, topi
 
 from tvm_autodiff import build, check_grads, differentiate, estimate_cost
 
@@ -97,3 +97,17 @@ def test_heads_with_a_prefix_are_scattered_row_by_row():
     for prefix in range(2):
         np.add.at(expected[prefix], ROWS, weights[prefix])
     assert np.allclose(build([I, head], gradient)(ROWS, weights), expected)
+
+
+def test_reads_at_plain_axes_are_not_scattered():
+    x = te.placeholder((2,), "float64", name="x")
+    k, m = te.reduce_axis((0, 3), "k"), te.reduce_axis((0, 3), "m")
+    most = te.compute((2, 4), lambda i, j: te.max(x[i], axis=[k, m]), name="most")
+    y = te.compute((2,), lambda i: most[tirx.Min(i, 1), i], name="y")
+    head = te.placeholder((2,), "float64", name="head")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the winner among equal elements is found by a sum
+        [dx] = differentiate(y, x, head)
+    here = np.array([3.0, 5.0])
+    [result] = build([x, head], [dx], cache=False)(np.array([1.0, 2.0]), here)
+    np.testing.assert_allclose(result, here)

@@ -45,8 +45,8 @@ def scatter(
 
     ``d out[a] += [c] p · dx[g(a, k)]  →  dx[g(a, k)] += if c then head[a]·p, for all (a, k)``
 
-    Returns None for an identity cotangent, which is no tensor to scatter, and for axes that do not
-    start at zero or depend on each other.
+    Returns None for an identity cotangent, which is no tensor to scatter, for axes that do not start
+    at zero or depend on each other, and where every index is an axis: there is nothing to scatter.
     """
     axes = [*op.axis, *term.reduce_axes]
     if cotangent.tensor is None or not _is_box(axes):
@@ -55,7 +55,7 @@ def scatter(
     ids = {node_id(var) for var in trailing.values()}
     point_axes = [axis for axis in axes if node_id(axis.var) not in ids]
     trailing_axes = {node_id(axis.var): axis for axis in axes if node_id(axis.var) in ids}
-    if not point_axes:
+    if not point_axes or len(trailing) == len(term.indices):
         return None
     positions: list[Tensor] = []
     dims: list[int] = [-1] * len(target.prefix)
