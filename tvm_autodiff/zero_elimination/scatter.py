@@ -45,8 +45,8 @@ def scatter(
 
     ``d out[a] += [c] p · dx[g(a, k)]  →  dx[g(a, k)] += if c then head[a]·p, for all (a, k)``
 
-    Returns None for an identity cotangent, which is no tensor to scatter, for axes that do not start
-    at zero or depend on each other, and where every index is an axis: there is nothing to scatter.
+    Returns None for an identity cotangent, which is no tensor to scatter, for axes that do not
+    start at zero or depend on each other, and where every index is an axis: nothing to scatter.
     """
     axes = [*op.axis, *term.reduce_axes]
     if cotangent.tensor is None or not _is_box(axes):
