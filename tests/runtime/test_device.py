@@ -54,14 +54,18 @@ def aligned(values, dtype="float32"):
     return part
 
 
-def function(stages=1, n=4):
+def program(stages=1, n=4):
     A = te.placeholder((n, 3), name="A")
     B = te.placeholder((), name="B")
     k = te.reduce_axis((0, 3), "k")
     out = te.compute((n,), lambda i: te.sum(A[i, k] * B(), axis=k), name="out")
     for _ in range(stages - 1):
         out = following(out, A, n)
-    return on_host([A, B], out)
+    return [A, B], out
+
+
+def function(stages=1, n=4):
+    return on_host(*program(stages, n))
 
 
 def on_host(inputs, outputs):
@@ -168,3 +172,32 @@ def test_without_a_gpu_a_function_is_built_shown_and_exported(tmp_path):
         ad.load(tmp_path / "double.so")
     with pytest.raises(ad.CallError, match="no GPU that TVM can use here"):
         function(np.ones(8, "float32"))
+
+
+def test_updates_of_host_arrays_come_back():
+    A, B = te.placeholder((3,), name="A"), te.placeholder((3,), name="B")
+    new = te.compute((3,), lambda i: A[i] + B[i], name="new")
+    k = te.reduce_axis((0, 3), "k")
+    total = te.compute((), lambda: te.sum(A[k], axis=k), name="total")
+    built = ad.build([A, B], total, updates={A: new}, cache=False)
+    step = OnHost(built._executable, built._record, 1)
+    host, gpu = np.array([1, 2, 3], "float32"), GpuArray(aligned([1, 1, 5]))
+    assert float(step(host, np.array([1, 1, 1], "float32"))) == 6
+    np.testing.assert_array_equal(host, [2, 3, 4])
+    assert float(step(gpu, host).array) == 7
+    np.testing.assert_array_equal(gpu.array, [3, 4, 9])
+    locked = host.copy()
+    locked.flags.writeable = False
+    with pytest.raises(ad.CallError, match="must be writable"):
+        step(locked, host)
+    with pytest.raises(ad.CallError, match="share memory"):
+        step(host, host)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_profile(stages):
+    built = ad.build(*program(stages), cache=False)
+    call = OnHost(built._executable, built._record, 1)
+    profile = call.profile(np.ones((4, 3), "float32"), 2.0, repeats=2)
+    assert [kernel.seconds > 0 for kernel in profile.kernels] == [True] * len(profile.kernels)
+    assert len(profile.kernels) == len({launch.number for launch in built._record.launches}) > 0

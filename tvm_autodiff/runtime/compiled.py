@@ -228,17 +228,18 @@ class CompiledFunction(CheckedArguments):
         >>> kernel.name, kernel.rule, kernel.operations, kernel.traffic
         ('B', 'elementwise', 1000, 8000)
         """
-        copied = [
-            _copied(array) if number in self._record.updated else array
-            for number, array in enumerate(arrays)
-        ]
-        arguments, _, _ = self._bound(copied, None)
+        arguments, _, _ = self._bound(self._with_copies(arrays), None)
         if self._parallel:
             use_threads(self.num_threads)
         machine = (
             relax.VirtualMachine(self._executable, tvm.cpu()) if self._shared is None else None
         )
         return profile_of(self._function(), machine, arguments, self._record.launches, repeats)
+
+    def _with_copies(self, arrays: Sequence[Array]) -> list[Array]:
+        """The arguments with copies of those that a call writes."""
+        updated = self._record.updated
+        return [_copied(a) if number in updated else a for number, a in enumerate(arrays)]
 
     def source(self, language: str | None = None) -> str:
         """The generated code.
@@ -296,4 +297,4 @@ class CompiledFunction(CheckedArguments):
 def _copied(array: Array) -> Array:
     if hasattr(array, "clone"):
         return array.detach().clone()
-    return np.array(array)
+    return array.copy() if hasattr(array, "copy") else np.array(array)

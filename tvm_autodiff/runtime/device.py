@@ -27,6 +27,7 @@ from .device_arrays import (
     gpu_of,
     stream_of,
 )
+from .profile import Profile, profile_of
 from .signature import TensorSpec
 
 
@@ -69,6 +70,38 @@ class DeviceFunction(CompiledFunction):
             There is no GPU, or the number, rank, shape, dtype, layout or device of an array is not
             as the signature says.
         """
+        call, results, stream = self._prepared(arrays, out)
+        self._run(call, stream)
+        if call.copies:
+            for kind, tensor, array in call.copies:
+                copy_to_host(kind, tensor, array)
+            if out is None:
+                finish = call.copies[0][0].finish
+                results = [finish(array) for array in results]
+        return results[0] if self.signature.single else results
+
+    def profile(self, *arrays: Array, repeats: int = 20) -> Profile:
+        """Time each kernel of a call, on a GPU that finishes one before the next begins.
+
+        Parameters
+        ----------
+        *arrays
+            The arguments of a call. Those with an update are copied first.
+        repeats : int
+            How many calls to take medians of.
+        """
+        call, _, _ = self._prepared(self._with_copies(arrays), None)
+        machine = None
+        if self._shared is None:
+            machine = relax.VirtualMachine(self._executable, call.device)
+        function = self._function_on(call.device, 0)
+        launches, wait = self._record.launches, call.device.sync
+        return profile_of(function, machine, call.arguments, launches, repeats, wait)
+
+    def _prepared(
+        self, arrays: Sequence[Array], out: Sequence[Array] | Array | None
+    ) -> tuple[_Call, list[Array], int]:
+        """What the raw function takes, the results, and the caller's stream."""
         signature = self.signature
         signature.check_count(len(arrays))
         if not self._gpu(0).exist:
@@ -94,14 +127,7 @@ class DeviceFunction(CompiledFunction):
         else:
             for array, spec in zip(results, signature.outputs, strict=True):
                 self._take_output(call, array, spec)
-        self._run(call, 0 if sample is None else stream_of(sample, number))
-        if call.copies:
-            for kind, tensor, array in call.copies:
-                copy_to_host(kind, tensor, array)
-            if out is None:
-                finish = call.copies[0][0].finish
-                results = [finish(array) for array in results]
-        return results[0] if signature.single else results
+        return call, results, 0 if sample is None else stream_of(sample, number)
 
     def _take(self, call: _Call, array: Array, spec: TensorSpec, updated: bool) -> None:
         kind = kind_of(array)

@@ -104,6 +104,7 @@ def profile_of(
     arguments: Sequence[Any],
     launches: Sequence[Launch],
     repeats: int,
+    wait: Callable[[], Any] = lambda: None,
 ) -> Profile:
     """The profile of a raw function.
 
@@ -115,19 +116,23 @@ def profile_of(
         One that nothing else uses, of the same program; None where that is one kernel.
     arguments, launches, repeats
         Of a call; its launches in order; how often to call.
+    wait
+        Returns when everything that was started is done.
     """
     function(*arguments)  # the first call compiles, and fills caches
+    wait()
     whole = []
     for _ in range(repeats):
         begin = time.perf_counter()
         function(*arguments)
+        wait()
         whole.append(time.perf_counter() - begin)
     seconds = statistics.median(whole)
     if machine is None:
         return Profile(by_kernel(launches, [seconds]), seconds)
     timed = machine["main"]
     timed(*arguments)
-    watch = _Watch([launch.name for launch in launches])
+    watch = _Watch([launch.name for launch in launches], wait)
     machine.set_instrument(watch)
     for _ in range(repeats):
         watch.position = 0
@@ -138,7 +143,8 @@ def profile_of(
 class _Watch:
     """Told by a virtual machine before and after each function that it calls."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], wait: Callable[[], Any]) -> None:
+        self._wait = wait
         self._names = frozenset(names)  # other functions of the machine allocate and check
         self.times: list[list[float]] = [[] for _ in names]
         self.position = 0
@@ -150,6 +156,7 @@ class _Watch:
         if before:
             self._begin = time.perf_counter()
         else:
+            self._wait()
             self.times[self.position].append(time.perf_counter() - self._begin)
             self.position += 1
 
