@@ -234,8 +234,8 @@ def test_kernels_of_every_rule(tmp_path):
     compile_with_nvcc(sources, tmp_path)
 
 
-#: every seventh operator of topi's, another seventh than those that other tests look at
-OPERATORS = [case for group in GROUPS.values() for case in group][3::7]
+#: every eleventh operator of topi's
+OPERATORS = [case for group in GROUPS.values() for case in group][3::11]
 
 
 def test_operators_of_topi(tmp_path):
@@ -252,7 +252,7 @@ def test_operators_of_topi(tmp_path):
         sources[case.name] = source_of(
             [t for t in Graph(tensors[1]).placeholders() if tensor_key(t) in known], tensors[1]
         )
-    assert len(sources) > 20
+    assert len(sources) > 12
     compile_with_nvcc(sources, tmp_path)
 
 
