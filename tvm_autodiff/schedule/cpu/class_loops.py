@@ -10,7 +10,7 @@ and LLVM makes whole vectors of the innermost loop, strided reads and interleave
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.build import add, const, mul, variable
@@ -49,8 +49,9 @@ from ..access import Interval
 from ..boxes import decided, pieces
 from ..kernel import size_of
 from ..machine import Machine
-from .elements import Elements, reads_whole_groups, without_branches, worth_binding
+from .elements import Elements, without_branches, worth_binding
 from .parallel import worth_threads
+from .vector_runs import Run, Write
 
 MAX_NODES = 6_000  #: of all pieces together
 
@@ -92,8 +93,7 @@ def class_loops(
         buffers.append(parameter(tensor, f"p{number}"))
         places.put(tensor, buffers[-1])
     writer = _Writer(elements, results, moduli, plan, places)
-    if moduli[-1] == 1 and reads_whole_groups(elements):
-        writer.lanes = machine.lanes(dtype_of(results[0]))
+    writer.lanes = machine.lanes(dtype_of(results[0]))
     work = size_of([axis_range(axis)[1] for axis in elements.axes])
     body = writer.nest(machine.threads if worth_threads(work, machine) else 1)
     if writer.nodes > MAX_NODES:
@@ -218,47 +218,75 @@ class _Writer:
         statements = []
         for piece in self._plan[axis]:
             var = counter(self._axes[axis].var.name, axis_range(self._axes[axis])[1])
+            run = None
+            if axis + 1 == len(self._plan) and isinstance(piece.count, int):
+                run = self._runs([*quotients, var], [*chosen, piece], piece.count, kind)
+            if run is not None:
+                statements.append(run)
+                continue
             inner = self._loops(axis + 1, [*quotients, var], [*chosen, piece], SERIAL)
-            whole = axis + 1 == len(self._plan) and isinstance(piece.count, int)
-            if whole and 1 < self.lanes < piece.count:
-                statements.append(_in_vectors(var, piece, inner, self.lanes, kind))
-            else:
-                statements.append(loop(var, piece.count, inner, kind, piece.low))
+            statements.append(loop(var, piece.count, inner, kind, piece.low))
         return sequence(statements)
 
-    def _body(self, quotients: Sequence[Var], chosen: Sequence[_Piece]) -> Statement:
-        """The elements that one pass of the loops writes: reads first, then a store for each."""
-        ranges = {
+    def _runs(
+        self, quotients: Sequence[Var], chosen: Sequence[_Piece], count: int, kind: object
+    ) -> Statement | None:
+        """The innermost loop in runs of whole vectors; None where it cannot be.
+
+        The last run overlaps the one before: no run is shorter, and what is written twice is the
+        same.
+        """
+        piece, lanes = chosen[-1], self.lanes
+        if lanes < 2 or count < lanes or len(piece.residues) != self._moduli[-1]:
+            return None
+        var = quotients[-1]
+        dtype = dtype_of(var)
+        base, run = counter("base", count), counter("run", count)
+        last = piece.low + count - lanes
+        values, writes = self._elements(quotients, chosen)
+        bases = (piece.low, last)
+        body = Run(var, base, bases, lanes, self._moduli[-1], self._places).statements(
+            values, writes
+        )
+        if body is None:
+            return None
+        self.nodes += len(postorder(values))
+        begin = add(mul(run, const(lanes, dtype)), const(piece.low, dtype))
+        if count % lanes:
+            begin = binary("min", begin, const(last, dtype))
+        return loop(run, -(-count // lanes), sequence([bind(base, begin), body]), kind)
+
+    def _elements(
+        self, quotients: Sequence[Var], chosen: Sequence[_Piece]
+    ) -> tuple[list[Expr], list[Write]]:
+        """What one pass of the loops writes, and where."""
+        known = {
             node_id(q): piece.interval
             for q, piece in zip(quotients, chosen, strict=True)
             if piece.interval is not None
         }
-        known: Mapping[int, Interval] = {k: v for k, v in ranges.items() if v is not None}
         values: list[Expr] = []
-        stores: list[tuple[Tensor, list[Expr]]] = []
+        writes: list[Write] = []
         for residues in itertools.product(*(piece.residues for piece in chosen)):
             table = _table(self._axes, self._moduli, quotients, residues)
             rename = substituter(table)
-            indices = [table[axis.var] for axis in self._axes]
+            indices = tuple(table[axis.var] for axis in self._axes)
             for elem, tensor in zip(self._values, self._results, strict=True):
                 value = decided(rename(elem), quotients, known)
                 values.append(without_branches(value, quotients, known))
-                stores.append((tensor, indices))
-        values = merge_equal(values)
+                writes.append(Write(tensor, residues, indices))
+        return merge_equal(values), writes
+
+    def _body(self, quotients: Sequence[Var], chosen: Sequence[_Piece]) -> Statement:
+        """The elements that one pass of the loops writes: reads first, then a store for each."""
+        values, writes = self._elements(quotients, chosen)
         self.nodes += len(postorder(values))
         statements, values, buffers = self._bound(values)
-        return allocated(
-            buffers,
-            sequence(
-                [
-                    *statements,
-                    *(
-                        self._places.write(tensor, self._places.read(value), indices)
-                        for (tensor, indices), value in zip(stores, values, strict=True)
-                    ),
-                ]
-            ),
-        )
+        stores = [
+            self._places.write(write.tensor, self._places.read(value), write.indices)
+            for write, value in zip(writes, values, strict=True)
+        ]
+        return allocated(buffers, sequence([*statements, *stores]))
 
     def _bound(self, values: Sequence[Expr]) -> tuple[list[Statement], list[Expr], list[Buffer]]:
         """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for what is shared.
@@ -272,26 +300,10 @@ class _Writer:
         for node in worth_binding(values):
             value = self._places.read(replace_outermost(node, names))
             if not is_load(node):
-                buffers.append(local(f"t{len(names)}", [1], dtype_of(node)))
+                buffers.append(local(f"t{len(names)}", [], dtype_of(node)))
                 statements.append(store(buffers[-1], value, []))
                 value = element(buffers[-1], [])
             var = variable(f"v{len(names)}", dtype_of(node))
             statements.append(bind(var, value))
             names[node_id(node)] = var
         return statements, [replace_outermost(value, names) for value in values], buffers
-
-
-def _in_vectors(var: Var, piece: _Piece, body: Statement, lanes: int, kind: object) -> Statement:
-    """The loop in runs of `lanes`, the last of which overlaps the one before; what is written twice
-    is the same.
-    """
-    dtype = dtype_of(var)
-    run, lane = counter("run", piece.count), counter("lane", lanes)
-    last = piece.low + piece.count - lanes
-    begin = add(mul(run, const(lanes, dtype)), const(piece.low, dtype))
-    base = counter("base", piece.count)
-    if piece.count % lanes:
-        begin = binary("min", begin, const(last, dtype))
-    inner = sequence([bind(var, add(base, lane)), body])
-    steps = [bind(base, begin), loop(lane, lanes, inner)]
-    return loop(run, -(-piece.count // lanes), sequence(steps), kind)

@@ -101,32 +101,6 @@ def moduli_of(elements: Elements) -> list[int] | None:
     return list(found.values())
 
 
-def reads_whole_groups(elements: Elements) -> bool:
-    """Whether strided reads along the last axis use all that they pass over: x[2*i], x[2*i + 1].
-
-    LLVM reads such groups as whole vectors in a loop of any length; with a gap at the end, it
-    leaves the last round of the loop to scalars.
-    """
-    variables = [axis.var for axis in elements.axes]
-    last = node_id(variables[-1])
-    groups: dict[object, tuple[int, set[int]]] = {}
-    for node in postorder(list(elements.values)):
-        if not is_load(node) or not operands(node):
-            continue
-        forms = affine_forms(list(operands(node)), variables)
-        places = [forms.get(node_id(index)) for index in operands(node)]
-        form = places[-1]
-        if form is None or any(p is None or p.coefficient(last) for p in places[:-1]):
-            return False
-        key = (tensor_key(load_tensor(node)), tuple(places[:-1]), form.terms)
-        groups.setdefault(key, (form.coefficient(last), set()))[1].add(form.constant)
-    for stride, offsets in groups.values():
-        low, high = min(offsets), max(offsets) + 1
-        if stride > 1 and (len(offsets) != high - low or (high - low) % stride):
-            return False
-    return True
-
-
 def worth_binding(values: Sequence[Expr]) -> list[Expr]:
     """Reads, and parts with reads that occur twice, outside of branches; inner ones first.
 
