@@ -8,7 +8,7 @@ import tvm
 from tvm import te, tirx
 
 from tests.evaluate import evaluate_graph
-from tests.schedule.cuda.serial import on_cpu
+from tests.schedule.cuda.serial import run
 from tvm_autodiff import build, estimate_cost, merge_equal_stages, show
 from tvm_autodiff.ir.scan_kernel import Recurrence, Scan, scan_of, scan_stage
 
@@ -73,8 +73,10 @@ def test_states_before_each_element(compiler, rows, scanned, backward):
     x, w = rng.normal(size=shape), rng.normal(size=shape[len(rows) :])
     if compiler == "numpy":
         got = evaluate_graph(outputs, [(X, x), (W, w)], SIZES)
+    elif compiler == "cpu":
+        got = build([X, W], outputs)(x, w)
     else:
-        got = {"cpu": build, "cuda rules": on_cpu}[compiler]([X, W], outputs)(x, w)
+        got = run([X, W], outputs, [x, w])
     for value, expected in zip(got, by_hand(x, w, len(rows), backward), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-12)
 

@@ -8,8 +8,8 @@ attributes hold the recurrence, so that `scan_of` gives back what a stage comput
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -18,9 +18,9 @@ from tvm import te
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .build import cast, const, variable
+from .build import cast, const, like, variable
 from .lets import bind_shared
-from .nodes import Expr, Tensor, Var, dtype_of
+from .nodes import Expr, Tensor, Var, binary, dtype_of
 from .rewrite import expand_lets, substituter
 from .stage import (
     Extent,
@@ -96,7 +96,7 @@ def scan_stage(name: str, scan: Scan) -> list[Tensor]:
         _READS: reads,
         _ORDER: [len(scan.scanned), int(scan.backward)],
     }
-    func = _kernel(name, scan)
+    func = scan_function(name, scan, s_tir=False)
     buffers, results = list(func.params)[: len(tensors)], list(func.params)[len(tensors) :]
     made = te.extern(
         [buffer.shape for buffer in results],
@@ -136,12 +136,28 @@ def scan_of(op: Operation) -> Scan | None:
     )
 
 
-def _kernel(name: str, scan: Scan) -> Any:
-    """The function ``(*tensors read, *outputs)``: one element after the other within a row."""
+def scan_function(
+    name: str, scan: Scan, *, lanes: int = 1, threads: bool = True, s_tir: bool = True
+) -> Any:
+    """The function ``(*tensors read, *outputs)``: one element after the other within a row.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function.
+    scan : Scan
+        What it computes.
+    lanes : int
+        How many rows go forward together, as the lanes of a vector.
+    threads : bool
+        Whether rows run in parallel.
+    s_tir : bool
+        Whether the function is launched as it is, or becomes the body of a stage.
+    """
     recurrence = scan.recurrence
     inputs, reads = _inputs(scan)
     shape = [*scan.rows, *scan.scanned]
-    with IRBuilder() as builder, T.prim_func():
+    with IRBuilder() as builder, T.prim_func(s_tir=s_tir):
         T.func_name(name)
         sources = [
             T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
@@ -152,16 +168,23 @@ def _kernel(name: str, scan: Scan) -> Any:
             for n, var in enumerate(recurrence.state)
         ]
         with ExitStack() as loops:
-            row = _row(scan.rows, loops)
+            if s_tir:  # Relax asks for a block around everything
+                loops.enter_context(T.sblock("root"))
+                T.reads()
+                T.writes()
+            row = _rows(scan.rows, lanes, threads, loops)
             states = [
-                T.alloc_buffer((1,), dtype_of(var), scope="local") for var in recurrence.state
+                T.alloc_buffer((lanes,), dtype_of(var), scope="local") for var in recurrence.state
             ]
-            for state, start in zip(states, recurrence.start, strict=True):
-                T.buffer_store(state, start, [0])
-            place = [*row, *_places(scan, loops)]
+            with _each_lane(lanes) as lane:
+                for state, start in zip(states, recurrence.start, strict=True):
+                    T.buffer_store(state, start, [lane])
+            scanned = _places(scan, loops)
+            lane = loops.enter_context(_each_lane(lanes))
+            place = [*row(lane), *scanned]
             known: dict[Var, Expr] = {}
             for var, state, result in zip(recurrence.state, states, results, strict=True):
-                known[var] = _bound(var, state[0])
+                known[var] = _bound(var, state[lane])
                 T.buffer_store(result, known[var], place)
             for var, source in zip(recurrence.element, reads, strict=True):
                 index = place[len(place) - len(inputs[source].shape) :]
@@ -172,7 +195,7 @@ def _kernel(name: str, scan: Scan) -> Any:
                 for var, step in zip(recurrence.state, recurrence.step, strict=True)
             ]
             for state, new in zip(states, news, strict=True):
-                T.buffer_store(state, new, [0])
+                T.buffer_store(state, new, [lane])
     return builder.get()
 
 
@@ -181,22 +204,45 @@ def _bound(var: Var, value: Expr) -> Var:
     return T.bind(value, var=variable(var.name, dtype_of(var)))
 
 
-def _row(extents: Sequence[Extent], loops: ExitStack) -> list[Expr]:
-    """Indices of a row: one parallel loop over all rows, since TVM runs no nested ones."""
+@contextmanager
+def _each_lane(lanes: int) -> Iterator[Any]:
+    if lanes == 1:
+        yield 0
+        return
+    with T.vectorized(0, lanes) as lane:
+        yield lane
+
+
+def _rows(
+    extents: Sequence[Extent], lanes: int, threads: bool, loops: ExitStack
+) -> Callable[[Any], list[Expr]]:
+    """One loop over groups of rows, since TVM runs no nested parallel ones; gives the indices of
+    the row in a lane. Lanes past the last row repeat that row.
+    """
     if not extents:
-        return []
-    row = loops.enter_context(T.parallel(0, _size(extents)))
-    indices: list[Expr] = []
-    for extent in reversed(extents[1:]):
-        indices.append(cast(index_dtype(extent), row % extent))
-        row = row // extent
-    indices.append(cast(index_dtype(extents[0]), row))
-    return indices[::-1]
-
-
-def _size(extents: Sequence[Extent]) -> Extent:
+        return lambda lane: []
     size = prod(extents)
-    return const(size, index_dtype(size)) if isinstance(size, int) else size
+    groups: Any = size
+    if lanes > 1:
+        groups = (size + (lanes - 1)) // lanes
+    groups = const(groups, index_dtype(size)) if isinstance(groups, int) else groups
+    group = loops.enter_context((T.parallel if threads else T.serial)(0, groups))
+
+    def indices(lane: Any) -> list[Expr]:
+        row = group
+        if lanes > 1:
+            row = group * lanes + cast(dtype_of(group), lane)
+            if not isinstance(size, int) or size % lanes:
+                last = size - 1
+                row = binary("min", row, like(row, last) if isinstance(last, int) else last)
+        found: list[Expr] = []
+        for extent in reversed(extents[1:]):
+            found.append(cast(index_dtype(extent), row % extent))
+            row = row // extent
+        found.append(cast(index_dtype(extents[0]), row))
+        return found[::-1]
+
+    return indices
 
 
 def _places(scan: Scan, loops: ExitStack) -> list[Expr]:

@@ -8,6 +8,7 @@ from .elementwise import elementwise
 from .fallback import fallback
 from .reduction import reduction
 from .row_chain import row_chain
+from .scan import scan
 from .scatter import scatter
 from .windows import windows
 
@@ -18,5 +19,6 @@ CPU_RULES: tuple[Rule, ...] = (
     contraction,
     reduction,
     scatter,
+    scan,
     fallback,
 )

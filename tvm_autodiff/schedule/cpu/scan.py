@@ -1,0 +1,34 @@
+"""Scans: several rows at a time, as the lanes of vectors.
+
+In: a kernel that is a scan. Out: one function. The steps of a row follow each other, so vectors run
+across rows, whose elements are read and written one by one: a step is mostly arithmetic. Groups of
+rows run in parallel where the work is worth threads.
+"""
+
+from __future__ import annotations
+
+from ...ir.nodes import dtype_of
+from ...ir.primfunc import StageFunction
+from ...ir.scan_kernel import scan_function, scan_of
+from ...ir.stage import shape_of
+from ..kernels import Kernel, size_of
+from ..machine import Machine
+from .parallel import worth_threads
+
+
+def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a scan; None for other kernels."""
+    found = scan_of(kernel.root)
+    if found is None:
+        return None
+    lanes = min(machine.lanes(dtype_of(var)) for var in found.recurrence.state)
+    while lanes > 1 and lanes >= 2 * size_of(found.rows):
+        lanes //= 2
+    func = scan_function(
+        kernel.root.name,
+        found,
+        lanes=lanes,
+        threads=worth_threads(size_of(shape_of(kernel.outputs[0])), machine),
+    )
+    inputs = tuple(kernel.root.input_tensors)
+    return [StageFunction(func.without_attr("global_symbol"), inputs, tuple(kernel.outputs))]
