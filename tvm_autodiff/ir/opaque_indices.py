@@ -26,6 +26,7 @@ _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 #: what an index is put into: a call that LLVM drops, or a cast of C, which has no such call of a
 #: literal, and an index may have become one
 REINTERPRET, C_CAST = "reinterpret", "call_pure_extern"
+_HIDDEN = "tvm_autodiff.indices_hidden"  #: attribute of a function whose indices are in casts
 _C_TYPES = {"int32": "int", "int64": "int64_t", "uint32": "unsigned", "uint64": "uint64_t"}
 
 
@@ -33,7 +34,8 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     """``A[(i + 1)//2 + i//2] → A[reinterpret((i + 1)//2 + i//2)]``, only where it is needed.
 
     Block variables are judged by what they are bound to: loops that were fused give divisions too.
-    What is hidden already stays as it is.
+    With `C_CAST`, indices of buffers that a thread or a block has for itself stay visible, or TVM
+    would not see how little of them it needs; a function that was hidden so stays as it is.
 
     Examples
     --------
@@ -48,6 +50,8 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     >>> indices(lambda i: i // 2 + i % 3)
     'A[v_i // 2 + v_i % 3]'
     """
+    if func.attrs is not None and _HIDDEN in func.attrs:
+        return func
     bound: dict[Any, Expr] = {}
 
     def bind(realize: Any) -> None:
@@ -63,11 +67,18 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
             return None
         return [_hidden(part, by) for part in parts] if confuses_tvm(resolved) else None
 
+    def stays(buffer: Any) -> bool:
+        return by == C_CAST and str(buffer.scope()) != "global"
+
     def read(node: Any) -> Any:
+        if stays(node.source):
+            return node
         indices = hide(list(node.indices))
         return node if indices is None else tirx.BufferLoad(node.source, indices)
 
     def write(node: Any) -> Any:
+        if stays(node.buffer):
+            return node
         indices = hide(list(node.indices))
         return node if indices is None else tirx.BufferStore(node.buffer, node.value, indices)
 
@@ -78,7 +89,8 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     visitors = [(ir.TensorLoad, read), (tirx.BufferStore, write)]
     visitors += [(kind, comparison) for kind in _COMPARISONS]
     body = tvm_ffi.structural_map(func.body, visitors)
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    hidden = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return hidden.with_attr(_HIDDEN, True) if by == C_CAST else hidden
 
 
 def _resolver(bound: dict[Any, Expr]) -> Callable[[Expr], Expr]:

@@ -19,7 +19,7 @@ from tvm import te, tirx
 
 from tvm_autodiff.compile import lower
 from tvm_autodiff.ir.nodes import const_value, node_id
-from tvm_autodiff.ir.opaque_indices import hide_divisions
+from tvm_autodiff.ir.opaque_indices import C_CAST, hide_divisions
 from tvm_autodiff.ir.primfunc import StageFunction, relax_alignment
 from tvm_autodiff.ir.stage import tensor_key
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
@@ -127,13 +127,15 @@ def serialized(func: Any) -> Any:
         [place] = address.args
         return tirx.BufferStore(place.source, place + value, list(place.indices))
 
-    def bare(call: Any) -> Any:
+    def portable(call: Any) -> Any:
         # an index hidden in a cast of C
-        return call.args[1] if str(getattr(call.op, "name", "")) == CAST else call
+        if str(getattr(call.op, "name", "")) != CAST:
+            return call
+        return tirx.reinterpret(str(call.ty), call.args[1])
 
-    body = tvm_ffi.structural_map(func.body, (tvm.ir.Call, bare))
+    func = relax_alignment(hide_divisions(func, C_CAST))
+    body = tvm_ffi.structural_map(func.body, (tvm.ir.Call, portable))
     func = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
-    func = relax_alignment(hide_divisions(func))
     body = tvm_ffi.structural_map(func.body, [(tirx.For, plain), (tirx.Evaluate, added)])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 

@@ -152,10 +152,14 @@ def with_gradients(inputs, output):
 
 
 def source_of(inputs, outputs):
-    """The CUDA source of a program, whose barriers all threads of a block meet."""
+    """The CUDA source of a program, whose barriers all threads of a block meet and whose threads
+    keep no more than registers hold.
+    """
     source = ad.build(inputs, outputs, target=SM_90).source()
     assert "__global__" in source
     assert barriers_in_branches(source) == []
+    arrays = re.findall(r"^ *alignas\(64\) \w+ \w+\[(\d+)\];", source, re.MULTILINE)
+    assert max(map(int, arrays), default=0) <= 64
     return source
 
 
