@@ -170,8 +170,8 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
         tiles *= padded.get(key, SYMBOLIC_SIZE) // tile.factors.get(axis, 1)
     written = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     writes = written * _write_cycles(nest, tile)
-    # among equals, the tile that is simpler
-    simpler = 1 + 0.01 * len(tile.unrolled)
+    # among equals, the tile that is simpler, and two vectors for each number that is spread out
+    simpler = 1 + 0.01 * len(tile.unrolled) + (0.1 if tile.vectors == 1 else 0)
     return (once * total * tiles + writes) / min(machine.threads, tiles) * simpler
 
 

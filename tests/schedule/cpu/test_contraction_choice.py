@@ -1,0 +1,46 @@
+"""When a contraction is tiled, copied or cut: by what is read again, not by what is computed."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import te
+
+from tests.schedule import cases
+from tests.schedule.test_rules import check, rules_of
+from tvm_autodiff.schedule.cpu.contraction import contraction
+from tvm_autodiff.schedule.kernels import separate
+from tvm_autodiff.schedule.machine import as_target, machine_of
+from tvm_autodiff.schedule.normal_form import normal_form
+
+
+def dots(b, n, k):
+    A, B = cases.placeholder("A", b, n, k), cases.placeholder("B", b, k)
+    r = cases.axis(k)
+    return [A, B], te.compute((b, n), lambda g, i: te.sum(A[g, i, r] * B[g, r], axis=r), name="D")
+
+
+def launches(case):
+    machine = machine_of(as_target(None), 2)
+    [kernel] = separate(normal_form([case[1]]))[0]
+    return [launch.outputs[0].op.name for launch in contraction(kernel, machine) or []]
+
+
+@pytest.mark.parametrize("size", [(1024, 2, 15), (1000, 3, 7), (517, 1, 31)])
+def test_small_products_are_not_copied(size):
+    assert rules_of(dots(*size)[1]) == ["reduction"]
+    check(dots(*size))
+
+
+NAMES = [
+    # the large operand is read once: no parts
+    (cases.matmul(32, 1024, 256, "nt"), ["C_pack0", "C"]),
+    # the operands are read again for every tile of the small output
+    (cases.conv_weight_gradient(8, 32, 32, 32), ["dW_part_pack1", "dW_part", "dW"]),
+    # four rows a page apart are read in place
+    (cases.mttkrp(64, 64, 64, 32), ["M"]),
+]
+
+
+@pytest.mark.parametrize(("case", "names"), NAMES, ids=["streamed", "cut", "in place"])
+def test_copies_and_parts(case, names):
+    assert launches(case) == names
