@@ -30,7 +30,7 @@ from ...ir.loop_nest import (
 )
 from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name
 from ...ir.primfunc import StageFunction, external_reads, free_variables
-from ...ir.rewrite import substituter
+from ...ir.rewrite import postorder, substituter
 from ...ir.stage import (
     Extent,
     Operation,
@@ -48,16 +48,18 @@ from ..members import Member, inner_axes
 from .parallel import worth_threads
 from .rounds import filled
 from .row_items import items_of, nests_of
-from .shared_work import with_shared_work
+from .shared_work import EXPENSIVE, with_shared_work
 from .vector_loops import NestWriter
 
 MAX_STACK = 256 * 1024  #: bytes of the buffers that a thread keeps on its stack
+SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body without
+MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads, on the stack of the caller
 
 
 def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
     """Schedule a chain as one function; None where its kernels are better off alone."""
-    work = sum(iterations(member.kernel.root) for member in chain.members)
-    chunks = machine.threads if worth_threads(work, machine) else 1
+    work = sum(_work(member) for member in chain.members)
+    chunks = machine.threads if worth_threads(work // SIMPLE, machine) else 1
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:
         return None
     results = tuple(chain.outputs)
@@ -78,8 +80,17 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
         nests, buffers.kept, _begin(chain, buffers, machine), _end(chain, buffers, rows)
     )
     after = _after(chain, buffers, rows, machine)
+    if sum(buffer.elements for buffer in buffers.shared) * 8 > MAX_SHARED:
+        return None
     func = function(buffers.parameters, allocated(buffers.shared, sequence([body, *after])))
     return [StageFunction(func, tuple(inputs), results)]
+
+
+def _work(member: Member) -> int:
+    """Elements that a kernel computes; one of an expensive function counts for several."""
+    root = member.kernel.root
+    costly = any(op_name(node) in EXPENSIVE for node in postorder(bodies(root)))
+    return iterations(root) * (SIMPLE if costly else 1)
 
 
 def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> bool:
