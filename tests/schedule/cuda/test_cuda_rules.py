@@ -72,6 +72,7 @@ RULES = {
     "triangular": (cases.triangular(67), ["contraction"]),
     "flipped": (cases.flipped(48), ["contraction"]),
     "float64 matmul": (cases.matmul(64, 48, 64, "nt", "float64"), ["contraction"]),
+    "float16 matmul": (cases.matmul(64, 48, 64, "nt", "float16"), ["contraction"]),
     "integer matmul": (cases.matmul(64, 48, 64, "nt", "int32"), ["contraction"]),
     "tiny matmul": (cases.matmul(3, 5, 7), ["fallback"]),
     "rows": (cases.rows(70, 300), ["reduction"]),

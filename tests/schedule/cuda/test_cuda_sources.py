@@ -274,6 +274,11 @@ def test_golden_source(name, golden):
     golden(f"{name}.cu", body_of(ad.build(*GOLDEN[name], target=SM_90).source()))
 
 
+def test_bfloat16(tmp_path):
+    case = cases.matmul(64, 48, 64, "nt", "bfloat16")
+    compile_with_nvcc({"matmul": source_of(*case)}, tmp_path)
+
+
 def test_targets():
     case = cases.rows(7, 33)
     for target in ("cuda", {"kind": "cuda"}, "nvidia/nvidia-a100", tvm.target.Target(SM_90)):
