@@ -6,10 +6,11 @@ at zero, where every tensor lies in one piece along both; short rows then fill w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir.nodes import is_load, node_id, operands
-from ...ir.rewrite import depends_on, postorder
+from ...ir.nodes import Expr, Var, is_load, node_id, operands
+from ...ir.rewrite import postorder
 from ...ir.stage import Axis, axis_range, widened_axis
 from ..access import stride_of
 from .row_items import BLOCK, FOLD, Item, Nest
@@ -40,25 +41,27 @@ def _mergeable(item: Item) -> bool:
             return False
     variables = [axis.var for axis in (*item.op.axis, *item.reduced)]
     variables += [var for var in item.rows if node_id(var) not in set(map(node_id, variables))]
-    nodes = postorder(list(item.sources))
-    inside: set[int] = set()
-    for node in nodes:
+    for node in postorder(list(item.sources)):
         if is_load(node):
             near = stride_of(node, node_id(inner.var), variables)
             far = stride_of(node, node_id(outer.var), variables)
             if near is None or far != near * extent:
                 return False
-            inside |= {node_id(part) for part in postorder(list(operands(node)))}
-    return not any(
-        depends_on(node, [outer.var, inner.var])
-        for node in nodes
-        if not is_load(node) and node_id(node) not in inside and _touches(node, inside)
-    )
+    return not _is_value(item.sources, [outer.var, inner.var])
 
 
-def _touches(node: object, inside: set[int]) -> bool:
-    """Whether an operand is an index, or part of one: then the node uses an axis as a value."""
-    return any(node_id(part) in inside for part in operands(node))
+def _is_value(roots: Sequence[Expr], variables: Sequence[Var]) -> bool:
+    """Whether a variable stands outside of the indices of reads, as in ``y == place[row]``."""
+    wanted = {node_id(var) for var in variables}
+    pending, seen = list(roots), set(wanted)
+    while pending:
+        node = pending.pop()
+        if node_id(node) in wanted:
+            return True
+        if node_id(node) not in seen and not is_load(node):
+            seen.add(node_id(node))
+            pending += operands(node)
+    return False
 
 
 def _last_axes(item: Item) -> tuple[Axis, ...]:
