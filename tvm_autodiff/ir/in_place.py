@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 
 from .nodes import Var, const_value, node_id
 
 _SPATIAL = 0
+#: attribute of functions that store each element of a result at most once
+WRITES_ONCE = "tvm_autodiff.writes_once"
 
 
 def may_share(func: Any, read: Var, written: Var) -> bool:
@@ -23,6 +25,8 @@ def may_share(func: Any, read: Var, written: Var) -> bool:
     True when every block that touches one of the two runs once for each point of its axes, writes
     one element of `written` and reads at most that element of `read`.
     """
+    if func.attrs is not None and WRITES_ONCE in func.attrs:
+        return _reads_where_it_writes(func, read, written)
     blocks: list[Any] = []
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, blocks.append))
     inside = 0
@@ -46,6 +50,37 @@ def may_share(func: Any, read: Var, written: Var) -> bool:
         inside += _occurrences(block, read, written)
     # what is read or written outside of such blocks is not told by them
     return inside == _occurrences(func.body, read, written) > 0
+
+
+def _reads_where_it_writes(func: Any, read: Var, written: Var) -> bool:
+    """Whether `read` is only read in stores to `written`, at the element that they write.
+
+    For functions that store each element of a result once, whose loops need not be blocks.
+    """
+    bad: list[Any] = []
+
+    def loads(root: Any) -> list[Any]:
+        found: list[Any] = []
+        tvm_ffi.structural_walk(root, (ir.TensorLoad, found.append))
+        return [load for load in found if node_id(load.source) == node_id(read)]
+
+    inside: set[int] = set()
+
+    def check(node: Any) -> None:
+        place = list(node.indices)
+        here = node_id(node.buffer) == node_id(written)
+        for load in loads(node.value):
+            inside.add(node_id(load))
+            if not here or not all(map(_equal, load.indices, place)):
+                bad.append(load)
+
+    tvm_ffi.structural_walk(func.body, (tirx.BufferStore, check))
+    # what is read elsewhere, in an index or a bound, is not the one element
+    return not bad and {node_id(load) for load in loads(func.body)} <= inside
+
+
+def _equal(left: Any, right: Any) -> bool:
+    return bool(tvm_ffi.structural_equal(left, right, map_free_vars=False))
 
 
 def shared(func: Any, read: Var, written: Var) -> Any:

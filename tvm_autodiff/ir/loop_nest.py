@@ -9,7 +9,7 @@ rules of `schedule`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import tvm
 from tvm import s_tir, tirx
 
 from .build import add, cast, const, mul
+from .in_place import WRITES_ONCE
 from .nodes import Expr, Tensor, Var, const_value, dtype_of
 from .primfunc import PrimFunc
 from .rewrite import map_loads
@@ -159,9 +160,15 @@ class Places:
         return map_loads(expr, place)
 
 
-def function(parameters: Sequence[Buffer], body: Statement) -> PrimFunc:
-    """A PrimFunc over buffers that do not overlap."""
-    attrs: Mapping[str, Any] = {"tirx.noalias": True, "s_tir": True}
+def function(parameters: Sequence[Buffer], body: Statement, once: bool = False) -> PrimFunc:
+    """A PrimFunc over buffers that do not overlap.
+
+    With `once`, each element of a result is stored at most once, so that a result may take the
+    place of a parameter (see `in_place`).
+    """
+    attrs: dict[str, Any] = {"tirx.noalias": True, "s_tir": True}
+    if once:
+        attrs[WRITES_ONCE] = True
     # Relax looks for a block at the root of every function that a program calls
     root = s_tir.SBlock([], [], [], "root", body)
     body = s_tir.SBlockRealize([], const(1, "bool"), root)

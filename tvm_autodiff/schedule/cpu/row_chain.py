@@ -82,7 +82,9 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
     after = _after(chain, buffers, rows, machine)
     if sum(buffer.elements for buffer in buffers.shared) * 8 > MAX_SHARED:
         return None
-    func = function(buffers.parameters, allocated(buffers.shared, sequence([body, *after])))
+    func = function(
+        buffers.parameters, allocated(buffers.shared, sequence([body, *after])), once=True
+    )
     return [StageFunction(func, tuple(inputs), results)]
 
 

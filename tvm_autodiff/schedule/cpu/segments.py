@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from ...ir.build import add, all_of, any_of, const, if_then_else, negate, select, sub
 from ...ir.nodes import COMPARISONS, Expr, Var, node_id, op_name, operands
-from ...ir.rewrite import postorder, rewrite
+from ...ir.rewrite import postorder, replace_outermost, rewrite
 from ..access import Affine, affine_forms, combine
 
 MAX_PIECES = 16
@@ -94,12 +94,10 @@ def _truth(node: Expr, form: Affine, var: Var, begin: int, end: int) -> bool | N
 
 def _resolved(root: Expr, truths: dict[int, bool | None]) -> Expr:
     """The expression with the comparisons that are decided, and branches taken."""
-    decided = {key: truth for key, truth in truths.items() if truth is not None}
+    decided = {key: const(int(truth), "bool") for key, truth in truths.items() if truth is not None}
 
     def visit(node: Expr) -> Expr | None:
         name = op_name(node)
-        if node_id(node) in decided:
-            return const(int(decided[node_id(node)]), "bool")
         if name == "and":
             return all_of(operands(node))
         if name == "or":
@@ -109,4 +107,4 @@ def _resolved(root: Expr, truths: dict[int, bool | None]) -> Expr:
         fold = _FOLDS.get(name)
         return None if fold is None else fold(*operands(node))
 
-    return rewrite(root, visit)
+    return rewrite(replace_outermost(root, decided), visit)

@@ -1,0 +1,107 @@
+"""What a chain does once a row: shared values, reciprocals, merged loops, stores on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tvm import te
+
+from tests.schedule import chain_cases as cases
+from tests.schedule.test_chains import chains_of
+from tvm_autodiff.ir.in_place import may_share
+from tvm_autodiff.schedule.cpu.row_chain import row_chain
+from tvm_autodiff.schedule.cpu.row_items import items_of, nests_of
+from tvm_autodiff.schedule.cpu.shared_work import with_shared_work
+from tvm_autodiff.schedule.machine import as_target, machine_of
+from tvm_autodiff.schedule.members import MAX_ROW
+
+MACHINE = machine_of(as_target(None), 1)
+
+
+def text_of(outputs, machine=MACHINE):
+    [chain] = chains_of(outputs)
+    [launch] = row_chain(chain, machine)
+    return launch.func.script()
+
+
+def test_an_expensive_value_is_computed_once():
+    [chain] = chains_of(cases.cross_entropy(16, 64)[1])
+    exponentials = [m for m in with_shared_work(chain, MACHINE).members if m.kernel.name == "exp"]
+    assert len(exponentials) == 1
+    assert text_of(cases.cross_entropy(16, 64)[1]).count("T.exp(") == 1
+
+
+def test_a_divisor_of_a_row_becomes_a_reciprocal():
+    [chain] = chains_of(cases.softmax(16, 64)[1])
+    names = [member.kernel.name for member in with_shared_work(chain, MACHINE).members]
+    assert names.count("reciprocal") == 1
+    exact = replace(MACHINE, exact_math=True)
+    names = [member.kernel.name for member in with_shared_work(chain, exact).members]
+    assert "reciprocal" not in names
+
+
+def test_stages_of_equal_loops_share_a_nest():
+    [chain] = chains_of(cases.two_maps(8, 64)[1])
+    assert len(nests_of(items_of(chain, MACHINE))) == 1
+
+
+def test_a_result_of_a_row_waits_for_its_loop():
+    [chain] = chains_of(cases.winners(8, 64)[1])
+    nests = nests_of(items_of(chain, MACHINE))
+    names = [{item.op.name for item in nest.items} for nest in nests]
+    largest = next(n for n, found in enumerate(names) if "largest" in found)
+    below = next(n for n, found in enumerate(names) if "below" in found)
+    assert largest < below
+
+
+def test_height_and_width_are_one_loop():
+    # 6x6 makes two vectors of 16 and one of 4, not six of 6
+    text = text_of(cases.batch_norm(3, 5, 6)[1])
+    assert "T.vectorized(16)" in text
+    assert "T.vectorized(6)" not in text
+
+
+def test_conditions_leave_no_branch():
+    assert "if_then_else" not in text_of(cases.gates(8, 32)[1])
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_sums_are_kept_for_each_thread(threads, monkeypatch):
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.parallel.MIN_WORK", 0)
+    machine = replace(MACHINE, threads=threads)
+    text = text_of(cases.squared_error(64, 32)[1], machine)
+    assert f"T.parallel({threads})" in text
+    assert f"loss_part = T.alloc_buffer(({threads},))" in text
+
+
+def test_rows_that_no_cache_holds_are_not_joined():
+    A = te.placeholder((4, MAX_ROW + 1), name="A")
+    k = te.reduce_axis((0, MAX_ROW + 1), "k")
+    total = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="total")
+    out = te.compute(A.shape, lambda i, j: A[i, j] - total[i], name="out")
+    assert chains_of([out, total]) == []
+
+
+def test_a_new_value_may_take_the_place_of_the_old():
+    old = te.placeholder((8, 64), name="old")
+    other = te.placeholder((8, 64), name="other")
+    step = te.placeholder((8, 64), name="step")
+    new = te.compute(old.shape, lambda i, j: old[i, j] - step[i, j], name="new")
+    kept = te.compute(old.shape, lambda i, j: other[i, j] * 0.9 + step[i, j], name="kept")
+    [chain] = chains_of([new, kept])
+    [launch] = row_chain(chain, MACHINE)
+    params = {
+        tensor.op.name: param
+        for tensor, param in zip((*launch.inputs, *launch.outputs), launch.func.params, strict=True)
+    }
+    assert may_share(launch.func, params["old"], params["new"])
+    assert may_share(launch.func, params["other"], params["kept"])
+    # read for the other result as well
+    assert not may_share(launch.func, params["step"], params["new"])
+
+
+def test_a_row_that_is_read_again_keeps_its_place():
+    [chain] = chains_of(cases.softmax(8, 64)[1][:1])
+    [launch] = row_chain(chain, MACHINE)
+    assert not may_share(launch.func, launch.func.params[0], launch.func.params[-1])
