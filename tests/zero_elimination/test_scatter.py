@@ -6,9 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
+import tvm
 from tvm import te, tirx, topi
 
 from tvm_autodiff import build, check_grads, differentiate, estimate_cost
+from tvm_autodiff.ir.scatter_kernel import SCATTER_DIMS, scatter_add_stage
 
 D = "float64"
 X = te.placeholder((5, 3), D, name="X")
@@ -111,3 +113,21 @@ def test_reads_at_plain_axes_are_not_scattered():
     here = np.array([3.0, 5.0])
     [result] = build([x, head], [dx], cache=False)(np.array([1.0, 2.0]), here)
     np.testing.assert_allclose(result, here)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 64), (3, 128), (2, 3, 5), (1, 2, 192), (70, 1)])
+def test_several_trailing_axes_are_one_parallel_loop(shape):
+    rng = np.random.default_rng(0)
+    place, updates = np.array([1, 0, 1, 5], "int32"), rng.random((4, *shape), dtype="float32")
+    where = te.placeholder((4,), "int32", name="where")
+    values = te.placeholder(updates.shape, name="values")
+    out = scatter_add_stage(
+        "out", [where], values, [3, *shape], [0, *(-1 for _ in shape)], {SCATTER_DIMS: [0, -1]}
+    )
+    expected = np.zeros((3, *shape), "float32")
+    for n in range(3):  # a place outside is left out
+        expected[place[n]] += updates[n]
+    library = tvm.compile(te.create_prim_func([where, values, out]), target="llvm")
+    result = tvm.runtime.tensor(np.full_like(expected, np.nan))
+    library(tvm.runtime.tensor(place), tvm.runtime.tensor(updates), result)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)

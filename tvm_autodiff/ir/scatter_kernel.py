@@ -8,8 +8,10 @@ positions are right and the result does not depend on the number of threads. Whe
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import reduce
 from typing import Any
 
 from tvm import te
@@ -87,21 +89,31 @@ def scatter_add_stage(
 
 
 def _trailing_loops(trailing: Sequence[Any], tasks: ExitStack) -> tuple[list[Any], Any]:
-    """Parallel loops over the trailing axes, the innermost cut into slices where its size is known.
+    """One parallel loop over the trailing axes, the innermost cut into slices where its size is
+    known: TVM runs no parallel loop inside another.
 
-    Returns the indices of the outer ones, and a function that opens the loop over a slice.
+    Returns the indices of the outer axes, and a function that opens the loop over a slice.
     """
     if not trailing:
         return [], lambda loops: []
-    outer = [tasks.enter_context(T.parallel(0, extent)) for extent in trailing[:-1]]
     size = const_value(trailing[-1])
-    if size is None or size % _SLICE or size == _SLICE:
-        if size is not None and len(outer) > 0:
-            return outer, lambda loops: [loops.enter_context(T.serial(0, trailing[-1]))]
-        index = tasks.enter_context(T.parallel(0, trailing[-1]))
-        return [*outer, index], lambda loops: []
-    block = tasks.enter_context(T.parallel(0, int(size) // _SLICE))
+    if size is None or (size % _SLICE and len(trailing) == 1) or size == _SLICE:
+        return _parallel(trailing, tasks), lambda loops: []
+    if size % _SLICE:
+        outer = _parallel(trailing[:-1], tasks)
+        return outer, lambda loops: [loops.enter_context(T.serial(0, trailing[-1]))]
+    *outer, block = _parallel([*trailing[:-1], int(size) // _SLICE], tasks)
     return outer, lambda loops: [block * _SLICE + loops.enter_context(T.serial(0, _SLICE))]
+
+
+def _parallel(extents: Sequence[Any], tasks: ExitStack) -> list[Any]:
+    """The indices of a loop nest that runs as one parallel loop."""
+    task = tasks.enter_context(T.parallel(0, reduce(operator.mul, extents)))
+    indices: list[Any] = []
+    for extent in reversed(extents[1:]):
+        indices.append(task % extent)
+        task = task // extent
+    return [task, *reversed(indices)]
 
 
 def inside_result(place: Sequence[Expr], shape: Sequence[Any], dims: Sequence[int]) -> Expr:
