@@ -5,6 +5,10 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_FLAGS ?= -q -n 2
 
+# the build for CPUs: on Linux the plain one brings gigabytes of CUDA along
+TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
+BENCH_FLAGS ?=
+
 BIN := $(VENV)/bin
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
@@ -21,8 +25,9 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-test
-	@test -n "$(BENCHMARKS)" || { echo "there is no script in benchmarks/ yet"; exit 1; }
+# figures beside PyTorch and JAX into docs/, then those of single parts; BENCH_FLAGS=--help lists more
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.suite --report docs $(BENCH_FLAGS)
 	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python $$script; done
 
 clean:
@@ -44,3 +49,8 @@ $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e '.[demo,test]'
 	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)/.installed-bench: $(VENV)/.installed-test
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' || \
+	  echo "pip finds no $(TORCH): PyTorch is left out (with another build: make bench TORCH=torch)"
+	@touch $@

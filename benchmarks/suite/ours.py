@@ -84,7 +84,8 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str = "") -
     inputs, outputs = tensors_of(case)
     graph = Graph(outputs)
     used = [place for place, tensor in enumerate(inputs) if graph.contains(tensor)]
-    function = build([inputs[place] for place in used], outputs, num_threads=threads)
+    needed = [inputs[place] for place in used]
+    function = build(needed, outputs, num_threads=threads, cache=False)
     values = [arrays[place] for place in used]
     results = [aligned(result) for result in function(*values)]
     return lambda: function(*values, out=results)

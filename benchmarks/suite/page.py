@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .cases import ENTRIES
-from .measure import PEERS
+from .measure import PEERS, Time
 from .report import TITLES, report
 from .store import Results
 
@@ -56,17 +56,10 @@ def draw(results: Results, path: Path) -> None:
     figure = Figure(figsize=(5 * len(counts) + 2.5, 0.32 * len(rows) + 1.5), layout="constrained")
     panels = figure.subplots(1, len(counts), sharey=True, squeeze=False)[0]
     for axes, threads in zip(panels, counts, strict=True):
-        cases = dict(results.cases(threads))
         for peer, marker in zip(PEERS, "osD^", strict=True):
-            points = [
-                (case.times[peer].median / case.times["ours"].median, place)  # type: ignore[operator]
-                for place, name in enumerate(rows)
-                if (case := cases.get(name))
-                and all(x in case.times and case.times[x].median for x in (peer, "ours"))
-            ]
-            axes.scatter(
-                *zip(*points, strict=True), marker=marker, s=28, label=TITLES[peer], alpha=0.8
-            ) if points else None
+            points = _points(results, threads, peer, rows)
+            ratios, places = [x for x, _ in points], [y for _, y in points]
+            axes.scatter(ratios, places, marker=marker, s=28, label=TITLES[peer], alpha=0.8)
         axes.axvline(1, color="black", linewidth=1)
         axes.set_xscale("log")
         axes.set_xlabel("time over ours (right of the line: ours is faster)")
@@ -74,5 +67,17 @@ def draw(results: Results, path: Path) -> None:
         axes.grid(alpha=0.3)
     panels[0].set_yticks(range(len(rows)), [ENTRIES[name].title for name in rows])
     panels[0].invert_yaxis()
-    panels[0].legend(loc="lower right", fontsize=8)
+    panels[0].legend(fontsize=8)
     figure.savefig(path)
+
+
+def _points(results: Results, threads: int, peer: str, rows: list[str]) -> list[tuple[float, int]]:
+    """Time over ours, and the line of the case, wherever both have one."""
+    cases = dict(results.cases(threads))
+    points = []
+    for place, name in enumerate(rows):
+        times = cases[name].times if name in cases else {}
+        mine, theirs = times.get("ours", Time()), times.get(peer, Time())
+        if mine.median and theirs.median and not mine.note and not theirs.note:
+            points.append((theirs.median / mine.median, place))
+    return points

@@ -1,8 +1,8 @@
-"""A case in PyTorch: eager, compiled with autograd, or the whole derivative compiled as one graph.
+"""A case in PyTorch: eager, compiled with autograd, or the whole derivative compiled at once.
 
 In: a case, its arrays, and the mode: "eager" calls what an expert writes, or autograd; "autograd"
 compiles the forward pass, which brings its compiled backward pass along; "functional" compiles the
-derivative that torch.func makes.
+derivative that torch.func makes; "reference" runs that one in float64.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
     tensors = [torch.tensor(array) for array in arrays]
     # its integers are of 64 bits
     tensors = [value if value.is_floating_point() else value.long() for value in tensors]
+    if mode == "reference":
+        tensors = [value.double() if value.is_floating_point() else value for value in tensors]
     count = len(case.inputs)
     inputs, head = tensors[:count], (tensors[count] if case.head is not None else None)
     forward = functools.partial(case.torch, torch)
-    if mode == "functional":
+    if mode in ("functional", "reference"):
         derivative = _FUNCTIONAL[case.derivative](torch, forward, case.places)
+        if mode == "reference":
+            return _call(derivative, tensors)
         return _call(torch.compile(derivative, fullgraph=True, dynamic=False), tensors)
     if mode == "eager" and case.eager is not None:
         return _call(functools.partial(case.eager, torch), tensors)

@@ -123,6 +123,8 @@ def notes_list(results: Results) -> str:
                     f"{result.others:.1f} CPUs busy while this was measured"
                 ] = None
             for library, time in result.times.items():
+                if time.median and time.error is None:
+                    lines[f"- {ENTRIES[name].title}: answers were not compared with float64"] = None
                 if time.note:
                     lines[
                         f"- {ENTRIES[name].title}, {TITLES.get(library, library)}: {time.note}"

@@ -29,6 +29,7 @@ LIBRARIES = {
     "torch.func": ("pytorch", "functional"),
     "jax": ("with_jax", "jit"),
     "reference": ("with_jax", "reference"),
+    "torch.reference": ("pytorch", "reference"),
 }
 WARM_UP = 3  # calls before those that count, in each round
 
