@@ -89,7 +89,9 @@ def bars_table(results: Results, threads: int) -> str:
             rows.append([ENTRIES[name].title, f"{rate:.0f} GFLOP/s", f"{rate / limits.sgemm:.0%}"])
         else:
             rate = result.bytes / mine.median / 1e9
-            share = f"{rate / limits.copy:.0%} ({rate / result.copy:.0%})" if result.copy else "-"
+            share = f"{rate / limits.copy:.0%}"
+            if result.copy:
+                share += f" ({rate / result.copy:.0%})"
             rows.append([ENTRIES[name].title, f"{rate:.1f} GB/s", share])
     text = (
         f"A large sgemm reaches {limits.sgemm:.0f} GFLOP/s, a large copy {limits.copy:.1f} GB/s "
@@ -109,7 +111,8 @@ def first_table(results: Results) -> str:
         ]
         for name, result in results.cases(threads)
     ]
-    return _table(["seconds", "ours", *(TITLES[peer] for peer in PEERS)], rows)
+    text = "From arrays to answers. PyTorch keeps what it compiled on disk; ours compiles anew.\n\n"
+    return text + _table(["seconds", "ours", *(TITLES[peer] for peer in PEERS)], rows)
 
 
 def notes_list(results: Results) -> str:
