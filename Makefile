@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_FLAGS ?= -q -n 2
+PYTEST_FLAGS ?= -q -n 2 --dist worksteal
 
 # the build for CPUs: on Linux the plain one brings gigabytes of CUDA along
 TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
