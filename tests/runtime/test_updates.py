@@ -254,7 +254,7 @@ class TestArrays:
     def test_a_jax_array(self):
         jax = pytest.importorskip("jax")
         with pytest.raises(CallError, match="argument 'a' is updated: a JAX array cannot be"):
-            self.step(jax.numpy.zeros(N), np.ones(N, "float32"))
+            self.step(jax.numpy.zeros(N, "float32"), np.ones(N, "float32"))
 
     def test_a_bfloat16_array(self):
         ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -14,6 +14,9 @@ from ..ir.rewrite import contains_load, map_loads, substituter
 from ..ir.simplify import simplify
 from ..ir.stage import axis_range, axis_vars, bodies, is_compute, tensor_key
 
+#: literals that one read may be multiplied by; a chain of scalings must not be written out whole
+_MOST_FACTORS = 2
+
 
 def read_through_scaling(source: Expr, head: Tensor) -> Expr:
     """``head[g(b)] → up[g(b)]/4`` where the head's stage is ``head[a] = up[a]/4``."""
@@ -45,7 +48,7 @@ def _scaled_read(head: Tensor) -> Expr | None:
             return None
         factors.append((op_name(body) == "div", factor))
         body = rest
-    if not is_load(body):
+    if not is_load(body) or len(factors) > _MOST_FACTORS:
         return None
     for divides, factor in reversed(factors):
         body = binary("div" if divides else "mul", body, factor)
