@@ -52,7 +52,8 @@ class Case:
 
     `te` takes placeholders and gives a tensor; `torch` and `jax` take the module and arrays and
     give an array. `eager`, where it is there, is what an expert would write in eager PyTorch for
-    the whole derivative: it takes the module, the arrays and the head.
+    the whole derivative: it takes the module, the arrays and the head. `channels_last` tells that
+    PyTorch is faster with images laid out so.
     """
 
     inputs: Mapping[str, Input]
@@ -65,6 +66,7 @@ class Case:
     eager: Callable[..., Any] | None = None
     flop: int | None = None
     tolerance: float = 1e-4
+    channels_last: bool = False
 
     def __post_init__(self) -> None:
         assert self.derivative in DERIVATIVES, self.derivative

@@ -47,6 +47,7 @@ def convolution(
         jax=in_jax,
         eager=expert,
         flop=4 * batch * channels * filters * 9 * out * out,
+        channels_last=True,
     )
 
 

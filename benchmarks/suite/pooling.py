@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tvm import topi
 
 from .case import Case, Entry, Input
@@ -12,17 +14,16 @@ def max_pool(batch: int, channels: int, size: int, window: int, stride: int, pad
     out = (size + 2 * padding - window) // stride + 1
 
     def in_jax(jax, x):
-        if window == stride and not padding and size % window == 0:
-            parts = x.reshape(batch, channels, out, window, out, window)
-            return parts.max((3, 5))
-        return jax.lax.reduce_window(
-            x,
-            -jax.numpy.inf,
-            jax.lax.max,
-            (1, 1, window, window),
-            (1, 1, stride, stride),
-            ((0, 0), (0, 0), (padding, padding), (padding, padding)),
-        )
+        # slices are up to ten times as fast on a CPU as reduce_window and its gradient
+        borders = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+        padded = jax.numpy.pad(x, borders, constant_values=-jax.numpy.inf)
+        last = (out - 1) * stride + 1
+        parts = [
+            padded[:, :, row : row + last : stride, column : column + last : stride]
+            for row in range(window)
+            for column in range(window)
+        ]
+        return functools.reduce(jax.numpy.maximum, parts)
 
     return Case(
         inputs={"x": Input((batch, channels, size, size))},
@@ -34,6 +35,7 @@ def max_pool(batch: int, channels: int, size: int, window: int, stride: int, pad
         ),
         torch=lambda torch, x: torch.nn.functional.max_pool2d(x, window, stride, padding),
         jax=in_jax,
+        channels_last=True,
     )
 
 

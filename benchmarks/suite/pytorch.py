@@ -27,6 +27,11 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
     tensors = [value if value.is_floating_point() else value.long() for value in tensors]
     if mode == "reference":
         tensors = [value.double() if value.is_floating_point() else value for value in tensors]
+    if case.channels_last:
+        tensors = [
+            value.contiguous(memory_format=torch.channels_last) if value.dim() == 4 else value
+            for value in tensors
+        ]
     count = len(case.inputs)
     inputs, head = tensors[:count], (tensors[count] if case.head is not None else None)
     forward = functools.partial(case.torch, torch)
