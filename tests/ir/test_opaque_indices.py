@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import te, tirx
+import tvm
+from tvm import s_tir, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
 from tests.numeric import run
+from tvm_autodiff.ir.opaque_indices import confuses_tvm, hide_divisions, without_carry
 
 Map = Callable[[Any, Any], Any]
 
@@ -136,3 +138,33 @@ def test_random_maps(seed: int) -> None:
         wanted.append(arrays[-1][place - low])
     for got, want in zip(run(inputs, outputs, arrays), wanted, strict=True):
         assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "tile"), [(64, 48, 48), (70, 100, 48), (9, 33, 16), (31, 7, 4)]
+)
+def test_tiles_of_fused_loops_stay_visible_and_right(rows: int, columns: int, tile: int) -> None:
+    """Packed panels read by a fused parallel loop: the indices must not be hidden from TVM."""
+    panels = -(-columns // tile)
+    packed = te.placeholder((panels, rows, tile), name="packed")
+    wide = panels * tile
+    copy = te.compute((rows, wide), lambda i, j: packed[j // tile, i, j % tile], name="copy")
+    schedule = s_tir.Schedule(te.create_prim_func([packed, copy]))
+    row, column = schedule.get_loops(schedule.get_sblock("copy"))
+    outer, inner = schedule.split(column, [None, tile])
+    row_outer, row_inner = schedule.split(row, [None, 8])
+    schedule.reorder(outer, row_outer, row_inner, inner)
+    schedule.parallel(schedule.fuse(outer, row_outer))
+    func = hide_divisions(schedule.mod["main"])
+    assert "reinterpret" not in func.script()
+    given = np.random.default_rng(0).random((panels, rows, tile), dtype="float32")
+    result = tvm.runtime.tensor(np.zeros((rows, wide), "float32"))
+    tvm.compile(func, target="llvm")(tvm.runtime.tensor(given), result)
+    np.testing.assert_array_equal(result.numpy(), given.transpose(1, 0, 2).reshape(rows, wide))
+
+
+def test_a_sum_that_may_carry_stays_hidden() -> None:
+    f, i = te.var("f"), te.var("i")
+    ranges = {i: (0, 49)}
+    [index] = without_carry([(f // 32 * 48 + i) // 48], ranges)
+    assert confuses_tvm([index])

@@ -9,15 +9,17 @@ makes a constant of ``(i*2 + k + 6)//10``; it leaves alone what is inside a call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.ir import prim
 
+from ..errors import UnsolvableError
 from .nodes import Expr, call_node, const_value, dtype_of, is_float, node_id, op_name, operands
-from .rewrite import contains, substituter, variables_of
+from .rewrite import contains, rewrite, substituter, variables_of
+from .simplify import constant_bounds, linear_sum, linear_terms
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -58,14 +60,23 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
             bound[axis.var] = value
 
-    tvm_ffi.structural_walk(func.body, (s_tir.SBlockRealize, bind))
+    loops: dict[Any, tuple[int, int]] = {}
+
+    def enter(loop: Any) -> None:
+        low, extent = const_value(loop.min), const_value(loop.extent)
+        if low is not None and extent is not None:
+            loops[loop.loop_var] = (int(low), int(extent))
+
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlockRealize, bind), (tirx.For, enter)])
     resolve = _resolver(bound)
 
     def hide(parts: Sequence[Expr]) -> list[Expr] | None:
         resolved = [resolve(part) for part in parts if not _is_hidden(part)]
         if not any(contains(part, _is_division) for part in resolved):
             return None
-        return [_hidden(part, by) for part in parts] if confuses_tvm(resolved) else None
+        if not confuses_tvm(resolved) or not confuses_tvm(without_carry(resolved, loops)):
+            return None
+        return [_hidden(part, by) for part in parts]
 
     def stays(buffer: Any) -> bool:
         return by == C_CAST and str(buffer.scope()) != "global"
@@ -142,6 +153,42 @@ def confuses_tvm(indices: Sequence[Expr]) -> bool:
                 return True
         numerators.append((numerator, variables))
     return False
+
+
+def without_carry(indices: Sequence[Expr], ranges: Mapping[Expr, tuple[int, int]]) -> list[Expr]:
+    """``(f//32*48 + i)//48 → f//32`` and ``(f//32*48 + i)%48 → i`` with i in [0, 48).
+
+    A fused loop's part of a tiled index, which TVM gets right: its tiles are written so.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> f, i = te.var("f"), te.var("i")
+    >>> without_carry([(f // 32 * 48 + i) // 48, (f // 32 * 48 + i) % 48], {i: (0, 48)})
+    [f // 32, i]
+    """
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) not in ("floordiv", "floormod"):
+            return None
+        numerator, divisor = operands(node)
+        size = const_value(divisor)
+        terms, constant = linear_terms(numerator)
+        if size is None or size <= 0 or constant:
+            return None
+        high = [(term, k // int(size)) for term, k in terms if k % int(size) == 0]
+        low = [(term, k) for term, k in terms if k % int(size)]
+        if not high or not low:
+            return None
+        try:
+            least, most = constant_bounds(linear_sum(low, 0, dtype_of(node)), ranges)
+        except UnsolvableError:
+            return None
+        if least < 0 or most >= size:
+            return None
+        return linear_sum(high if op_name(node) == "floordiv" else low, 0, dtype_of(node))
+
+    return [rewrite(index, visit) for index in indices]
 
 
 def _summands(indices: Sequence[Expr]) -> list[Expr]:

@@ -173,7 +173,7 @@ def normalize_node(node: Expr) -> Expr | None:
         opened = [_without_remainder(node, k, c) for node, k in terms]
         if any(new is not old for new, (old, _) in zip(opened, terms, strict=True)):
             terms = [(new, k) for new, (_, k) in zip(opened, terms, strict=True)]
-            whole = build.binary(name, _linear_sum(terms, constant, dtype), divisor)
+            whole = build.binary(name, linear_sum(terms, constant, dtype), divisor)
             again = normalize_node(whole)
             return whole if again is None else again
     collected = _summands(numerator) == len(terms) + (constant != 0)
@@ -260,22 +260,22 @@ def _reduced(name: str, terms: list[tuple[Expr, int]], constant: int, c: int, dt
             node = build.binary("floormod", node, divisor)
         outside.append((node, k // c))
         inside.append((node, low))
-    inner = _linear_sum(inside, constant % c, inner_dtype)
+    inner = linear_sum(inside, constant % c, inner_dtype)
     is_plain = not any(k for _, k in inside)
     if name == "floormod":
         result = inner if is_plain else build.binary("floormod", inner, divisor)
         if sign < 0:
-            result = _linear_sum([(result, -1)], c - 1, inner_dtype)
+            result = linear_sum([(result, -1)], c - 1, inner_dtype)
     else:
         if not is_plain:
             outside.append((build.binary("floordiv", inner, divisor), 1))
         shift = constant // c
         outside = [(node, sign * k) for node, k in outside]
-        result = _linear_sum(outside, shift if sign > 0 else -1 - shift, inner_dtype)
+        result = linear_sum(outside, shift if sign > 0 else -1 - shift, inner_dtype)
     return build.cast(dtype, result)
 
 
-def _linear_sum(terms: list[tuple[Expr, int]], constant: int, dtype: str) -> Expr:
+def linear_sum(terms: list[tuple[Expr, int]], constant: int, dtype: str) -> Expr:
     """``sum(k * operand) + constant`` with the constant first where all else is subtracted."""
     result: Expr | None = None
     for node, k in sorted((t for t in terms if t[1]), key=lambda term: term[1] < 0):
