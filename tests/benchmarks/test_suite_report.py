@@ -131,6 +131,7 @@ def test_a_measurement(tmp_path: Path) -> None:
     assert time.note == ""
     assert time.error is not None
     assert time.error < 1e-5
-    assert time.best is not None and time.median is not None
+    assert time.best is not None
+    assert time.median is not None
     assert 0 < time.best <= time.median
     assert found.bytes == 5 * 37 * 37 * 4
