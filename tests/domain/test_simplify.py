@@ -56,7 +56,8 @@ BARS: dict[str, tuple[Any, Any, Any, int, int]] = {
         9,
         9,
     ),
-    # every pair of a place in 10x10 and a 3x3 window over it; the RFC came to 2916
+    # places in 10x10 and 3x3 windows over them: 6400 pairs, of which 576 count; the RFC recorded a
+    # box of 2916 for a domain of these sizes
     "pooling adjoint": (
         (i, j, k, l),
         {i: (0, 10), j: (0, 10), k: (0, 8), l: (0, 8)},
