@@ -41,9 +41,11 @@ from .tile_choice import (
     padded_extents,
     plain_cycles,
     ranges_of,
+    reduction_order,
     tile_order,
 )
 from .tiling import Tile, schedule_tile
+from .transposition import transposition
 from .windows import windows
 
 MIN_ITERATIONS = 4_096  #: below this a kernel is not worth a tile
@@ -117,10 +119,12 @@ def _stays(nest: Nest, machine: Machine) -> bool:
 def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[StageFunction] | None:
     padded = padded_extents(nest, tile)
     assert tile.vector is not None
+    reduced = reduction_order(nest, tile)
     tile_axes = TileAxes(
         nest.spatial[tile.vector],
         tile.width * tile.vectors,
         tuple(nest.spatial[axis] for axis, _ in tile.unrolled),
+        tuple(nest.reduced[axis] for axis in reduced),
     )
     launches: list[StageFunction] = []
     factors: list[Expr] = list(nest.product.scale)
@@ -141,13 +145,17 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
             return None
         tensor, read = copied
         copy = Kernel(tensor.op)
-        launches += windows(copy, machine) or elementwise(copy, machine) or []
+        for rule in (windows, transposition, elementwise):
+            made = rule(copy, machine)
+            if made is not None:
+                launches += made
+                break
         factors.append(read)
     source = factors[0]
     for factor in factors[1:]:
         source = mul(source, factor)
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
-    accumulate = _stage(nest, padded, source, f"{name}_acc", places)
+    accumulate = _stage(nest, padded, source, f"{name}_acc", places, reduced)
     consume, result = _consumer(kernel, accumulate, places)
     dividing = padded == nest.extents
     launches.append(
@@ -173,7 +181,12 @@ def _moved(tile: Tile, places: Sequence[int]) -> Tile:
 
 
 def _stage(
-    nest: Nest, padded: Mapping[int, int], source: Expr, name: str, places: Sequence[int]
+    nest: Nest,
+    padded: Mapping[int, int],
+    source: Expr,
+    name: str,
+    places: Sequence[int],
+    order: Sequence[int],
 ) -> Operation:
     """The accumulators: whole tiles, the vectorised axis last."""
     axes: list[Axis] = []
@@ -183,8 +196,9 @@ def _stage(
         fresh = data_axis(axis.var.name, extent, str(axis.var.ty))
         axes.append(fresh)
         table[axis.var] = fresh.var
-    reduced = [renew_axis(axis) for axis in nest.product.reduction.axes]
-    for old, new in zip(nest.product.reduction.axes, reduced, strict=True):
+    summed = [nest.product.reduction.axes[place] for place in order]
+    reduced = [renew_axis(axis) for axis in summed]
+    for old, new in zip(summed, reduced, strict=True):
         table[old.var] = new.var
     return make_stage(name, axes, [sum_over(substituter(table)(source), reduced)])[0].op
 

@@ -20,11 +20,14 @@ from ..products import Atom, Operand, distinct, guarded, in_range_guards, rebase
 
 @dataclass(frozen=True)
 class TileAxes:
-    """Ids of the variables of a register tile: the vectorised one, the unrolled ones."""
+    """Ids of the variables of a register tile: the vectorised one, the unrolled ones, and those
+    that are summed over, as the loops run.
+    """
 
     vector: int | None
     vector_extent: int
     unrolled: tuple[int, ...]
+    reduced: tuple[int, ...] = ()
 
 
 def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
@@ -123,4 +126,4 @@ def _place_of(atom: Atom, spatial: Sequence[int], tile: TileAxes) -> tuple[int, 
         return (3, 0)
     if len(keys) == 1 and keys[0] in tile.unrolled:
         return (2, tile.unrolled.index(keys[0]))
-    return (1, 0)
+    return (1, max((tile.reduced.index(key) for key in keys if key in tile.reduced), default=-1))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...ir.build import const
+from ...ir.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
+from ...ir.nodes import Var, binary, dtype_of
 from ..machine import Machine
 
 #: evaluations of a body below which starting threads costs more than it saves
@@ -32,3 +35,26 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
         if count >= 16 * machine.threads:
             break
     schedule.parallel(schedule.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+
+
+def shared_loops(loops: Sequence[tuple[Var, int]], body: Statement, threads: int) -> Statement:
+    """``for v, count in loops: body``, the leading ones of which are shared out to threads."""
+    chosen, total = 0, 1
+    for _, count in loops if threads > 1 else ():
+        if total >= 2 * threads and (total % threads == 0 or total >= 16 * threads):
+            break
+        chosen += 1
+        total *= count
+    for var, count in reversed(loops[chosen:]):
+        body = loop(var, count, body)
+    if total == 1:
+        return sequence([*(bind(var, const(0, dtype_of(var))) for var, _ in loops[:chosen]), body])
+    task = counter("task", total)
+    # task → v0, v1, .. by division: once for each task
+    values: list[Statement] = []
+    below = total
+    for var, count in loops[:chosen]:
+        below //= count
+        value = binary("floordiv", task, const(below, dtype_of(task)))
+        values.append(bind(var, binary("floormod", value, const(count, dtype_of(task)))))
+    return loop(task, total, sequence([*values, body]), PARALLEL)

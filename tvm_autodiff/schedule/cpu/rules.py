@@ -10,11 +10,13 @@ from .reduction import reduction
 from .row_chain import row_chain
 from .scan import scan
 from .scatter import scatter
+from .transposition import transposition
 from .windows import windows
 
 CPU_RULES: tuple[Rule, ...] = (
     ChainRule(row_chain),
     windows,
+    transposition,
     elementwise,
     contraction,
     reduction,

@@ -286,3 +286,25 @@ def tile_order(nest: Nest, padded: Mapping[int, int]) -> list[int]:
         )
 
     return sorted(range(len(nest.spatial)), key=lambda axis: -memory(axis))
+
+
+def reduction_order(nest: Nest, tile: Tile) -> list[int]:
+    """Reduced loops, innermost last: not one that an operand's unrolled reads slide along.
+
+    Such a loop reads `x[i + r]` for each `i` of the tile, and most of it again in its next round.
+    LLVM unrolls it to keep those, runs out of registers and spills accumulators.
+    """
+    unrolled = {nest.spatial[axis] for axis, _ in tile.unrolled}
+
+    def slides(axis: int) -> bool:
+        return any(
+            nest.reduced[axis] in keys and keys & unrolled
+            for operand in nest.product.operands
+            for keys in ({key for key, _ in atom} for atom in operand.atoms)
+        )
+
+    order = list(range(len(nest.reduced)))
+    still = [axis for axis in order if not slides(axis)]
+    if still:
+        order.append(order.pop(still[-1]))
+    return order
