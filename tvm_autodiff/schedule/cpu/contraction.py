@@ -43,6 +43,7 @@ from .tile_choice import (
     ranges_of,
     reduction_order,
     tile_order,
+    worth_turning,
 )
 from .tiling import Tile, schedule_tile
 from .transposition import transposition
@@ -156,8 +157,15 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
         source = mul(source, factor)
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
     accumulate = _stage(nest, padded, source, f"{name}_acc", places, reduced)
-    consume, result = _consumer(kernel, accumulate, places)
-    dividing = padded == nest.extents
+    consume, result = _consumer(kernel, accumulate.output(0), places)
+    straight = padded == nest.extents and tile.vector == len(nest.spatial) - 1
+    turned = None
+    if not straight and worth_turning(nest, tile):
+        kept = _kept(accumulate)
+        last, _ = _consumer(kernel, kept.output(0), places)
+        turned = transposition(Kernel(last), machine)
+        if turned is not None:
+            consume, result, straight = kept, kept.output(0), True
     launches.append(
         schedule_tile(
             accumulate,
@@ -166,11 +174,18 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
             _moved(tile, places),
             machine,
             worth_threads(size_of(list(nest.extents.values())), machine),
-            dividing and tile.vector == len(nest.spatial) - 1,
+            straight,
             [places.index(axis) for axis in tile_order(nest, padded)],
         )
     )
-    return launches
+    return launches if turned is None else writes_to([*launches, *turned], kernel)
+
+
+def _kept(accumulate: Operation) -> Operation:
+    """The results in the order of the accumulators."""
+    axes = [renew_axis(axis) for axis in accumulate.axis]
+    read = load(accumulate.output(0), [axis.var for axis in axes])
+    return make_stage(f"{accumulate.name}_kept", axes, [read])[0].op
 
 
 def _moved(tile: Tile, places: Sequence[int]) -> Tile:
@@ -203,11 +218,8 @@ def _stage(
     return make_stage(name, axes, [sum_over(substituter(table)(source), reduced)])[0].op
 
 
-def _consumer(
-    kernel: Kernel, accumulate: Operation, places: Sequence[int]
-) -> tuple[Operation, Tensor]:
+def _consumer(kernel: Kernel, tile: Tensor, places: Sequence[int]) -> tuple[Operation, Tensor]:
     """The stage that reads the accumulators: the epilogue of the kernel, or a copy."""
-    tile = accumulate.output(0)
     result = kernel.outputs[0]
     if kernel.epilogue is None:
         axes = [renew_axis(axis) for axis in kernel.root.axis]

@@ -25,6 +25,9 @@ MAX_UNROLL = 16
 PAGE_BYTES = 4096
 CACHE_WAYS = 8  #: lines of the first cache that may lie pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
+FAR_WRITE = 10.0  #: cycles to write an element to another page than the one before
+TURN = 1.0  #: cycles to write an element, read it again and write it in another order
+LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
 MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
 
 
@@ -169,7 +172,7 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     for axis, key in enumerate(nest.spatial):
         tiles *= padded.get(key, SYMBOLIC_SIZE) // tile.factors.get(axis, 1)
     written = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
-    writes = written * _write_cycles(nest, tile)
+    writes = min(written * _write_cycles(nest, tile), turning_cycles(nest, tile, written))
     # among equals, the tile that is simpler, and two vectors for each number that is spread out
     simpler = 1 + 0.01 * len(tile.unrolled) + (0.1 if tile.vectors == 1 else 0)
     return (once * total * tiles + writes) / min(machine.threads, tiles) * simpler
@@ -182,7 +185,18 @@ def _write_cycles(nest: Nest, tile: Tile) -> float:
     if not inner:
         return 0.3
     stride = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in inner]) * nest.itemsize
-    return 1.5 if stride < PAGE_BYTES else 3.0
+    return 1.5 if stride < PAGE_BYTES else FAR_WRITE
+
+
+def turning_cycles(nest: Nest, tile: Tile, written: int) -> float:
+    """Cycles to write results along the vectorised axis and to turn them around afterwards."""
+    return LAUNCH_CYCLES + TURN * written
+
+
+def worth_turning(nest: Nest, tile: Tile) -> bool:
+    """Whether results are better turned around by a function of their own."""
+    written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    return turning_cycles(nest, tile, written) < written * _write_cycles(nest, tile)
 
 
 def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
