@@ -87,7 +87,7 @@ RULES = {
     "argmax": (place_of_maximum(37, 150, 1), ["library_chain"]),
     "argmax of columns": (place_of_maximum(350, 37, 0), ["reduction", "elementwise"]),
     "argmax of all": (place_of_maximum(37, 150, None), ["reduction", "elementwise"]),
-    "user-made reducer": (own_reducer(37, 150), ["fallback"]),
+    "user-made reducer": (own_reducer(37, 150), ["any_reducer"]),
     "distance": (cases.distance(19, 23, 17), ["fallback"]),
     "pool": (cases.pool(2, 12, 2, 2), ["fallback"]),
     "scatter": (embedding_gradient(50, 8, 20), ["elementwise", "scatter"]),

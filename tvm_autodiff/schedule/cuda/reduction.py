@@ -49,7 +49,7 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     length = iterations(kernel.root) // max(1, outputs)
     if length <= WARP or outputs * min(length, MAX_SERIAL) == 0:
         return None
-    split = _split(kernel, found, outputs, machine)
+    split = parts_for_device(kernel, found, outputs, machine)
     if split is not None:
         partial, combined = split
         first = reduction(partial, machine)
@@ -61,7 +61,7 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     return None if shape is None else [_together(kernel, shape, machine)]
 
 
-def _split(
+def parts_for_device(
     kernel: Kernel, found: Reduction, outputs: int, machine: Machine
 ) -> tuple[Kernel, Kernel] | None:
     """Parts for the multiprocessors that the outputs do not keep busy."""
@@ -99,6 +99,12 @@ def _shape(
         together *= 2
     # one output to a block where it needs more than a warp: all its threads then meet
     return _Shape(BLOCK // WARP if together == WARP else 1, together, rows=True)
+
+
+def runs_along_rows(op: Operation, found: Reduction) -> bool:
+    """Whether reads touch neighbours along the last reduced axis."""
+    variables = [axis.var for axis in (*op.axis, *found.axes)]
+    return bool(found.axes) and _runs_along(found, found.axes[-1].var, variables)
 
 
 def _runs_along(found: Reduction, var: Var, variables: Sequence[Var]) -> bool:

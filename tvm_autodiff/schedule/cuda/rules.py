@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from ..rule import ChainRule, Rule
+from ..chains import Chain
+from ..machine import Machine
+from ..rule import ChainRule, Launches, Rule, apply_rules
+from .any_reducer import any_reducer
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
 from .library_chain import library_chain
 from .library_matmul import library_matmul
 from .reduction import reduction
+from .row_chain import rows_of_chain
 from .scatter import scatter
 from .transposition import transposition
 from .verify import verified
@@ -19,11 +23,24 @@ _RULES: tuple[Rule, ...] = (
     contraction,
     library_matmul,
     reduction,
+    any_reducer,
     scatter,
 )
 
+_KERNEL_RULES: tuple[Rule, ...] = (*map(verified, _RULES), fallback)
+
+
+def row_chain(chain: Chain, machine: Machine) -> Launches | None:
+    """The rows of a chain as one function, its sums over the rows as kernels of their own."""
+    found = rows_of_chain(chain, machine)
+    if found is None:
+        return None
+    sums = [apply_rules(kernel, machine, _KERNEL_RULES)[0] for kernel in found.left]
+    return [found.launch, *(launch for launches in sums for launch in launches)]
+
+
 CUDA_RULES: tuple[Rule, ...] = (
     ChainRule(verified(library_chain)),
-    *map(verified, _RULES),
-    fallback,
+    ChainRule(verified(row_chain)),
+    *_KERNEL_RULES,
 )

@@ -1,0 +1,46 @@
+"""Reductions by threads that work together, whatever the reducer: user-made ones, tuples.
+
+In: a kernel that reduces along memory, by a reducer that TVM cannot combine across threads. Out:
+one function, a row of the reduction to a block, combined in shared memory (`row_chain`); two where
+few elements have long reductions.
+"""
+
+from __future__ import annotations
+
+from ...ir.primfunc import StageFunction
+from ...ir.stage import axis_range, is_compute, reduction_of
+from ..chains import Chain
+from ..cpu.split import writes_to
+from ..kernels import Kernel, iterations, size_of
+from ..machine import Machine
+from ..members import Member
+from .fallback import fallback
+from .reduction import parts_for_device, runs_along_rows
+from .row_chain import rows_of_chain
+from .threads import WARP
+
+
+def any_reducer(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a reduction along memory by any reducer; None for other kernels."""
+    op = kernel.root
+    if not is_compute(op):
+        return None
+    found = reduction_of(op)
+    if found is None or not runs_along_rows(op, found):
+        return None
+    extents = tuple(axis_range(axis)[1] for axis in op.axis)
+    outputs = size_of(extents)
+    if outputs < 1 or iterations(op) // outputs <= WARP:
+        return None
+    split = parts_for_device(kernel, found, outputs, machine)
+    if split is not None:
+        partial, combined = split
+        first = any_reducer(partial, machine)
+        if first is None:
+            return None
+        second = any_reducer(combined, machine) or fallback(combined, machine)
+        return [*writes_to(first, partial), *writes_to(second, kernel)]
+    member = Member(kernel, tuple(range(len(op.axis))))
+    chain = Chain((kernel,), (member,), extents, kernel.outputs)
+    launch = rows_of_chain(chain, machine)
+    return None if launch is None else [launch.launch]

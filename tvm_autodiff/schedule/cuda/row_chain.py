@@ -1,0 +1,97 @@
+"""Chains of kernels by blocks of threads: softmax and norms with their gradients, any reducer.
+
+In: a chain, or a kernel as a chain of one. Out: one function, in which a block works through a row
+or a few (`row_phases`), and the kernels of the chain that are left: sums over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.primfunc import StageFunction, external_reads, free_variables
+from ...ir.stage import (
+    always,
+    axis_range,
+    is_compute,
+    outputs_of,
+    tensor_key,
+)
+from ..chains import Chain
+from ..cpu.row_items import BLOCK, SUM, Item, items_of
+from ..kernel import Kernel, size_of
+from ..machine import Machine
+from .row_phases import RowWriter, items_size
+from .threads import WARP
+
+LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
+MAX_SERIAL = 256  #: terms of a sum for each of several results that a thread adds up alone
+MIN_BLOCK = 128  #: threads of a block, where there are rows enough
+
+
+@dataclass(frozen=True)
+class RowLaunch:
+    """The function of a chain, and the kernels of it that remain."""
+
+    launch: StageFunction
+    left: tuple[Kernel, ...]
+
+
+def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | None:
+    """A chain by blocks of threads; None where its kernels are better off alone."""
+    across = [member for member in chain.members if member.across]
+    left = tuple(member.kernel for member in across)
+    kernels = [part for part in chain.parts if not any(part is kernel for kernel in left)]
+    ops = [op for kernel in kernels for op in kernel.ops]
+    if not kernels or not all(map(is_compute, ops)) or any(map(free_variables, ops)):
+        return None
+    items = [item for item in items_of(chain, machine) if item.kind != SUM]
+    if not all(map(_is_plain, items)) or not _is_worth_it(chain, items, machine):
+        return None
+    written = {tensor_key(tensor): tensor for op in ops for tensor in outputs_of(op)}
+    wanted = {tensor_key(t): t for t in chain.outputs if tensor_key(t) in written}
+    for kernel in left:
+        wanted |= {tensor_key(t): t for t in external_reads(kernel.ops) if tensor_key(t) in written}
+    extents = tuple(int(extent) for extent in chain.extents)
+    length = max(items_size(item.loops) for item in items)
+    block = _block(size_of(chain.extents), length, machine)
+    writer = RowWriter(items, wanted, extents, block, machine)
+    if not writer.fits:
+        return None
+    inputs = external_reads(ops)
+    func = writer.function(inputs)
+    return RowLaunch(StageFunction(func, tuple(inputs), tuple(writer.outputs.values())), left)
+
+
+def _is_plain(item: Item) -> bool:
+    axes = [*item.spatial, *item.reduced]
+    ranges = [axis_range(axis) for axis in axes]
+    literal = all(low == 0 and isinstance(extent, int) and extent > 0 for low, extent in ranges)
+    found = item.reduction
+    return literal and (found is None or (always(found.condition) and not found.init))
+
+
+def _is_worth_it(chain: Chain, items: Sequence[Item], machine: Machine) -> bool:
+    if any(not isinstance(extent, int) or extent < 1 for extent in chain.extents):
+        return False
+    if any(item.kind == BLOCK and items_size(item.reduced) > MAX_SERIAL for item in items):
+        return False
+    rows, length = size_of(chain.extents), max(items_size(item.loops) for item in items)
+    return rows >= machine.multiprocessors // 4 or length <= LONG_ROW
+
+
+def _block(rows: int, length: int, machine: Machine) -> tuple[int, int]:
+    """Threads along a row, and rows of a block."""
+    threads, enough = WARP, machine.multiprocessors * machine.block_threads
+    while threads < machine.block_threads and (
+        8 * threads <= length or (threads < length and rows * threads < enough)
+    ):
+        threads *= 2
+    together = 1
+    while (
+        threads * together < MIN_BLOCK
+        and rows % (2 * together) == 0
+        and rows // (2 * together) >= machine.multiprocessors
+    ):
+        together *= 2
+    return threads, together
