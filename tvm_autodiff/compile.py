@@ -20,6 +20,7 @@ from tvm import te
 
 from .errors import AutodiffError, InvalidArgumentError, LoweringError
 from .ir.deep import run_deep
+from .ir.direct_calls import PIPELINE
 from .ir.nodes import Tensor, node_id
 from .ir.stage import tensor_key
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
@@ -99,7 +100,7 @@ def _program(
 ) -> tuple[Program, Signature]:
     request = _request(inputs, outputs)
     chosen = rules_for(machine) if rules is None else rules
-    return run_deep(_schedule, request, machine, chosen), request.signature
+    return run_deep(_schedule, request, machine, chosen, False), request.signature
 
 
 def build(
@@ -268,16 +269,19 @@ def _compiled(
     """The executable of a program, and its record."""
 
     def attempt(rules: Sequence[Rule]) -> tuple[Any, Record]:
-        program = run_deep(_schedule, request, machine, rules)
+        program = run_deep(_schedule, request, machine, rules, machine.kind == "llvm")
         executable, storages, params = run_deep(
             compile_watched,
             lambda: tvm.compile(
                 program.module,
                 target=machine.target,
                 relax_pipeline=relax_pipeline_for(machine),
+                tir_pipeline="default" if program.workspace is None else PIPELINE,
             ),
             program.steps,
         )
+        if program.workspace is not None:
+            storages = list(program.workspace.storages)
         return executable, _record(request, program, storages, params, machine)
 
     rules = rules_for(machine)
@@ -339,6 +343,7 @@ def _record(
         tuple(Storage(size_of(storage), tuple(storage.tensors)) for storage in storages),
         program.uses_vm,
         machine.threads > 1,
+        None if program.workspace is None else program.workspace.size,
     )
 
 
@@ -359,7 +364,7 @@ def _kernels(request: _Request) -> tuple[list[Kernel | Chain], list[Tensor]]:
     return cut(normal_form([*request.outputs, *(new for _, new in request.updates)]))
 
 
-def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Program:
+def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule], direct: bool) -> Program:
     count = len(request.outputs)
     kernels, results = _kernels(request)
     steps = [step for kernel in kernels for step in _steps(kernel, machine, rules)]
@@ -371,7 +376,7 @@ def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Pro
     olds = [old for old, _ in request.updates]
     pairs = list(zip(olds, results[count:], strict=True))
     ordered, updates = order_updates(steps, pairs, copy)
-    return assemble(ordered, request.inputs, results[:count], updates)
+    return assemble(ordered, request.inputs, results[:count], updates, direct=direct)
 
 
 def _steps(kernel: Kernel | Chain, machine: Machine, rules: Sequence[Rule]) -> list[Step]:

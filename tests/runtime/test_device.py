@@ -196,7 +196,7 @@ def test_updates_of_host_arrays_come_back():
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_profile(stages):
-    built = ad.build(*program(stages), cache=False)
+    built = ad.build(*program(stages, te.var("n")), cache=False)
     call = OnHost(built._executable, built._record, 1)
     profile = call.profile(np.ones((4, 3), "float32"), 2.0, repeats=2)
     assert [kernel.seconds > 0 for kernel in profile.kernels] == [True] * len(profile.kernels)

@@ -7,6 +7,7 @@ uses the wanted number of threads. How tensors become that module is left to `co
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -17,12 +18,13 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from ..errors import InvalidArgumentError, LoweringError
+from ..errors import CallError, InvalidArgumentError, LoweringError
+from ..ir.direct_calls import ALL_LAUNCHES
 from .arguments import CheckedArguments
-from .arrays import Array, kind_of, numpy_dtype
+from .arrays import Array, ArrayKind, kind_of, numpy_dtype
 from .library import SUFFIXES, library_bytes
 from .memory import Memory, memory_of
-from .profile import Profile, profile_of
+from .profile import Profile, profile_of, profile_of_launches
 from .record import Record
 from .threads import use_threads
 
@@ -62,15 +64,18 @@ class CompiledFunction(CheckedArguments):
         self._code = code  # the shared library, where there is one
         self._recompile = recompile  # gives a module that still has its source
         self._parallel = record.parallel  # whether any kernel was scheduled for several threads
-        self._machines = threading.local()  # a virtual machine serves one call at a time
-        self._shared: Callable[..., Any] | None = None if record.uses_vm else executable["main"]
+        self._direct = record.workspace is not None  # `main` tells overlap by what it returns
+        self._machines = threading.local()  # a machine, or a workspace, serves one call at a time
+        self._shared: Callable[..., Any] | None = None
+        if not record.uses_vm and not record.workspace:
+            self._shared = self._new_function()
         self._scalars = [
             (number, numpy_dtype(spec.dtype))
             for number, spec in enumerate(signature.inputs)
             if not spec.shape and number not in record.updated
         ]
-        #: type of array → makers of the results; None where arrays of it need more than a call
-        self._makers: dict[type, list[Callable[[], Array]] | None] = {}
+        #: types of arrays → makers of the results; None where arrays of them need more than a call
+        self._makers: dict[tuple[type, ...], list[Callable[[], Array]] | None] = {}
 
     def __call__(self, *arrays: Array, out: Sequence[Array] | Array | None = None) -> Any:
         """Run the program.
@@ -90,48 +95,53 @@ class CompiledFunction(CheckedArguments):
             The number, rank, shape, dtype, layout or device of an array is not as the signature
             says, or one that is written shares memory with another or cannot be written.
         """
-        makers = self._makers_for(arrays, out)
-        if makers is None:
-            return self._checked_call(arrays, out)
         if out is None:
-            results = [make() for make in makers]
+            listed: Sequence[Array] = ()
         else:
-            results = list(out) if isinstance(out, (list, tuple)) else [out]
-        if out is not None or self._record.updated:
+            listed = out if isinstance(out, (list, tuple)) else (out,)
+        types = (*map(type, arrays), *map(type, listed))
+        try:
+            makers = self._makers[types]
+        except KeyError:
+            makers = self._makers[types] = self._new_makers([*arrays, *listed])
+        if makers is None or len(arrays) != len(self.signature.inputs):
+            return self._checked_call(arrays, out)
+        results = list(listed) if out is not None else [make() for make in makers]
+        if not self._direct and (out is not None or self._record.updated):
             self._refuse_overlap(arrays, results, out is not None)
         given: Sequence[Any] = self._numbers_as_arrays(arrays) if self._scalars else arrays
         if self._parallel:
             use_threads(self.num_threads)
         try:
-            # the kernels check shapes, dtypes and layout themselves before they write anything
-            self._function()(*given, *results)
+            # shapes, dtypes and layout are checked by `main` before anything is written
+            status = (self._shared or self._function())(*given, *results)
         except Exception as failure:
             return self._checked_call(arrays, out, failure)
+        if self._direct and status:
+            return self._checked_call(arrays, out)
         return results[0] if self.signature.single else results
 
-    def _makers_for(self, arrays: Sequence[Array], out: Any) -> list[Callable[[], Array]] | None:
-        """Makers of the results where all arrays are of one type that kernels take as it is."""
-        types = set(map(type, arrays))
-        if out is not None:
-            types.update(map(type, out) if isinstance(out, (list, tuple)) else (type(out),))
-        if self._scalars:
-            types -= _NUMBERS
-        if len(types) != 1 or len(arrays) != len(self.signature.inputs):
+    def _new_makers(self, arrays: Sequence[Array]) -> list[Callable[[], Array]] | None:
+        """Makers of the results where kernels take all arrays, results among them, as they are."""
+        signature = self.signature
+        specs = (*signature.inputs, *signature.outputs)[: len(arrays)]
+        if not signature.static or len(arrays) not in (len(signature.inputs), len(specs)):
             return None
-        [found] = types
-        if found not in self._makers:
-            sample = next(array for array in (*arrays, out) if type(array) not in _NUMBERS)
-            self._makers[found] = self._new_makers(sample)
-        return self._makers[found]
-
-    def _new_makers(self, sample: Array) -> list[Callable[[], Array]] | None:
-        kind = kind_of(sample)
-        if kind is None or isinstance(sample, np.generic) or not self.signature.static:
+        first: ArrayKind | None = None
+        scalars = {number for number, _ in self._scalars}
+        for number, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
+            kind = kind_of(array)
+            if kind is None and type(array) in _NUMBERS and number in scalars:
+                continue
+            if kind is None or isinstance(array, np.generic):
+                return None
+            if kind.maker(spec.shape, spec.dtype) is None:
+                return None
+            first = first or kind
+        if first is None:
             return None
-        specs = (*self.signature.outputs, *self.signature.inputs)
-        makers = [kind.maker(spec.shape, spec.dtype) for spec in specs]
-        quick = [maker for maker in makers if maker is not None]
-        return quick[: len(self.signature.outputs)] if len(quick) == len(makers) else None
+        makers = [first.maker(spec.shape, spec.dtype) for spec in signature.outputs]
+        return None if None in makers else [maker for maker in makers if maker is not None]
 
     def _numbers_as_arrays(self, arrays: Sequence[Array]) -> list[Array]:
         given = list(arrays)
@@ -151,7 +161,9 @@ class CompiledFunction(CheckedArguments):
             raise failure
         if self._parallel:
             use_threads(self.num_threads)
-        self._function()(*arguments)
+        status = self._function()(*arguments)
+        if self._direct and status:  # memory whose address nothing tells
+            raise CallError("an array that is written shares memory with another: pass copies")
         if out is None:
             results = [kind.finish(result) for kind, result in zip(kinds, results, strict=True)]
         return results[0] if signature.single else results
@@ -161,9 +173,21 @@ class CompiledFunction(CheckedArguments):
             return self._shared
         function = getattr(self._machines, "main", None)
         if function is None:
-            machine = relax.VirtualMachine(self._executable, tvm.cpu())
-            function = self._machines.main = machine["main"]
+            function = self._machines.main = self._new_function()
         return function
+
+    def _new_function(self) -> Callable[..., Any]:
+        """What takes all arrays, for the calls of one thread."""
+        if self._record.uses_vm:
+            return relax.VirtualMachine(self._executable, tvm.cpu())["main"]
+        if not self._direct:
+            return self._executable["main"]
+        return functools.partial(self._executable["main"], ALL_LAUNCHES, *self._new_workspace())
+
+    def _new_workspace(self) -> list[Any]:
+        """Memory for the temporaries of one call, in front of the arrays; nothing for none."""
+        size = self._record.workspace
+        return [tvm.runtime.empty((size,), "uint8")] if size else []
 
     def memory(self, **sizes: int) -> Memory:
         """What memory a call uses.
@@ -231,10 +255,15 @@ class CompiledFunction(CheckedArguments):
         arguments, _, _ = self._bound(self._with_copies(arrays), None)
         if self._parallel:
             use_threads(self.num_threads)
+        launches = self._record.launches
+        if self._direct and len(launches) > 1:
+            main, workspace = self._executable["main"], self._new_workspace()
+            run = lambda launch: main(launch, *workspace, *arguments)  # noqa: E731
+            return profile_of_launches(run, launches, repeats)
         machine = (
-            relax.VirtualMachine(self._executable, tvm.cpu()) if self._shared is None else None
+            relax.VirtualMachine(self._executable, tvm.cpu()) if self._record.uses_vm else None
         )
-        return profile_of(self._function(), machine, arguments, self._record.launches, repeats)
+        return profile_of(self._function(), machine, arguments, launches, repeats)
 
     def _with_copies(self, arrays: Sequence[Array]) -> list[Array]:
         """The arguments with copies of those that a call writes."""

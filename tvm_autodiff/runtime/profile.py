@@ -2,7 +2,7 @@
 
 In: a compiled program, the arguments of its raw call, and how often to call it. Out: a `Profile`:
 for each kernel the median time, the schedule rule behind it, arithmetic and memory rates, and a
-table to read. Each launch is timed from outside, which adds about a microsecond to it.
+table to read. Each launch is timed from outside, which adds up to a microsecond to it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.direct_calls import ALL_LAUNCHES, NO_LAUNCH
 from .record import Launch
 
 
@@ -140,6 +141,25 @@ def profile_of(
     # a launch that only renames its input is no call: Relax reshapes in its place
     medians = [statistics.median(t) if t else 0.0 for t in watch.times]
     return Profile(by_kernel(launches, medians), seconds)
+
+
+def profile_of_launches(
+    run: Callable[[int], Any], launches: Sequence[Launch], repeats: int
+) -> Profile:
+    """The profile of a function that calls its kernels itself; ``run(n)`` runs the n-th launch, and
+    `ALL_LAUNCHES` all. What a call without any takes is left out.
+    """
+    numbers = [*range(len(launches)), NO_LAUNCH, ALL_LAUNCHES]
+    times: dict[int, list[float]] = {number: [] for number in numbers}
+    run(ALL_LAUNCHES)  # the first call compiles, and fills caches
+    for _ in range(repeats):
+        for number in numbers:
+            begin = time.perf_counter()
+            run(number)
+            times[number].append(time.perf_counter() - begin)
+    medians = {number: statistics.median(spent) for number, spent in times.items()}
+    alone = [max(medians[n] - medians[NO_LAUNCH], 0.0) for n in range(len(launches))]
+    return Profile(by_kernel(launches, alone), medians[ALL_LAUNCHES])
 
 
 class _Watch:

@@ -67,6 +67,9 @@ class Record:
         Numbers of the inputs that a call writes their new values into.
     uses_vm : bool
         Whether ``main`` is a function of Relax's virtual machine.
+    workspace : int or None
+        Bytes of the memory for temporaries that ``main`` takes behind a launch's number and before
+        the arrays, nothing for none; None where it takes arrays alone.
     parallel : bool
         Whether kernels were scheduled for more than one thread.
     """
@@ -77,6 +80,7 @@ class Record:
     storages: tuple[Storage, ...] = ()
     uses_vm: bool = False
     parallel: bool = True
+    workspace: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""
@@ -87,6 +91,7 @@ class Record:
             "storages": [[storage.size, list(storage.tensors)] for storage in self.storages],
             "uses_vm": self.uses_vm,
             "parallel": self.parallel,
+            "workspace": self.workspace,
         }
 
     @staticmethod
@@ -99,4 +104,5 @@ class Record:
             tuple(Storage(size, tuple(tensors)) for size, tensors in data["storages"]),
             data["uses_vm"],
             data["parallel"],
+            data["workspace"],
         )

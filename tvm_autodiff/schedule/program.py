@@ -3,7 +3,8 @@ order.
 
 In: scheduled launches, the inputs and outputs of the program, the inputs that take new values. Out:
 an IRModule whose ``main`` takes inputs and then outputs, and writes these. Relax plans the memory
-of what lies between; identical kernels appear once.
+of what lies between; identical kernels appear once. Programs for a CPU whose sizes are literals
+need neither: `direct` makes them.
 """
 
 from __future__ import annotations
@@ -20,19 +21,27 @@ from ..ir.nodes import Tensor, dtype_of
 from ..ir.opaque_indices import hide_divisions
 from ..ir.primfunc import StageFunction, relax_alignment, wide_dimension, with_parameters
 from ..ir.stage import shape_of, tensor_key
+from .direct import direct_program, is_static
+from .names import identifier
 from .updates import Step, Update
+from .workspace import Workspace
 
 __all__ = ["Program", "assemble"]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A scheduled module and how its ``main`` is called; the launches and their functions."""
+    """A scheduled module and how its ``main`` is called; the launches and their functions.
+
+    With a `workspace`, ``main`` takes a launch's number and memory in front of the arrays, as told
+    in `ir.direct_calls`.
+    """
 
     module: Any
     uses_vm: bool
     steps: tuple[Step, ...]
     names: tuple[str, ...]
+    workspace: Workspace | None = None
 
 
 def assemble(
@@ -40,6 +49,8 @@ def assemble(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     updates: Sequence[Update] = (),
+    *,
+    direct: bool = False,
 ) -> Program:
     """The module of a program.
 
@@ -52,7 +63,12 @@ def assemble(
     updates
         Pairs (input, new value) in the order of `updates.order_updates`: the new value is written
         into the memory of the input.
+    direct
+        Whether ``main`` may take more than arrays, and call the kernels of a CPU itself.
     """
+    if direct and is_static(steps, [*inputs, *outputs]):
+        made = direct_program(steps, inputs, outputs, updates)
+        return Program(made.module, False, tuple(steps), made.names, made.workspace)
     if len(steps) == 1 and not steps[0].launch.scalars:
         func = _in_order(steps[0].launch, inputs, outputs, updates)
         if func is not None:
@@ -126,7 +142,7 @@ def _relax_module(
                     # writes into something that is there; but an old value must outlive its input
                     places = [builder.emit(_empty(types[0]))]
                 func, arguments, indices = _written_in_place(launch, arguments, places)
-                called = builder.add_func(_finished(func), _identifier(step.kernel.name))
+                called = builder.add_func(_finished(func), identifier(step.kernel.name))
                 names.append(str(called.name_hint))
                 out_type = types[0] if len(types) == 1 else types
                 if all(index < 0 for index in indices):
@@ -192,9 +208,4 @@ def _written_in_place(
 
 
 def _name(tensor: Tensor, default: str) -> str:
-    return _identifier(tensor.op.name) or default
-
-
-def _identifier(name: str) -> str:
-    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)[:60]
-    return text if text and not text[0].isdigit() else f"k{text}"
+    return identifier(tensor.op.name) or default
