@@ -174,9 +174,9 @@ RULES = [
     (cases.conv_weight_gradient(2, 16, 12, 8), ["contraction"]),
     (cases.matmul(te.var("n"), 64, 64), ["contraction"]),
     (cases.distance(19, 23, 17), ["reduction"]),
-    (cases.rows(70, 300), ["reduction"]),
-    (cases.row_epilogue(70, 300), ["reduction"]),
-    (cases.columns(70, 48), ["reduction"]),
+    (cases.rows(70, 300), ["rows"]),
+    (cases.row_epilogue(70, 300), ["rows"]),
+    (cases.columns(70, 48), ["rows"]),
     (cases.transposed(30, 40), ["elementwise"]),
 ]
 

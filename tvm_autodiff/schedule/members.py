@@ -79,9 +79,9 @@ def natural_member(kernel: Kernel, certain: bool) -> Member | None:
         return None if certain else _checked(Member(kernel, _outer_axes(op)))
     if _has_reuse(op, reduction):
         return None
-    if len(op.axis) and _run(op, reduction.axes) >= MIN_RUN:
+    if len(op.axis) and contiguous_run(op, reduction.axes) >= MIN_RUN:
         return _checked(Member(kernel, tuple(range(len(op.axis)))))
-    if certain or _run(op, op.axis) < MIN_RUN:
+    if certain or contiguous_run(op, op.axis) < MIN_RUN:
         return None
     return _checked(Member(kernel, (0,), across=True))
 
@@ -200,7 +200,11 @@ def _checked(member: Member) -> Member | None:
     if not inner or unit_strides(op, inner[-1].var):
         return member
     # results of a row one by one, each a sum along memory
-    sums = reduction is not None and not member.across and _run(op, reduction.axes) >= MIN_RUN
+    sums = (
+        reduction is not None
+        and not member.across
+        and contiguous_run(op, reduction.axes) >= MIN_RUN
+    )
     return member if sums else None
 
 
@@ -245,7 +249,7 @@ def unit_strides(op: Operation, var: Var) -> bool:
     )
 
 
-def _run(op: Operation, axes: Sequence[Axis]) -> int:
+def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
     """Elements of trailing axes along which every read is in one piece of memory."""
     if not len(axes) or not unit_strides(op, axes[-1].var):
         return 0

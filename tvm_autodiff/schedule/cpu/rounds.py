@@ -54,11 +54,14 @@ def filled(target: Local, value: Expr, shape: Sequence[int], lanes: int) -> Stat
 
 
 def vectors_of_round(extent: Extent, lanes: int, folds: int) -> int:
-    """How many vectors a round has: enough that a sum does not wait for itself."""
+    """How many vectors a round has: enough that a sum does not wait for itself, and a power of two:
+    halves of three vectors would be written as one and a half and read as others.
+    """
     if not folds:
         return 1
     most = max(1, MAX_UNROLL // folds)
-    return max(1, min(most, extent // lanes)) if isinstance(extent, int) else most
+    most = max(1, min(most, extent // lanes)) if isinstance(extent, int) else most
+    return 1 << (most.bit_length() - 1)
 
 
 def plain_loop(item: Item, begin: int, end: Extent, body: Body) -> Statement:

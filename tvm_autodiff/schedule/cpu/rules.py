@@ -8,6 +8,7 @@ from .elementwise import elementwise
 from .fallback import fallback
 from .reduction import reduction
 from .row_chain import row_chain
+from .rows import rows
 from .scan import scan
 from .scatter import scatter
 from .transposition import transposition
@@ -19,6 +20,7 @@ CPU_RULES: tuple[Rule, ...] = (
     transposition,
     elementwise,
     contraction,
+    rows,
     reduction,
     scatter,
     scan,

@@ -1,0 +1,75 @@
+"""Reductions alone, row by row: answers of the unscheduled kernel, and which kernels are taken."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import te
+
+from tests.schedule import cases
+from tests.schedule.test_rules import check, rules_of
+from tvm_autodiff.schedule.cpu.rounds import vectors_of_round
+
+
+def summed(shape, keep, reducer=te.sum, dtype="float32"):
+    """``X[shape]`` reduced over all axes but `keep`."""
+    X = cases.placeholder("X", *shape, dtype=dtype)
+    axes = {n: te.reduce_axis((0, e), f"k{n}") for n, e in enumerate(shape) if n not in keep}
+
+    def body(*places):
+        index = [axes[n] if n in axes else places[keep.index(n)] for n in range(len(shape))]
+        return reducer(X(*index), axis=list(axes.values()))
+
+    return [X], te.compute([shape[n] for n in keep], body, name="S")
+
+
+def weighted_columns(n, m):
+    A, w = cases.placeholder("A", n, m), cases.placeholder("w", n)
+    k = cases.axis(n)
+    return [A, w], te.compute((m,), lambda j: te.sum(A[k, j] * w[k], axis=k), name="S")
+
+
+ROWS = {
+    **{f"rows of {k}": summed((70, k), (0,)) for k in (9, 16, 31, 47, 48, 60, 63, 64, 100, 300)},
+    "a row for each thread": summed((4, 10_001), (0,)),
+    "maxima": summed((65, 130), (0,), te.max),
+    "batches of rows": summed((3, 7, 50), (0, 1)),
+    "an epilogue": cases.row_epilogue(70, 300),
+    "channels of images": summed((16, 20, 7, 7), (1,)),
+    "channels, odd": summed((5, 3, 5, 7), (1,)),
+    "channels last": summed((4, 9, 7, 16), (3,)),
+    "columns": summed((170, 48), (1,)),
+    "columns, odd": summed((101, 37), (1,)),
+    "column maxima": summed((129, 64), (1,), te.max),
+    "columns with weights": weighted_columns(90, 33),
+    "long columns": summed((5000, 100), (1,)),
+    "float16": summed((70, 130), (0,), dtype="float16"),
+    "float64": summed((70, 57), (0,), dtype="float64"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows(name):
+    check(ROWS[name])
+    assert rules_of(ROWS[name][1]) == ["rows"]
+
+
+OTHERS = {
+    "one row": summed((1, 300_000), (0,)),
+    "more sums than a cache holds": summed((100, 40_000), (1,)),
+    "rows in pieces": summed((64, 100, 32), (0, 2)),
+    "rows of several threads": summed((3, 100_000), (0,)),
+    "a total": cases.total(40, 50, 60),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_left_to_other_rules(name):
+    check(OTHERS[name])
+    assert rules_of(OTHERS[name][1]) == ["reduction"]
+
+
+@pytest.mark.parametrize(
+    ("extent", "vectors"), [(15, 1), (31, 1), (32, 2), (48, 2), (63, 2), (64, 4), (1000, 4)]
+)
+def test_vectors_of_a_round_are_a_power_of_two(extent, vectors):
+    assert vectors_of_round(extent, 16, 1) == vectors
