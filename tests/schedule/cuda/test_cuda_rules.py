@@ -146,7 +146,7 @@ def test_fallback_takes_everything(name):
 SYMBOLIC = {
     "matmul": (lambda n: cases.matmul(n, 48, 64, "nt"), "library_matmul"),
     "rows": (lambda n: cases.rows(n, 100), "reduction"),
-    "columns": (lambda n: cases.columns(n, 48), "fallback"),
+    "columns": (lambda n: cases.columns(n, 48), "reduction"),
 }
 
 

@@ -25,7 +25,8 @@ from .fallback import fallback
 from .parts import parts_of
 from .threads import BLOCK, WARP, extent_of, finished, fused, own_loops, schedule_of
 
-MAX_SERIAL = 64  #: elements that a thread may reduce alone before others should help it
+SHORT = 8  #: elements that a thread reduces faster alone than with others
+HELPERS = BLOCK // WARP * 2  #: threads that share a column, at most
 PART = 4_096  #: elements of a part below which splitting costs more than it gains
 
 
@@ -47,7 +48,8 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
         return None
     outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
     length = iterations(kernel.root) // max(1, outputs)
-    if length <= WARP or outputs * min(length, MAX_SERIAL) == 0:
+    columns = _goes_down_columns(kernel.root, found)
+    if length <= (SHORT if columns else WARP) or outputs == 0:
         return None
     split = parts_for_device(kernel, found, outputs, machine)
     if split is not None:
@@ -65,10 +67,12 @@ def parts_for_device(
     kernel: Kernel, found: Reduction, outputs: int, machine: Machine
 ) -> tuple[Kernel, Kernel] | None:
     """Parts for the multiprocessors that the outputs do not keep busy."""
-    busy = outputs * BLOCK
+    columns = _goes_down_columns(kernel.root, found)
+    threads = HELPERS if columns else BLOCK // 2
+    part = PART // 8 if columns else PART  # below, another launch takes longer
     wanted = min(
-        2 * machine.multiprocessors * machine.block_threads // max(1, busy),
-        iterations(kernel.root) // max(1, outputs) // PART,
+        machine.multiprocessors * machine.block_threads // max(1, outputs * threads),
+        iterations(kernel.root) // max(1, outputs) // part,
     )
     extents = [axis_range(axis)[1] for axis in found.axes]
     lengths = [extent if isinstance(extent, int) else 0 for extent in extents]
@@ -85,20 +89,25 @@ def parts_for_device(
 def _shape(
     op: Operation, found: Reduction, outputs: int, length: int, machine: Machine
 ) -> _Shape | None:
-    variables = [axis.var for axis in (*op.axis, *found.axes)]
     enough = machine.multiprocessors * machine.block_threads
-    if not _runs_along(found, found.axes[-1].var, variables) and len(op.axis):
-        last = op.axis[len(op.axis) - 1]
-        if _runs_along(found, last.var, variables):
-            if outputs >= enough or length <= MAX_SERIAL:
-                return None  # a thread for each output keeps the device busy
-            together = _power_of_two(min(length // 4, BLOCK // WARP * 2, -(-enough // outputs)))
-            return _Shape(WARP, together, rows=False) if together > 1 else None
+    if _goes_down_columns(op, found):
+        if outputs >= enough:
+            return None  # a thread for each output keeps the device busy
+        together = _power_of_two(min(length // 4, HELPERS, -(-enough // outputs)))
+        return _Shape(WARP, together, rows=False) if together > 1 else None
     together = WARP
     while together < BLOCK and together * 4 <= length and outputs * together < enough:
         together *= 2
     # one output to a block where it needs more than a warp: all its threads then meet
     return _Shape(BLOCK // WARP if together == WARP else 1, together, rows=True)
+
+
+def _goes_down_columns(op: Operation, found: Reduction) -> bool:
+    """Whether reads touch neighbours along the last output axis, and not along a reduced one."""
+    if runs_along_rows(op, found) or not len(op.axis):
+        return False
+    variables = [axis.var for axis in (*op.axis, *found.axes)]
+    return _runs_along(found, op.axis[len(op.axis) - 1].var, variables)
 
 
 def runs_along_rows(op: Operation, found: Reduction) -> bool:
