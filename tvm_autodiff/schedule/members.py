@@ -187,7 +187,7 @@ def _checked(member: Member) -> Member | None:
     if reduction is not None and _has_reuse(op, reduction):
         return None
     inner = inner_axes(member)
-    if op.num_outputs != 1 and (reduction is None or inner or member.across):
+    if op.num_outputs != 1 and (reduction is None or (inner and not member.across)):
         return None
     if inner and node_id(inner[-1].var) != node_id(op.axis[-1].var):
         return None  # a row would be written with gaps

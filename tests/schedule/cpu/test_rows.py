@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
@@ -26,6 +26,21 @@ def weighted_columns(n, m):
     A, w = cases.placeholder("A", n, m), cases.placeholder("w", n)
     k = cases.axis(n)
     return [A, w], te.compute((m,), lambda j: te.sum(A[k, j] * w[k], axis=k), name="S")
+
+
+def column_winners(n, m):
+    """The place of the greatest element of each column, the first of equal ones."""
+    X, k = cases.placeholder("X", n, m), cases.axis(n)
+
+    def better(x, y):
+        first = tirx.any(x[1] > y[1], tirx.all(x[1] == y[1], x[0] <= y[0]))
+        return tirx.Select(first, x[0], y[0]), tirx.Select(first, x[1], y[1])
+
+    argmax = te.comm_reducer(
+        better, lambda t0, t1: (tirx.const(2**31 - 1, t0), te.min_value(t1)), name="argmax"
+    )
+    place, _ = te.compute((m,), lambda j: argmax((k.var, X[k, j]), axis=k), name="W")
+    return [X], te.compute((m,), lambda j: place[j] + 0, name="P")
 
 
 ROWS = {
@@ -51,6 +66,12 @@ ROWS = {
 def test_rows(name):
     check(ROWS[name])
     assert rules_of(ROWS[name][1]) == ["rows"]
+
+
+@pytest.mark.parametrize("size", [(40, 24), (37, 33), (700, 300), (64, 1000)])
+def test_column_winners(size):
+    check(column_winners(*size))
+    assert rules_of(column_winners(*size)[1])[0] == "rows"
 
 
 OTHERS = {

@@ -49,7 +49,7 @@ from .parallel import worth_threads
 from .rounds import filled
 from .row_items import items_of, nests_of
 from .shared_work import EXPENSIVE, with_shared_work
-from .vector_loops import NestWriter
+from .vector_loops import NestWriter, combined
 
 MAX_STACK = 256 * 1024  #: bytes of the buffers that a thread keeps on its stack
 SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body without
@@ -137,10 +137,10 @@ class _Buffers:
                     (self.shared if member.across else self.kept).append(buffer)
                     self.places.put(tensor, buffer, dims)
             if member.across and hash(op) == hash(root):
-                tensor = op.output(0)
-                total = local(f"{_word(tensor)}_sum", shape, dtype_of(tensor))
-                self.kept.append(total)
-                self.sums[tensor_key(tensor)] = total
+                for tensor in outputs_of(op):
+                    total = local(f"{_word(tensor)}_sum", shape, dtype_of(tensor))
+                    self.kept.append(total)
+                    self.sums[tensor_key(tensor)] = total
 
     @property
     def stack_bytes(self) -> int:
@@ -225,13 +225,13 @@ def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]
     """Every thread's sums begin with the identity."""
     statements = []
     for member in _sums(chain):
-        tensor = member.kernel.root.output(0)
-        reduction = reduction_of(member.kernel.root)
+        root = member.kernel.root
+        reduction = reduction_of(root)
         assert reduction is not None
-        identity = reduction.combiner.identity[0]
-        lanes = machine.lanes(dtype_of(tensor))
-        total = buffers.sums[tensor_key(tensor)]
-        statements.append(filled(total, identity, inner_shape(member), lanes))
+        for tensor, identity in zip(outputs_of(root), reduction.combiner.identity, strict=True):
+            lanes = machine.lanes(dtype_of(tensor))
+            total = buffers.sums[tensor_key(tensor)]
+            statements.append(filled(total, identity, inner_shape(member), lanes))
     return statements
 
 
@@ -239,22 +239,26 @@ def _end(chain: Chain, buffers: _Buffers, rows: _Rows) -> list[Statement]:
     """Every thread hands on its sums."""
     statements = []
     for member in _sums(chain):
-        tensor = member.kernel.root.output(0)
-        total = buffers.sums[tensor_key(tensor)]
         shape = inner_shape(member)
         places = [counter("i", extent) for extent in shape]
-        value = element(total, places)
-        if rows.chunks == 1:
-            statement = buffers.places.write(tensor, value, places)
-        else:
-            partial = local(f"{_word(tensor)}_part", [rows.chunks, *shape], dtype_of(tensor))
-            buffers.shared.append(partial)
-            buffers.partial[tensor_key(tensor)] = partial
-            statement = store(partial, value, [rows.chunk, *places])
-        for var, extent in zip(reversed(places), reversed(shape), strict=True):
-            statement = loop(var, extent, statement)
-        statements.append(statement)
+        for tensor in outputs_of(member.kernel.root):
+            value = element(buffers.sums[tensor_key(tensor)], places)
+            if rows.chunks == 1:
+                statement = buffers.places.write(tensor, value, places)
+            else:
+                partial = local(f"{_word(tensor)}_part", [rows.chunks, *shape], dtype_of(tensor))
+                buffers.shared.append(partial)
+                buffers.partial[tensor_key(tensor)] = partial
+                statement = store(partial, value, [rows.chunk, *places])
+            statements.append(_over(places, shape, statement))
     return statements
+
+
+def _over(places: Sequence[Var], shape: Sequence[int], body: Statement) -> Statement:
+    """A statement at each place."""
+    for var, extent in zip(reversed(places), reversed(shape), strict=True):
+        body = loop(var, extent, body)
+    return body
 
 
 def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> list[Statement]:
@@ -262,24 +266,32 @@ def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> li
     statements = []
     for member in _sums(chain):
         for op in member.kernel.ops:
-            tensor = op.output(0)
             shape = inner_shape(member)
             places = [counter("i", extent) for extent in shape]
-            if hash(op) == hash(member.kernel.root):
-                if rows.chunks == 1:
-                    continue
-                reduction = reduction_of(op)
-                assert reduction is not None
-                partial = buffers.partial[tensor_key(tensor)]
-                value = element(partial, [const(0, "int32"), *places])
-                for number in range(1, rows.chunks):
-                    other = element(partial, [const(number, "int32"), *places])
-                    [value] = reduction.combiner.apply([value], [other])
-            else:
+            if hash(op) != hash(member.kernel.root):
                 rename = substituter(dict(zip((a.var for a in op.axis), places, strict=True)))
                 value = buffers.places.read(rename(bodies(op)[0]))
-            statement = buffers.places.write(tensor, value, places)
-            for var, extent in zip(reversed(places), reversed(shape), strict=True):
-                statement = loop(var, extent, statement)
-            statements.append(statement)
+                written = [buffers.places.write(op.output(0), value, places)]
+            elif rows.chunks > 1:
+                written = _added_up(op, buffers, rows.chunks, places)
+            else:
+                continue
+            statements.append(_over(places, shape, sequence(written)))
+    return statements
+
+
+def _added_up(
+    op: Operation, buffers: _Buffers, chunks: int, places: Sequence[Var]
+) -> list[Statement]:
+    """What the threads have, combined at a place one after the other and handed on."""
+    reduction = reduction_of(op)
+    assert reduction is not None
+    partial = [buffers.partial[tensor_key(tensor)] for tensor in outputs_of(op)]
+    here = [const(0, "int32"), *places]
+    statements: list[Statement] = []
+    for chunk in range(1, chunks):
+        others = [element(part, [const(chunk, "int32"), *places]) for part in partial]
+        statements += combined(reduction, partial, here, others)
+    for tensor, part in zip(outputs_of(op), partial, strict=True):
+        statements.append(buffers.places.write(tensor, element(part, here), places))
     return statements

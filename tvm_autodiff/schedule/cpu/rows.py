@@ -41,4 +41,4 @@ def _few_sums(member: Member, machine: Machine) -> bool:
     itemsize = machine.vector_bytes // machine.lanes(dtype_of(root.output(0)))
     if contiguous_run(root, root.axis) != outputs:
         return False
-    return outputs * itemsize <= MAX_SUM_BYTES and added >= MIN_ROWS
+    return outputs * itemsize * root.num_outputs <= MAX_SUM_BYTES and added >= MIN_ROWS

@@ -25,7 +25,7 @@ from ...ir.loop_nest import (
 )
 from ...ir.nodes import Expr, Var, dtype_of
 from ...ir.rewrite import substituter
-from ...ir.stage import Axis, Extent, axis_range, outputs_of, tensor_key
+from ...ir.stage import Axis, Extent, Reduction, axis_range, outputs_of, tensor_key
 from .merged_loops import merged
 from .rounds import (
     Body,
@@ -125,8 +125,10 @@ class NestWriter:
             value = self._places.read(rename(item.sources[0]))
             return [self._places.write(item.op.output(0), value, _indices(item, rename))]
         assert item.kind == SUM
-        target = [self._sums[tensor_key(item.op.output(0))]]
-        return self._accumulated(item, target, _indices(item, rename), table)
+        return self._accumulated(item, self._totals(item), _indices(item, rename), table)
+
+    def _totals(self, item: Item) -> list[Local]:
+        return [self._sums[tensor_key(tensor)] for tensor in outputs_of(item.op)]
 
     def _accumulated(
         self, item: Item, targets: Sequence[Local], indices: Sequence[Expr], table: dict[Var, Expr]
@@ -134,24 +136,24 @@ class NestWriter:
         assert item.reduction is not None
         rename = substituter(table)
         values = [self._places.read(rename(source)) for source in item.sources]
-        return _combined(item, targets, indices, values)
+        return combined(item.reduction, targets, indices, values)
 
     def _folded(
         self, item: Item, keepers: Sequence[Local], width: int, rows: Sequence[Expr]
     ) -> list[Statement]:
         """Combine the partial results by halves, and hand the result on."""
+        assert item.reduction is not None
         statements: list[Statement] = []
         while width > 1:
             half = (width + 1) // 2
             lane = counter("lane", half)
             others = [element(k, [add(lane, const(half, "int32"))]) for k in keepers]
-            step = sequence(_combined(item, keepers, [lane], others))
+            step = sequence(combined(item.reduction, keepers, [lane], others))
             statements.append(loop(lane, width - half, step, VECTORIZED))
             width = half
         values = [element(keeper, [const(0, "int32")]) for keeper in keepers]
         if item.kind == SUM:
-            targets = [self._sums[tensor_key(item.op.output(0))]]
-            return statements + _combined(item, targets, [], values)
+            return statements + combined(item.reduction, self._totals(item), [], values)
         indices = _indices(item, substituter(_table(item, rows, [], partial=True)))
         for tensor, value in zip(outputs_of(item.op), values, strict=True):
             statements.append(self._places.write(tensor, value, indices))
@@ -224,13 +226,15 @@ def _identity(item: Item, targets: Sequence[Local], width: int) -> list[Statemen
     ]
 
 
-def _combined(
-    item: Item, targets: Sequence[Local], indices: Sequence[Expr], values: Sequence[Expr]
+def combined(
+    reduction: Reduction,
+    targets: Sequence[Local],
+    indices: Sequence[Expr],
+    values: Sequence[Expr],
 ) -> list[Statement]:
     """``targets[indices] = targets[indices] ⊕ values``, all components at once."""
-    assert item.reduction is not None
     old = [element(target, indices) for target in targets]
-    results: Sequence[Expr] = item.reduction.combiner.apply(old, values)
+    results: Sequence[Expr] = reduction.combiner.apply(old, values)
     before: list[Statement] = []
     if len(results) > 1:
         # a component may read those that are stored before it
