@@ -177,7 +177,7 @@ RULES = [
     (cases.rows(70, 300), ["rows"]),
     (cases.row_epilogue(70, 300), ["rows"]),
     (cases.columns(70, 48), ["rows"]),
-    (cases.transposed(30, 40), ["elementwise"]),
+    (cases.transposed(30, 40), ["transposition"]),
 ]
 
 

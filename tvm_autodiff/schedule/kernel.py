@@ -14,6 +14,15 @@ from ..ir.stage import Axis, Operation, axis_range, outputs_of, reduction_of
 
 SYMBOLIC_SIZE = 64  #: what a symbolic extent counts as
 
+#: functions that take many operations
+EXPENSIVE = frozenset(
+    (
+        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid"),
+        *("erf", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2"),
+        *("asinh", "acosh", "atanh", "hypot"),
+    )
+)
+
 
 @dataclass(frozen=True)
 class Kernel:

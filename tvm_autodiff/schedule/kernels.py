@@ -29,7 +29,7 @@ from ..ir.stage import (
 )
 from .chains import Chain, chained
 from .extremes import with_shared_extremes
-from .kernel import SYMBOLIC_SIZE, Kernel, iterations, size_of
+from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 from .unrolled import with_inlined_borders, with_written_classes
 
 __all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
@@ -37,13 +37,8 @@ __all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", 
 MAX_TREE = 300  #: nodes of a body after inlining, sharing not counted
 MAX_CHEAP_TREE = 40  #: nodes of a body that may be computed twice
 
-_EXPENSIVE = frozenset(
-    (
-        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "sqrt", "rsqrt", "div"),
-        *("tanh", "sigmoid", "erf", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan"),
-        *("atan2", "asinh", "acosh", "atanh", "hypot", "fmod"),
-    )
-)
+#: what is not computed twice
+_COSTLY = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
 
 
 def cut(outputs: Sequence[Tensor]) -> tuple[list[Kernel | Chain], list[Tensor]]:
@@ -179,7 +174,7 @@ def _worth_inlining(original: Operation, current: Operation, graph: Graph) -> bo
         return True  # only another way to index
     if reads <= elements:
         return True
-    if names & _EXPENSIVE or size > MAX_CHEAP_TREE:
+    if names & _COSTLY or size > MAX_CHEAP_TREE:
         return False
     return not reduces and reads <= 2 * elements
 

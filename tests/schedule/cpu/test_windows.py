@@ -10,6 +10,10 @@ from tests.schedule import cases
 from tests.schedule.test_rules import arrays_for, check, rules_of
 from tvm_autodiff import build, differentiate, lower
 from tvm_autodiff.ir.graph import topological
+from tvm_autodiff.schedule.cpu.windows import windows
+from tvm_autodiff.schedule.kernels import separate
+from tvm_autodiff.schedule.machine import Machine, as_target
+from tvm_autodiff.schedule.normal_form import normal_form
 
 
 def pool(n, c, h, w, window, stride, edge, kind="max"):
@@ -144,6 +148,18 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_windows(name):
     check(CASES[name], tolerance=1e-6 if "avg" in name else 0.0)
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(2, 1), (3, 1), (4, 4), (7, 4), (12, 8), (28, 16)])
+def test_short_rows_are_vectors(columns, lanes):
+    """A row that is shorter than a vector register is written in runs of what it has."""
+    inputs, output = pool(2, 3, 6, 2 * columns, [2, 2], [2, 2], [0, 0])
+    machine = Machine(as_target(None), 64)
+    [kernel] = separate(normal_form([output]))[0]
+    [launch] = windows(kernel, machine)
+    text = str(launch.func)
+    assert [n for n in (4, 8, 16) if f"T.vectorized({n})" in text] == [lanes][lanes == 1 :]
+    check((inputs, output))
 
 
 @pytest.mark.parametrize("n", [1, 7, 40])

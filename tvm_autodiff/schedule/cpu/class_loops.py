@@ -54,6 +54,7 @@ from .parallel import worth_threads
 from .vector_runs import Run, Write
 
 MAX_NODES = 6_000  #: of all pieces together
+MIN_LANES = 4  #: of a run; a shorter row is written element by element
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,9 @@ class _Writer:
         same.
         """
         piece, lanes = chosen[-1], self.lanes
-        if lanes < 2 or count < lanes or len(piece.residues) != self._moduli[-1]:
+        while lanes > count:
+            lanes //= 2
+        if lanes < MIN_LANES or len(piece.residues) != self._moduli[-1]:
             return None
         var = quotients[-1]
         dtype = dtype_of(var)

@@ -58,7 +58,8 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     found = product_of(kernel.root)
     if found is None or len(found.operands) < 2:
         return None
-    nest = nest_of(found, dtype_of(kernel.root.output(0)), machine)
+    epilogue = () if kernel.epilogue is None else bodies(kernel.epilogue)
+    nest = nest_of(found, dtype_of(kernel.root.output(0)), machine, epilogue)
     if nest is None:
         return None
     total = size_of(list(nest.extents.values()))
@@ -160,7 +161,7 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
     consume, result = _consumer(kernel, accumulate.output(0), places)
     straight = padded == nest.extents and tile.vector == len(nest.spatial) - 1
     turned = None
-    if not straight and worth_turning(nest, tile):
+    if not straight and worth_turning(nest, tile, machine):
         kept = _kept(accumulate)
         last, _ = _consumer(kernel, kept.output(0), places)
         turned = transposition(Kernel(last), machine)

@@ -26,9 +26,9 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
     """
     chosen: list[Any] = []
     count = 1
-    for loop in loops:
-        chosen.append(loop)
-        extent = getattr(schedule.get(loop).extent, "value", None)
+    for each in loops:
+        chosen.append(each)
+        extent = getattr(schedule.get(each).extent, "value", None)
         count *= 1 if extent is None else int(extent)
         if extent is None or (count >= 2 * machine.threads and count % machine.threads == 0):
             break

@@ -42,13 +42,13 @@ from ...ir.stage import (
     tensor_key,
 )
 from ..chains import Chain
-from ..kernel import iterations, size_of
+from ..kernel import EXPENSIVE, iterations, size_of
 from ..machine import Machine
 from ..members import Member, inner_axes
 from .parallel import worth_threads
 from .rounds import filled
 from .row_items import items_of, nests_of
-from .shared_work import EXPENSIVE, with_shared_work
+from .shared_work import with_shared_work
 from .vector_loops import NestWriter, combined
 
 MAX_STACK = 256 * 1024  #: bytes of the buffers that a thread keeps on its stack

@@ -28,18 +28,9 @@ from ...ir.stage import (
 )
 from ...ir.structural import EqualStages
 from ..chains import Chain
-from ..kernel import Kernel, size_of
+from ..kernel import EXPENSIVE, Kernel, size_of
 from ..machine import Machine
 from ..members import MAX_ROW, Member
-
-#: functions whose value is worth a place in memory
-EXPENSIVE = frozenset(
-    (
-        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid"),
-        *("erf", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2"),
-        *("asinh", "acosh", "atanh", "hypot"),
-    )
-)
 
 #: a stage that holds a value for a row, and where the value of one node lies in it
 _Use = tuple[Operation, list[Var]]

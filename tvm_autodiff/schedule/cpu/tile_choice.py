@@ -7,18 +7,20 @@ order of the loops over tiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from itertools import product as all_choices
 
-from ...ir.nodes import Var, node_id
+from ...ir.nodes import Expr, Var, node_id, op_name
+from ...ir.rewrite import postorder
 from ...ir.stage import axis_range
 from ..access import Interval
-from ..kernels import SYMBOLIC_SIZE, size_of
+from ..kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
 from ..machine import Machine
 from ..products import Operand, Product, in_range_guards, operand_stride
 from .packing import packed_size
+from .parallel import worth_threads
 from .tiling import Tile
 
 MAX_UNROLL = 16
@@ -26,7 +28,8 @@ PAGE_BYTES = 4096
 CACHE_WAYS = 8  #: lines of the first cache that may lie pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 FAR_WRITE = 10.0  #: cycles to write an element to another page than the one before
-TURN = 1.0  #: cycles to write an element, read it again and write it in another order
+TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
+VECTOR_CALL, SCALAR_CALL = 1.5, 20.0  #: cycles of an expensive function for an element
 LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
 MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
 
@@ -41,6 +44,7 @@ class Nest:
     extents: dict[int, int]  #: of the loops with a literal extent
     dtype: str
     itemsize: int
+    functions: int = 0  #: expensive ones that are applied to each result
 
     @property
     def variables(self) -> list[Var]:
@@ -48,7 +52,9 @@ class Nest:
         return [axis.var for axis in (*self.product.axes, *self.product.reduction.axes)]
 
 
-def nest_of(found: Product, dtype: str, machine: Machine) -> Nest | None:
+def nest_of(
+    found: Product, dtype: str, machine: Machine, epilogue: Sequence[Expr] = ()
+) -> Nest | None:
     """The loops of a sum of products; None when some do not begin at zero, or there are none."""
     if not found.axes or not found.reduction.axes:
         return None
@@ -66,6 +72,7 @@ def nest_of(found: Product, dtype: str, machine: Machine) -> Nest | None:
         extents,
         dtype,
         machine.vector_bytes // machine.lanes(dtype),
+        sum(op_name(node) in EXPENSIVE for node in postorder(list(epilogue))),
     )
 
 
@@ -172,31 +179,46 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     for axis, key in enumerate(nest.spatial):
         tiles *= padded.get(key, SYMBOLIC_SIZE) // tile.factors.get(axis, 1)
     written = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
-    writes = min(written * _write_cycles(nest, tile), turning_cycles(nest, tile, written))
+    threads = min(machine.threads, tiles)
+    writes = min(written * _write_cycles(nest, tile) / threads, turning_cycles(nest, machine))
     # among equals, the tile that is simpler, and two vectors for each number that is spread out
     simpler = 1 + 0.01 * len(tile.unrolled) + (0.1 if tile.vectors == 1 else 0)
-    return (once * total * tiles + writes) / min(machine.threads, tiles) * simpler
+    return (once * total * tiles / threads + writes) * simpler
 
 
 def _write_cycles(nest: Nest, tile: Tile) -> float:
-    """Cycles to write an element of the output: by the distance of a vector's lanes in memory."""
+    """Cycles to finish and write an element: by the distance of a vector's lanes in memory."""
     assert tile.vector is not None
     inner = nest.spatial[tile.vector + 1 :]
     if not inner:
-        return 0.3
+        return 0.3 + VECTOR_CALL * nest.functions
     stride = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in inner]) * nest.itemsize
-    return 1.5 if stride < PAGE_BYTES else FAR_WRITE
+    return (1.5 if stride < PAGE_BYTES else FAR_WRITE) + SCALAR_CALL * nest.functions
 
 
-def turning_cycles(nest: Nest, tile: Tile, written: int) -> float:
+def turning_cycles(nest: Nest, machine: Machine) -> float:
     """Cycles to write results along the vectorised axis and to turn them around afterwards."""
-    return LAUNCH_CYCLES + TURN * written
+    written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    # written, read again, and written
+    each = 1.5 * _turn(written, nest, machine) + VECTOR_CALL * nest.functions
+    return _launch_cycles(written, each, machine)
 
 
-def worth_turning(nest: Nest, tile: Tile) -> bool:
+def _turn(elements: int, nest: Nest, machine: Machine) -> float:
+    return TURN if elements * nest.itemsize <= machine.cache_bytes // 2 else TURN_FAR
+
+
+def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
     """Whether results are better turned around by a function of their own."""
     written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
-    return turning_cycles(nest, tile, written) < written * _write_cycles(nest, tile)
+    direct = written * _write_cycles(nest, tile) / machine.threads
+    return turning_cycles(nest, machine) < direct
+
+
+def _launch_cycles(elements: int, each: float, machine: Machine) -> float:
+    """Cycles of a function that does little with each of many elements."""
+    threads = machine.threads if worth_threads(elements, machine) else 1
+    return LAUNCH_CYCLES + elements * each / threads
 
 
 def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
@@ -229,11 +251,11 @@ def _copy_cycles(
         size = packed_size(operand, ranges_of(padded))
         if size is None or (size > MAX_COPY_ELEMENTS and 4 * size > iterations):
             return None
-        cycles += size * _pack_cycles(operand, nest, tile)
-    return cycles / machine.threads
+        cycles += _launch_cycles(size, _pack_cycles(operand, size, nest, tile, machine), machine)
+    return cycles
 
 
-def _pack_cycles(operand: Operand, nest: Nest, tile: Tile) -> float:
+def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: Machine) -> float:
     """Cycles to copy an element: by the distance in memory of what becomes neighbours."""
     assert tile.vector is not None
     inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
@@ -241,6 +263,8 @@ def _pack_cycles(operand: Operand, nest: Nest, tile: Tile) -> float:
     stride = operand_stride(operand, keys[0], nest.variables) if keys else 1
     if stride == 1:
         return 0.5
+    if stride is not None and not operand.guards:
+        return _turn(size, nest, machine)
     far = stride is None or abs(stride) * nest.itemsize >= PAGE_BYTES
     return 3.0 if far else 1.5
 

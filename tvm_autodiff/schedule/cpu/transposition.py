@@ -43,14 +43,14 @@ from ...ir.rewrite import expand_lets, postorder, replace_outermost, substitute,
 from ...ir.stage import Axis, Operation, axis_range, bodies, is_compute, reduction_of
 from ...ir.vectors import filled_with, picked, whole, widened_read
 from ..access import affine_forms
-from ..kernel import Kernel, iterations
+from ..kernel import EXPENSIVE, Kernel, iterations
 from ..machine import Machine
 from .elements import Elements
 from .parallel import shared_loops, worth_threads
 
 MIN_SIDE = 4  #: of a tile
-#: operators that LLVM has for vectors
-_VECTOR_OPS = frozenset((*BINARY_CLASSES, "load", "var", "const", "select", "cast"))
+#: operators that there are for vectors
+_VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
 
 
 def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:

@@ -1,0 +1,152 @@
+"""Transposed reads are turned around in registers: same numbers, whole vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+from tests.schedule import cases
+from tests.schedule.test_rules import check, rules_of
+from tvm_autodiff import build
+from tvm_autodiff.schedule.cpu.transposition import exchanged, transposition
+from tvm_autodiff.schedule.kernel import Kernel
+from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
+
+
+def transposed(n, m, dtype="float32"):
+    A = cases.placeholder("A", n, m, dtype=dtype)
+    return [A], te.compute((m, n), lambda i, j: A[j, i], name="T")
+
+
+def permuted(a, b, c, d):
+    A = cases.placeholder("A", a, b, c, d)
+    return [A], te.compute((a, d, c, b), lambda n, w, k, j: A[n, j, k, w], name="T")
+
+
+def panels(n, m, width):
+    """`A[k, j] → T[j // w, k, j % w]` as a packed operand lies."""
+    A = cases.placeholder("A", n, m)
+    return [A], te.compute((n // width, m, width), lambda o, k, i: A[o * width + i, k], name="T")
+
+
+def gated(n, m):
+    """Several reads, one of them along the rows, and a function of a transposed one."""
+    A, B, C = (
+        cases.placeholder("A", n, m),
+        cases.placeholder("B", m, n),
+        cases.placeholder("C", n, m),
+    )
+    return [A, B, C], te.compute(
+        (m, n), lambda i, j: te.tanh(A[j, i]) * B[i, j] + C[n - 1 - j, i] + B[i, 0], name="T"
+    )
+
+
+def shifted(n, m):
+    """Reads that slide along both axes."""
+    A = cases.placeholder("A", n + 2, m + 3)
+    return [A], te.compute((m, n), lambda i, j: A[j + 2, i] - A[j, i + 3], name="T")
+
+
+TAKEN = [
+    transposed(16, 16),
+    transposed(64, 48),
+    transposed(17, 33),
+    transposed(31, 5),
+    transposed(4, 4),
+    transposed(4, 1000),
+    transposed(257, 130),
+    transposed(19, 23, "float64"),
+    transposed(40, 70, "float16"),
+    transposed(40, 70, "int8"),
+    permuted(3, 8, 5, 7),
+    permuted(2, 32, 9, 18),
+    panels(64, 37, 32),
+    gated(18, 37),
+    shifted(20, 21),
+]
+
+
+@pytest.mark.parametrize("case", TAKEN, ids=range(len(TAKEN)))
+def test_turned_around(case):
+    assert rules_of(case[1]) == ["transposition"]
+    # tanh of our own is not the C library's
+    check(case, tolerance=1e-6 if "tanh" in str(case[1].op.body) else 0.0)
+
+
+def diagonal(n):
+    A = cases.placeholder("A", n, n, n)
+    return [A], te.compute((n, n), lambda i, j: A[j, i, i], name="D")
+
+
+def strided(n, m):
+    A = cases.placeholder("A", n, 2 * m)
+    return [A], te.compute((m, n), lambda i, j: A[j, 2 * i], name="S")
+
+
+def symbolic():
+    n = te.var("n")
+    A = te.placeholder((n, 32), name="A")
+    return [A], te.compute((32, n), lambda i, j: A[j, i], name="T")
+
+
+def plain(n, m):
+    A = cases.placeholder("A", n, m)
+    return [A], te.compute((n, m), lambda i, j: A[i, j], name="P")
+
+
+LEFT = {
+    "contiguous": plain(32, 32),
+    "two rows of three": transposed(3, 2),
+    "three columns": transposed(100, 3),
+    "diagonal": diagonal(8),
+    "strided": strided(32, 32),
+    "symbolic": symbolic(),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left_to_others(name):
+    _, output = LEFT[name]
+    machine = machine_of(as_target(None), 1)
+    assert transposition(Kernel(output.op), machine) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_threads_share_tiles(threads):
+    [A], output = transposed(300, 270)
+    array = np.arange(300 * 270, dtype="float32").reshape(300, 270)
+    result = build([A], output, num_threads=threads, cache=False)(array)
+    np.testing.assert_array_equal(result, array.T)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_vectors_of_the_machine(lanes):
+    _, output = transposed(64, 64)
+    machine = Machine(as_target(None), lanes * 4)
+    [launch] = transposition(Kernel(output.op), machine)
+    assert f"Ramp(i, 1, {lanes})" in str(launch.func)
+
+
+def test_in_place_only_where_no_tile_overlaps():
+    for size, expected in ((32, True), (33, False)):
+        _, output = transposed(size, size)
+        [launch] = transposition(Kernel(output.op), machine_of(as_target(None), 1))
+        assert ("tvm_autodiff.writes_once" in launch.func.attrs) is expected
+
+
+@pytest.mark.parametrize("side", [4, 8, 16])
+def test_exchanges_transpose(side, monkeypatch):
+    """Distances 1, 2, 4, ..: each stage by hand on numbers in place of vectors."""
+
+    def numbers(vectors, places):
+        both = [*vectors[0], *vectors[1]]
+        return [both[place] for place in places]
+
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.transposition.picked", numbers)
+    rows = [[(i, j) for j in range(side)] for i in range(side)]
+    distance = 1
+    while distance < side:
+        rows = exchanged(rows, distance)
+        distance *= 2
+    assert rows == [[(j, i) for j in range(side)] for i in range(side)]
