@@ -7,10 +7,15 @@ start. Who allocates the workspace is told in `runtime`.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .memory_plan import PlannedStorage
+
+# storages of a power of two would all begin at the same place of a page, where reading several of
+# them at once is slow; an odd number of steps leads to every place
+_GAP = 5  #: steps of the alignment between storages
 
 
 @dataclass(frozen=True)
@@ -42,41 +47,42 @@ class Workspace:
 
 
 def plan_workspace(temporaries: Sequence[Temporary], alignment: int) -> Workspace:
-    """Places for temporaries, in the order in which they are written.
+    """Places for temporaries.
 
-    Each takes the smallest free storage that holds it, else the largest one, which grows.
+    The largest come first; each takes the smallest storage so far that is free while it lives.
 
     Examples
     --------
     >>> a, b, c = Temporary("a", 8, 0, 1), Temporary("b", 8, 1, 2), Temporary("c", 4, 2, 3)
     >>> plan = plan_workspace([a, b, c], 64)
     >>> [storage.tensors for storage in plan.storages], plan.offsets, plan.size
-    ([['a', 'c'], ['b']], (0, 64, 0), 128)
+    ([['a', 'c'], ['b']], (0, 384, 0), 768)
     """
-    storages: list[PlannedStorage] = []
-    sizes: list[int] = []
-    busy_until: list[int] = []
-    chosen: list[int] = []
-    for temporary in temporaries:
-        free = [n for n, last in enumerate(busy_until) if last < temporary.first]
-        fitting = [n for n in free if sizes[n] >= temporary.size]
-        if fitting:
-            number = min(fitting, key=lambda n: sizes[n])
-        elif free:
-            number = max(free, key=lambda n: sizes[n])
+    groups: list[list[tuple[int, int, int]]] = []  # first, last, number; in order of time
+    for number in sorted(range(len(temporaries)), key=lambda n: -temporaries[n].size):
+        life = (temporaries[number].first, temporaries[number].last, number)
+        found = next((group for group in reversed(groups) if _is_free(group, life)), None)
+        if found is None:
+            groups.append([life])
         else:
-            number = len(storages)
-            storages.append(PlannedStorage(0))
-            sizes.append(0)
-            busy_until.append(0)
-        sizes[number] = max(sizes[number], temporary.size)
-        busy_until[number] = temporary.last
-        storages[number].tensors.append(temporary.name)
-        chosen.append(number)
-    starts = []
+            bisect.insort(found, life)
+    storages = []
+    offsets = [0] * len(temporaries)
     position = 0
-    for storage, size in zip(storages, sizes, strict=True):
-        storage.size = size
-        starts.append(position)
-        position += -(-size // alignment) * alignment
-    return Workspace(tuple(storages), tuple(starts[number] for number in chosen), position)
+    for group in groups:
+        numbers = [number for _, _, number in group]
+        size = max(temporaries[number].size for number in numbers)
+        for number in numbers:
+            offsets[number] = position
+        storages.append(PlannedStorage(size, [temporaries[number].name for number in numbers]))
+        position += (-(-size // alignment) + _GAP) * alignment
+    return Workspace(tuple(storages), tuple(offsets), position)
+
+
+def _is_free(group: Sequence[tuple[int, int, int]], life: tuple[int, int, int]) -> bool:
+    """Whether no life of a group, which do not overlap, overlaps another one."""
+    place = bisect.bisect(group, life)
+    before, after = group[max(place - 1, 0) : place], group[place : place + 1]
+    return all(last < life[0] for _, last, _ in before) and all(
+        life[1] < first for first, _, _ in after
+    )
