@@ -8,6 +8,11 @@ from tvm import te, tirx
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff.schedule.cpu.rounds import vectors_of_round
+from tvm_autodiff.schedule.cpu.rules import CPU_RULES
+from tvm_autodiff.schedule.kernels import cut
+from tvm_autodiff.schedule.machine import as_target, machine_of
+from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rule import apply_rules
 
 
 def summed(shape, keep, reducer=te.sum, dtype="float32"):
@@ -74,7 +79,28 @@ def test_column_winners(size):
     assert rules_of(column_winners(*size)[1])[0] == "rows"
 
 
+NARROW = {
+    "three columns": summed((30_000, 3), (1,)),
+    "ten columns": summed((9_000, 10), (1,)),
+    "no whole vectors": summed((8_250, 7), (1,)),
+    "channels last": summed((4, 50, 40, 3), (3,)),
+    "one column": summed((20_000, 1), (1,)),
+    "minima": summed((30_000, 3), (1,), te.min),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_short_rows_are_added_up_several_at_a_time(name):
+    """``out[c] = Σ_k x[k, c]  →  part[p, c] = Σ_o x[o*P + p, c], out[c] = Σ_p part[p, c]``."""
+    check(NARROW[name])
+    [kernel], _ = cut(normal_form([NARROW[name][1]]))
+    launches, rule = apply_rules(kernel, machine_of(as_target(None), 2), CPU_RULES)
+    assert rule == "rows"
+    assert launches[0].outputs[0].shape[0] * launches[1].outputs[0].shape[0] >= 64
+
+
 OTHERS = {
+    "short rows of a prime number": summed((10_007, 5), (1,)),
     "one row": summed((1, 300_000), (0,)),
     "more sums than a cache holds": summed((100, 40_000), (1,)),
     "rows in pieces": summed((64, 100, 32), (0, 2)),

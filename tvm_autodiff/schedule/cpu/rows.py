@@ -3,6 +3,7 @@
 In: a kernel that reduces, without reuse. Out: one function, or None where its rows are not plain or
 are too few. Along rows in memory, whole vectors of partial results and one of what is left; where
 rows are added up, each thread adds whole rows to sums of its own, so that memory is read in order.
+Rows that are shorter than a few vectors are added up several at a time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from ..chains import Chain
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..members import Member, contiguous_run, natural_member
+from .parallel import MIN_WORK
+from .reduction import reduction
 from .row_chain import row_chain
+from .split import split_reduction, writes_to
 
 MAX_SUM_BYTES = 16_384  #: sums over rows that stay in the first cache
+MIN_VECTORS = 4  #: of sums, so that none waits for the one before
+MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
 MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by column
 
 
@@ -24,6 +30,12 @@ def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     """Schedule a reduction row by row; None for other kernels."""
     if not is_compute(kernel.root) or reduction_of(kernel.root) is None:
         return None
+    split = _several_at_a_time(kernel, machine)
+    if split is not None:
+        partial, combined = split
+        first, second = rows(partial, machine), reduction(combined, machine)
+        if first is not None and second is not None:
+            return [*writes_to(first, partial), *writes_to(second, kernel)]
     member = natural_member(kernel, certain=False)
     if member is None or (member.across and not _few_sums(member, machine)):
         return None
@@ -42,3 +54,30 @@ def _few_sums(member: Member, machine: Machine) -> bool:
     if contiguous_run(root, root.axis) != outputs:
         return False
     return outputs * itemsize * root.num_outputs <= MAX_SUM_BYTES and added >= MIN_ROWS
+
+
+def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
+    """``out[c] = ⊕_k x[k, c]  →  part[p, c] = ⊕_o x[o*P + p, c], out[c] = ⊕_p part[p, c]``, where
+    few c leave most of a vector empty, and each element would wait for the one before.
+    """
+    root = kernel.root
+    found = reduction_of(root)
+    assert found is not None
+    if root.num_outputs != 1 or not len(root.axis) or iterations(root) < MIN_WORK:
+        return None
+    width = size_of([axis_range(axis)[1] for axis in root.axis])
+    lanes = machine.lanes(dtype_of(root.output(0)))
+    extent = axis_range(found.axes[-1])[1]
+    if not isinstance(extent, int) or width >= 2 * lanes:
+        return None
+    if contiguous_run(root, [found.axes[-1], *root.axis]) != extent * width:
+        return None
+    parts = [
+        count
+        for count in range(2, MAX_TOGETHER // width + 1)
+        if extent % count == 0 and count * width >= MIN_VECTORS * lanes
+    ]
+    if not parts:
+        return None
+    best = min(parts, key=lambda count: (count * width % lanes != 0, count))
+    return split_reduction(kernel, len(found.axes) - 1, best, interleaved=True)

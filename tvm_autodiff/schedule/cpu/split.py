@@ -35,8 +35,14 @@ def divisor_at_least(extent: int, wanted: int) -> int:
     return next(d for d in range(min(wanted, extent), extent + 1) if extent % d == 0)
 
 
-def split_reduction(kernel: Kernel, axis: int, parts: int) -> tuple[Kernel, Kernel]:
-    """Split reduce axis number `axis`, whose extent `parts` divides."""
+def split_reduction(
+    kernel: Kernel, axis: int, parts: int, *, interleaved: bool = False
+) -> tuple[Kernel, Kernel]:
+    """Split reduce axis number `axis`, whose extent `parts` divides.
+
+    A part is one piece of the axis, or, `interleaved`, every element with the same remainder:
+    ``part[p, s] = ⊕_i f(s, i*parts + p)``.
+    """
     op = kernel.root
     reduction = reduction_of(op)
     assert reduction is not None
@@ -55,7 +61,10 @@ def split_reduction(kernel: Kernel, axis: int, parts: int) -> tuple[Kernel, Kern
             table[old.var] = fresh.var
         else:
             fresh = reduce_axis(old.var.name, extent // parts, 0, dtype)
-            base = add(mul(part.var, const(extent // parts, dtype)), fresh.var)
+            outer, inner, size = part.var, fresh.var, extent // parts
+            if interleaved:
+                outer, inner, size = fresh.var, part.var, parts
+            base = add(mul(outer, const(size, dtype)), inner)
             table[old.var] = add(base, const(low, dtype)) if isinstance(low, int) else base + low
         if axis_range(fresh)[1] != 1:
             reduced.append(fresh)
