@@ -40,6 +40,16 @@ def own_reducer(n, k):
     return [A], te.compute((n,), lambda i: add_both(A[i, r], axis=r), name="O")
 
 
+def grouped(wrt=None):
+    x = te.placeholder((2, 8, 10, 10), name="x")
+    w = te.placeholder((16, 4, 3, 3), name="w")
+    out = topi.nn.group_conv2d_nchw(x, w, 1, 0, 1, 2)
+    if wrt is None:
+        return [x, w], out
+    head = te.placeholder(out.shape, name="head")
+    return [[x, w][1 - wrt], head], ad.differentiate(out, [[x, w][wrt]], head)[0]
+
+
 def embedding_gradient(rows, width, count, dtype="float32"):
     E = te.placeholder((rows, width), dtype, name="E")
     index = te.placeholder((count,), "int32", name="index")
@@ -69,11 +79,17 @@ RULES = {
     "conv, dilated": (cases.conv(2, 8, 13, 16, dilation=2), ["elementwise", "contraction"]),
     "conv input gradient": (cases.conv_input_gradient(2, 8, 12, 8), ["contraction"]),
     "conv weight gradient": (cases.conv_weight_gradient(2, 16, 12, 8), ["contraction"]),
+    "grouped conv": (grouped(), ["contraction"]),
+    "grouped conv input gradient": (grouped(0), ["contraction"]),
+    "grouped conv weight gradient": (grouped(1), ["contraction"]),
     "triangular": (cases.triangular(67), ["contraction"]),
+    "long triangular": (cases.triangular(300), ["contraction"]),
     "flipped": (cases.flipped(48), ["contraction"]),
     "float64 matmul": (cases.matmul(64, 48, 64, "nt", "float64"), ["contraction"]),
     "float16 matmul": (cases.matmul(64, 48, 64, "nt", "float16"), ["contraction"]),
     "integer matmul": (cases.matmul(64, 48, 64, "nt", "int32"), ["contraction"]),
+    "few rows of a matmul": (cases.matmul(5, 96, 9000), ["contraction"]),
+    "few columns of a matmul": (cases.matmul(700, 3, 600, "nt"), ["contraction"]),
     "tiny matmul": (cases.matmul(3, 5, 7), ["fallback"]),
     "rows": (cases.rows(70, 300), ["reduction"]),
     "few rows": (cases.rows(5, 1000), ["reduction"]),

@@ -8,26 +8,31 @@ a step along the reduction costs, whichever is most, and how many steps run afte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 from ..machine import Machine
 
-SIDE = 16  #: threads of a block along rows, and along columns
+SQUARE = (16, 16)  #: threads of a block along rows and along columns
+SIDES = (SQUARE, (8, 32), (4, 64), (2, 128), (32, 8), (64, 4))
+WARP = 32
 LANES = 128  #: multiply-adds of a multiprocessor in a cycle, float32
 BYTES = 32  #: from the second cache to a multiprocessor in a cycle
 START = 1_500  #: cycles before the first step and after the last
 LAUNCH = 6_000  #: cycles of one more launch, that of the kernel that combines the parts
 STEP = 16  #: elements of the reduction that are fetched at a time, at most
-#: accesses of shared memory by which a warp reads the columns of its threads, 16 of which differ
-_COLUMN_READS = {1: 1, 2: 1, 4: 2, 8: 8}
+NEAR = 128  #: bytes that a multiprocessor reads from its first cache in a cycle
 
 
 @dataclass(frozen=True)
 class BlockTile:
-    """Rows and columns of one thread; a block has 16 by 16 threads.
+    """Rows and columns of one thread, threads of a block along both.
 
     Attributes
     ----------
+    sides : tuple of int
+        Threads of a block along rows and along columns.
     rows, columns : int
         Of a thread's part of the tile.
     step : int
@@ -36,6 +41,7 @@ class BlockTile:
         Of the reduction, computed by different blocks.
     """
 
+    sides: tuple[int, int]
     rows: int
     columns: int
     step: int
@@ -44,40 +50,57 @@ class BlockTile:
     @property
     def block_rows(self) -> int:
         """Rows of a block."""
-        return SIDE * self.rows
+        return self.sides[0] * self.rows
 
     @property
     def block_columns(self) -> int:
         """Columns of a block."""
-        return SIDE * self.columns
+        return self.sides[1] * self.columns
 
 
-def best_tile(sizes: tuple[int, int, int, int], itemsize: int, machine: Machine) -> BlockTile:
-    """The tile of least estimated time for a batch of products of these sizes."""
-    return min(
-        _tiles(sizes, itemsize, machine), key=lambda tile: _cycles(tile, sizes, itemsize, machine)
-    )
+def best_tile(
+    sizes: tuple[int, int, int, int], itemsize: int, machine: Machine, whole: bool = False
+) -> BlockTile:
+    """The tile of least estimated time for a batch of products of these sizes; with `whole`, one
+    that leaves the reduction in one piece.
+    """
+
+    def cycles(tile: BlockTile) -> float:
+        # a square is better known: others must gain for certain
+        return tile_cycles(tile, sizes, itemsize, machine) * (1 if tile.sides == SQUARE else 1.1)
+
+    tiles = _tiles(sizes, itemsize, machine)
+    return min((tile for tile in tiles if not whole or tile.parts == 1), key=cycles)
 
 
 def _tiles(
     sizes: tuple[int, int, int, int], itemsize: int, machine: Machine
 ) -> Iterator[BlockTile]:
     _, rows, columns, reduced = sizes
-    for along_rows in (1, 2, 4, 8):
-        for along_columns in (1, 2, 4, 8):
-            too_large = SIDE * along_rows >= 2 * rows or SIDE * along_columns >= 2 * columns
-            if too_large and along_rows * along_columns > 1:
-                continue
-            step = SIDE if along_rows * along_columns <= 16 else SIDE // 2
-            if (along_rows + along_columns) * SIDE * step * itemsize > machine.shared_bytes:
-                continue
-            parts = 1
-            while parts == 1 or reduced // parts >= 4 * step:
-                yield BlockTile(along_rows, along_columns, step, parts)
-                parts *= 2
+    for sides, along_rows, along_columns in product(SIDES, (1, 2, 4, 8), (1, 2, 4, 8)):
+        step = STEP if along_rows * along_columns <= 16 else STEP // 2
+        tile = BlockTile(sides, along_rows, along_columns, step)
+        too_large = tile.block_rows >= 2 * rows or tile.block_columns >= 2 * columns
+        if too_large and (sides != SQUARE or along_rows * along_columns > 1):
+            continue
+        if (tile.block_rows + tile.block_columns) * step * itemsize > machine.shared_bytes:
+            continue
+        while tile.parts == 1 or reduced // tile.parts >= 4 * step:
+            yield tile
+            tile = replace(tile, parts=2 * tile.parts)
 
 
-def _cycles(
+def plain_cycles(sizes: tuple[int, int, int, int], itemsize: int, machine: Machine) -> float:
+    """What it takes to read both factors of each product anew: from the first cache where
+    neighbouring threads have neighbouring outputs, from the second where all share few.
+    """
+    batch, rows, columns, _ = sizes
+    alone = batch * rows * columns >= machine.multiprocessors * machine.block_threads
+    rate, start = (NEAR, START) if alone else (BYTES, START + LAUNCH)
+    return prod(sizes) * 2 * itemsize / rate / machine.multiprocessors + start
+
+
+def tile_cycles(
     tile: BlockTile, sizes: tuple[int, int, int, int], itemsize: int, machine: Machine
 ) -> float:
     batch, rows, columns, reduced = sizes
@@ -86,7 +109,8 @@ def _cycles(
     each = -(-blocks // machine.multiprocessors)  # blocks that one multiprocessor computes
     width = max(1, itemsize // 4)
     products = tile.block_rows * tile.block_columns * width / LANES
-    shared = SIDE * SIDE / 32 * width * (max(1, tile.rows / 4) + _COLUMN_READS[tile.columns])
+    warps = prod(tile.sides) / WARP
+    shared = warps * width * (max(1, tile.rows / 4) + _column_reads(tile))
     fetched = (tile.block_rows + tile.block_columns) * itemsize / BYTES
     hidden = 1.0 if each >= 2 else 1.6  # one block alone waits for its own reads
     steps = -(-reduced // tile.parts)
@@ -96,3 +120,9 @@ def _cycles(
         outputs = batch * rows * columns
         total += LAUNCH + 2 * outputs * tile.parts * itemsize / (BYTES * machine.multiprocessors)
     return total
+
+
+def _column_reads(tile: BlockTile) -> float:
+    """Accesses of shared memory by which a warp reads the columns of its threads."""
+    apart = 2 if tile.columns == 8 else 1  # more than 16 bytes apart, threads meet in banks
+    return max(1, min(WARP, tile.sides[1]) * tile.columns / WARP) * apart

@@ -33,19 +33,29 @@ from ..cpu.split import writes_to
 from ..kernels import Kernel
 from ..machine import Machine
 from ..products import product_of
-from .block_tile import SIDE, BlockTile, best_tile
+from .block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .fallback import fallback
 from .matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
 from .parts import parts_of
+from .quotient_axes import split_at_quotients
 from .reduction import reduction
 from .threads import finished, schedule_of
 
 MIN_ITERATIONS = 65_536  #: below this a kernel is not worth a tile
-MIN_SIDE = 8  #: rows and columns that a tile must find
+MIN_SIDE = 3  #: rows and columns that a tile must find
+SURE_SIDE = 8  #: from which on a tile is better for certain
 
 
 def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     """Schedule a kernel that sums products with reuse; None for others."""
+    split = split_at_quotients(kernel)
+    launches = None if split is None else _contraction(split.kernel, machine)
+    if split is None or launches is None:
+        return _contraction(kernel, machine)
+    return split.merged(launches, kernel)
+
+
+def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     found = product_of(kernel.root)
     if found is None:
         return None
@@ -56,15 +66,17 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     if min(rows, columns) < MIN_SIDE or batch * rows * columns * reduced < MIN_ITERATIONS:
         return None
     dtype = dtype_of(kernel.root.output(0))
-    itemsize = max(4, _itemsize(dtype))
-    tile = best_tile(matrices.sizes, itemsize, machine)
+    costs = (matrices.sizes, max(4, _itemsize(dtype)), machine)
+    tile = best_tile(*costs)
+    if min(rows, columns) < SURE_SIDE and tile_cycles(tile, *costs) >= plain_cycles(*costs):
+        return None
     split = _split(kernel, matrices, tile)
     if split is None:
         return [_tiled(kernel, matrices, found.scale, tile)]
     partial, combined = split
     first = _part(partial, replace(tile, parts=1))
-    if first is None:
-        return None
+    if first is None:  # a guard that ties a part to an output is in the way
+        return [_tiled(kernel, matrices, found.scale, best_tile(*costs, whole=True))]
     second = reduction(combined, machine) or fallback(combined, machine)
     return [*writes_to([first], partial), *writes_to(second, kernel)]
 
@@ -101,8 +113,8 @@ def _tiled(
     fetch_left, fetch_right, products, result = blocks
     copy = schedule.cache_write(products, 0, "local")
     batch, i, j, k = schedule.get_loops(products)
-    rows, y, row = schedule.split(i, [None, SIDE, tile.rows])
-    columns, x, column = schedule.split(j, [None, SIDE, tile.columns])
+    rows, y, row = schedule.split(i, [None, tile.sides[0], tile.rows])
+    columns, x, column = schedule.split(j, [None, tile.sides[1], tile.columns])
     steps, step = schedule.split(k, [None, tile.step])
     schedule.reorder(batch, rows, columns, y, x, steps, step, row, column)
     grid = schedule.fuse(batch, rows, columns)
@@ -126,7 +138,7 @@ def _tiled(
         along_reduced = not runs_along(operands, axes, variables) and runs_along(
             operands, matrices.reduced, variables
         )
-        _fetch(schedule, fetch, along_reduced)
+        _fetch(schedule, fetch, tile, along_reduced)
     for loop in schedule.get_loops(copy)[-2:]:
         schedule.unroll(loop)
     schedule.unroll(row)
@@ -139,7 +151,7 @@ def _tiled(
     return replace(launch, outputs=tuple(kernel.outputs))
 
 
-def _fetch(schedule: Any, block: Any, along_reduced: bool) -> None:
+def _fetch(schedule: Any, block: Any, tile: BlockTile, along_reduced: bool) -> None:
     """All threads of a block copy a tile, neighbours what lies side by side."""
     k, i = schedule.get_loops(block)[-2:]
     if along_reduced:
@@ -147,7 +159,7 @@ def _fetch(schedule: Any, block: Any, along_reduced: bool) -> None:
         # rows of the tile are written across: apart by one more, they meet in no bank
         schedule.storage_align(block, 0, axis=-2, factor=32, offset=4)
     loop = schedule.fuse(i, k) if along_reduced else schedule.fuse(k, i)
-    serial, y, x = schedule.split(loop, [None, SIDE, SIDE])
+    serial, y, x = schedule.split(loop, [None, *tile.sides])
     schedule.reorder(y, x, serial)
     schedule.bind(y, "threadIdx.y")
     schedule.bind(x, "threadIdx.x")
