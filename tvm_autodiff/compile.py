@@ -40,6 +40,7 @@ from .schedule.machine import Machine, as_target, machine_of
 from .schedule.memory_plan import PlannedStorage, compile_watched
 from .schedule.normal_form import copy_of, normal_form
 from .schedule.program import Program, assemble
+from .schedule.repeats import without_repeats
 from .schedule.rule import Rule, apply_rules
 from .schedule.tuning.options import Tuning
 from .schedule.updates import Step, Update, order_updates
@@ -375,6 +376,7 @@ def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule], direct
 
     olds = [old for old, _ in request.updates]
     pairs = list(zip(olds, results[count:], strict=True))
+    steps = without_repeats(steps, {tensor_key(result) for result in results}, machine)
     ordered, updates = order_updates(steps, pairs, copy)
     return assemble(ordered, request.inputs, results[:count], updates, direct=direct)
 

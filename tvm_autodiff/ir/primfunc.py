@@ -190,6 +190,11 @@ def relax_alignment(func: PrimFunc) -> PrimFunc:
     return tirx.PrimFunc(parameters, body, func.ret_type, func.attrs)
 
 
+def same_function(left: PrimFunc, right: PrimFunc) -> bool:
+    """Whether two functions differ in nothing but the names of their variables."""
+    return bool(tvm_ffi.structural_equal(left, right))
+
+
 def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
     """The same function with its parameters in another order."""
     return tirx.PrimFunc(list(params), func.body, func.ret_type, func.attrs)

@@ -30,7 +30,7 @@ def operations(kernel: Kernel | Chain) -> int | None:
 
 def traffic(launch: StageFunction) -> int | None:
     """Bytes that a launch reads and writes when each tensor passes once."""
-    sizes = [_bytes(tensor) for tensor in (*launch.inputs, *launch.outputs)]
+    sizes = [bytes_of(tensor) for tensor in (*launch.inputs, *launch.outputs)]
     return None if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
 
 
@@ -58,7 +58,8 @@ def _points(axes: Sequence[Axis]) -> int | None:
     return _product([axis_range(axis)[1] for axis in axes])
 
 
-def _bytes(tensor: Tensor) -> int | None:
+def bytes_of(tensor: Tensor) -> int | None:
+    """The size of a tensor in memory; None where a dimension is symbolic."""
     count = _product(shape_of(tensor))
     return None if count is None else count * ((tvm.DataType(dtype_of(tensor)).bits + 7) // 8)
 
