@@ -9,24 +9,39 @@ and dead ones gone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import LoweringError
 from ..ir.graph import retarget, topological
-from ..ir.nodes import Expr, Tensor, binary, load, op_name, operands, same_node
+from ..ir.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    binary,
+    const_value,
+    dtype_of,
+    load,
+    op_name,
+    operands,
+    same_node,
+)
 from ..ir.plain_reduction import fold_condition, split_init
-from ..ir.rewrite import rewrite
-from ..ir.simplify import normalize_node
+from ..ir.rewrite import rewrite, substituter
+from ..ir.simplify import normalize_node, simplify
 from ..ir.stage import (
+    Extent,
     Operation,
+    Reduction,
     always,
+    axis_range,
     bodies,
     data_axis,
     is_compute,
     is_scan,
     make_stage,
     outputs_of,
+    reduce_axis,
     reduction_of,
     reduction_stage,
     shape_of,
@@ -100,10 +115,43 @@ def _with_normal_nodes(op: Operation) -> Operation:
         if _same(old, new):
             return op
         return make_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[0].op
-    sources = tuple(rewrite(source, _normal_node) for source in reduction.sources)
-    if _same(reduction.sources, sources):
+    literal = _with_literal_bounds(reduction)
+    sources = tuple(rewrite(source, _normal_node) for source in literal.sources)
+    if literal is reduction and _same(reduction.sources, sources):
         return op
-    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=sources))[0].op
+    return reduction_stage(op.name, list(op.axis), replace(literal, sources=sources))[0].op
+
+
+def _with_literal_bounds(reduction: Reduction) -> Reduction:
+    """``k < (i + 1)*4 - i*4 → k < 4``: bounds that only look as if they followed other axes."""
+    table: dict[Var, Expr] = {}
+    axes = []
+    for axis in reduction.axes:
+        low, extent = (_literal(bound, table) for bound in axis_range(axis))
+        if all(map(_same_bound, (low, extent), axis_range(axis))):
+            axes.append(axis)
+            continue
+        axes.append(reduce_axis(axis.var.name, extent, low, dtype_of(axis.var)))
+        table[axis.var] = axes[-1].var
+    if not table:
+        return reduction
+    rename = substituter(table)
+    sources = tuple(rename(source) for source in reduction.sources)
+    return replace(reduction, sources=sources, axes=tuple(axes))
+
+
+def _literal(bound: Extent, table: Mapping[Var, Expr]) -> Extent:
+    """A bound as a number, where it is one; else over axes that have taken the place of others."""
+    if isinstance(bound, int):
+        return bound
+    value = const_value(simplify(bound))
+    return value if isinstance(value, int) else substituter(table)(bound)
+
+
+def _same_bound(left: Extent, right: Extent) -> bool:
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int)
+    return same_node(left, right)
 
 
 def _same(old: Sequence[Expr], new: Sequence[Expr]) -> bool:

@@ -120,3 +120,18 @@ def test_left_to_other_rules(name):
 )
 def test_vectors_of_a_round_are_a_power_of_two(extent, vectors):
     assert vectors_of_round(extent, 16, 1) == vectors
+
+
+def test_bounds_that_are_literals_in_disguise():
+    """``k < (i + 1)*14 - i*14 → k < 14``, as adaptive pools have them."""
+    X = cases.placeholder("X", 70, 28)
+
+    def body(n, i):
+        k = te.reduce_axis((0, (i + 1) * 14 - i * 14), "k")
+        return te.sum(X[n, i * 14 + k], axis=k)
+
+    output = te.compute((70, 2), body, name="S")
+    [plain] = normal_form([output])
+    assert int(plain.op.reduce_axis[0].dom.extent) == 14
+    check(([X], output))
+    assert rules_of(output) == ["rows"]
