@@ -27,6 +27,7 @@ from ...ir.stage import (
 from ..kernels import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import Machine
 from ..products import product_of
+from ..quotient_axes import split_at_quotients
 from .elementwise import elementwise
 from .packing import TileAxes, pack, packed_size
 from .parallel import worth_threads
@@ -55,6 +56,14 @@ MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep t
 
 def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     """Schedule a kernel that sums a product with reuse; None for others."""
+    split = split_at_quotients(kernel)
+    launches = None if split is None else _contraction(split.kernel, machine)
+    if split is None or launches is None:
+        return _contraction(kernel, machine)
+    return split.merged(launches, kernel)
+
+
+def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     found = product_of(kernel.root)
     if found is None or len(found.operands) < 2:
         return None
@@ -69,7 +78,7 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     split = _split(kernel, nest, machine)
     if split is not None:
         partial, combined = split
-        first = contraction(partial, machine)
+        first = _contraction(partial, machine)
         second = reduction(combined, machine)
         if first is None or second is None:
             return None

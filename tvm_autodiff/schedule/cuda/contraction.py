@@ -33,11 +33,11 @@ from ..cpu.split import writes_to
 from ..kernels import Kernel
 from ..machine import Machine
 from ..products import product_of
+from ..quotient_axes import split_at_quotients
 from .block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .fallback import fallback
 from .matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
 from .parts import parts_of
-from .quotient_axes import split_at_quotients
 from .reduction import reduction
 from .threads import finished, schedule_of
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.build import add, const, mul
-from ...ir.merged_axes import with_merged_result
-from ...ir.nodes import (
+from ..ir.build import add, const, mul
+from ..ir.merged_axes import with_merged_result
+from ..ir.nodes import (
     Expr,
     Tensor,
     Var,
@@ -25,9 +25,9 @@ from ...ir.nodes import (
     op_name,
     operands,
 )
-from ...ir.primfunc import StageFunction
-from ...ir.rewrite import expand_lets, map_loads, postorder, replace_outermost
-from ...ir.stage import (
+from ..ir.primfunc import StageFunction
+from ..ir.rewrite import expand_lets, map_loads, postorder, replace_outermost
+from ..ir.stage import (
     Axis,
     Operation,
     axis_range,
@@ -41,7 +41,7 @@ from ...ir.stage import (
     shape_of,
     tensor_key,
 )
-from ..kernels import Kernel
+from .kernels import Kernel
 
 
 @dataclass(frozen=True)
