@@ -8,7 +8,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,8 @@ Place = Parameter | Offset
 #: the name of what lowers modules with such functions, as `tvm.compile` takes it
 PIPELINE = "tvm_autodiff"
 
+_SPANS_ON_STACK = 100  #: arrays; from 128 on TVM would allocate memory
+
 _BY_ADDRESS = "tvm_autodiff.by_address"
 _ADDRESS = "tvm_autodiff_address"
 # TVM's passes take no expression that makes a number of a pointer
@@ -70,7 +72,7 @@ class DirectCall:
 
 
 def by_address(func: PrimFunc, name: str) -> PrimFunc:
-    """``f(buffers)`` → ``f(addresses)``, which returns zero; to be compiled with `PIPELINE`."""
+    """``f(buffers)`` → ``f(addresses)``, whose end is added by `PIPELINE`."""
     addresses = [
         tirx.Var(param.name, ir.PointerType(ir.PrimType(str(param.ty.dtype))))
         for param in func.params
@@ -81,7 +83,7 @@ def by_address(func: PrimFunc, name: str) -> PrimFunc:
         if op_name(offset) == "var":
             views.append(bind(offset, const(0, dtype_of(offset))))
         views.append(tirx.DeclBuffer(param, data=address))
-    body = sequence([*views, func.body, tirx.Return(const(DONE, "int32"))])
+    body = sequence([*views, func.body])
     made = tirx.PrimFunc(addresses, body, ir.PrimType("int32"), func.attrs)
     return made.with_attr(_BY_ADDRESS, name)
 
@@ -92,7 +94,8 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
 
     In ``main``, all kernels would be one function, which LLVM's passes do not take well. TVM does
     the same for functions that are called from outside, and likewise after `StorageRewrite`, which
-    would move local buffers out of the scope.
+    would move local buffers out of the scope. It frees large ones at the end of the scope, which a
+    return must not precede.
     """
     if func.attrs is None or _BY_ADDRESS not in func.attrs:
         return func
@@ -121,8 +124,9 @@ def calling(
     written: Sequence[int],
     workspace: int,
     calls: Sequence[DirectCall | None],
-) -> PrimFunc:
-    """``main(launch, [workspace,] *arrays)``: runs all launches, or the one of that number.
+) -> tuple[PrimFunc, int]:
+    """``main(launch, [workspace,] *arrays)``: runs all launches, or the one of that number; and the
+    bytes of the workspace, without any of which the parameter is missing.
 
     Parameters
     ----------
@@ -131,20 +135,22 @@ def calling(
     written
         Numbers of those that are written: each must have its memory for itself.
     workspace
-        Bytes; without any, the parameter is missing.
+        Bytes for temporaries.
     calls
         In order of execution; None for a launch that has nothing to do.
     """
     launch = tirx.Var("launch", "int32")
     buffers = [_buffer(tensor, f"array{number}") for number, tensor in enumerate(tensors)]
-    space = tirx.decl_buffer((workspace,), "uint8", "workspace", data_alignment=ALIGNMENT)
+    spans = _Spans(tensors, written, workspace)
+    size = workspace + spans.bytes
+    space = tirx.decl_buffer((size,), "uint8", "workspace", data_alignment=ALIGNMENT)
 
     def address(place: Place) -> Expr:
         if isinstance(place, Parameter):
             return tirx.op.buffer_data(buffers[place.number])
         return tirx.address_of(tirx.BufferLoad(space, [const(place.bytes, "int64")]))
 
-    body = _refusing_overlap(tensors, buffers, written)
+    body = spans.refusing_overlap(address)
     for number, call in enumerate(calls):
         if call is None:
             continue
@@ -158,9 +164,9 @@ def calling(
         raise_it = tirx.Evaluate(tirx.op.tvm_throw_last_error())
         body.append(when(any_of(wanted), when(failed, raise_it)))
     body.append(tirx.Return(const(DONE, "int32")))
-    params = [launch, *([space] if workspace else []), *buffers]
+    params = [launch, *([space] if size else []), *buffers]
     main = tirx.PrimFunc(params, sequence(body)).with_attr("global_symbol", "main")
-    return with_llvm_code(main, _ADDRESS_CODE) if written else main
+    return with_llvm_code(main, _ADDRESS_CODE) if written else main, size
 
 
 def _buffer(tensor: Tensor, name: str) -> Any:
@@ -178,35 +184,51 @@ def tensor_bytes(tensor: Tensor) -> int:
     return count * ((tvm.DataType(dtype_of(tensor)).bits + 7) // 8)
 
 
-def _refusing_overlap(
-    tensors: Sequence[Tensor], buffers: Sequence[Any], written: Sequence[int]
-) -> list[Statement]:
-    """Return `OVERLAP` where a written array shares memory with another."""
-    chosen = set(written)
-    order = sorted(range(len(tensors)), key=lambda number: number not in chosen)
-    order = [number for number in order if tensor_bytes(tensors[number])]
-    first = sum(number in chosen for number in order)
-    if not first or len(order) < 2:
-        return []
-    begin, end = (local(name, [len(order)], "int64") for name in ("begin", "end"))
-    found = local("found", [1], "int32")
-    zero = const(0, "int32")
-    statements = [store(found, zero, [zero])]
-    for row, number in enumerate(order):
-        start = tirx.call_pure_extern("int64", _ADDRESS, tirx.op.buffer_data(buffers[number]))
-        at = [const(row, "int32")]
-        statements.append(store(begin, start, at))
-        statements.append(store(end, add(start, const(tensor_bytes(tensors[number]), "int64")), at))
-    one, other = counter("one", len(order)), counter("other", len(order))
-    meet = all_of(
-        compare("lt", element(begin, [left]), element(end, [right]))
-        for left, right in ((one, other), (other, one))
-    )
-    seen = select(meet, const(1, "int32"), element(found, [zero]))
-    after = add(one, const(1, "int32"))
-    rest = sub(const(len(order), "int32"), after)
-    search = loop(other, rest, store(found, seen, [zero]), low=after)
-    statements.append(loop(one, first, search))
-    met = compare("ne", element(found, [zero]), zero)
-    statements.append(when(met, tirx.Return(const(OVERLAP, "int32"))))
-    return [allocated([begin, end, found], sequence(statements))]
+class _Spans:
+    """Where arrays begin and end in memory, those that are written first."""
+
+    def __init__(self, tensors: Sequence[Tensor], written: Sequence[int], offset: int) -> None:
+        chosen = set(written)
+        order = [number for number, tensor in enumerate(tensors) if tensor_bytes(tensor)]
+        self._order = sorted(order, key=lambda number: number not in chosen)
+        self._written = sum(number in chosen for number in order)
+        self._sizes = [tensor_bytes(tensor) for tensor in tensors]
+        self._offset = offset
+        many = self._written and len(order) > _SPANS_ON_STACK
+        #: what is needed of the workspace: `main` returns early, and would not free other memory
+        self.bytes = 2 * 8 * len(order) if many else 0
+
+    def refusing_overlap(self, address: Callable[[Place], Expr]) -> list[Statement]:
+        """Return `OVERLAP` where a written array shares memory with another."""
+        count = len(self._order)
+        if not self._written or count < 2:
+            return []
+        begin, end = (local(name, [count], "int64") for name in ("begin", "end"))
+        found = local("found", [1], "int32")
+        zero = const(0, "int32")
+        statements = [store(found, zero, [zero])]
+        for row, number in enumerate(self._order):
+            start = tirx.call_pure_extern("int64", _ADDRESS, address(Parameter(number)))
+            at = [const(row, "int32")]
+            statements.append(store(begin, start, at))
+            statements.append(store(end, add(start, const(self._sizes[number], "int64")), at))
+        one, other = counter("one", count), counter("other", count)
+        meet = all_of(
+            compare("lt", element(begin, [left]), element(end, [right]))
+            for left, right in ((one, other), (other, one))
+        )
+        seen = select(meet, const(1, "int32"), element(found, [zero]))
+        after = add(one, const(1, "int32"))
+        rest = sub(const(count, "int32"), after)
+        search = loop(other, rest, store(found, seen, [zero]), low=after)
+        statements.append(loop(one, self._written, search))
+        met = compare("ne", element(found, [zero]), zero)
+        statements.append(when(met, tirx.Return(const(OVERLAP, "int32"))))
+        if not self.bytes:
+            return [allocated([begin, end, found], sequence(statements))]
+        places = (Offset(self._offset), Offset(self._offset + 8 * count))
+        views = [
+            tirx.DeclBuffer(part.buffer, data=address(place))
+            for part, place in zip((begin, end), places, strict=True)
+        ]
+        return [*views, allocated([found], sequence(statements))]

@@ -9,7 +9,7 @@ between temporaries is another name of what it reads; identical kernels appear o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -91,9 +91,9 @@ def direct_program(
     written = {given[tensor_key(t)].number for t in outputs} | {
         given[key].number for key in updated
     }
-    main = calling(tensors, sorted(written), workspace.size, calls)
+    main, size = calling(tensors, sorted(written), workspace.size, calls)
     module = tvm.IRModule({**functions.module, GlobalVar("main"): main})
-    return DirectProgram(module, tuple(names), workspace)
+    return DirectProgram(module, tuple(names), replace(workspace, size=size))
 
 
 def _aliases(
