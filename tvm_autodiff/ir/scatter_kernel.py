@@ -18,7 +18,7 @@ from tvm import te
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .build import all_of, compare, const, zero_like
+from .build import all_of, cast, compare, const, zero_like
 from .nodes import Expr, Tensor, const_value, dtype_of
 
 #: attribute of a scatter-add stage: its `dims`
@@ -122,7 +122,8 @@ def inside_result(place: Sequence[Expr], shape: Sequence[Any], dims: Sequence[in
     for extent, dim in zip(shape, dims, strict=True):
         if dim >= 0:
             where = place[dim]
-            end = const(int(extent), dtype_of(where)) if isinstance(extent, int) else extent
+            literal = isinstance(extent, int)
+            end = const(extent, dtype_of(where)) if literal else cast(dtype_of(where), extent)
             conditions += [
                 compare("ge", where, zero_like(where)),
                 compare("lt", where, end),

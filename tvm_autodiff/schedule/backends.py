@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ..ir.infinities import with_infinities_from_bits
 from ..ir.opaque_indices import C_CAST, hide_divisions
 from ..ir.primfunc import StageFunction
 from .cpu.elementary.functions import with_own_functions
@@ -37,7 +38,10 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     GPU, with indices hidden in a way that C has.
     """
     if machine.kind == "cuda":
-        return [replace(launch, func=hide_divisions(launch.func, C_CAST)) for launch in launches]
+        return [
+            replace(launch, func=with_infinities_from_bits(hide_divisions(launch.func, C_CAST)))
+            for launch in launches
+        ]
     if machine.kind != "llvm":
         return list(launches)
 

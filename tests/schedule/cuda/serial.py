@@ -120,7 +120,7 @@ def serialized(func: Any) -> Any:
 
     def added(node: Any) -> Any:
         call = node.value
-        if str(getattr(call.op, "name", "")) != "tirx.call_extern":
+        if str(getattr(getattr(call, "op", None), "name", "")) != "tirx.call_extern":
             return node
         name, address, value = call.args
         assert name.value == "atomicAdd", name

@@ -279,9 +279,17 @@ def test_golden_source(name, golden):
     golden(f"{name}.cu", body_of(ad.build(*GOLDEN[name], target=SM_90).source()))
 
 
-def test_bfloat16(tmp_path):
-    case = cases.matmul(64, 48, 64, "nt", "bfloat16")
-    compile_with_nvcc({"matmul": source_of(*case)}, tmp_path)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtypes(dtype, tmp_path):
+    x = placeholder("x", 9, 300, dtype=dtype)
+    images = placeholder("x", 2, 3, 13, 13, dtype=dtype)
+    programs = {
+        "softmax": ([x], topi.nn.softmax(x)),
+        "pool": ([images], topi.nn.pool2d(images, [3] * 2, [2] * 2, [1] * 2, [1] * 4, "max")),
+    }
+    sources = {name: source_of(*with_gradients(*each)) for name, each in programs.items()}
+    sources["matmul"] = source_of(*cases.matmul(64, 48, 64, "nt", dtype))
+    compile_with_nvcc(sources, tmp_path)
 
 
 def test_targets():

@@ -103,6 +103,18 @@ def test_chain_with_gradients(name):
                 np.testing.assert_array_equal(written, np.ones_like(written))
 
 
+@pytest.mark.parametrize("rows", [0, 1, 7, 1000])
+def test_symbolic_rows(rows):
+    n = te.var("n")
+    inputs, outputs = with_gradients(*softmax(n, 300))
+    assert rules_of(outputs) == ["row_chain"]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((rows, 300)).astype("float32") for _ in inputs]
+    want = ad.build(inputs, outputs, exact_math=True)(*arrays)
+    for ours, theirs in zip(run(inputs, outputs, arrays), want, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
 @pytest.mark.parametrize("size", [(3, 33), (37, 150), (260, 64), (2, 20_000)])
 def test_any_reducer(size):
     inputs, output = long_product(*size)

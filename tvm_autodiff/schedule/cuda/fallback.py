@@ -12,9 +12,19 @@ from tvm.s_tir.schedule import ScheduleError
 
 from ...errors import LoweringError
 from ...ir.launches import launches_threads
+from ...ir.loop_nest import function, parameter, sequence
 from ...ir.opaque_threads import bind_parallel
 from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import Operation, is_compute, outputs_of
+from ...ir.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    is_compute,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    renew_axis,
+)
 from ..kernels import Kernel
 from ..machine import Machine
 from .threads import bind_flat, finished, fused, own_loops, schedule_of
@@ -26,6 +36,11 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
 
 
 def _stage(op: Operation, machine: Machine) -> StageFunction:
+    if is_compute(op) and any(axis_range(axis)[1] == 0 for axis in op.axis):
+        return _nothing(op)
+    reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is not None and any(axis_range(axis)[1] == 0 for axis in reduction.axes):
+        return _identities(op, reduction, machine)
     unscheduled = stage_function([op], outputs_of(op))
     if not is_compute(op):
         return _opaque(op, unscheduled)
@@ -33,6 +48,20 @@ def _stage(op: Operation, machine: Machine) -> StageFunction:
         return _bound(unscheduled, op, machine, registers=True)
     except ScheduleError:
         return _bound(unscheduled, op, machine, registers=False)
+
+
+def _nothing(op: Operation) -> StageFunction:
+    """A function for a result without elements."""
+    outputs = outputs_of(op)
+    func = function([parameter(tensor, f"r{n}") for n, tensor in enumerate(outputs)], sequence([]))
+    return StageFunction(func, (), tuple(outputs))
+
+
+def _identities(op: Operation, reduction: Reduction, machine: Machine) -> StageFunction:
+    """``Σ over nothing → 0``."""
+    axes = [renew_axis(axis) for axis in op.axis]
+    filled = make_stage(op.name, axes, list(reduction.combiner.identity))[0].op
+    return replace(_stage(filled, machine), outputs=tuple(outputs_of(op)))
 
 
 def _bound(

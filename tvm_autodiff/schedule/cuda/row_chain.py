@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...ir.nodes import node_id, op_name
 from ...ir.primfunc import StageFunction, external_reads, free_variables
 from ...ir.stage import (
+    Operation,
     always,
     axis_range,
     is_compute,
     outputs_of,
+    shape_of,
     tensor_key,
 )
 from ..chains import Chain
@@ -43,7 +46,7 @@ def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | None:
     left = tuple(member.kernel for member in across)
     kernels = [part for part in chain.parts if not any(part is kernel for kernel in left)]
     ops = [op for kernel in kernels for op in kernel.ops]
-    if not kernels or not all(map(is_compute, ops)) or any(map(free_variables, ops)):
+    if not kernels or not all(map(is_compute, ops)) or not _sizes_known(ops, chain):
         return None
     items = [item for item in items_of(chain, machine) if item.kind != SUM]
     if not all(map(_is_plain, items)) or not _is_worth_it(chain, items, machine):
@@ -52,15 +55,24 @@ def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | None:
     wanted = {tensor_key(t): t for t in chain.outputs if tensor_key(t) in written}
     for kernel in left:
         wanted |= {tensor_key(t): t for t in external_reads(kernel.ops) if tensor_key(t) in written}
-    extents = tuple(int(extent) for extent in chain.extents)
     length = max(items_size(item.loops) for item in items)
-    block = _block(size_of(chain.extents), length, machine)
-    writer = RowWriter(items, wanted, extents, block, machine)
+    literal = all(isinstance(extent, int) for extent in chain.extents)
+    threads, together = _block(size_of(chain.extents), length, machine)
+    block = threads, together if literal else 1
+    writer = RowWriter(items, wanted, chain.extents, block, machine)
     if not writer.fits:
         return None
     inputs = external_reads(ops)
     func = writer.function(inputs)
     return RowLaunch(StageFunction(func, tuple(inputs), tuple(writer.outputs.values())), left)
+
+
+def _sizes_known(ops: Sequence[Operation], chain: Chain) -> bool:
+    """Whether every size is one of a parameter's dimensions."""
+    parameters = [*external_reads(ops), *chain.outputs]
+    dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
+    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
+    return all(node_id(var) in known for op in ops for var in free_variables(op))
 
 
 def _is_plain(item: Item) -> bool:
@@ -72,7 +84,7 @@ def _is_plain(item: Item) -> bool:
 
 
 def _is_worth_it(chain: Chain, items: Sequence[Item], machine: Machine) -> bool:
-    if any(not isinstance(extent, int) or extent < 1 for extent in chain.extents):
+    if any(extent == 0 for extent in chain.extents if isinstance(extent, int)):
         return False
     if any(item.kind == BLOCK and items_size(item.reduced) > MAX_SERIAL for item in items):
         return False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ...ir.build import add, cast, compare, const, mul
+from ...ir.build import add, cast, compare, const, mul, sub
 from ...ir.loop_nest import (
     Local,
     Places,
@@ -28,11 +28,11 @@ from ...ir.loop_nest import (
     store,
     when,
 )
-from ...ir.nodes import Expr, Tensor, Var, dtype_of, is_load, load_tensor, node_id, operands
+from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, is_load, load_tensor, node_id, operands
 from ...ir.rewrite import expand_lets, map_loads, postorder, substituter
 from ...ir.stage import (
     Axis,
-    Combiner,
+    Extent,
     axis_range,
     outputs_of,
     tensor_key,
@@ -42,6 +42,7 @@ from ..cpu.row_items import FOLD, MAP, Item, Nest, nests_of
 from ..kernel import size_of
 from ..machine import Machine
 from .matrices import unflatten
+from .registers import accumulated, combiner_of, registers_of
 
 TOGETHER = 16  #: values that one thread combines at a time
 
@@ -54,6 +55,7 @@ def _int(extent: object) -> int:
 
 
 def items_size(axes: Sequence[Axis]) -> int:
+    """Iterations of some loops."""
     return size_of([axis_range(axis)[1] for axis in axes])
 
 
@@ -77,13 +79,14 @@ class RowWriter:
         self,
         items: Sequence[Item],
         wanted: dict[Key, Tensor],
-        extents: tuple[int, ...],
+        extents: tuple[Extent, ...],
         block: tuple[int, int],
         machine: Machine,
     ) -> None:
         self.nests = nests_of(items)
-        self.rows, self.extents = prod(extents), extents
+        self.extents = extents
         self.threads, self.together = block
+        self.grid = 4 * machine.multiprocessors  # blocks, where the number of rows is symbolic
         self.outputs = dict(wanted)
         self.budget = machine.shared_bytes
         self.shared: list[Local] = []
@@ -166,37 +169,45 @@ class RowWriter:
             for number, tensor in enumerate(tensors):
                 parameters.append(parameter(tensor, f"{letter}{number}"))
                 self.memory.put(tensor, parameters[-1])
-        block = counter("block", self.rows)
-        phases: list[Statement] = []
-        for nest in self.nests:
-            phases += self._nest(nest, block)
-        body = bound(
-            block,
-            self.rows // self.together,
-            "blockIdx.x",
-            allocated(self.shared, sequence(phases)),
-        )
-        return function(parameters, body)
+        return function(parameters, self._over_rows())
+
+    def _over_rows(self) -> Statement:
+        """A block for each row or a few; of symbolic ones, every so many for each."""
+        rows = prod(extent for extent in self.extents if isinstance(extent, int))
+        symbols = [cast("int32", extent) for extent in self.extents if not isinstance(extent, int)]
+        if not symbols:
+            block = counter("block", rows)
+            body = sequence([part for nest in self.nests for part in self._nest(nest, block)])
+            return bound(block, rows // self.together, "blockIdx.x", allocated(self.shared, body))
+        block, again = counter("block", self.grid), counter("again", self.grid)
+        total: Expr = const(rows, "int32")
+        for symbol in symbols:
+            total = mul(total, symbol)
+        grid = const(self.grid, "int32")
+        row = add(mul(again, grid), block)
+        body = sequence([part for nest in self.nests for part in self._nest(nest, row)])
+        left = sub(add(total, const(self.grid - 1, "int32")), block)
+        body = loop(again, binary("floordiv", left, grid), body)
+        return bound(block, self.grid, "blockIdx.x", allocated(self.shared, body))
 
     def _phase(self, make: Callable[[Var, Var], Statement]) -> Statement:
         x, y = counter("x", self.threads), counter("y", self.together)
         inner = bound(x, self.threads, "threadIdx.x", make(x, y))
         return bound(y, self.together, "threadIdx.y", inner)
 
-    def _row(self, item: Item, block: Var, y: Var) -> dict[Var, Expr]:
+    def _row(self, item: Item, block: Expr, y: Var) -> dict[Var, Expr]:
         """Indices of the row that a thread works on."""
         row: Expr = add(mul(block, const(self.together, "int32")), y)
         table: dict[Var, Expr] = {}
-        below = 1
-        for var, extent in zip(reversed(item.rows), reversed(self.extents), strict=True):
-            value = row if below == 1 else row // below
-            if below * extent < self.rows:
-                value = value % extent
-            table[var] = cast(dtype_of(var), value)
-            below *= extent
+        for number in range(len(item.rows) - 1, -1, -1):
+            var, extent = item.rows[number], self.extents[number]
+            size = const(extent, "int32") if isinstance(extent, int) else cast("int32", extent)
+            inside = binary("floormod", row, size) if number else row
+            table[var] = cast(dtype_of(var), inside)
+            row = binary("floordiv", row, size) if number else row
         return table
 
-    def _nest(self, nest: Nest, block: Var) -> list[Statement]:
+    def _nest(self, nest: Nest, block: Expr) -> list[Statement]:
         items = nest.items
         length = items_size(items[0].loops)
         folds = nest.folds
@@ -204,7 +215,7 @@ class RowWriter:
         def work(x: Var, y: Var) -> Statement:
             registers: list[Local] = []
             kept: dict[Key, Local] = {}
-            totals = {id(item): _registers("total", item, registers) for item in folds}
+            totals = {id(item): registers_of("total", item, registers) for item in folds}
             rounds = -(-length // self.threads)
             again = counter("again", rounds)
             place = x if rounds == 1 else add(mul(again, const(self.threads, "int32")), x)
@@ -216,7 +227,7 @@ class RowWriter:
             begin = [
                 store(total, value, [const(0, "int32")])
                 for item in folds
-                for total, value in zip(totals[id(item)], _combiner(item).identity, strict=True)
+                for total, value in zip(totals[id(item)], combiner_of(item).identity, strict=True)
             ]
             end = [
                 store(part, element(total, [const(0, "int32")]), [y, x])
@@ -236,7 +247,7 @@ class RowWriter:
     def _step(
         self,
         item: Item,
-        block: Var,
+        block: Expr,
         y: Var,
         place: Expr,
         kept: dict[Key, Local],
@@ -257,13 +268,13 @@ class RowWriter:
         if item.kind == FOLD:
             values = [read(source) for source in item.sources]
             if len(values) == 1:
-                return _accumulated(item, totals[id(item)], values, registers)
-            once = _registers("new", item, registers)
+                return accumulated(item, totals[id(item)], values, registers)
+            once = registers_of("new", item, registers)
             known = [element(new, [zero]) for new in once]
             return sequence(
                 [
                     *(store(new, value, [zero]) for new, value in zip(once, values, strict=True)),
-                    _accumulated(item, totals[id(item)], known, registers),
+                    accumulated(item, totals[id(item)], known, registers),
                 ]
             )
         [tensor] = outputs_of(item.op)
@@ -272,11 +283,11 @@ class RowWriter:
         if item.kind == MAP:
             statements = [store(mine, read(item.sources[0]), [zero])]
         else:
-            combiner = _combiner(item)
+            combiner = combiner_of(item)
             fresh = {axis.var: counter("k", _int(axis_range(axis)[1])) for axis in item.reduced}
             table |= {var: cast(dtype_of(var), inner) for var, inner in fresh.items()}
             rename = substituter(table)
-            body = _accumulated(item, [mine], [read(item.sources[0])], registers)
+            body = accumulated(item, [mine], [read(item.sources[0])], registers)
             for axis in reversed(item.reduced):
                 body = loop(fresh[axis.var], _int(axis_range(axis)[1]), body)
             statements = [store(mine, combiner.identity[0], [zero]), body]
@@ -324,7 +335,7 @@ class RowWriter:
             statements: list[Statement] = []
             zero = const(0, "int32")
             for item in folds:
-                mine = _registers("sum", item, registers)
+                mine = registers_of("sum", item, registers)
                 parts = [pair[source] for pair in self.parts[id(item)]]
                 others = [pair[1 - source] for pair in self.parts[id(item)]]
                 statements += [
@@ -334,7 +345,7 @@ class RowWriter:
                 n = counter("n", width // narrow)
                 place = add(mul(n, const(narrow, "int32")), x)
                 values = [element(part, [y, place]) for part in parts]
-                step = _accumulated(item, mine, values, registers)
+                step = accumulated(item, mine, values, registers)
                 statements.append(loop(n, width // narrow - 1, step, low=1))
                 if narrow > 1:
                     statements += [
@@ -354,39 +365,6 @@ class RowWriter:
 def _dims(item: Item) -> list[int]:
     own = {node_id(var) for var in item.rows}
     return [n for n, axis in enumerate(item.op.axis) if node_id(axis.var) not in own]
-
-
-def _combiner(item: Item) -> Combiner:
-    assert item.reduction is not None
-    return item.reduction.combiner
-
-
-def _registers(name: str, item: Item, found: list[Local]) -> list[Local]:
-    """A register for each component of what an item reduces to."""
-    mine = [
-        buffer_in(REGISTERS, f"{name}_{len(found) + n}", [1], dtype_of(tensor))
-        for n, tensor in enumerate(outputs_of(item.op))
-    ]
-    found += mine
-    return mine
-
-
-def _accumulated(
-    item: Item, totals: Sequence[Local], values: Sequence[Expr], registers: list[Local]
-) -> Statement:
-    """``totals = totals ⊕ values``, all components at once."""
-    zero = const(0, "int32")
-    combined = _combiner(item).apply([element(total, [zero]) for total in totals], values)
-    if len(totals) == 1:
-        return store(totals[0], combined[0], [zero])
-    fresh = _registers("next", item, registers)
-    pairs = list(zip(totals, fresh, strict=True))
-    return sequence(
-        [
-            *(store(new, value, [zero]) for new, value in zip(fresh, combined, strict=True)),
-            *(store(total, element(new, [zero]), [zero]) for total, new in pairs),
-        ]
-    )
 
 
 def _bytes(dtype: str) -> int:

@@ -34,7 +34,7 @@ def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
     func = scatter_add_threads(
         positions,
         updates,
-        list(result.shape),
+        list(shape),
         dims,
         atomic=not busy and dtype_of(updates) in _ATOMIC,
         grid=16 * machine.multiprocessors,

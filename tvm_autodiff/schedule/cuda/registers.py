@@ -1,0 +1,50 @@
+"""What a thread keeps in registers while it reduces: a value for each component of the reducer.
+
+In: items of a chain that reduce (`cpu.row_items`). Out: buffers of one element, and statements that
+combine values into them. Where threads put what they have together is left to `row_phases`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.build import const
+from ...ir.loop_nest import Local, Statement, element, sequence, store
+from ...ir.nodes import Expr, dtype_of
+from ...ir.stage import Combiner, outputs_of
+from ...ir.thread_loops import REGISTERS, buffer_in
+from ..cpu.row_items import Item
+
+
+def combiner_of(item: Item) -> Combiner:
+    """The reducer of an item that reduces."""
+    assert item.reduction is not None
+    return item.reduction.combiner
+
+
+def registers_of(name: str, item: Item, found: list[Local]) -> list[Local]:
+    """A register for each component of what an item reduces to."""
+    mine = [
+        buffer_in(REGISTERS, f"{name}_{len(found) + n}", [1], dtype_of(tensor))
+        for n, tensor in enumerate(outputs_of(item.op))
+    ]
+    found += mine
+    return mine
+
+
+def accumulated(
+    item: Item, totals: Sequence[Local], values: Sequence[Expr], registers: list[Local]
+) -> Statement:
+    """``totals = totals ⊕ values``, all components at once."""
+    zero = const(0, "int32")
+    combined = combiner_of(item).apply([element(total, [zero]) for total in totals], values)
+    if len(totals) == 1:
+        return store(totals[0], combined[0], [zero])
+    fresh = registers_of("next", item, registers)
+    pairs = list(zip(totals, fresh, strict=True))
+    return sequence(
+        [
+            *(store(new, value, [zero]) for new, value in zip(fresh, combined, strict=True)),
+            *(store(total, element(new, [zero]), [zero]) for total, new in pairs),
+        ]
+    )
