@@ -8,7 +8,7 @@ Exact linear reasoning lives in `domain`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import ir, sym
@@ -17,14 +17,16 @@ from ..errors import UnsolvableError
 from . import build
 from .nodes import (
     Expr,
+    Tensor,
     Var,
     const_value,
     dtype_of,
+    load,
     node_id,
     op_name,
     operands,
 )
-from .rewrite import contains_load, rewrite, variables_of
+from .rewrite import contains_load, map_loads, rewrite, variables_of
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 
@@ -180,6 +182,35 @@ def normalize_node(node: Expr) -> Expr | None:
     if collected and 0 <= constant < c and all(0 <= k < c for _, k in terms):
         return None
     return _reduced(name, terms, constant, c, dtype)
+
+
+def collect_indices(expr: Expr) -> Expr:
+    """``x[i + (3 - i), (2*k)//2] → x[3, k]``: terms that cancel in the indices of reads.
+
+    What does not cancel stays as it was written.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, k = te.var("i"), te.var("k")
+    >>> x = te.placeholder((9, 9), name="x")
+    >>> list(operands(collect_indices(load(x, [i + (3 - i), (i + k * 2 - i) // 2]))))
+    [3, k]
+    """
+
+    def collected(node: Expr) -> Expr | None:
+        if op_name(node) in ("add", "sub") and dtype_of(node) in ("int32", "int64"):
+            terms, constant = linear_terms(node)
+            if _summands(node) > len(terms) + (constant != 0):
+                return linear_sum(terms, constant, dtype_of(node))
+        return normalize_node(node)
+
+    def indices(tensor: Tensor, old: Sequence[Expr]) -> Expr | None:
+        new = [rewrite(index, collected) for index in old]
+        same = all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True))
+        return None if same else load(tensor, new)
+
+    return map_loads(expr, indices)
 
 
 def _summands(expr: Expr) -> int:

@@ -17,6 +17,7 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import map_loads, substituter
+from ..ir.simplify import collect_indices
 from ..ir.stage import bodies, is_compute
 
 
@@ -32,7 +33,8 @@ def read_through_copies(expr: Expr, keep: Callable[[Tensor], bool] = lambda tens
         result: Expr | None = None
         while not keep(tensor) and (body := _copied(tensor)) is not None:
             axes = (axis.var for axis in tensor.op.axis)
-            result = substituter(dict(zip(axes, indices, strict=True)))(body)
+            read = substituter(dict(zip(axes, indices, strict=True)))(body)
+            result = collect_indices(read)
             tensor, indices = load_tensor(result), operands(result)
         return result
 

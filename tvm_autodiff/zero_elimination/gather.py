@@ -33,7 +33,7 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import depends_on, postorder, substituter
-from ..ir.simplify import constant_bounds
+from ..ir.simplify import collect_indices, constant_bounds
 from ..ir.stage import (
     Axis,
     Extent,
@@ -183,7 +183,7 @@ def sum_where(
     data = [Condition(c, False) for c in remaining if not on_indices(c)]
     data += [Condition(move(c.expr), c.guards) for c in others]
     source = guarded(
-        move(value),
+        collect_indices(move(value)),
         [*([Condition(all_of(guards), True)] if guards else []), *data],
     )
     variables = solution.new_domain.variables

@@ -25,6 +25,7 @@ from .narrow import narrow_to_guards
 from .ragged import follow_guards
 from .residues import split_by_residue
 from .scatter import reads_by_data, scatter
+from .sparse_operands import with_sparse_operands
 
 #: ways of what could not be solved
 _LAST_RESORTS = ("scatter-add", "dense sum")
@@ -111,8 +112,13 @@ def transpose(
     result: list[Transposed] = []
     for term in map(partial(_with_integer_indices, op), linearize(op, tensors)):
         cotangent = cotangents.get(term.component)
-        if cotangent is not None:
-            result += _past_copies(op, term, cotangent, target, copies)
+        if cotangent is None:
+            continue
+        sparse = with_sparse_operands(term)
+        sites = _past_copies(op, sparse, cotangent, target, copies)
+        if sparse is not term and any(site.way in _LAST_RESORTS for site in sites):
+            sites = _past_copies(op, term, cotangent, target, copies)
+        result += sites
     return result
 
 
