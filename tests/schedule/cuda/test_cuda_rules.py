@@ -51,6 +51,14 @@ def grouped(wrt=None):
     return [[x, w][1 - wrt], head], ad.differentiate(out, [[x, w][wrt]], head)[0]
 
 
+def depthwise_weight_gradient(batch, channels, size):
+    x = te.placeholder((batch, channels, size, size), name="x")
+    w = te.placeholder((channels, 1, 3, 3), name="w")
+    out = topi.nn.depthwise_conv2d_nchw(x, w, 1, 0, 1)
+    head = te.placeholder(out.shape, name="head")
+    return [x, head], ad.differentiate(out, [w], head)[0]
+
+
 def embedding_gradient(rows, width, count, dtype="float32", index="int32"):
     E = te.placeholder((rows, width), dtype, name="E")
     index = te.placeholder((count,), index, name="index")
@@ -83,6 +91,8 @@ RULES = {
     "grouped conv": (grouped(), ["contraction"]),
     "grouped conv input gradient": (grouped(0), ["contraction"]),
     "grouped conv weight gradient": (grouped(1), ["contraction"]),
+    "depthwise weight gradient": (depthwise_weight_gradient(8, 24, 58), ["window_sums"]),
+    "small depthwise weight gradient": (depthwise_weight_gradient(2, 4, 12), ["reduction"]),
     "triangular": (cases.triangular(67), ["contraction"]),
     "long triangular": (cases.triangular(300), ["contraction"]),
     "flipped": (cases.flipped(48), ["contraction"]),

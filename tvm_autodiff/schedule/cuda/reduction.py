@@ -26,7 +26,7 @@ from .parts import parts_of
 from .threads import BLOCK, WARP, extent_of, finished, fused, own_loops, schedule_of
 
 SHORT = 8  #: elements that a thread reduces faster alone than with others
-HELPERS = BLOCK // WARP * 2  #: threads that share a column, at most
+HELPERS = 32  #: threads that share a column, at most
 PART = 4_096  #: elements of a part below which splitting costs more than it gains
 
 

@@ -21,7 +21,7 @@ from ...ir.stage import (
     tensor_key,
 )
 from ..chains import Chain
-from ..cpu.row_items import BLOCK, SUM, Item, items_of
+from ..cpu.row_items import BLOCK, FOLD, SUM, Item, items_of
 from ..kernel import Kernel, size_of
 from ..machine import Machine
 from .row_phases import RowWriter, items_size
@@ -58,6 +58,9 @@ def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | None:
     length = max(items_size(item.loops) for item in items)
     literal = all(isinstance(extent, int) for extent in chain.extents)
     threads, together = _block(size_of(chain.extents), length, machine)
+    most = max((len(item.sources) for item in items if item.kind == FOLD), default=1)
+    while threads > WARP and 9 * most * threads * together > machine.shared_bytes:
+        threads //= 2  # what a thread reduces to takes eight bytes at most, and a little more
     block = threads, together if literal else 1
     writer = RowWriter(items, wanted, chain.extents, block, machine)
     if not writer.fits:

@@ -16,12 +16,14 @@ from .row_chain import rows_of_chain
 from .scatter import scatter
 from .transposition import transposition
 from .verify import verified
+from .window_sums import window_sums
 
 _RULES: tuple[Rule, ...] = (
     transposition,
     elementwise,
     contraction,
     library_matmul,
+    window_sums,
     reduction,
     any_reducer,
     scatter,

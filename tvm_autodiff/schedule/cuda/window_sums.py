@@ -1,0 +1,153 @@
+"""Sums for the places of a small window that read nearly the same: depthwise weight gradients.
+
+In: a kernel that sums, whose last output axes are a window that only shifts what is read. Out:
+functions in which a thread keeps the sums for all places of the window, so that data comes from
+memory once and not once for each place, and one that puts the places side by side.
+
+    ``out[c, k] = Σ_i x[c, i + k] * y[c, i]  →  s0[c], s1[c] = Σ_i (x[c, i] * y[c, i],
+    x[c, i + 1] * y[c, i]),  out[c, k] = if k == 0 then s0[c] else s1[c]``
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...ir.build import add, all_of, compare, const, select, variable
+from ...ir.fold import fold
+from ...ir.nodes import Expr, Tensor, Var, dtype_of, is_load, load, node_id
+from ...ir.primfunc import StageFunction
+from ...ir.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
+from ...ir.stage import (
+    Axis,
+    Combiner,
+    Operation,
+    Reduction,
+    axis_range,
+    bodies,
+    is_compute,
+    make_stage,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    tensor_key,
+)
+from ..access import stride_of
+from ..cpu.split import writes_to
+from ..kernels import Kernel, iterations
+from ..machine import Machine
+from ..products import is_sum
+from .any_reducer import any_reducer
+from .elementwise import elementwise
+
+MAX_PLACES = 16  #: of a window, a register each
+MAX_NODES = 1_500  #: of what is summed, all places together
+MAX_STEP = 4  #: of a window that moves by more than one
+MIN_ITERATIONS = 4_000_000  #: below this reading again takes less than two launches more
+
+
+def window_sums(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule sums for the places of a window; None for other kernels."""
+    op = kernel.root
+    found = reduction_of(op) if is_compute(op) else None
+    if found is None or op.num_outputs != 1 or not is_sum(found):
+        return None
+    count = _window_axes(op, found)
+    if count == 0 or iterations(op) < MIN_ITERATIONS:
+        return None
+    places = list(itertools.product(*(range(_extent(axis)) for axis in op.axis[-count:])))
+    source = expand_lets(found.sources[0])
+    if len(places) < 2 or len(places) * tree_size(source) > MAX_NODES:
+        return None
+    sums = _sums(op, found, source, count, places)
+    first = any_reducer(Kernel(sums[0].op), machine)
+    second = elementwise(Kernel(_side_by_side(kernel, sums, count, places)), machine)
+    if first is None or second is None:
+        return None
+    return [*first, *writes_to(second, kernel)]
+
+
+def _extent(axis: Axis) -> int:
+    low, extent = axis_range(axis)
+    return extent if low == 0 and isinstance(extent, int) else MAX_PLACES + 1
+
+
+def _window_axes(op: Operation, found: Reduction) -> int:
+    """How many of the last output axes are a window."""
+    variables = [axis.var for axis in (*op.axis, *found.axes)]
+    reads = [node for node in postorder(list(found.sources)) if is_load(node)]
+    count, places = 0, 1
+    for axis in reversed(list(op.axis)[1:]):
+        places *= _extent(axis)
+        if places > MAX_PLACES or not all(_shifts(read, axis, found, variables) for read in reads):
+            break
+        count += 1
+    return count
+
+
+def _shifts(read: Expr, axis: Axis, found: Reduction, variables: Sequence[Var]) -> bool:
+    """Whether the next place of an axis reads what the sum reads a step or so further on."""
+    step = stride_of(read, node_id(axis.var), variables)
+    if step is None or step == 0 or _extent(axis) == 1:
+        return step is not None
+    along = (stride_of(read, node_id(other.var), variables) for other in found.axes)
+    return any(way and way % step == 0 and 0 < way // step <= MAX_STEP for way in along)
+
+
+def _sums(
+    op: Operation,
+    found: Reduction,
+    source: Expr,
+    count: int,
+    places: Sequence[tuple[int, ...]],
+) -> list[Tensor]:
+    """A reduction with a component for each place of the window."""
+    spatial = [renew_axis(axis) for axis in op.axis[:-count]]
+    reduced = [renew_axis(axis) for axis in found.axes]
+    table: dict[Var, Expr] = {
+        old.var: new.var
+        for old, new in zip((*op.axis[:-count], *found.axes), (*spatial, *reduced), strict=True)
+    }
+    window = op.axis[-count:]
+    sources = []
+    for place in places:
+        here = {a.var: const(n, dtype_of(a.var)) for a, n in zip(window, place, strict=True)}
+        sources.append(fold(substituter({**table, **here})(source)))
+    dtype = dtype_of(op.output(0))
+    lhs = tuple(variable(f"a{n}", dtype) for n in range(len(places)))
+    rhs = tuple(variable(f"b{n}", dtype) for n in range(len(places)))
+    result = tuple(add(left, right) for left, right in zip(lhs, rhs, strict=True))
+    combiner = Combiner(lhs, rhs, result, tuple(const(0, dtype) for _ in places))
+    return reduction_stage(
+        f"{op.name}_places",
+        spatial,
+        replace(found, combiner=combiner, sources=tuple(sources), axes=tuple(reduced)),
+    )
+
+
+def _side_by_side(
+    kernel: Kernel, sums: Sequence[Tensor], count: int, places: Sequence[tuple[int, ...]]
+) -> Operation:
+    """The stage that reads each place's sum, or what the epilogue makes of it."""
+    root = kernel.root
+
+    def element(indices: Sequence[Expr]) -> Expr:
+        outer, inner = list(indices[:-count]), indices[-count:]
+        value: Expr = load(sums[-1], outer)
+        for tensor, place in zip(reversed(sums[:-1]), reversed(places[:-1]), strict=True):
+            here = all_of(
+                compare("eq", index, const(n, dtype_of(index)))
+                for index, n in zip(inner, place, strict=True)
+            )
+            value = select(here, load(tensor, outer), value)
+        return value
+
+    def read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+        return element(indices) if tensor_key(tensor) == tensor_key(root.output(0)) else None
+
+    if kernel.epilogue is None:
+        axes = [renew_axis(axis) for axis in root.axis]
+        return make_stage(f"{root.name}_window", axes, [element([a.var for a in axes])])[0].op
+    body = map_loads(bodies(kernel.epilogue)[0], read)
+    return make_stage(kernel.epilogue.name, list(kernel.epilogue.axis), [body])[0].op
