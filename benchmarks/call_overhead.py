@@ -85,7 +85,7 @@ def ours() -> list[tuple[str, float, float]]:
     row("one kernel, out=", single, [a, b], np.empty_like(a))
     row("three kernels", several, [a, b])
     row("three kernels, out=", several, [a, b], [np.empty_like(a), np.empty_like(a)])
-    for count in (1, 4, 8):
+    for count in (1, 4, 8, 12):
         function = ad.build(**update(count), num_threads=1)
         arrays = [np.ones(SIZE, "float32") for _ in range(2 * count)]
         row(f"{count} updates in place", function, arrays)

@@ -175,9 +175,10 @@ def test_without_a_gpu_a_function_is_built_shown_and_exported(tmp_path):
 
 
 def test_updates_of_host_arrays_come_back():
-    A, B = te.placeholder((3,), name="A"), te.placeholder((3,), name="B")
-    new = te.compute((3,), lambda i: A[i] + B[i], name="new")
-    k = te.reduce_axis((0, 3), "k")
+    n = te.var("n")  # with a size that is a symbol, a program for a CPU is called as for a GPU
+    A, B = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    new = te.compute((n,), lambda i: A[i] + B[i], name="new")
+    k = te.reduce_axis((0, n), "k")
     total = te.compute((), lambda: te.sum(A[k], axis=k), name="total")
     built = ad.build([A, B], total, updates={A: new}, cache=False)
     step = OnHost(built._executable, built._record, 1)

@@ -8,24 +8,23 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import ir, tirx
 
-from .build import add, all_of, any_of, compare, const, select, sub
+from .build import any_of, compare, const
+from .call_check import CODE, FITS, address_word
 from .intrinsics import with_llvm_code
-from .loop_nest import allocated, bind, counter, element, local, loop, sequence, store, when
+from .loop_nest import bind, sequence, when
 from .nodes import Expr, Tensor, dtype_of, op_name
 from .primfunc import PrimFunc
 from .stage import shape_of
 
 Statement = Any  #: a TVM statement
 
-#: what ``main`` returns: that all is done; that nothing is, since a written array shares memory
-DONE, OVERLAP = 0, 1
 #: what ``main`` takes for the number of the launch to run
 ALL_LAUNCHES, NO_LAUNCH = -1, 2**31 - 1
 ALIGNMENT = 64  #: bytes: places in a workspace begin at multiples
@@ -50,17 +49,8 @@ Place = Parameter | Offset
 #: the name of what lowers modules with such functions, as `tvm.compile` takes it
 PIPELINE = "tvm_autodiff"
 
-_SPANS_ON_STACK = 100  #: arrays; from 128 on TVM would allocate memory
-
 _BY_ADDRESS = "tvm_autodiff.by_address"
-_ADDRESS = "tvm_autodiff_address"
-# TVM's passes take no expression that makes a number of a pointer
-_ADDRESS_CODE = f"""
-define i64 @{_ADDRESS}(ptr %array) {{
-  %address = ptrtoint ptr %array to i64
-  ret i64 %address
-}}
-"""
+_PACKED = 1  #: TVM's calling convention of functions that are called from outside
 
 
 @dataclass(frozen=True)
@@ -107,7 +97,7 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
         ("device_id", const(0, "int32")),
     ):
         scope = tirx.AttrStmt("default", key, value, scope)
-    body = sequence([scope, tirx.Return(const(DONE, "int32"))])
+    body = sequence([scope, tirx.Return(const(0, "int32"))])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
@@ -119,61 +109,59 @@ def _pipeline() -> tuple[Any, Any, Any]:
 tirx.register_tir_pipeline(PIPELINE, _pipeline)
 
 
-def calling(
-    tensors: Sequence[Tensor],
-    written: Sequence[int],
-    workspace: int,
-    calls: Sequence[DirectCall | None],
-) -> tuple[PrimFunc, int]:
-    """``main(launch, [workspace,] *arrays)``: runs all launches, or the one of that number; and the
-    bytes of the workspace, without any of which the parameter is missing.
+def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
+    """``main(launch, table, workspace, *arrays)``: runs all launches, or the one of that number.
+
+    It returns nothing, or what `call_check` found wrong.
 
     Parameters
     ----------
-    tensors
-        Inputs, then outputs, of constant shapes.
-    written
-        Numbers of those that are written: each must have its memory for itself.
-    workspace
-        Bytes for temporaries.
+    count
+        How many arrays the program has: inputs, then outputs.
     calls
         In order of execution; None for a launch that has nothing to do.
     """
-    launch = tirx.Var("launch", "int32")
-    buffers = [_buffer(tensor, f"array{number}") for number, tensor in enumerate(tensors)]
-    spans = _Spans(tensors, written, workspace)
-    size = workspace + spans.bytes
-    space = tirx.decl_buffer((size,), "uint8", "workspace", data_alignment=ALIGNMENT)
+    args, given = _handle("args"), tirx.Var("given", "int32")
+    result, table, workspace = _handle("result"), _handle("table"), _handle("workspace")
+    status, launch = tirx.Var("status", "int32"), tirx.Var("launch", "int32")
+
+    def extern(dtype: str, name: str, *operands: Expr) -> Expr:
+        return tirx.call_extern(dtype, f"tvm_autodiff_{name}", *operands)
 
     def address(place: Place) -> Expr:
         if isinstance(place, Parameter):
-            return tirx.op.buffer_data(buffers[place.number])
-        return tirx.address_of(tirx.BufferLoad(space, [const(place.bytes, "int64")]))
+            word = address_word(count, place.number)
+            return extern("handle", "array", table, const(word, "int32"))
+        return extern("handle", "part", workspace, const(place.bytes, "int64"))
 
-    body = spans.refusing_overlap(address)
+    in_front = const(3, "int32")
+    body = [
+        bind(table, extern("handle", "memory", args, const(1, "int32"))),
+        bind(status, extern("int32", "check", args, given, table, in_front, result)),
+        when(compare("ne", status, const(FITS, "int32")), tirx.Return(const(0, "int32"))),
+        bind(launch, extern("int32", "launch", args)),
+        bind(workspace, extern("handle", "memory", args, const(2, "int32"))),
+    ]
     for number, call in enumerate(calls):
         if call is None:
             continue
-        status = ir.Call(
-            call.function, [address(place) for place in call.arguments], ret_ty="int32"
-        )
-        failed = compare("ne", status, const(DONE, "int32"))
+        arguments = [address(place) for place in call.arguments]
+        failed = compare("ne", ir.Call(call.function, arguments, ret_ty="int32"), const(0, "int32"))
         # the number of none is that of every launch
         wanted = [compare("lt", launch, const(0, "int32"))]
         wanted.append(compare("eq", launch, const(number, "int32")))
-        raise_it = tirx.Evaluate(tirx.op.tvm_throw_last_error())
-        body.append(when(any_of(wanted), when(failed, raise_it)))
-    body.append(tirx.Return(const(DONE, "int32")))
-    params = [launch, *([space] if size else []), *buffers]
-    main = tirx.PrimFunc(params, sequence(body)).with_attr("global_symbol", "main")
-    return with_llvm_code(main, _ADDRESS_CODE) if written else main, size
-
-
-def _buffer(tensor: Tensor, name: str) -> Any:
-    bits = tvm.DataType(dtype_of(tensor)).bits
-    return tirx.decl_buffer(
-        shape_of(tensor), dtype_of(tensor), name, data_alignment=max(1, bits // 8)
+        raised = tirx.Evaluate(tirx.op.tvm_throw_last_error())
+        body.append(when(any_of(wanted), when(failed, raised)))
+    body.append(tirx.Return(const(0, "int32")))
+    main = tirx.PrimFunc(
+        [_handle("self"), args, given, result], sequence(body), ir.PrimType("int32")
     )
+    main = main.with_attr("global_symbol", "__tvm_ffi_main").with_attr("calling_conv", _PACKED)
+    return with_llvm_code(main, CODE)
+
+
+def _handle(name: str) -> Any:
+    return tirx.Var(name, ir.PointerType(ir.PrimType("void")))
 
 
 def tensor_bytes(tensor: Tensor) -> int:
@@ -182,53 +170,3 @@ def tensor_bytes(tensor: Tensor) -> int:
     for extent in shape_of(tensor):
         count *= int(extent)
     return count * ((tvm.DataType(dtype_of(tensor)).bits + 7) // 8)
-
-
-class _Spans:
-    """Where arrays begin and end in memory, those that are written first."""
-
-    def __init__(self, tensors: Sequence[Tensor], written: Sequence[int], offset: int) -> None:
-        chosen = set(written)
-        order = [number for number, tensor in enumerate(tensors) if tensor_bytes(tensor)]
-        self._order = sorted(order, key=lambda number: number not in chosen)
-        self._written = sum(number in chosen for number in order)
-        self._sizes = [tensor_bytes(tensor) for tensor in tensors]
-        self._offset = offset
-        many = self._written and len(order) > _SPANS_ON_STACK
-        #: what is needed of the workspace: `main` returns early, and would not free other memory
-        self.bytes = 2 * 8 * len(order) if many else 0
-
-    def refusing_overlap(self, address: Callable[[Place], Expr]) -> list[Statement]:
-        """Return `OVERLAP` where a written array shares memory with another."""
-        count = len(self._order)
-        if not self._written or count < 2:
-            return []
-        begin, end = (local(name, [count], "int64") for name in ("begin", "end"))
-        found = local("found", [1], "int32")
-        zero = const(0, "int32")
-        statements = [store(found, zero, [zero])]
-        for row, number in enumerate(self._order):
-            start = tirx.call_pure_extern("int64", _ADDRESS, address(Parameter(number)))
-            at = [const(row, "int32")]
-            statements.append(store(begin, start, at))
-            statements.append(store(end, add(start, const(self._sizes[number], "int64")), at))
-        one, other = counter("one", count), counter("other", count)
-        meet = all_of(
-            compare("lt", element(begin, [left]), element(end, [right]))
-            for left, right in ((one, other), (other, one))
-        )
-        seen = select(meet, const(1, "int32"), element(found, [zero]))
-        after = add(one, const(1, "int32"))
-        rest = sub(const(count, "int32"), after)
-        search = loop(other, rest, store(found, seen, [zero]), low=after)
-        statements.append(loop(one, self._written, search))
-        met = compare("ne", element(found, [zero]), zero)
-        statements.append(when(met, tirx.Return(const(OVERLAP, "int32"))))
-        if not self.bytes:
-            return [allocated([begin, end, found], sequence(statements))]
-        places = (Offset(self._offset), Offset(self._offset + 8 * count))
-        views = [
-            tirx.DeclBuffer(part.buffer, data=address(place))
-            for part, place in zip((begin, end), places, strict=True)
-        ]
-        return [*views, allocated([found], sequence(statements))]

@@ -19,6 +19,7 @@ import tvm
 from tvm import relax
 
 from ..errors import CallError, InvalidArgumentError, LoweringError
+from ..ir.call_check import OVERLAP, call_table
 from ..ir.direct_calls import ALL_LAUNCHES
 from .arguments import CheckedArguments
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype
@@ -29,6 +30,8 @@ from .record import Record
 from .threads import use_threads
 
 _NUMBERS = frozenset((int, float))
+_Types = tuple[type, ...]
+_Makers = list[Callable[[], Array]] | None
 
 
 class CompiledFunction(CheckedArguments):
@@ -64,18 +67,20 @@ class CompiledFunction(CheckedArguments):
         self._code = code  # the shared library, where there is one
         self._recompile = recompile  # gives a module that still has its source
         self._parallel = record.parallel  # whether any kernel was scheduled for several threads
-        self._direct = record.workspace is not None  # `main` tells overlap by what it returns
-        self._machines = threading.local()  # a machine, or a workspace, serves one call at a time
+        self._direct = record.workspace is not None  # `main` returns what is wrong with arrays
+        self._machines = threading.local()  # machines and tables serve one call at a time
         self._shared: Callable[..., Any] | None = None
-        if not record.uses_vm and not record.workspace:
-            self._shared = self._new_function()
+        if not record.uses_vm and not self._direct:
+            self._shared = executable["main"]
         self._scalars = [
             (number, numpy_dtype(spec.dtype))
             for number, spec in enumerate(signature.inputs)
             if not spec.shape and number not in record.updated
         ]
-        #: types of arrays → makers of the results; None where arrays of them need more than a call
-        self._makers: dict[tuple[type, ...], list[Callable[[], Array]] | None] = {}
+        #: types of arrays, and makers of the results; None where arrays of them need more than a
+        #: call; for all types so far, and for the last ones
+        self._makers: dict[_Types, _Makers] = {}
+        self._last: tuple[_Types | None, _Makers] = (None, None)
 
     def __call__(self, *arrays: Array, out: Sequence[Array] | Array | None = None) -> Any:
         """Run the program.
@@ -95,15 +100,17 @@ class CompiledFunction(CheckedArguments):
             The number, rank, shape, dtype, layout or device of an array is not as the signature
             says, or one that is written shares memory with another or cannot be written.
         """
-        if out is None:
-            listed: Sequence[Array] = ()
-        else:
+        listed: Sequence[Array] = ()
+        types = tuple(map(type, arrays))
+        if out is not None:
             listed = out if isinstance(out, (list, tuple)) else (out,)
-        types = (*map(type, arrays), *map(type, listed))
-        try:
+            types += tuple(map(type, listed))
+        last, makers = self._last
+        if types != last:
+            if types not in self._makers:
+                self._makers[types] = self._new_makers([*arrays, *listed])
             makers = self._makers[types]
-        except KeyError:
-            makers = self._makers[types] = self._new_makers([*arrays, *listed])
+            self._last = types, makers
         if makers is None or len(arrays) != len(self.signature.inputs):
             return self._checked_call(arrays, out)
         results = list(listed) if out is not None else [make() for make in makers]
@@ -114,14 +121,14 @@ class CompiledFunction(CheckedArguments):
             use_threads(self.num_threads)
         try:
             # shapes, dtypes and layout are checked by `main` before anything is written
-            status = (self._shared or self._function())(*given, *results)
+            wrong = (self._shared or self._function())(*given, *results)
         except Exception as failure:
             return self._checked_call(arrays, out, failure)
-        if self._direct and status:
+        if self._direct and wrong:
             return self._checked_call(arrays, out)
         return results[0] if self.signature.single else results
 
-    def _new_makers(self, arrays: Sequence[Array]) -> list[Callable[[], Array]] | None:
+    def _new_makers(self, arrays: Sequence[Array]) -> _Makers:
         """Makers of the results where kernels take all arrays, results among them, as they are."""
         signature = self.signature
         specs = (*signature.inputs, *signature.outputs)[: len(arrays)]
@@ -161,9 +168,13 @@ class CompiledFunction(CheckedArguments):
             raise failure
         if self._parallel:
             use_threads(self.num_threads)
-        status = self._function()(*arguments)
-        if self._direct and status:  # memory whose address nothing tells
-            raise CallError("an array that is written shares memory with another: pass copies")
+        wrong = self._function()(*arguments)
+        if self._direct and wrong:  # of which the arrays tell nothing
+            raise CallError(
+                "an array that is written shares memory with another: pass copies"
+                if wrong == OVERLAP
+                else f"the memory of an array is not what it says, for {signature}: pass copies"
+            )
         if out is None:
             results = [kind.finish(result) for kind, result in zip(kinds, results, strict=True)]
         return results[0] if signature.single else results
@@ -180,14 +191,20 @@ class CompiledFunction(CheckedArguments):
         """What takes all arrays, for the calls of one thread."""
         if self._record.uses_vm:
             return relax.VirtualMachine(self._executable, tvm.cpu())["main"]
-        if not self._direct:
-            return self._executable["main"]
-        return functools.partial(self._executable["main"], ALL_LAUNCHES, *self._new_workspace())
+        main = self._executable["main"]
+        return functools.partial(main, ALL_LAUNCHES, *self._in_front()) if self._direct else main
 
-    def _new_workspace(self) -> list[Any]:
-        """Memory for the temporaries of one call, in front of the arrays; nothing for none."""
-        size = self._record.workspace
-        return [tvm.runtime.empty((size,), "uint8")] if size else []
+    def _in_front(self) -> tuple[Any, Any]:
+        """What a function that calls its kernels itself takes for one call at a time: a table of
+        the arrays, and memory for temporaries.
+        """
+        signature = self.signature
+        specs = (*signature.inputs, *signature.outputs)
+        results = range(len(signature.inputs), len(specs))
+        written = {*self._record.updated, *results}
+        table = call_table([(spec.dtype, spec.shape) for spec in specs], written)
+        workspace = tvm.runtime.empty((self._record.workspace or 1,), "uint8")
+        return tvm.runtime.tensor(table), workspace
 
     def memory(self, **sizes: int) -> Memory:
         """What memory a call uses.
@@ -257,8 +274,8 @@ class CompiledFunction(CheckedArguments):
             use_threads(self.num_threads)
         launches = self._record.launches
         if self._direct and len(launches) > 1:
-            main, workspace = self._executable["main"], self._new_workspace()
-            run = lambda launch: main(launch, *workspace, *arguments)  # noqa: E731
+            main, in_front = self._executable["main"], self._in_front()
+            run = lambda launch: main(launch, *in_front, *arguments)  # noqa: E731
             return profile_of_launches(run, launches, repeats)
         machine = (
             relax.VirtualMachine(self._executable, tvm.cpu()) if self._record.uses_vm else None

@@ -68,8 +68,8 @@ class Record:
     uses_vm : bool
         Whether ``main`` is a function of Relax's virtual machine.
     workspace : int or None
-        Bytes of the memory for temporaries that ``main`` takes behind a launch's number and before
-        the arrays, nothing for none; None where it takes arrays alone.
+        Bytes of the memory for temporaries that ``main`` takes together with a launch's number and
+        the table of the arrays; None where it takes arrays alone.
     parallel : bool
         Whether kernels were scheduled for more than one thread.
     """

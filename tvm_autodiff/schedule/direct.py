@@ -9,7 +9,7 @@ between temporaries is another name of what it reads; identical kernels appear o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -87,13 +87,9 @@ def direct_program(
         var = functions.add(func, step.kernel.name)
         calls.append(DirectCall(var, arguments))
         names.append(str(var.name_hint))
-    tensors = [*inputs, *outputs]
-    written = {given[tensor_key(t)].number for t in outputs} | {
-        given[key].number for key in updated
-    }
-    main, size = calling(tensors, sorted(written), workspace.size, calls)
+    main = calling(len(inputs) + len(outputs), calls)
     module = tvm.IRModule({**functions.module, GlobalVar("main"): main})
-    return DirectProgram(module, tuple(names), replace(workspace, size=size))
+    return DirectProgram(module, tuple(names), workspace)
 
 
 def _aliases(

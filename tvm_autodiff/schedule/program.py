@@ -33,8 +33,7 @@ __all__ = ["Program", "assemble"]
 class Program:
     """A scheduled module and how its ``main`` is called; the launches and their functions.
 
-    With a `workspace`, ``main`` takes a launch's number and memory in front of the arrays, as told
-    in `ir.direct_calls`.
+    With a `workspace`, ``main`` takes more than arrays, as told in `ir.direct_calls`.
     """
 
     module: Any
