@@ -224,20 +224,22 @@ def bags(rows: int, width: int, count: int, size: int) -> Case:
     )
 
 
-def cumulative(rows: int, width: int) -> Case:
+def cumulative(rows: int, width: int, axis: int) -> Case:
     def ours(x: Any) -> Any:
-        k = te.reduce_axis((0, width), "k")
-        return te.compute(
-            (rows, width),
-            lambda n, i: te.sum(te.if_then_else(k <= i, x[n, k], 0.0), axis=k),
-        )
+        k = te.reduce_axis((0, (rows, width)[axis]), "k")
+
+        def body(*i: Any) -> Any:
+            element = x[i[0], k] if axis else x[k, i[1]]
+            return te.sum(te.if_then_else(k <= i[axis], element, 0.0), axis=k)
+
+        return te.compute((rows, width), body)
 
     return simple(
         (rows, width),
         (rows, width),
         ours,
-        lambda torch, x: torch.cumsum(x, 1),
-        lambda jax, x: jax.numpy.cumsum(x, 1),
+        lambda torch, x: torch.cumsum(x, axis),
+        lambda jax, x: jax.numpy.cumsum(x, axis),
         tolerance=2e-4,
     )
 
@@ -337,7 +339,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "gather-10000x32-4096": lambda: gather(10000, 32, 4096),
     "gather-1000x1-10000": lambda: gather(1000, 1, 10000),
     "bags-5000x48-256x20": lambda: bags(5000, 48, 256, 20),
-    "cumulative-sum-64x512": lambda: cumulative(64, 512),
+    "cumulative-sum-64x512": lambda: cumulative(64, 512, 1),
+    "cumulative-sum-axis0-500x300": lambda: cumulative(500, 300, 0),
     "transpose-1000x1500": lambda: permuted((1000, 1500), (1, 0)),
     "permute-8x64x12x32-0213": lambda: permuted((8, 64, 12, 32), (0, 2, 1, 3)),
     "permute-4x32x40x50-0231": lambda: permuted((4, 32, 40, 50), (0, 2, 3, 1)),

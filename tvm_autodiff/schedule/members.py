@@ -26,6 +26,7 @@ from ..ir.stage import (
 from .access import stride_of
 from .kernel import Kernel, iterations, size_of
 from .products import product_of
+from .running import running_of
 
 MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
 MIN_ROW = 64  #: elements of a row of an elementwise kernel
@@ -184,6 +185,8 @@ def _checked(member: Member) -> Member | None:
     reduction = reduction_of(op)
     if not member.rows or len(set(member.rows)) != len(member.rows):
         return None
+    if running_of(op) is not None:
+        return None  # one step an element, which a row of its own does not know
     if reduction is not None and _has_reuse(op, reduction):
         return None
     inner = inner_axes(member)

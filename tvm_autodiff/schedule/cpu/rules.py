@@ -9,6 +9,7 @@ from .fallback import fallback
 from .reduction import reduction
 from .row_chain import row_chain
 from .rows import rows
+from .running import running
 from .scan import scan
 from .scatter import scatter
 from .transposition import transposition
@@ -16,6 +17,7 @@ from .windows import windows
 
 CPU_RULES: tuple[Rule, ...] = (
     ChainRule(row_chain),
+    running,
     windows,
     transposition,
     elementwise,

@@ -1,0 +1,205 @@
+"""Cumulative sums and the like: one step for each element, where a reduction would take a row.
+
+In: a kernel that reduces up to a place. Out: one function, and another for its epilogue; None for
+other kernels. Rows that run through memory are taken several at a time, each with its state in a
+register; along any other axis each row of memory is the one before and one more, in vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir.build import add, cast, const, mul, sub
+from ...ir.loop_nest import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Local,
+    Places,
+    Statement,
+    allocated,
+    counter,
+    element,
+    function,
+    local,
+    loop,
+    parameter,
+    sequence,
+    store,
+)
+from ...ir.nodes import Expr, Var, dtype_of
+from ...ir.primfunc import StageFunction, external_reads
+from ...ir.rewrite import substituter
+from ...ir.stage import Operation, axis_range, reduction_of
+from ..kernel import Kernel, size_of
+from ..machine import Machine
+from ..members import unit_strides
+from ..running import Running, running_of
+from .elementwise import elementwise
+from .parallel import worth_threads
+from .rounds import rounds, vectors
+from .row_items import has_branches
+
+TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the one before
+
+
+def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    """Schedule a reduction up to a place; None for other kernels."""
+    op = kernel.root
+    found = running_of(op)
+    if found is None or any(not isinstance(axis_range(axis)[1], int) for axis in op.axis):
+        return None
+    if any(axis_range(axis)[0] != 0 for axis in op.axis):
+        return None
+    launches = [_Writer(op, found, machine).launch()]
+    if kernel.epilogue is not None:
+        last = elementwise(Kernel(kernel.epilogue), machine)
+        if last is None:
+            return None
+        launches += last
+    return launches
+
+
+class _Writer:
+    """Writes the loops of one stage."""
+
+    def __init__(self, op: Operation, found: Running, machine: Machine) -> None:
+        self.op, self.found, self.machine = op, found, machine
+        self.inputs = external_reads([op])
+        self.places = Places()
+        self.buffers = []
+        for number, tensor in enumerate([*self.inputs, op.output(0)]):
+            self.buffers.append(parameter(tensor, f"p{number}"))
+            self.places.put(tensor, self.buffers[-1])
+        self.extents = [int(axis_range(axis)[1]) for axis in op.axis]
+        self.counters = [counter(axis.var.name, axis_range(axis)[1]) for axis in op.axis]
+        self.threads = machine.threads if worth_threads(size_of(self.extents), machine) else 1
+
+    def launch(self) -> StageFunction:
+        """The function."""
+        last = self.found.axis == len(self.extents) - 1
+        body = self._along_memory() if last else self._row_by_row()
+        return StageFunction(function(self.buffers, body), tuple(self.inputs), (self.op.output(0),))
+
+    def _along_memory(self) -> Statement:
+        """Several rows at a time, a state each."""
+        axis, dtype = self.found.axis, dtype_of(self.op.output(0))
+        outer = self.extents[:axis]
+        count = next((n for n in TOGETHER if outer and outer[-1] % n == 0), 1)
+        states = local("states", [count], dtype)
+        several, step = counter("several", count), counter("step", self.extents[axis])
+        indices: list[Expr] = list(self.counters)
+        if outer:
+            indices[axis - 1] = add(mul(indices[axis - 1], const(count, "int32")), several)
+        position = self._position(step)
+        indices[axis] = position
+        old = element(states, [several])
+        grown = store(states, self._combined(old, self._value(position, indices)), [several])
+        kept = self.places.write(self.op.output(0), old, indices)
+        here = [grown, kept] if self.found.inclusive else [kept, grown]
+        begin = store(states, self._identity(), [several])
+        rows = sequence(
+            [
+                loop(several, count, begin, UNROLLED),
+                loop(
+                    step,
+                    self.extents[axis],
+                    loop(several, count, sequence(here), UNROLLED),
+                ),
+            ]
+        )
+        trips = [*outer[:-1], outer[-1] // count] if outer else []
+        return self._outside(list(zip(self.counters[:axis], trips, strict=True)), [states], rows)
+
+    def _row_by_row(self) -> Statement:
+        """Each row of memory from the one before."""
+        axis = self.found.axis
+        inner = list(zip(self.counters[axis + 1 :], self.extents[axis + 1 :], strict=True))
+        outer = list(zip(self.counters[:axis], self.extents[:axis], strict=True))
+        _, width = inner.pop()
+        few = size_of([extent for _, extent in outer]) < self.threads
+        pieces = self.threads if few and width % self.threads == 0 else 1
+        piece = counter("piece", pieces)
+        length = width // pieces
+        step = counter("step", self.extents[axis])
+
+        def row(position: Expr, before: Expr | None) -> Statement:
+            """The results at a position, from those before it if there are any."""
+
+            def at(place: Expr) -> Statement:
+                indices: list[Expr] = list(self.counters)
+                indices[-1] = add(mul(piece, const(length, "int32")), place)
+                indices[axis] = position
+                result = self.op.output(0)
+                value = self._identity()
+                if before is not None:
+                    behind = [*indices[:axis], before, *indices[axis + 1 :]]
+                    value = element(self.buffers[-1], behind)
+                newest = position if self.found.inclusive else before
+                if newest is not None:
+                    value = self._combined(value, self._value(newest, indices))
+                return self.places.write(result, value, indices)
+
+            body = self._in_vectors(length, at)
+            for var, extent in reversed(inner):
+                body = loop(var, extent, body)
+            return body
+
+        now = self._position(add(step, const(1, "int32")))
+        rest = loop(step, self.extents[axis] - 1, row(now, self._position(step)))
+        rows = sequence([row(self._position(const(0, "int32")), None), rest])
+        return self._outside([(piece, pieces), *outer], [], rows)
+
+    def _in_vectors(self, length: int, at: Callable[[Expr], Statement]) -> Statement:
+        """A statement for each element of a piece of a row."""
+        var = self.op.axis[-1].var
+        lanes = self.machine.lanes(dtype_of(self.op.output(0)))
+        if not unit_strides(self.op, var) or has_branches([self.found.value], var):
+            place = counter("place", length)
+            return loop(place, length, at(place))
+        return rounds(
+            length,
+            lanes,
+            1,
+            "int32",
+            lambda base, groups, width: vectors(
+                base, groups, width, lambda place, _: [at(place)], VECTORIZED
+            ),
+        )
+
+    def _outside(
+        self, loops: Sequence[tuple[Var, int]], kept: Sequence[Local], body: Statement
+    ) -> Statement:
+        """Loops around a statement, the first that all threads can share outermost."""
+        shared = next((n for n, (_, e) in enumerate(loops) if e >= self.threads > 1), None)
+        for number, (var, extent) in reversed(list(enumerate(loops))):
+            if number != shared:
+                body = loop(var, extent, body, SERIAL)
+        body = allocated(kept, body)
+        return body if shared is None else loop(*loops[shared], body, PARALLEL)
+
+    def _position(self, step: Expr) -> Expr:
+        extent = self.extents[self.found.axis]
+        return sub(const(extent - 1, dtype_of(step)), step) if self.found.backward else step
+
+    def _identity(self) -> Expr:
+        found = reduction_of(self.op)
+        assert found is not None
+        return found.combiner.identity[0]
+
+    def _combined(self, left: Expr, right: Expr) -> Expr:
+        found = reduction_of(self.op)
+        assert found is not None
+        return found.combiner.apply([left], [right])[0]
+
+    def _value(self, position: Expr, indices: Sequence[Expr]) -> Expr:
+        found = reduction_of(self.op)
+        assert found is not None
+        table: dict[Var, Expr] = {
+            axis.var: cast(dtype_of(axis.var), index)
+            for axis, index in zip(self.op.axis, indices, strict=True)
+        }
+        [summed] = found.axes
+        table[summed.var] = cast(dtype_of(summed.var), position)
+        return self.places.read(substituter(table)(self.found.value))
