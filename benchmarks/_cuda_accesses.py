@@ -72,6 +72,7 @@ class Launch:
     accesses: list[Access] = field(default_factory=list)
     arithmetic: list[tuple[tuple[Loop, ...], int]] = field(default_factory=list)
     shared: bool = False
+    phases: int = 0  #: writes to shared memory outside of loops, for which a block's threads wait
 
     def extent(self, kind: str) -> int:
         """Threads of a block or blocks, along all axes of this kind."""
@@ -153,6 +154,8 @@ def _stored(
         launch.accesses.append(Access(node.buffer, tuple(node.indices), loops, guards, True))
     elif str(node.buffer.scope()).startswith("shared"):
         launch.shared = True
+        serial = [const_value(loop.extent) for loop in loops if loop.kind == "serial"]
+        launch.phases += all(extent == 1 for extent in serial)
 
 
 def _read(

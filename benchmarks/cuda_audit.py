@@ -37,6 +37,7 @@ from tvm_autodiff.schedule.work import traffic
 MULTIPROCESSORS, RESIDENT = 132, 2048
 MEMORY, CACHE, NEAR, FLOPS = 3.35e12, 5.5e12, 28e12, 60e12  #: bytes, bytes, bytes, operations / s
 FAR_LATENCY, NEAR_LATENCY, LAUNCH = 450e-9, 25e-9, 2e-6
+PHASE = 100e-9  #: a barrier, and 16 values of shared memory combined
 ATOMICS = 2.0e12 / 4  #: additions of the second cache in a second, where they meet in no place
 OVERLAP = 4  #: reads of a loop that are on their way at a time, where no barrier stands between
 
@@ -124,7 +125,7 @@ def _waiting(launch: Launch, patterns: Sequence[Pattern]) -> float:
         key = tuple(id(loop.var) for loop in serial)
         wait = rounds * (NEAR_LATENCY + missed * FAR_LATENCY)
         loops[key] = max(loops.get(key, 0.0), wait)
-    return sum(loops.values())
+    return sum(loops.values()) + launch.phases * PHASE
 
 
 def rows_of(case: str, outputs: Sequence[Any]) -> list[Row]:

@@ -271,6 +271,7 @@ GOLDEN = {
     "cuda_matmul": cases.matmul(97, 101, 103, "nt"),
     "cuda_row_sums": cases.rows(70, 300),
     "cuda_scatter": RULES["scatter"][0],
+    "cuda_softmax_gradient": with_gradients(*softmax()),
 }
 
 
