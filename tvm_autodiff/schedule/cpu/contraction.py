@@ -26,7 +26,7 @@ from ...ir.stage import (
 )
 from ..kernels import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import Machine
-from ..products import product_of
+from ..products import Operand, product_of
 from ..quotient_axes import split_at_quotients
 from .elementwise import elementwise
 from .packing import TileAxes, pack, packed_size
@@ -138,11 +138,11 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
         tuple(nest.reduced[axis] for axis in reduced),
     )
     launches: list[StageFunction] = []
-    factors: list[Expr] = list(nest.product.scale)
+    factors: list[tuple[Operand | None, Expr]] = [(None, part) for part in nest.product.scale]
     name = kernel.root.name
     for number, operand in enumerate(nest.product.operands):
         if not needs_copy(operand, nest, tile, padded):
-            factors.append(operand.expr)
+            factors.append((operand, operand.expr))
             continue
         copied = pack(
             operand,
@@ -161,10 +161,8 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
             if made is not None:
                 launches += made
                 break
-        factors.append(read)
-    source = factors[0]
-    for factor in factors[1:]:
-        source = mul(source, factor)
+        factors.append((operand, read))
+    source = _multiplied(factors, {nest.spatial[axis] for axis, _ in tile.unrolled})
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
     accumulate = _stage(nest, padded, source, f"{name}_acc", places, reduced)
     consume, result = _consumer(kernel, accumulate.output(0), places)
@@ -189,6 +187,18 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
         )
     )
     return launches if turned is None else writes_to([*launches, *turned], kernel)
+
+
+def _multiplied(factors: Sequence[tuple[Operand | None, Expr]], unrolled: set[int]) -> Expr:
+    """``(a[i]·x)·y → (x·y)·a[i]``: what every part of the tile multiplies is multiplied first."""
+
+    def varies(factor: tuple[Operand | None, Expr]) -> bool:
+        return factor[0] is not None and bool(unrolled & set(factor[0].variables()))
+
+    [(_, source), *rest] = sorted(factors, key=varies)
+    for _, factor in rest:
+        source = mul(source, factor)
+    return source
 
 
 def _kept(accumulate: Operation) -> Operation:
