@@ -85,7 +85,7 @@ def contraction_functions(case):
 def test_what_a_tile_shares_is_multiplied_once():
     """`(X·B)·C → (B·C)·X`: B and C do not vary along the rows of the tile."""
     [text] = contraction_functions(cases.mttkrp(64, 64, 64, 32))
-    [update] = [line for line in text.splitlines() if " = M_acc_local" in line]
+    [update] = [line for line in text.splitlines() if "M_acc_local[v_x, v_y] + " in line]
     factors = update.split(" + ")[-1].split(" * ")
     assert [factor.partition("[")[0] for factor in factors] == ["p_B", "p_C", "p_X"]
     check(cases.mttkrp(64, 64, 64, 32))
