@@ -131,9 +131,9 @@ def stride_of(read: Expr, key: int, variables: Sequence[Var]) -> int | None:
     total = 0
     for index, dim in zip(reversed(indices), reversed(shape_of(tensor)), strict=True):
         form = forms.get(node_id(index))
-        if form is None:
+        if form is None and any(node_id(node) == key for node in postorder(index)):
             return None
-        c = form.coefficient(key)
+        c = 0 if form is None else form.coefficient(key)
         if c and stride is None:
             return None
         total += c * (stride or 0)

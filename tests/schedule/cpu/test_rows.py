@@ -135,3 +135,31 @@ def test_bounds_that_are_literals_in_disguise():
     assert int(plain.op.reduce_axis[0].dom.extent) == 14
     check(([X], output))
     assert rules_of(output) == ["rows"]
+
+
+def groups_added_up(n, c, m):
+    """Channels that are taken apart and put together again, as group norm leaves them."""
+    X = cases.placeholder("X", n, c, m)
+    k, r = cases.axis(n), cases.axis(m, "r")
+    return [X], te.compute(
+        (c,), lambda i: te.sum(X[k, i // 4 * 4 + i % 4, r], axis=[k, r]), name="S"
+    )
+
+
+def bags(count, size, rows_, width):
+    """Sums of rows that are found by index."""
+    X = cases.placeholder("X", rows_, width)
+    index = cases.placeholder("index", count, size, dtype="int32")
+    k = cases.axis(size)
+    return [X, index], te.compute(
+        (count, width), lambda n, j: te.sum(X[tirx.abs(index[n, k]), j], axis=k), name="S"
+    )
+
+
+@pytest.mark.parametrize("case", [groups_added_up(6, 20, 48), bags(30, 5, 3, 24)])
+def test_an_index_counts_along_its_own_variables_only(case):
+    check(case)
+
+
+def test_divided_channels_are_summed_row_by_row():
+    assert rules_of(groups_added_up(6, 20, 48)[1]) == ["rows"]

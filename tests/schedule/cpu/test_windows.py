@@ -183,7 +183,7 @@ RULES = [
     (interleaved(5, 31), ["windows"]),
     (winner(5, 31, 3), ["windows"]),
     (window_sums(3, 17), ["windows"]),
-    (cases.rows(70, 300), ["reduction"]),
+    (cases.rows(70, 300), ["rows"]),
     (cases.matmul(64, 64, 4), ["contraction"]),
     (cases.reshaped(6, 35), ["elementwise"]),
 ]
