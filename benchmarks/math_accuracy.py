@@ -1,8 +1,8 @@
 """Errors of the elementary functions of float32: ``python benchmarks/math_accuracy.py``.
 
-Every float32 is an argument (2**32 of them, 80 minutes on two cores; ``--step 67`` takes every 67th,
-in two minutes), and the truth is the C library's function of float64. `power` gets pairs: these
-float32 to exponents drawn at random, most of them such that the result is neither zero nor
+Every float32 is an argument (2**32 of them, 80 minutes on two cores; ``--step 67`` takes every
+67th, in two minutes), and the truth is the C library's function of float64. `power` gets pairs:
+these float32 to exponents drawn at random, most of them such that the result is neither zero nor
 infinite. An error is counted in units of the last place of the true value, rounded to float32;
 results beyond the largest float32 count as 2**128. A NaN in the wrong place and a zero of the wrong
 sign are counted apart.
