@@ -196,6 +196,13 @@ def test_symbolic(name, n):
     np.testing.assert_array_equal(got, want[name]())
 
 
+def test_both_operands_stay_inside_of_their_tensors():
+    (first, _), *_ = scheduled(cases.matmul(5, 96, 9000)[1])  # 128 parts of 71
+    fetches = [line for line in str(first.func).splitlines() if "if_then_else" in line]
+    assert len(fetches) == 2
+    assert all("v_b * 71 + v_k < 9000" in line for line in fetches)
+
+
 def test_threads_begin_with_the_identity():
     [(launch, _)] = scheduled(cases.columns(te.var("n"), 48)[1])
     text = str(lowered(launch.func))

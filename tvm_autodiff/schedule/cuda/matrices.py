@@ -19,7 +19,7 @@ from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id
 from ...ir.rewrite import substituter
 from ...ir.stage import Axis, axis_range, data_axis, make_stage
 from ..kernels import size_of
-from ..products import Operand, Product, guarded, operand_stride
+from ..products import Operand, Product, distinct, guarded, in_range_guards, operand_stride
 
 MAX_OPERANDS = 6  #: all ways to put them on two sides are tried
 
@@ -120,7 +120,8 @@ def matrix_stage(
 ) -> Tensor:
     """The product of some operands over flat axes (batch, reduced, rows or columns).
 
-    Elements past the end of an axis are zero and read nothing.
+    Elements past the end of an axis are zero and read nothing; nor does an operand read where the
+    guard of another one keeps it inside of its tensor.
     """
     names = ("b", "k", "i")
     flat = [data_axis(n, extent) for n, extent in zip(names, padded, strict=True)]
@@ -133,8 +134,12 @@ def matrix_stage(
             inside.append(compare("lt", axis.var, const(size, dtype_of(axis.var))))
     rename = substituter(table)
     value: Expr | None = None
+    axes = [axis for group in groups for axis in group]
+    variables = [axis.var for axis in axes]
+    ranges = {node_id(axis.var): (0, int(axis_range(axis)[1]) - 1) for axis in axes}
     for operand in operands:
-        inside += [rename(guard) for guard in operand.guards]
+        guards = [*operand.guards, *in_range_guards(operand, variables, ranges)]
+        inside += [rename(guard) for guard in distinct(guards, variables)]
         factor = rename(operand.expr)
         value = factor if value is None else mul(value, factor)
     assert value is not None
