@@ -134,9 +134,9 @@ def matrix_stage(
             inside.append(compare("lt", axis.var, const(size, dtype_of(axis.var))))
     rename = substituter(table)
     value: Expr | None = None
-    axes = [axis for group in groups for axis in group]
-    variables = [axis.var for axis in axes]
-    ranges = {node_id(axis.var): (0, int(axis_range(axis)[1]) - 1) for axis in axes}
+    loops = [axis for group in groups for axis in group]
+    variables = [axis.var for axis in loops]
+    ranges = {node_id(axis.var): (0, int(axis_range(axis)[1]) - 1) for axis in loops}
     for operand in operands:
         guards = [*operand.guards, *in_range_guards(operand, variables, ranges)]
         inside += [rename(guard) for guard in distinct(guards, variables)]
