@@ -17,6 +17,7 @@ from .errors import (
     InvalidArgumentError,
     LoweringError,
     NotDifferentiableError,
+    PlainScheduleWarning,
     UnknownTensorError,
     UnsolvableError,
 )
@@ -62,5 +63,6 @@ __all__ = [
     "CallError",
     "GradientCheckError",
     "DenseSumWarning",
+    "PlainScheduleWarning",
     "__version__",
 ]

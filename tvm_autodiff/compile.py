@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import tvm
 from tvm import te
 
-from .errors import AutodiffError, InvalidArgumentError, LoweringError
+from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from .ir.deep import run_deep
 from .ir.direct_calls import PIPELINE
 from .ir.nodes import Tensor, node_id
@@ -294,16 +295,22 @@ def _compiled(
         raise
     except Exception as error:
         failure = error
-    try:
-        # what no fast schedule compiles for, the plainest may
-        return attempt(rules[-1:])
-    except Exception:
-        pass
     reason = (str(failure).strip().splitlines() or ["no message"])[-1]
     names = ", ".join(tensor.op.name for tensor in request.outputs)
-    raise LoweringError(
-        f"TVM cannot compile the stages of {names} for {machine.kind}: {reason}"
-    ) from failure
+    try:
+        # what no fast schedule compiles for, the plainest may
+        plain = attempt(rules[-1:])
+    except Exception:
+        raise LoweringError(
+            f"TVM cannot compile the stages of {names} for {machine.kind}: {reason}"
+        ) from failure
+    warnings.warn(
+        f"TVM refused the fast schedule of {names} for {machine.kind} ({reason}): the results are "
+        "right, and slow; building its stages in several functions tells which one it is",
+        PlainScheduleWarning,
+        stacklevel=3,
+    )
+    return plain
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""The library's family of errors.
+"""The library's family of errors, and a warning.
 
 Everything that the library raises on purpose derives from `AutodiffError`, so that one ``except``
 catches it. Each message names the tensor, shows the expression in the notation of `show`, and says
@@ -45,3 +45,7 @@ class CallError(AutodiffError, TypeError):
 
 class GradientCheckError(AutodiffError, AssertionError):
     """A gradient differs from finite differences; the message names the worst entry."""
+
+
+class PlainScheduleWarning(UserWarning):
+    """TVM refused the fast schedule of a program, which was compiled with the plainest one."""
