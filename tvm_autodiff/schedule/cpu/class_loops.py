@@ -87,6 +87,8 @@ def class_loops(
     inputs = elements.reads()
     if not _sizes_known(elements, [*inputs, *results]):
         return None
+    if any(dtype_of(tensor) == "bfloat16" for tensor in [*inputs, *results]):
+        return None  # TVM makes integers of bfloat16, but not of variables that are bound to it
     plan = [_plan(elements, moduli, axis) for axis in range(len(elements.axes))]
     places = Places()
     buffers = []

@@ -161,9 +161,7 @@ class _Tile:
             inside: list[Statement] = []
             names: dict[int, Expr] = {}
             for read, vectors in zip(self.reads, turned, strict=True):
-                var = variable("v", dtype_of(read))
-                inside.append(bind(var, element(vectors[number], [lane])))
-                names[node_id(read)] = var
+                names[node_id(read)] = element(vectors[number], [lane])
             indices = [here.get(var, var) for var in variables]
             for value, tensor in zip(self.elements.values, self.kernel.outputs, strict=True):
                 scalar = substitute(replace_outermost(value, names), here)
