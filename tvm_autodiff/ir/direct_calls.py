@@ -19,9 +19,8 @@ from .build import any_of, compare, const
 from .call_check import CODE, FITS, address_word
 from .intrinsics import with_llvm_code
 from .loop_nest import bind, sequence, when
-from .nodes import Expr, Tensor, dtype_of, op_name
+from .nodes import Expr, dtype_of, op_name
 from .primfunc import PrimFunc
-from .stage import shape_of
 
 Statement = Any  #: a TVM statement
 
@@ -162,11 +161,3 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
 
 def _handle(name: str) -> Any:
     return tirx.Var(name, ir.PointerType(ir.PrimType("void")))
-
-
-def tensor_bytes(tensor: Tensor) -> int:
-    """The size of a tensor of constant shape."""
-    count = 1
-    for extent in shape_of(tensor):
-        count *= int(extent)
-    return count * ((tvm.DataType(dtype_of(tensor)).bits + 7) // 8)

@@ -25,15 +25,15 @@ from ..ir.direct_calls import (
     Place,
     by_address,
     calling,
-    tensor_bytes,
 )
 from ..ir.in_place import shared
 from ..ir.nodes import Tensor
 from ..ir.opaque_indices import hide_divisions
-from ..ir.primfunc import StageFunction, relax_alignment
+from ..ir.primfunc import StageFunction, relax_alignment, same_function
 from ..ir.stage import shape_of, tensor_key
 from .names import identifier
 from .updates import Step, Update
+from .work import bytes_of
 from .workspace import Temporary, Workspace, plan_workspace
 
 Key = tuple[int, int]  #: of a tensor
@@ -124,8 +124,9 @@ def _temporaries(
         for tensor in step.launch.outputs:
             key = tensor_key(tensor)
             if key not in given and key not in aliases:
-                name, size = str(tensor.op.name), tensor_bytes(tensor)
-                found[key] = Temporary(name, size, number, last[key])
+                size = bytes_of(tensor)
+                assert size is not None, "the sizes of a direct program are literals"
+                found[key] = Temporary(str(tensor.op.name), size, number, last[key])
     return found
 
 
@@ -158,7 +159,7 @@ class _Functions:
         """The variable of a scheduled function."""
         same = self._known.setdefault(tvm_ffi.structural_hash(func), [])
         for known, var in same:
-            if tvm_ffi.structural_equal(known, func):
+            if same_function(known, func):
                 return var
         text = identifier(name)
         unique, number = text, 1

@@ -50,7 +50,7 @@ from ..boxes import decided, pieces
 from ..kernel import size_of
 from ..machine import Machine
 from .elements import Elements, without_branches, worth_binding
-from .parallel import worth_threads
+from .parallel import tasks, worth_threads
 from .vector_runs import Run, Write
 
 MAX_NODES = 6_000  #: of all pieces together
@@ -180,25 +180,12 @@ class _Writer:
         shared = self._shared(threads)
         if len(shared) < 2:
             return self._loops(0, [], [], PARALLEL)
-        total = 1
-        for piece in shared:
-            assert isinstance(piece.count, int)
-            total *= piece.count
-        task = counter("task", total)
-        statements: list[Statement] = []
-        quotients: list[Var] = []
-        below = total
+        loops: list[tuple[Var, int]] = []
         for axis, piece in zip(self._axes, shared, strict=False):
             assert isinstance(piece.count, int)
-            below //= piece.count
-            quotient = counter(axis.var.name, piece.count)
-            value = binary("floordiv", task, const(below, dtype_of(task)))
-            statements.append(
-                bind(quotient, binary("floormod", value, const(piece.count, dtype_of(task))))
-            )
-            quotients.append(quotient)
-        inner = self._loops(len(shared), quotients, shared, SERIAL)
-        return loop(task, total, sequence([*statements, inner]), PARALLEL)
+            loops.append((counter(axis.var.name, piece.count), piece.count))
+        quotients = [quotient for quotient, _ in loops]
+        return tasks(loops, self._loops(len(shared), quotients, shared, SERIAL))
 
     def _shared(self, threads: int) -> list[_Piece]:
         """The pieces of the leading axes that give every thread a fair share."""
@@ -242,7 +229,7 @@ class _Writer:
         piece, lanes = chosen[-1], self.lanes
         while lanes > count:
             lanes //= 2
-        if lanes < MIN_LANES or len(piece.residues) != self._moduli[-1]:
+        if lanes < max(2, min(MIN_LANES, self.lanes)) or len(piece.residues) != self._moduli[-1]:
             return None
         var = quotients[-1]
         dtype = dtype_of(var)

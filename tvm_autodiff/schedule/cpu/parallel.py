@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from ...ir.build import const
@@ -47,13 +48,18 @@ def shared_loops(loops: Sequence[tuple[Var, int]], body: Statement, threads: int
         total *= count
     for var, count in reversed(loops[chosen:]):
         body = loop(var, count, body)
-    if total == 1:
-        return sequence([*(bind(var, const(0, dtype_of(var))) for var, _ in loops[:chosen]), body])
-    task = counter("task", total)
-    # task → v0, v1, .. by division: once for each task
+    return tasks(loops[:chosen], body) if chosen else body
+
+
+def tasks(loops: Sequence[tuple[Var, int]], body: Statement) -> Statement:
+    """``for v, count in loops: body`` as one parallel loop, which is taken apart by division once
+    for each task.
+    """
+    below = prod(count for _, count in loops)
+    task = counter("task", below)
+    total = below
     values: list[Statement] = []
-    below = total
-    for var, count in loops[:chosen]:
+    for var, count in loops:
         below //= count
         value = binary("floordiv", task, const(below, dtype_of(task)))
         values.append(bind(var, binary("floormod", value, const(count, dtype_of(task)))))
