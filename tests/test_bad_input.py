@@ -366,7 +366,11 @@ BUILD = {
         LoweringError,
         "w is read by the outputs but is not among the inputs",
     ),
-    "unused input": (lambda: ad.build([x, w, other], y), LoweringError, "input other is not used"),
+    "size that no input tells": (
+        lambda: ad.build([x, w, tensor(te.var("m") * 2, name="even")], y),
+        LoweringError,
+        "even uses the variable m, which is neither an axis nor a dimension",
+    ),
     "input twice": (lambda: ad.build([x, w, x], y), InvalidArgumentError, "is tensor x again"),
     "output twice": (lambda: ad.build([x, w], [y, y]), InvalidArgumentError, "is tensor y again"),
     "output is a placeholder": (

@@ -63,7 +63,8 @@ def lower(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        The placeholders that the outputs read, in the order of the parameters.
+        The placeholders that the outputs read, in the order of the parameters. One that nothing
+        reads stays a parameter: a signature is the caller's.
     outputs : Tensor or sequence of Tensor
         The tensors to compute.
     target : optional
@@ -83,7 +84,7 @@ def lower(
     InvalidArgumentError
         An argument is no tensor, occurs twice, or is an input and an output at once.
     LoweringError
-        A placeholder is missing or not used, a variable is free, a stage is a te.scan.
+        A placeholder is missing, a variable is free, a stage is a te.scan.
 
     Examples
     --------
@@ -121,7 +122,9 @@ def build(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        The placeholders that the outputs read, in the order of the arguments.
+        The placeholders that the outputs read, in the order of the arguments. One that nothing
+        reads stays an argument, which calls check as they check the others; its shape may be what
+        tells a symbolic size.
     outputs : Tensor or sequence of Tensor
         What a call returns: a list for a sequence, one array for a single tensor.
     target : optional
@@ -154,7 +157,7 @@ def build(
         An argument is no tensor, occurs twice, or is an input and an output at once; a new value
         does not fit its input; others can write into the cache folder.
     LoweringError
-        A placeholder is missing or not used, a variable is free, a stage is a te.scan.
+        A placeholder is missing, a variable is free, a stage is a te.scan.
 
     Examples
     --------

@@ -34,9 +34,7 @@ class UnsolvableError(AutodiffError, ValueError):
 
 
 class LoweringError(AutodiffError, RuntimeError):
-    """Tensors cannot be lowered or compiled: missing or unused placeholders, opaque or free
-    parts.
-    """
+    """Tensors cannot be lowered or compiled: missing placeholders, opaque or free parts."""
 
 
 class CallError(AutodiffError, TypeError):

@@ -200,6 +200,11 @@ def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
     return tirx.PrimFunc(list(params), func.body, func.ret_type, func.attrs)
 
 
+def buffer_of(tensor: Tensor, name: str) -> Any:
+    """A parameter of the shape and dtype of a tensor, over the variables of its shape."""
+    return tirx.decl_buffer(list(tensor.shape), str(tensor.dtype), name)
+
+
 def wide_dimension(dim: Any, symbols: dict[int, Var]) -> Any:
     """A dimension over int64 variables, as Relax wants them; `symbols` holds the variables made
     so far.

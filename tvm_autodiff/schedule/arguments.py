@@ -16,6 +16,7 @@ from ..errors import InvalidArgumentError, LoweringError
 from ..ir.graph import Graph
 from ..ir.nodes import Tensor, dtype_of, node_id, op_name
 from ..ir.primfunc import external_symbols, free_variables
+from ..ir.simplify import prove_equal
 from ..ir.stage import is_placeholder, is_scan, shape_of, tensor_key
 from .normal_form import copy_of
 from .updates import Update
@@ -49,7 +50,7 @@ def tensors_of(value: Any, what: str) -> list[Tensor]:
 def check_graph(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor], updates: Sequence[Update] = ()
 ) -> None:
-    """Raise an error unless the program can be lowered, and each input serves it."""
+    """Raise an error unless the program can be lowered; nothing need read an input."""
     for tensor in inputs:
         if not is_placeholder(tensor.op):
             raise InvalidArgumentError(
@@ -76,12 +77,6 @@ def check_graph(
                 f"placeholder {tensor.op.name} is read by the outputs but is not among the inputs: "
                 "add it to inputs"
             )
-    updated = {tensor_key(old) for old, _ in updates}
-    for tensor in inputs:
-        if not graph.contains(tensor) and tensor_key(tensor) not in updated:
-            raise LoweringError(
-                f"input {tensor.op.name} is not used by any output: drop it from inputs"
-            )
     for op in graph.ops:
         for name in external_symbols(op):
             if not hasattr(ctypes.CDLL(None), name):
@@ -95,7 +90,8 @@ def check_graph(
         for dim in shape_of(tensor)
         if not isinstance(dim, int) and op_name(dim) == "var"
     }
-    for op in graph.ops:
+    unread = [tensor.op for tensor in inputs if not graph.contains(tensor)]
+    for op in [*graph.ops, *unread]:
         for var in free_variables(op):
             if node_id(var) not in known:
                 raise LoweringError(
@@ -144,6 +140,5 @@ def updates_of(value: Any, inputs: Sequence[Tensor]) -> list[Update]:
 
 def _same_shape(left: Sequence[Any], right: Sequence[Any]) -> bool:
     return len(left) == len(right) and all(
-        a == b if isinstance(a, int) or isinstance(b, int) else node_id(a) == node_id(b)
-        for a, b in zip(left, right, strict=True)
+        prove_equal(a, b) for a, b in zip(left, right, strict=True)
     )

@@ -19,7 +19,13 @@ from tvm import relax
 from ..ir.in_place import shared
 from ..ir.nodes import Tensor, dtype_of
 from ..ir.opaque_indices import hide_divisions
-from ..ir.primfunc import StageFunction, relax_alignment, wide_dimension, with_parameters
+from ..ir.primfunc import (
+    StageFunction,
+    buffer_of,
+    relax_alignment,
+    wide_dimension,
+    with_parameters,
+)
 from ..ir.stage import shape_of, tensor_key
 from .direct import direct_program, is_static
 from .names import identifier
@@ -100,6 +106,9 @@ def _in_order(
             func = shared(func, params[tensor_key(old)], written)
         else:
             params[tensor_key(old)] = written
+    for number, tensor in enumerate(inputs):
+        if tensor_key(tensor) not in params:  # nothing reads it: the signature is the caller's
+            params[tensor_key(tensor)] = buffer_of(tensor, _name(tensor, f"in{number}"))
     want = [tensor_key(tensor) for tensor in (*inputs, *outputs)]
     if sorted(params) != sorted(want):
         return None
