@@ -1,139 +1,164 @@
 """Expressions and graphs of tensors evaluated in numpy: what the library's results must equal.
 
-In: expressions in the vocabulary of `ir.nodes`, values of variables (numbers or arrays that
-broadcast), arrays of tensors. Out: arrays. TVM computes nothing here. A read outside of its
-tensor gives NaN (in integers a number far outside), so that it is harmless behind a guard and
-poison in a result.
+This reads TVM's own nodes and shares no code with the library. A read outside of its tensor gives
+NaN (in integers a number far outside), so that it is harmless behind a guard and poison in a
+result; under `strict` it raises, unless a condition around it is false there. Opaque stages are
+interpreted statement by statement.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tvm import ir, te, tirx
+from tvm.ir import prim
 
-from tvm_autodiff.ir.graph import topological
-from tvm_autodiff.ir.nodes import (
-    Expr,
-    Tensor,
-    Var,
-    const_value,
-    dtype_of,
-    load_tensor,
-    node_id,
-    op_name,
-    operands,
-)
-from tvm_autodiff.ir.rewrite import expand_lets, postorder
-from tvm_autodiff.ir.scan_kernel import Scan, scan_of
-from tvm_autodiff.ir.stage import (
-    Axis,
-    Operation,
-    Reduction,
-    axis_vars,
-    bodies,
-    is_compute,
-    is_placeholder,
-    outputs_of,
-    reduction_of,
-    tensor_key,
-)
+from tests.evaluate_functions import BINARY, CALLS, Array, is_floating, numpy_dtype
 
-Array = Any
+Key = tuple[int, int]
 _FAR = -(2**30)  # an index that is outside of every tensor
+_MOST_POINTS = 1 << 21  # of a reduction that is evaluated at once
+_DEPTH = 20_000  # expressions are walked by recursion
+_LITERALS = (prim.IntImm, prim.FloatImm)
+#: node of a combiner → how numpy reduces by it
+_UFUNCS: dict[type, Any] = {prim.Add: np.add, prim.Mul: np.multiply}
 
 
-def _truncdiv(a: Array, b: Array) -> Array:
-    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+class OutsideRead(Exception):
+    """A read outside of its tensor that no condition guards."""
 
 
-#: name of an operator → its function of arrays
-FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "fma": lambda a, b, c: a * b + c,
-    "truncdiv": _truncdiv,
-    "truncmod": np.fmod,
-    "fmod": np.fmod,
-    "floordiv": np.floor_divide,
-    "floormod": np.mod,
-    "min": lambda a, b: np.where(a < b, a, b),
-    "max": lambda a, b: np.where(a > b, a, b),
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-    "shift_left": np.left_shift,
-    "shift_right": np.right_shift,
-    "select": np.where,
-    "if_then_else": np.where,
-    "likely": lambda x: x,
-    "abs": np.abs,
-    "copysign": np.copysign,
-    "nextafter": np.nextafter,
-    "ldexp": lambda x, n: x * np.exp2(n),
-    "hypot": np.hypot,
-    "power": np.power,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "exp10": lambda x: np.power(10.0, x),
-    "log": np.log,
-    "log2": np.log2,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "tanh": np.tanh,
-    "erf": np.vectorize(math.erf, otypes=[float]),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
-    "round": np.rint,  # ties to even, as on llvm
-    "nearbyint": np.rint,
-    "isnan": np.isnan,
-    "isinf": np.isinf,
-    "isfinite": np.isfinite,
-}
+def key_of(tensor: te.Tensor) -> Key:
+    return hash(tensor.op), tensor.value_index
 
 
-def numpy_dtype(dtype: str) -> np.dtype:
-    """The dtype of numpy, bfloat16 included."""
-    if dtype == "bfloat16":
-        import ml_dtypes
+def poison(dtype: np.dtype) -> Array:
+    """What a read outside of a tensor gives."""
+    if is_floating(dtype):
+        return np.asarray(np.nan).astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(False)
+    return np.asarray(max(_FAR, np.iinfo(dtype).min) if dtype.kind == "i" else 0).astype(dtype)
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(dtype)
+
+def read_array(array: Array, indices: Sequence[Array], name: str, active: Array | None) -> Array:
+    """Elements of an array, poison outside; an error where `active` is given and holds there."""
+    if not indices:
+        return array[()]
+    broadcast = np.broadcast_arrays(*indices)
+    inside = np.ones(broadcast[0].shape, bool)
+    clipped = []
+    for index, extent in zip(broadcast, array.shape, strict=True):
+        inside &= (index >= 0) & (index < extent)
+        clipped.append(np.clip(index, 0, max(extent - 1, 0)).astype(np.int64))
+    if active is not None and np.any(active & ~inside):
+        raise OutsideRead(f"{name}, of shape {array.shape}, is read outside")
+    if array.size == 0:
+        return np.broadcast_to(poison(array.dtype), inside.shape)
+    return np.where(inside, array[tuple(clipped)], poison(array.dtype))
+
+
+class Expression:
+    """Values of expressions over one grid: `variables` by identity, `tensors` by key.
+
+    A tensor is an array, or a function of its indices and of where they count.
+    """
+
+    def __init__(
+        self, variables: Mapping[int, Any], tensors: Mapping[Key, Any], strict: bool
+    ) -> None:
+        self.variables = dict(variables)
+        self.tensors = tensors
+        self.strict = strict
+        self.known: dict[tuple[int, int], Array] = {}
+        self.masks: list[Array] = []  # alive as long as their addresses are keys
+
+    def value(self, node: Any, active: Array | None = None) -> Array:
+        """The value of `node`; under `strict` its reads count where `active` holds."""
+        if type(node) in _LITERALS:  # whose hash is that of the number
+            return np.asarray(node.value).astype(numpy_dtype(node.ty))
+        key = (hash(node), id(active))
+        if key not in self.known:
+            dtype = numpy_dtype(node.ty)
+            found = self._compute(node, dtype, active)
+            self.known[key] = np.asarray(found).astype(dtype, copy=False)
+        return self.known[key]
+
+    def _compute(self, node: Any, dtype: np.dtype, active: Array | None) -> Array:
+        cls = type(node)
+        if cls in BINARY:
+            return BINARY[cls](self.value(node.a, active), self.value(node.b, active))
+        if cls is ir.Var:
+            return np.asarray(self.variables[hash(node)])
+        if cls is prim.Cast:
+            return self.value(node.value, active)
+        if cls is prim.Not:
+            return np.logical_not(self.value(node.a, active))
+        if cls is prim.Select:
+            return self._choose(node.condition, node.true_value, node.false_value, active)
+        if cls is prim.Let:
+            self.variables[hash(node.var)] = self.value(node.value, active)
+            return self.value(node.body, active)
+        if cls is ir.TensorLoad:
+            indices = [self.value(index, active) for index in node.indices]
+            return self._read((hash(node.source), 0), indices, node.source.name, active)
+        if cls is ir.Call:
+            return self._call(node, dtype, active)
+        raise NotImplementedError(f"no value is known for {cls.__name__}")
+
+    def _call(self, node: Any, dtype: np.dtype, active: Array | None) -> Array:
+        name = node.op.name
+        args = list(node.args)
+        if name == "te.tensor_load":
+            indices = [self.value(index, active) for index in args[1:]]
+            return self._read(key_of(args[0]), indices, args[0].op.name, active)
+        name = name.rpartition(".")[2]
+        if name == "if_then_else":
+            return self._choose(*args, active)
+        values = [self.value(arg, active) for arg in args]
+        return values[0].view(dtype) if name == "reinterpret" else CALLS[name](*values)
+
+    def _choose(self, condition: Any, then: Any, other: Any, active: Array | None) -> Array:
+        holds = self.value(condition, active)
+        if not self.strict:
+            return np.where(holds, self.value(then), self.value(other))
+        everywhere = np.asarray(True) if active is None else active
+        masks = everywhere & holds, everywhere & ~holds
+        self.masks += masks
+        return np.where(holds, self.value(then, masks[0]), self.value(other, masks[1]))
+
+    def _read(self, key: Key, indices: list[Array], name: str, active: Array | None) -> Array:
+        if self.strict and active is None:
+            active = np.asarray(True)
+        tensor = self.tensors[key]
+        if callable(tensor):
+            return tensor(indices, active)
+        return read_array(tensor, indices, name, active if self.strict else None)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _DEPTH))
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _pairs(given: Any) -> list[tuple[Any, Any]]:
+    return list(given.items() if isinstance(given, Mapping) else given)
 
 
 def evaluate(
-    expr: Expr,
-    variables: Mapping[Var, Any] | None = None,
-    tensors: Mapping[Tensor, Array] | Iterable[tuple[Tensor, Array]] = (),
+    expr: Any,
+    variables: Mapping[Any, Any] | None = None,
+    tensors: Mapping[te.Tensor, Array] | Iterable[tuple[te.Tensor, Array]] = (),
 ) -> Array:
     """The value of an expression without reductions.
 
@@ -146,176 +171,261 @@ def evaluate(
 
     Examples
     --------
-    >>> from tvm import te
     >>> i, A = te.var("i"), te.placeholder((3,), name="A")
     >>> body = te.if_then_else(i < 3, A[i] * 2.0, 0.0)
     >>> evaluate(body, {i: np.arange(4)}, {A: np.ones(3, "float32")})
     array([2., 2., 2., 0.], dtype=float32)
     """
-    pairs = tensors.items() if isinstance(tensors, Mapping) else tensors
-    known = {tensor_key(tensor): np.asarray(array) for tensor, array in pairs}
-    return _evaluate(expr, {node_id(var): value for var, value in (variables or {}).items()}, known)
+    known = {key_of(tensor): np.asarray(array) for tensor, array in _pairs(tensors)}
+    bound = {
+        hash(var): np.asarray(value).astype(numpy_dtype(var.ty))
+        for var, value in (variables or {}).items()
+    }
+    with _quietly():
+        return Expression(bound, known, strict=False).value(expr)
 
 
-def _evaluate(
-    expr: Expr, variables: Mapping[int, Any], tensors: Mapping[tuple[int, int], Array]
-) -> Array:
-    values: dict[int, Array] = {}
-    expr = expand_lets(expr)
-    with np.errstate(all="ignore"):
-        for node in postorder(expr):
-            name, parts = op_name(node), [values[node_id(part)] for part in operands(node)]
-            dtype = numpy_dtype(dtype_of(node))
-            if name == "const":
-                value = np.asarray(const_value(node), dtype)
-            elif name == "var":
-                value = np.asarray(variables[node_id(node)], dtype)
-            elif name == "load":
-                value = _read(tensors[tensor_key(load_tensor(node))], parts)
-            elif name == "cast":
-                value = parts[0]
-            elif name == "reinterpret":
-                value = parts[0].view(dtype)
-            else:
-                value = FUNCTIONS[name](*parts)
-            values[node_id(node)] = np.asarray(value).astype(dtype, copy=False)
-    return values[node_id(expr)]
-
-
-def _read(array: Array, indices: list[Array]) -> Array:
-    """Elements of an array; poison for those outside of it."""
-    if not indices:
-        return array[()]
-    indices = list(np.broadcast_arrays(*indices))
-    inside = np.ones(indices[0].shape, bool)
-    clipped = []
-    for index, extent in zip(indices, array.shape, strict=True):
-        inside &= (index >= 0) & (index < extent)
-        clipped.append(np.clip(index, 0, max(extent - 1, 0)))
-    if array.size == 0:
-        return np.full(inside.shape, np.nan if array.dtype.kind == "f" else _FAR)
-    poison = {"b": False, "i": _FAR, "u": 0}.get(array.dtype.kind, np.nan)
-    return np.where(inside, array[tuple(clipped)], np.asarray(poison).astype(array.dtype))
+def stages_of(outputs: Iterable[te.Tensor]) -> list[Any]:
+    """The operations that tensors depend on, each after those that it reads."""
+    done: dict[int, Any] = {}
+    pending = [(tensor.op, False) for tensor in reversed(list(outputs))]
+    while pending:
+        op, ready = pending.pop()
+        if hash(op) in done:
+            continue
+        if ready:
+            done[hash(op)] = op
+        else:
+            pending.append((op, True))
+            pending += [(tensor.op, False) for tensor in reversed(list(op.input_tensors))]
+    return list(done.values())
 
 
 def evaluate_graph(
-    outputs: Iterable[Tensor],
-    inputs: Mapping[Tensor, Array] | Iterable[tuple[Tensor, Array]],
-    scalars: Mapping[Var, Any] | None = None,
+    outputs: Iterable[te.Tensor],
+    inputs: Mapping[te.Tensor, Array] | Iterable[tuple[te.Tensor, Array]],
+    scalars: Mapping[Any, Any] | None = None,
+    *,
+    strict: bool = False,
 ) -> list[Array]:
-    """The values of tensors, every stage they need computed in numpy, reductions point by point.
+    """The values of tensors, every stage they need computed in numpy.
 
     Parameters
     ----------
     outputs : iterable of Tensor
-        Tensors that `te.compute` stages and scans of this library lead to.
+        Tensors that compute stages and opaque loop nests lead to.
     inputs : mapping or pairs
         Arrays of placeholders; a stage that is given is not computed.
     scalars : mapping, optional
         Values of free variables, symbolic extents included.
+    strict : bool
+        Whether an unguarded read outside of a tensor is an error at once.
 
     Examples
     --------
-    >>> from tvm import te
     >>> A, k = te.placeholder((2, 3), name="A"), te.reduce_axis((0, 3), "k")
     >>> B = te.compute((2,), lambda i: te.sum(A[i, k], axis=k), name="B")
     >>> evaluate_graph([B], {A: np.arange(6.0).reshape(2, 3)})
     [array([ 3., 12.], dtype=float32)]
     """
     outputs = list(outputs)
-    pairs = list(inputs.items() if isinstance(inputs, Mapping) else inputs)
-    known = {
-        tensor_key(tensor): np.asarray(array).astype(numpy_dtype(dtype_of(tensor)), copy=False)
-        for tensor, array in pairs
+    known: dict[Key, Any] = {
+        key_of(tensor): np.asarray(array).astype(numpy_dtype(tensor.dtype), copy=False)
+        for tensor, array in _pairs(inputs)
     }
-    free = {node_id(var): value for var, value in (scalars or {}).items()}
-    for op in topological(outputs):
-        targets = [tensor_key(tensor) for tensor in outputs_of(op)]
-        if all(key in known for key in targets):
-            continue
-        scan = scan_of(op)
-        if scan is not None:
-            known.update(zip(targets, _scan(scan, free, known), strict=True))
-            continue
-        if is_placeholder(op) or not is_compute(op):
-            raise ValueError(f"no value was given for {op.name}")
-        known.update(zip(targets, _stage(op, free, known), strict=True))
-    return [known[tensor_key(tensor)] for tensor in outputs]
+    free = _free(scalars)
+    with _quietly():
+        for op in stages_of(outputs):
+            targets = [op.output(place) for place in range(op.num_outputs)]
+            if all(key_of(tensor) in known for tensor in targets):
+                continue
+            values = _stage(op, free, known, strict)
+            known.update(zip(map(key_of, targets), values, strict=True))
+    return [known[key_of(tensor)] for tensor in outputs]
 
 
-def _stage(
-    op: Operation, free: Mapping[int, Any], tensors: Mapping[tuple[int, int], Array]
+def evaluate_at(
+    tensor: te.Tensor,
+    points: Sequence[Array],
+    inputs: Iterable[tuple[te.Tensor, Any]],
+    scalars: Mapping[Any, Any] | None = None,
+) -> Array:
+    """Some elements of a tensor, of stages that may be too large to be held.
+
+    Parameters
+    ----------
+    points : sequence of arrays
+        Indices of the elements, an array a dimension.
+    inputs : pairs
+        Placeholders with arrays, or with functions ``(indices, active) -> values``.
+
+    Examples
+    --------
+    >>> A, n = te.placeholder((10**9,), "float64", name="A"), 10**9
+    >>> B = te.compute((n,), lambda i: A[n - 1 - i] * 2.0, name="B")
+    >>> evaluate_at(B, [np.array([0, 5])], [(A, lambda indices, active: indices[0] / 1.0)])
+    array([2.00000000e+09, 1.99999999e+09])
+    """
+    known: dict[Key, Any] = {key_of(key): value for key, value in inputs}
+    free = _free(scalars)
+    for op in stages_of([tensor]):
+        for place in range(op.num_outputs):
+            known.setdefault(key_of(op.output(place)), _lazily(op, place, free, known))
+    with _quietly():
+        return known[key_of(tensor)](list(points), np.asarray(True))
+
+
+def _lazily(op: Any, place: int, free: Mapping[int, Any], known: Mapping[Key, Any]) -> Any:
+    shape = [Expression(free, {}, False).value(dim) for dim in op.output(place).shape]
+
+    def read(indices: list[Array], active: Array | None) -> Array:
+        inside = np.asarray(True)
+        for index, extent in zip(indices, shape, strict=True):
+            inside = inside & (index >= 0) & (index < extent)
+        if np.any(active & ~inside):
+            raise OutsideRead(f"{op.name} is read outside")
+        legal = [np.where(inside, index, 0) for index in indices]
+        return points_of(op, np.broadcast_arrays(*legal), free, known, active & inside)[place]
+
+    return read
+
+
+def _free(scalars: Mapping[Any, Any] | None) -> dict[int, Array]:
+    pairs = (scalars or {}).items()
+    return {hash(var): np.asarray(value).astype(numpy_dtype(var.ty)) for var, value in pairs}
+
+
+def _stage(op: Any, free: Mapping[int, Any], known: Mapping[Key, Any], strict: bool) -> list[Array]:
+    shapes = [
+        tuple(int(Expression(free, {}, False).value(dim)) for dim in op.output(place).shape)
+        for place in range(op.num_outputs)
+    ]
+    if isinstance(op, te.ExternOp):
+        from tests.evaluate_statements import run_extern
+
+        return run_extern(op, shapes, free, known)
+    if not isinstance(op, te.ComputeOp):
+        raise ValueError(f"no value was given for {op.name}")
+    grid = np.indices(shapes[0]) if shapes[0] else []
+    active = np.ones(shapes[0], bool) if strict else None
+    return points_of(op, list(grid), free, known, active)
+
+
+def points_of(
+    op: Any,
+    indices: Sequence[Array],
+    free: Mapping[int, Any],
+    known: Mapping[Key, Any],
+    active: Array | None,
 ) -> list[Array]:
-    shape = tuple(int(_evaluate(dim, free, {})) for dim in op.output(0).shape)
-    grid = np.indices(shape, sparse=True) if shape else ()
-    variables = {**free, **dict(zip(map(node_id, axis_vars(op)), grid, strict=True))}
-    reduction = reduction_of(op)
-    if reduction is None:
-        values = [_evaluate(body, variables, tensors) for body in bodies(op)]
-    else:
-        values = _reduce(reduction, shape, variables, tensors)
-    return [np.broadcast_to(value, shape).copy() for value in values]
-
-
-def _scan(
-    scan: Scan, free: Mapping[int, Any], tensors: Mapping[tuple[int, int], Array]
-) -> list[Array]:
-    """The states before each element, all rows at a time."""
-    recurrence = scan.recurrence
-    extents = [*scan.rows, *scan.scanned]
-    shape = tuple(n if isinstance(n, int) else int(_evaluate(n, free, {})) for n in extents)
-    rows = shape[: len(scan.rows)]
-    elements = [np.broadcast_to(tensors[tensor_key(tensor)], shape) for tensor in scan.elements]
-    results = [np.empty(shape, numpy_dtype(dtype_of(var))) for var in recurrence.state]
-    states = [np.broadcast_to(_evaluate(start, free, {}), rows) for start in recurrence.start]
-    formal = [node_id(var) for var in (*recurrence.state, *recurrence.element)]
-    places = list(np.ndindex(*shape[len(rows) :]))
-    for place in reversed(places) if scan.backward else places:
-        for result, state in zip(results, states, strict=True):
-            result[(..., *place)] = state
-        here = [element[(..., *place)] for element in elements]
-        known = {**free, **dict(zip(formal, (*states, *here), strict=True))}
-        states = [_evaluate(step, known, {}) for step in recurrence.step]
-    return results
+    """Each output of a compute stage at points; reads are strict where `active` is given."""
+    shape = np.shape(indices[0]) if indices else ()
+    axes = zip(op.axis, indices, strict=True)
+    variables = {
+        **free,
+        **{hash(axis.var): index.astype(numpy_dtype(axis.var.ty)) for axis, index in axes},
+    }
+    first = op.body[0]
+    if isinstance(first, tirx.Reduce):
+        return _reduce(first, shape, variables, known, active)
+    run = Expression(variables, known, active is not None)
+    return [np.broadcast_to(run.value(body, active), shape).copy() for body in op.body]
 
 
 def _reduce(
-    reduction: Reduction,
+    node: Any,
     shape: tuple[int, ...],
     variables: Mapping[int, Any],
-    tensors: Mapping[tuple[int, int], Array],
+    known: Mapping[Key, Any],
+    active: Array | None,
 ) -> list[Array]:
     """``combined = combine(combined, source)`` for every point of the reduce axes, in order."""
-    combiner = reduction.combiner
-    starts = [_evaluate(value, variables, tensors) for value in reduction.init or combiner.identity]
+    combiner = node.combiner
+    outside = Expression(variables, known, active is not None)
+    starts = [outside.value(start, active) for start in node.init or combiner.identity_element]
     combined = [np.broadcast_to(start, shape) for start in starts]
-    formal = [node_id(var) for var in (*combiner.lhs, *combiner.rhs)]
-    for here, inside in _points(reduction.axes, variables, tensors):
-        holds = inside & _evaluate(reduction.condition, here, tensors)
-        sources = [_evaluate(source, here, tensors) for source in reduction.sources]
-        both = dict(zip(formal, (*combined, *sources), strict=True))
-        results = [_evaluate(result, both, {}) for result in combiner.result]
-        combined = [np.where(holds, new, old) for new, old in zip(results, combined, strict=True)]
-    return combined
+    formal = [hash(var) for var in (*combiner.lhs, *combiner.rhs)]
+    identity = [Expression({}, {}, False).value(e) for e in combiner.identity_element]
+    for here, inside in _boxes(list(node.axis), shape, variables, known):
+        mask = inside if active is None else inside & active.reshape(*shape, 1)
+        run = Expression(here, known, active is not None)
+        # a reduction over no point of a box reads nothing
+        holds = inside & run.value(node.condition, None if active is None else mask)
+        where = None if active is None else mask & holds
+        sources = [run.value(source, where) for source in node.source]
+        box = np.broadcast_shapes(*(np.shape(s) for s in sources), np.shape(holds), (*shape, 1))
+        terms = [
+            np.broadcast_to(np.where(holds, source, neutral), box)
+            for source, neutral in zip(sources, identity, strict=True)
+        ]
+        ufunc = _plain_reduction(combiner)
+        if ufunc is not None:
+            whole = ufunc.reduce(terms[0], axis=-1, dtype=terms[0].dtype)
+            combined = [ufunc(combined[0], whole).astype(whole.dtype)]
+            continue
+        holds = np.broadcast_to(holds, box)
+        for place in range(box[-1]):
+            both = dict(zip(formal, (*combined, *(t[..., place] for t in terms)), strict=True))
+            step = Expression(both, {}, False)
+            combined = [
+                np.where(holds[..., place], step.value(result), old)
+                for result, old in zip(combiner.result, combined, strict=True)
+            ]
+    return [np.array(values) for values in combined]
 
 
-def _points(
-    axes: Iterable[Axis],
-    variables: Mapping[int, Any],
-    tensors: Mapping[tuple[int, int], Array],
+def _plain_reduction(combiner: Any) -> Any:
+    """The ufunc of a sum or a product; None for every other combiner."""
+    if len(combiner.result) != 1:
+        return None
+    [result], [lhs], [rhs] = combiner.result, combiner.lhs, combiner.rhs
+    ufunc = _UFUNCS.get(type(result))
+    if ufunc is None or {hash(result.a), hash(result.b)} != {hash(lhs), hash(rhs)}:
+        return None
+    return ufunc
+
+
+def _boxes(
+    axes: list[Any], shape: tuple[int, ...], variables: Mapping[int, Any], known: Mapping[Key, Any]
 ) -> Iterator[tuple[Mapping[int, Any], Array]]:
-    """Values of reduce axes in order, and the elements of the output for which they count.
+    """Points of the reduce axes, in order, as a last dimension, and where they count.
 
     A range that depends on other axes is a box around its values, of which some count.
     """
-    axes = list(axes)
-    if not axes:
-        yield variables, np.asarray(True)
-        return
-    first, *others = axes
-    low = _evaluate(first.dom.min, variables, tensors)
-    high = low + _evaluate(first.dom.extent, variables, tensors)
-    for place in range(int(np.min(low)), int(np.max(high))):
-        here = {**variables, node_id(first.var): place}
-        for point, inside in _points(others, here, tensors):
-            yield point, inside & (low <= place) & (place < high)
+    lifted = {
+        key: value[..., None] if np.ndim(value) else value for key, value in variables.items()
+    }
+    columns: list[Array] = []
+    count = 1
+    for number, axis in enumerate(axes):
+        here = {**lifted, **_bound(axes[:number], columns)}
+        low, high = _range(axis, here, known)
+        extent = max(high - low, 0)
+        columns = [np.repeat(column, extent) for column in columns]
+        columns.append(np.tile(np.arange(low, high), count) if extent else np.zeros(0, np.int64))
+        count *= extent
+    step = max(1, _MOST_POINTS // max(int(np.prod(shape, dtype=np.int64)), 1))
+    for first in range(0, count, step):
+        part = [column[first : first + step] for column in columns]
+        here = {**lifted, **_bound(axes, part)}
+        inside = np.ones((1,) * (len(shape) + 1), bool)
+        for axis, column in zip(axes, part, strict=True):
+            run = Expression(here, known, False)
+            low, extent = run.value(axis.dom.min), run.value(axis.dom.extent)
+            inside = inside & (column >= low) & (column - low < extent)
+        yield here, inside
+
+
+def _bound(axes: Sequence[Any], columns: Sequence[Array]) -> dict[int, Array]:
+    pairs = zip(axes, columns, strict=True)
+    return {hash(axis.var): column.astype(numpy_dtype(axis.var.ty)) for axis, column in pairs}
+
+
+def _range(axis: Any, variables: Mapping[int, Any], known: Mapping[Key, Any]) -> tuple[int, int]:
+    """The smallest first value and the largest end of an axis."""
+    run = Expression(variables, known, False)
+    low = run.value(axis.dom.min).astype(np.int64)
+    high = low + run.value(axis.dom.extent)
+    if not np.size(high):
+        return 0, 0
+    return int(np.min(low)), int(np.max(high))

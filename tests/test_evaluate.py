@@ -9,7 +9,8 @@ import pytest
 import tvm
 from tvm import te, tirx, topi
 
-from tests.evaluate import evaluate, evaluate_graph
+from tests.evaluate import OutsideRead, evaluate, evaluate_at, evaluate_graph, stages_of
+from tvm_autodiff import differentiate
 from tvm_autodiff.ir.build import const, if_then_else, select
 from tvm_autodiff.ir.nodes import binary
 
@@ -107,3 +108,50 @@ def test_integer_division(name: str, values: tuple[int, int], expected: int) -> 
     i, j = tirx.Var("i", "int32"), tirx.Var("j", "int32")
     made = tirx.shift_left(i, j) if name == "shift_left" else binary(name, i, j)
     assert evaluate(made, dict(zip((i, j), values, strict=True))) == expected
+
+
+def test_integers_wrap_at_their_width() -> None:
+    i = tirx.Var("i", "int32")
+    assert evaluate(i * 3, {i: 2**30}) == 3 * 2**30 - 2**32
+    assert evaluate(tirx.Cast("uint8", i), {i: 259}) == 3
+    assert evaluate(tirx.Cast("uint32", i) - tirx.const(5, "uint32"), {i: 4}) == 2**32 - 1
+
+
+def test_strict_reads_raise_where_no_guard_fails() -> None:
+    x = te.placeholder((3,), name="x")
+    guarded = te.compute((5,), lambda i: te.if_then_else(i < 3, x[i], 0.0), name="guarded")
+    bare = te.compute((5,), lambda i: x[i] * te.if_then_else(i < 3, 1.0, 0.0), name="bare")
+    [values] = evaluate_graph([guarded], [(x, np.ones(3))], strict=True)
+    np.testing.assert_array_equal(values, [1, 1, 1, 0, 0])
+    with pytest.raises(OutsideRead, match="x, of shape"):
+        evaluate_graph([bare], [(x, np.ones(3))], strict=True)
+
+
+def test_opaque_stages_are_run_statement_by_statement() -> None:
+    x, index = te.placeholder((4, 2), name="x"), te.placeholder((5,), "int32", name="index")
+    y = te.compute((5, 2), lambda i, j: x[index[i], j] * 1.0, name="y")
+    head = te.placeholder((5, 2), name="head")
+    [dx] = differentiate(y, [x], head)
+    assert any(isinstance(op, te.ExternOp) for op in stages_of([dx]))
+    places, weights = np.array([1, 1, 3, 0, 1]), np.arange(10.0).reshape(5, 2)
+    expected = np.zeros((4, 2))
+    np.add.at(expected, places, weights)
+    [ours] = evaluate_graph([dx], [(index, places), (head, weights)])
+    np.testing.assert_array_equal(ours, expected)
+
+
+def test_some_elements_of_large_tensors() -> None:
+    n = 3_000_000
+    x = te.placeholder((n,), "float64", name="x")
+    k = te.reduce_axis((0, 1024), "k")
+    power = te.compute((n // 512 - 1,), lambda i: te.sum(x[512 * i + k], axis=k), name="power")
+    last = te.compute((n // 512 - 1,), lambda i: power[n // 512 - 2 - i] * 2.0, name="last")
+    array = np.random.default_rng(0).normal(size=n)
+
+    def read(indices: Any, active: Any) -> Any:
+        return array[indices[0]]
+
+    places = np.array([0, 17, n // 512 - 2])
+    starts = 512 * (n // 512 - 2 - places)
+    expected = [2 * array[start : start + 1024].sum() for start in starts]
+    np.testing.assert_allclose(evaluate_at(last, [places], [(x, read)]), expected)
