@@ -38,7 +38,7 @@ from .ir.stage import (
 _FREE = frozenset(
     ("add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
     + ("select", "if_then_else", "likely", "cast", "const", "var", "let", "load", "reduce")
-    + ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")
+    + ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
 )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from ..ir.graph import tensors_read_by
-from ..ir.nodes import Expr, Tensor, is_const, is_load, op_name, operands
+from ..ir.nodes import Expr, Tensor, is_const, is_load, node_id, op_name, operands
 from ..ir.rewrite import substituter
 from ..ir.simplify import prove_equal
 from ..ir.stage import Operation, axis_vars, bodies, is_compute, shape_of
@@ -23,7 +23,9 @@ def terms_of_copy(op: Operation) -> list[Term] | None:
     """The terms of a stage that copies its sources, or None for any other stage.
 
     A copy is a read, a literal, or a branch between copies. A stage with fewer elements than a
-    source, such as a slice, does not count: the adjoint of its few elements is worth having.
+    source, such as a slice, does not count: the adjoint of its few elements is worth having. Nor
+    does one with a read at so many paths that they are joined: a sum over all of them would be
+    made for each element of the source.
 
     Examples
     --------
@@ -39,7 +41,9 @@ def terms_of_copy(op: Operation) -> list[Term] | None:
     sources = tensors_read_by(op)
     if not all(_is_not_larger(source, op.output(0)) for source in sources):
         return None
-    return linearize(op, sources)
+    terms = linearize(op, sources)
+    plain = all(node_id(term.value) == node_id(term.seed) for term in terms)
+    return terms if plain else None
 
 
 def _is_copy(body: Expr) -> bool:
@@ -72,14 +76,15 @@ def _is_not_larger(source: Tensor, copy: Tensor) -> bool:
 
 
 def through_copy(term: Term, copy: Operation, inner: Term) -> Term:
-    """``dy += p·dt[g], dt[a] = [c(a)]·dx[h(a)]  →  dy += [c(g)]·p·dx[h(g)]``."""
+    """``dy += p·dt[g], dt[a] = [c(a)]·q(a)·dx[h(a)]  →  dy += [c(g)]·q(g)·p·dx[h(g)]``."""
     rename = substituter(dict(zip(axis_vars(copy), term.indices, strict=True)))
+    scale = substituter({inner.seed: term.value})
     return Term(
         inner.tensor,
         tuple(rename(index) for index in inner.indices),
         term.component,
         term.seed,
-        term.value,
+        scale(rename(inner.value)),
         (*term.conditions, *(Condition(rename(c.expr), c.guards) for c in inner.conditions)),
         term.reduce_axes,
     )

@@ -8,12 +8,12 @@ not `c*h*p`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from ..errors import NotDifferentiableError
 from ..ir.build import add, if_then_else, select, zero_like
-from ..ir.nodes import Expr, Tensor, Var, is_float, node_id, op_name, operands
+from ..ir.nodes import Expr, Tensor, Var, is_float, node_id, op_name, operands, own_fields
 from ..ir.rewrite import postorder
 from ..ir.stage import Axis
 from ..ir.text import text
@@ -30,6 +30,10 @@ class Condition:
     expr: Expr
     guards: bool
 
+    def key(self) -> tuple[int, bool]:
+        """Equal for equal conditions of one sweep: a choice guards no reads, a branch does."""
+        return node_id(self.expr), self.guards
+
 
 @dataclass(frozen=True)
 class Contribution:
@@ -38,9 +42,9 @@ class Contribution:
     value: Expr
     conditions: tuple[Condition, ...] = ()
 
-    def key(self) -> tuple[int, ...]:
+    def key(self) -> tuple[tuple[int, bool], ...]:
         """Equal for contributions that came by equal paths."""
-        return tuple(node_id(condition.expr) for condition in self.conditions)
+        return tuple(condition.key() for condition in self.conditions)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def pull_back(
         if other is not None:
             alias[node_id(expr)] = other
     found: dict[int, tuple[Expr, list[Contribution]]] = {}
-    conditions: dict[tuple[str, tuple[int, ...], bool], Condition] = {}
+    conditions: dict[Hashable, Condition] = {}
     for node in reversed(order):
         key = node_id(node)
         if key not in active or key not in arriving:
@@ -153,13 +157,10 @@ def pull_back(
     return {node_id(n): found[node_id(n)] for n in order if node_id(n) in found}
 
 
-def _known(
-    conditions: dict[tuple[str, tuple[int, ...], bool], Condition], expr: Expr, guards: bool
-) -> Condition:
+def _known(conditions: dict[Hashable, Condition], expr: Expr, guards: bool) -> Condition:
     """One object for equal conditions, so that a path that repeats a condition holds it once."""
-    key = (op_name(expr), tuple(node_id(part) for part in operands(expr)), guards)
-    if not operands(expr):
-        key = (op_name(expr), (node_id(expr),), guards)
+    parts = tuple(node_id(part) for part in operands(expr))
+    key = (op_name(expr), own_fields(expr), parts, guards)
     return conditions.setdefault(key, Condition(expr, guards))
 
 
@@ -186,7 +187,7 @@ def _join(contributions: Sequence[Contribution]) -> Contribution:
     paths = [contribution.conditions for contribution in contributions]
     length = 0
     while all(len(path) > length for path in paths) and (
-        len({node_id(path[length].expr) for path in paths}) == 1
+        len({path[length].key() for path in paths}) == 1
     ):
         length += 1
     shared = paths[0][:length]

@@ -18,10 +18,10 @@ from ..ir.nodes import (
     const_value,
     dtype_of,
     is_integer,
-    load_tensor,
     node_id,
     op_name,
     operands,
+    own_fields,
 )
 from ..ir.rewrite import postorder, substitute
 from .forms import (
@@ -106,21 +106,12 @@ class Atoms(WritingTable):
         same one.
         """
         name = op_name(node)
-        extra: Any = None
-        if name == "load":
-            tensor = load_tensor(node)
-            extra = (hash(tensor.op), tensor.value_index)
-        elif name == "const":
-            extra = repr(const_value(node))
-        elif name in ("var", "let", "reduce"):
-            extra = node_id(node)
-        elif name == "cast":
-            extra = dtype_of(operands(node)[0])
         parts = []
         for part in operands(node):
             value = self._memo.get(node_id(part))
-            parts.append(key_of(value) if isinstance(value, dict) else value)
-        key = ("structure", name, dtype_of(node), extra, tuple(parts))
+            # equal forms of other dtypes are other values where they wrap
+            parts.append((dtype_of(part), key_of(value) if isinstance(value, dict) else value))
+        key = ("structure", name, dtype_of(node), own_fields(node), tuple(parts))
         return self._ids.setdefault(key, -len(self._ids) - 1)
 
     def _opaque(self, node: Expr) -> int:

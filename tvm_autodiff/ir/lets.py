@@ -17,19 +17,16 @@ from tvm.ir import prim
 from .build import variable
 from .nodes import (
     Expr,
-    const_value,
     dtype_of,
     is_float,
     is_load,
-    let_variable,
-    load_tensor,
     node_id,
     op_name,
     operands,
+    own_fields,
     with_operands,
 )
 from .rewrite import postorder, tree_size
-from .stage import tensor_key
 
 #: how many times larger than its graph an expression may be before lets are worth their noise
 _TREE_TO_GRAPH = 4
@@ -47,17 +44,8 @@ def merge_equal(roots: Sequence[Expr]) -> list[Expr]:
     merged: dict[int, Expr] = {}
     for node in postorder(list(roots)):
         parts = [merged[node_id(part)] for part in operands(node)]
-        extra: Any = None
-        name = op_name(node)
-        if name == "const":
-            extra = repr(const_value(node))
-        elif name == "load":
-            extra = tensor_key(load_tensor(node))
-        elif name == "let":
-            extra = node_id(let_variable(node))
-        elif not parts:
-            extra = node_id(node)
-        key = (name, dtype_of(node), extra, tuple(node_id(part) for part in parts))
+        places = tuple(node_id(part) for part in parts)
+        key = (op_name(node), dtype_of(node), own_fields(node), places)
         if key not in table:
             old = operands(node)
             same = all(node_id(a) == node_id(b) for a, b in zip(old, parts, strict=True))

@@ -8,7 +8,7 @@ renames its classes costs this file. Traversal lives in `rewrite`, construction 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
 import tvm
@@ -58,14 +58,21 @@ _NAME_OF_CLASS: dict[type, str] = {
     **{cls: name for name, cls in BINARY_CLASSES.items()},
     **{cls: name for name, cls in BITWISE_CLASSES.items()},
     prim.Not: "not",
+    prim.BitwiseNot: "bitwise_not",
     prim.Select: "select",
     prim.Cast: "cast",
     prim.Let: "let",
     prim.IntImm: "const",
     prim.FloatImm: "const",
+    ir.StringImm: "string",
     ir.Var: "var",
     tirx.Reduce: "reduce",
 }
+#: nodes that are known by their class, dtype and operands
+_VALUE_IN_OPERANDS = frozenset(
+    (*BINARY_CLASSES.values(), *BITWISE_CLASSES.values())
+    + (prim.Not, prim.BitwiseNot, prim.Select, prim.Cast)
+)
 _LOAD = "te.tensor_load"
 #: calls whose name in the vocabulary differs from TVM's
 _CALL_NAMES = {_LOAD: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
@@ -78,8 +85,8 @@ def op_name(expr: Expr) -> str:
 
     Binary nodes and calls have their mathematical name (``"add"``, ``"floordiv"``, ``"exp"``,
     ``"power"``, ``"abs"``, ``"if_then_else"``); the others are ``"const"``, ``"var"``, ``"load"``,
-    ``"select"``, ``"cast"``, ``"let"``, ``"not"``, ``"reduce"``. An integer `div` is
-    ``"truncdiv"``.
+    ``"select"``, ``"cast"``, ``"let"``, ``"not"``, ``"bitwise_not"``, ``"string"``, ``"reduce"``.
+    An integer `div` is ``"truncdiv"``.
 
     Examples
     --------
@@ -107,7 +114,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     see `load_tensor`, `let_variable` and `Reduction`.
     """
     cls = type(expr)
-    if cls is prim.IntImm or cls is prim.FloatImm or cls is ir.Var:
+    if cls is prim.IntImm or cls is prim.FloatImm or cls is ir.Var or cls is ir.StringImm:
         return ()
     if cls is ir.Call:
         args = tuple(expr.args)
@@ -117,7 +124,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
             return (expr.condition, expr.true_value, expr.false_value)
         if cls is prim.Cast:
             return (expr.value,)
-        if cls is prim.Not:
+        if cls is prim.Not or cls is prim.BitwiseNot:
             return (expr.a,)
         if cls is prim.Let:
             return (expr.value, expr.body)
@@ -139,8 +146,8 @@ def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
         return prim.Select(*new)
     if cls is prim.Cast:
         return prim.Cast(dtype_of(expr), new[0])
-    if cls is prim.Not:
-        return prim.Not(new[0])
+    if cls is prim.Not or cls is prim.BitwiseNot:
+        return cls(new[0])
     if cls is prim.Let:
         return prim.Let(expr.var, new[0], new[1])
     if cls is tirx.Reduce:
@@ -238,6 +245,38 @@ def node_id(node: Any) -> int:
 def same_node(left: Any, right: Any) -> bool:
     """Whether two handles are one and the same TVM object."""
     return node_id(left) == node_id(right)
+
+
+def own_fields(node: Expr) -> Hashable:
+    """What a node holds beside its dtype and operands, as far as that decides about its value.
+
+    Two nodes of equal name, dtype and own fields over equal operands compute the same. Variables,
+    reductions and nodes outside of the vocabulary equal only themselves; so keys are valid while
+    the nodes live.
+
+    Examples
+    --------
+    >>> from tvm import te, tirx
+    >>> x = te.var("x", "float32")
+    >>> sine, cosine = (tirx.call_pure_extern("float32", f, x) for f in ("sinf", "cosf"))
+    >>> [own_fields(operands(call)[0]) for call in (sine, cosine)]
+    ['sinf', 'cosf']
+    """
+    cls = type(node)
+    if cls in _VALUE_IN_OPERANDS:
+        return None
+    if cls is prim.IntImm or cls is prim.FloatImm:
+        return repr(node.value)  # tells -0.0 from 0.0, and a NaN is equal to itself
+    if cls is ir.StringImm:
+        return node.value
+    if cls is prim.Let:
+        return node_id(node.var)
+    if cls is ir.Call:
+        called = node.op.name if isinstance(node.op, ir.Op) else node_id(node.op)
+        attrs = None if node.attrs is None else node_id(node.attrs)
+        read = (hash(node.args[0].op), node.args[0].value_index) if _is_load(node) else None
+        return (called, attrs, tuple(str(ty) for ty in node.ty_args), read)
+    return node_id(node)
 
 
 def binary(name: str, left: Expr, right: Expr) -> Expr:

@@ -16,11 +16,11 @@ from .nodes import (
     Var,
     const_value,
     dtype_of,
-    let_variable,
     load_tensor,
     node_id,
     op_name,
     operands,
+    own_fields,
 )
 from .rewrite import postorder
 from .scan_kernel import Scan, scan_of
@@ -67,23 +67,19 @@ class StructuralKeys:
         keys: dict[int, int] = {}
         for node in postorder(expr):
             name = op_name(node)
-            extra: Any = None
+            own: Any = own_fields(node)
             if name == "var":
-                extra = numbers.get(node_id(node), node_id(node))
-            elif name == "const":
-                extra = repr(const_value(node))
+                own = numbers.get(node_id(node), own)
             elif name == "load":
-                extra = self._tensor_key(load_tensor(node))
-            elif name == "let":
-                extra = node_id(let_variable(node))
-            elif name == "reduce":
-                extra = node_id(node)
+                own = self._tensor_key(load_tensor(node))
             parts = tuple(keys[node_id(part)] for part in operands(node))
-            keys[node_id(node)] = self._intern((name, dtype_of(node), extra, parts))
+            keys[node_id(node)] = self._intern((name, dtype_of(node), own, parts))
         return keys[node_id(expr)]
 
     def stage(self, op: Operation) -> int:
-        """Key of a stage: equal for compute stages and scans of equal shape, axes and bodies."""
+        """Key of a stage: equal for scans, and for compute stages of one kind, of equal shape, axes
+        and bodies.
+        """
         self._alive.append(op)
         scan = scan_of(op)
         if scan is not None:
@@ -106,13 +102,14 @@ class StructuralKeys:
             }
             parts = (
                 tuple(ranges),
+                tuple(int(body.value_index) for body in bodies(op)),
                 tuple(self.expr(e, formal) for e in (*combiner.result, *combiner.identity)),
                 tuple(
                     self.expr(e, bound)
                     for e in (*reduction.sources, *reduction.init, reduction.condition)
                 ),
             )
-        return self._intern(("stage", op.num_outputs, shape, parts))
+        return self._intern(("stage", op.num_outputs, shape, _marks(op), parts))
 
     def _scan(self, scan: Scan) -> int:
         recurrence = scan.recurrence
@@ -133,6 +130,15 @@ class StructuralKeys:
     def _intern_extent(self, extent: Expr, bound: Mapping[Var, Any]) -> Any:
         value = const_value(extent)
         return value if value is not None else ("expr", self.expr(extent, bound))
+
+
+def _marks(op: Operation) -> tuple[tuple[str, str], ...]:
+    """The attributes that this package gives to stages of a kind of their own."""
+    return tuple(
+        (str(name), repr(value))
+        for name, value in sorted(op.attrs.items())
+        if str(name).startswith("tvm_autodiff.")
+    )
 
 
 class EqualStages:
