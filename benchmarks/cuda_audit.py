@@ -133,10 +133,10 @@ def rows_of(case: str, outputs: Sequence[Any]) -> list[Row]:
     machine = machine_of(as_target(SM_90), 1)
     kernels, _ = cut(normal_form(list(outputs)))
     return [
-        _row(case, rule, launch)
+        _row(case, one.rule, launch)
         for kernel in kernels
-        for launches, rule in [apply_rules(kernel, machine, CUDA_RULES)]
-        for launch in launches
+        for one in apply_rules(kernel, machine, CUDA_RULES)
+        for launch in one.launches
     ]
 
 

@@ -18,9 +18,7 @@ from tvm_autodiff.errors import (
     CallError,
     InvalidArgumentError,
     LoweringError,
-    PlainScheduleWarning,
 )
-from tvm_autodiff.schedule.cpu.fallback import fallback
 
 
 def placeholder(*shape, name="A", dtype="float32"):
@@ -436,17 +434,3 @@ def test_lower_gives_a_module_that_tvm_compiles():
     out = np.zeros(5, "float32")
     tvm.compile(module, target="llvm")["main"](np.ones((5, 7), "float32"), out)
     assert (out == 7).all()
-
-
-def test_a_refused_schedule_is_told(monkeypatch):
-    """The plainest schedule stands in, and says so."""
-
-    def refused(kernel, machine):
-        raise LookupError("a block that nobody knows")
-
-    monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: (refused, fallback))
-    A = te.placeholder((8,), name="A")
-    B = te.compute((8,), lambda i: A[i] * 2.0, name="B")
-    with pytest.warns(PlainScheduleWarning, match=r"schedule of B for llvm \(.*nobody knows.*\)"):
-        doubled = build([A], B, cache=False)
-    np.testing.assert_array_equal(doubled(np.arange(8, dtype="float32")), np.arange(8) * 2)

@@ -21,7 +21,6 @@ from tvm import te
 
 from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from .ir.deep import run_deep
-from .ir.direct_calls import PIPELINE
 from .ir.nodes import Tensor, node_id
 from .ir.stage import tensor_key
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
@@ -35,16 +34,16 @@ from .runtime.signature import Dim, Signature
 from .runtime.tensor_signature import dimension_of, signature_of
 from .runtime.threads import check_threads, use_threads
 from .schedule.arguments import check_graph, tensors_of, updates_of
-from .schedule.backends import finished, relax_pipeline_for, rules_for
-from .schedule.kernels import Chain, Kernel, cut
+from .schedule.backends import rules_for
+from .schedule.compilation import Compiled, compiled
 from .schedule.machine import Machine, as_target, machine_of
-from .schedule.memory_plan import PlannedStorage, compile_watched
-from .schedule.normal_form import copy_of, normal_form
-from .schedule.program import Program, assemble
-from .schedule.repeats import without_repeats
-from .schedule.rule import Rule, apply_rules
+from .schedule.memory_plan import PlannedStorage
+from .schedule.plan import Plan
+from .schedule.program import Program
+from .schedule.rule import Rule
+from .schedule.slow_kernels import notice_of
 from .schedule.tuning.options import Tuning
-from .schedule.updates import Step, Update, order_updates
+from .schedule.updates import Update
 from .schedule.work import operations, traffic
 
 __all__ = ["Tuning", "build", "clear_cache", "load", "lower"]
@@ -95,15 +94,13 @@ def lower(
     ['main']
     """
     machine = replace(machine_of(as_target(target), check_threads(None)), exact_math=exact_math)
-    return _program(inputs, outputs, machine)[0].module
-
-
-def _program(
-    inputs: Tensors, outputs: Tensors, machine: Machine, rules: Sequence[Rule] | None = None
-) -> tuple[Program, Signature]:
     request = _request(inputs, outputs)
-    chosen = rules_for(machine) if rules is None else rules
-    return run_deep(_schedule, request, machine, chosen, False), request.signature
+
+    def scheduled() -> Program:
+        plan = Plan(request.inputs, request.outputs, (), machine, rules_for(machine))
+        return plan.program(False)
+
+    return run_deep(scheduled).module
 
 
 def build(
@@ -157,7 +154,15 @@ def build(
         An argument is no tensor, occurs twice, or is an input and an output at once; a new value
         does not fit its input; others can write into the cache folder.
     LoweringError
-        A placeholder is missing, a variable is free, a stage is a te.scan.
+        A placeholder is missing, a variable is free, a stage is a te.scan, or TVM compiles a stage
+        in no schedule.
+
+    Warns
+    -----
+    PlainScheduleWarning
+        Stages are slower than they could be: TVM refused the code of their schedule, or no schedule
+        rule fits a stage that is more than a twentieth of the work. The text names the stages and
+        the reasons, `CompiledFunction.profile` what they cost.
 
     Examples
     --------
@@ -187,10 +192,23 @@ def build(
     threads = check_threads(num_threads)
     machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
     request = _request(inputs, outputs, updates)
+    if tune is not None and not isinstance(tune, Tuning):
+        raise InvalidArgumentError(f"tune must be a Tuning, got {type(tune).__name__}")
+    function = _built(request, machine, cache, tune)
+    if function.notice is not None:
+        warnings.warn(function.notice, PlainScheduleWarning, stacklevel=2)
+    return function
+
+
+def _built(
+    request: _Request,
+    machine: Machine,
+    cache: bool | str | os.PathLike[str],
+    tune: Tuning | None,
+) -> CompiledFunction:
+    threads = machine.threads
     make = DeviceFunction if machine.kind == "cuda" else CompiledFunction
     if tune is not None:
-        if not isinstance(tune, Tuning):
-            raise InvalidArgumentError(f"tune must be a Tuning, got {type(tune).__name__}")
         executable, record = _compiled(request, machine, tune)
         return make(executable, record, threads)
     # a library for a GPU cannot be loaded without one
@@ -272,60 +290,31 @@ def _compiled(
     request: _Request, machine: Machine, tune: Tuning | None = None
 ) -> tuple[Any, Record]:
     """The executable of a program, and its record."""
-
-    def attempt(rules: Sequence[Rule]) -> tuple[Any, Record]:
-        program = run_deep(_schedule, request, machine, rules, machine.kind == "llvm")
-        executable, storages, params = run_deep(
-            compile_watched,
-            lambda: tvm.compile(
-                program.module,
-                target=machine.target,
-                relax_pipeline=relax_pipeline_for(machine),
-                tir_pipeline="default" if program.workspace is None else PIPELINE,
-            ),
-            program.steps,
-        )
-        if program.workspace is not None:
-            storages = list(program.workspace.storages)
-        return executable, _record(request, program, storages, params, machine)
-
     rules = rules_for(machine)
-    if tune is not None:
-        rules = run_deep(_tuned, request, machine, rules, tune)
     try:
-        return attempt(rules)
+        plan = run_deep(Plan, request.inputs, request.outputs, request.updates, machine, rules)
+        if tune is not None:
+            plan.rules = run_deep(_tuned, plan, tune)
+        done = compiled(plan)
     except AutodiffError:
         raise
     except Exception as error:
-        failure = error
-    reason = (str(failure).strip().splitlines() or ["no message"])[-1]
-    names = ", ".join(tensor.op.name for tensor in request.outputs)
-    try:
-        # what no fast schedule compiles for, the plainest may
-        plain = attempt(rules[-1:])
-    except Exception:
-        raise LoweringError(
-            f"TVM cannot compile the stages of {names} for {machine.kind}: {reason}"
-        ) from failure
-    warnings.warn(
-        f"TVM refused the fast schedule of {names} for {machine.kind} ({reason}): the results are "
-        "right, and slow; building its stages in several functions tells which one it is",
-        PlainScheduleWarning,
-        stacklevel=3,
+        raise _fault(request, error) from error
+    return done.executable, _record(request, done, plan)
+
+
+def _fault(request: _Request, error: Exception) -> LoweringError:
+    names = ", ".join(str(tensor.op.name) for tensor in request.outputs)
+    return LoweringError(
+        f"building {names} failed with {type(error).__name__}: {error}. This is a fault of "
+        "tvm_autodiff: please report it with the program"
     )
-    return plain
 
 
-def _record(
-    request: _Request,
-    program: Program,
-    storages: Sequence[PlannedStorage],
-    params: Sequence[Any],
-    machine: Machine,
-) -> Record:
-    signature = request.signature
+def _record(request: _Request, done: Compiled, plan: Plan) -> Record:
+    signature, program = request.signature, done.program
     symbols: dict[int, str] = {}
-    for spec, param in zip((*signature.inputs, *signature.outputs), params, strict=False):
+    for spec, param in zip((*signature.inputs, *signature.outputs), done.params, strict=False):
         for dim, expr in zip(spec.shape, param.ty.shape, strict=True):
             if isinstance(dim, str):
                 symbols.setdefault(node_id(expr), dim)
@@ -348,49 +337,24 @@ def _record(
                 step.rule,
                 operations(step.kernel),
                 traffic(step.launch),
+                step.reasons,
             )
             for step, name in zip(program.steps, program.names, strict=True)
         ),
-        tuple(Storage(size_of(storage), tuple(storage.tensors)) for storage in storages),
+        tuple(Storage(size_of(storage), tuple(storage.tensors)) for storage in done.storages),
         program.uses_vm,
-        machine.threads > 1,
+        plan.machine.threads > 1,
         None if program.workspace is None else program.workspace.size,
+        notice_of(plan.scheduled),
     )
 
 
-def _tuned(
-    request: _Request, machine: Machine, rules: Sequence[Rule], tune: Tuning
-) -> tuple[Rule, ...]:
+def _tuned(plan: Plan, tune: Tuning) -> tuple[Rule, ...]:
     try:  # meta-schedule needs packages that only tuning needs
         from .schedule.tuning.choice import tuned_rules
     except ImportError as error:
         raise InvalidArgumentError(
             f"tune: {error.name or error} is not installed: pip install 'tvm_autodiff[tune]'"
         ) from error
-    use_threads(machine.threads)
-    return tuned_rules(_kernels(request)[0], machine, rules, tune)
-
-
-def _kernels(request: _Request) -> tuple[list[Kernel | Chain], list[Tensor]]:
-    return cut(normal_form([*request.outputs, *(new for _, new in request.updates)]))
-
-
-def _schedule(request: _Request, machine: Machine, rules: Sequence[Rule], direct: bool) -> Program:
-    count = len(request.outputs)
-    kernels, results = _kernels(request)
-    steps = [step for kernel in kernels for step in _steps(kernel, machine, rules)]
-
-    def copy(tensor: Tensor) -> tuple[Tensor, list[Step]]:
-        copied = copy_of(tensor)
-        return copied, _steps(Kernel(copied.op), machine, rules)
-
-    olds = [old for old, _ in request.updates]
-    pairs = list(zip(olds, results[count:], strict=True))
-    steps = without_repeats(steps, {tensor_key(result) for result in results}, machine)
-    ordered, updates = order_updates(steps, pairs, copy)
-    return assemble(ordered, request.inputs, results[:count], updates, direct=direct)
-
-
-def _steps(kernel: Kernel | Chain, machine: Machine, rules: Sequence[Rule]) -> list[Step]:
-    launches, rule = apply_rules(kernel, machine, rules)
-    return [Step(launch, kernel, rule) for launch in finished(launches, machine)]
+    use_threads(plan.machine.threads)
+    return tuned_rules(plan.kernels, plan.machine, plan.rules, tune)

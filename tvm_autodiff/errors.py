@@ -46,4 +46,8 @@ class GradientCheckError(AutodiffError, AssertionError):
 
 
 class PlainScheduleWarning(UserWarning):
-    """TVM refused the fast schedule of a program, which was compiled with the plainest one."""
+    """Stages of a program are slower than they could be, with right results.
+
+    TVM refused the code of a schedule and the next rule took the stage, or no rule fits a stage
+    that is a large part of the work. The text names stages and reasons.
+    """

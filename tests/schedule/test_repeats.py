@@ -46,7 +46,8 @@ def counts(outputs, cache_bytes):
     steps = [
         Step(launch, kernel, "")
         for kernel in kernels
-        for launch in apply_rules(kernel, machine, rules_for(machine))[0]
+        for one in apply_rules(kernel, machine, rules_for(machine))
+        for launch in one.launches
     ]
     kept = {(hash(tensor.op), tensor.value_index) for tensor in results}
     return len(steps), len(without_repeats(steps, kept, machine))

@@ -39,7 +39,7 @@ def rules_of(output):
     """The rule that takes each kernel."""
     machine = machine_of(as_target(None), 2)
     kernels, _ = cut(normal_form([output]))
-    return [apply_rules(kernel, machine, CPU_RULES)[1] for kernel in kernels]
+    return [one.rule for kernel in kernels for one in apply_rules(kernel, machine, CPU_RULES)]
 
 
 def check(case, sizes=None, threads=(1, None), tolerance=0.0):

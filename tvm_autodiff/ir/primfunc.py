@@ -15,6 +15,7 @@ import tvm
 import tvm_ffi
 from tvm import te, tirx
 
+from ..errors import LoweringError
 from .graph import retarget, tensors_read_by
 from .lets import bind_shared
 from .nodes import Expr, Tensor, Var, const_value, let_variable, node_id, op_name, operands
@@ -61,6 +62,18 @@ def external_reads(ops: Sequence[Operation]) -> list[Tensor]:
     return list(found.values())
 
 
+class RefusedStageError(LoweringError):
+    """TVM makes no function of stages."""
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an error of TVM that holds its message."""
+    lines = [line.strip() for line in str(error).strip().splitlines()]
+    told = [line for line in lines if line and not line.startswith(("#", "File ", "Traceback"))]
+    chosen = next((line for line in told if "rror" in line), told[-1] if told else "")
+    return chosen[:200] or type(error).__name__
+
+
 def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> StageFunction:
     """The unscheduled PrimFunc of some stages, in topological order, that hands on `outputs`.
 
@@ -79,7 +92,12 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
             table[tensor_key(old)] = new
     results = [table[tensor_key(tensor)] for tensor in outputs]
     scalars = _unbound_shape_variables([*parameters, *results], [t.op for t in table.values()])
-    func = te.create_prim_func([*parameters, *scalars, *results])
+    try:
+        func = te.create_prim_func([*parameters, *scalars, *results])
+    except Exception as error:  # of TVM: there is no telling what it refuses and what it asserts
+        names = ", ".join(op.name for op in ops)
+        reason = first_line(error)
+        raise RefusedStageError(f"TVM cannot lower the stages {names}: {reason}") from error
     return StageFunction(
         func.without_attr("global_symbol"), tuple(inputs), tuple(outputs), tuple(scalars)
     )

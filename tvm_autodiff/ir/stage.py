@@ -128,10 +128,10 @@ def shape_of(tensor: Tensor) -> tuple[Extent, ...]:
 
 
 def reduction_of(op: Operation) -> Reduction | None:
-    """The reduction that a compute stage performs, or None for an elementwise one."""
-    body = op.body[0]
-    if op_name(body) != "reduce":
+    """The reduction that a stage performs, or None for an elementwise or an opaque one."""
+    if not is_compute(op) or op_name(op.body[0]) != "reduce":
         return None
+    body = op.body[0]
     combiner = body.combiner
     return Reduction(
         Combiner(

@@ -25,10 +25,13 @@ class CheckedArguments:
     ----------
     signature : Signature
         Names, shapes and dtypes of arguments and results.
+    notice : str or None
+        The text of `build`'s warning about stages that are slower than they could be.
     """
 
     def __init__(self, record: Record) -> None:
         self.signature: Signature = record.signature
+        self.notice: str | None = record.notice
         self._record = record
 
     def _bound(

@@ -49,6 +49,8 @@ class CompiledFunction(CheckedArguments):
         Names, shapes and dtypes of arguments and results.
     num_threads : int
         The number of CPU threads that the kernels use.
+    notice : str or None
+        The text of `build`'s warning about stages that are slower than they could be.
     """
 
     def __init__(

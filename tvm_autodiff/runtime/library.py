@@ -21,7 +21,7 @@ from .record import Record
 
 SUFFIXES = (".so", ".dylib", ".dll")
 
-_MAGIC = b"tvm_autodiff.library.3"
+_MAGIC = b"tvm_autodiff.library.4"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _TAIL_BYTES = 8 + _DIGEST_BYTES + len(_MAGIC)
 

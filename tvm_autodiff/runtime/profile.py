@@ -33,6 +33,8 @@ class KernelTime:
         Median time of all of them.
     operations, traffic : int or None
         Floating point operations, and bytes read and written, each tensor once.
+    reasons : tuple of str
+        Why no faster schedule rule took the kernel; empty where one did.
     """
 
     name: str
@@ -41,6 +43,7 @@ class KernelTime:
     seconds: float
     operations: int | None
     traffic: int | None
+    reasons: tuple[str, ...] = ()
 
     @property
     def gflops(self) -> float | None:
@@ -62,6 +65,9 @@ class Profile:
     kernels : tuple of KernelTime
     seconds : float
         Median time of a whole call without timers inside.
+
+    As text it is a table with a line a kernel. Below it stand the kernels that no fast schedule
+    rule took, with the reasons of the rules.
     """
 
     kernels: tuple[KernelTime, ...]
@@ -88,7 +94,12 @@ class Profile:
         for row in rows:
             numbers = "  ".join(cell.rjust(n) for cell, n in zip(row[:4], widths, strict=True))
             lines.append(f"{numbers}  {row[4]:{rule}}  {row[5]}")
-        return "\n".join([*lines, f"{self.seconds * 1e6:.1f} µs for a whole call"])
+        lines.append(f"{self.seconds * 1e6:.1f} µs for a whole call")
+        for kernel in self.kernels:
+            if kernel.reasons:
+                lines.append(f"{kernel.rule} of {kernel.name}, as no faster rule applies:")
+                lines += [f"  {reason}" for reason in kernel.reasons]
+        return "\n".join(lines)
 
 
 def _rate(count: int | None, seconds: float) -> float | None:
@@ -199,6 +210,7 @@ def by_kernel(launches: Sequence[Launch], seconds: Sequence[float]) -> tuple[Ker
             sum(spent for _, spent in rows),
             rows[0][0].operations,
             _total([launch.traffic for launch, _ in rows]),
+            rows[0][0].reasons,
         )
         for rows in groups.values()
     )

@@ -31,6 +31,8 @@ class Launch:
         Floating point operations of the kernel; None where sizes are symbols.
     traffic : int or None
         Bytes of the tensors that it reads and writes, each once.
+    reasons : tuple of str
+        Why no faster schedule rule took the kernel; empty where one did.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Launch:
     rule: str
     operations: int | None = None
     traffic: int | None = None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Record:
         the table of the arrays; None where it takes arrays alone.
     parallel : bool
         Whether kernels were scheduled for more than one thread.
+    notice : str or None
+        What a warning says about kernels that are slower than they could be.
     """
 
     signature: Signature
@@ -81,6 +86,7 @@ class Record:
     uses_vm: bool = False
     parallel: bool = True
     workspace: int | None = None
+    notice: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""
@@ -92,6 +98,7 @@ class Record:
             "uses_vm": self.uses_vm,
             "parallel": self.parallel,
             "workspace": self.workspace,
+            "notice": self.notice,
         }
 
     @staticmethod
@@ -100,9 +107,10 @@ class Record:
         return Record(
             Signature.from_json(data["signature"]),
             tuple(data["updated"]),
-            tuple(Launch(**row) for row in data["launches"]),
+            tuple(Launch(**{**row, "reasons": tuple(row["reasons"])}) for row in data["launches"]),
             tuple(Storage(size, tuple(tensors)) for size, tensors in data["storages"]),
             data["uses_vm"],
             data["parallel"],
             data["workspace"],
+            data["notice"],
         )

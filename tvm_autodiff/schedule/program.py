@@ -32,7 +32,7 @@ from .names import identifier
 from .updates import Step, Update
 from .workspace import Workspace
 
-__all__ = ["Program", "assemble"]
+__all__ = ["Program", "assemble", "function_alone"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,11 @@ def assemble(
 def _finished(func: Any) -> Any:
     """A scheduled function made safe to compile and to call."""
     return relax_alignment(hide_divisions(func))
+
+
+def function_alone(launch: StageFunction) -> Any:
+    """The function of a launch as ``main`` of a module of its own."""
+    return _finished(launch.func).with_attr("global_symbol", "main")
 
 
 def _in_order(

@@ -1,45 +1,81 @@
-"""The protocol of schedule rules, and the order in which they are asked.
+"""The protocol of schedule rules, and the order in which they are tried.
 
-In: a kernel and a machine. Out: one or more scheduled functions that compute it, from the first
-rule that applies. A rule returns None where it does not apply; one that fails inside TVM's schedule
-primitives counts as not applying. The last rule always applies. Rules look at the access pattern of
-the loop nest, never at the name of an operator.
+A rule returns launches or a `Declined`. Rules look at the access pattern of the loop nest, never at
+the name of an operator. The last rule takes every kernel. What a rule raises is a fault of this
+library and becomes a `LoweringError` that names rule and kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from tvm.error import InternalError
-from tvm.s_tir.schedule import ScheduleError
-
-from ..ir.primfunc import StageFunction
+from ..errors import AutodiffError, LoweringError
+from ..ir.primfunc import RefusedStageError, StageFunction
 from ..ir.rewrite import depends_on
 from ..ir.stage import Operation, axis_vars, is_compute, reduction_of
 from .chains import Chain
+from .declined import Declined, refused
 from .kernel import Kernel
 from .machine import Machine
 
-#: what a rule gives back: functions to run in order, the last of which writes the outputs of the
-#: kernel
+#: functions to run in order, the last of which writes the outputs of the kernel
 Launches = list[StageFunction]
-Rule = Callable[[Any, Machine], "Launches | None"]
+Rule = Callable[[Any, Machine], "Launches | Declined"]
+
+RAGGED = Declined("the bounds of a reduce axis vary along the output")
 
 
 @dataclass(frozen=True)
 class ChainRule:
     """A rule for kernels that run as one."""
 
-    schedule: Callable[[Chain, Machine], Launches | None]
+    schedule: Callable[[Chain, Machine], Launches | Declined]
 
-    def __call__(self, chain: Chain, machine: Machine) -> Launches | None:
-        """The launches of a chain, or None."""
+    def __call__(self, chain: Chain, machine: Machine) -> Launches | Declined:
+        """The launches of a chain, or why it is none for this rule."""
         return self.schedule(chain, machine)
 
 
-_PRIMITIVE_ERRORS = (ScheduleError, InternalError, ValueError, TypeError, RuntimeError)
+@dataclass(frozen=True)
+class Scheduled:
+    """A kernel with its schedule.
+
+    Attributes
+    ----------
+    kernel : Kernel or Chain
+    launches : list of StageFunction
+    rule : str
+        The rule that made them.
+    declined : tuple of (str, Declined)
+        The rules that were tried before, each with its reason.
+    plain : bool
+        Whether it is the last rule, which makes plain loops.
+    """
+
+    kernel: Kernel | Chain
+    launches: Launches
+    rule: str
+    declined: tuple[tuple[str, Declined], ...] = ()
+    plain: bool = False
+
+
+@dataclass
+class Refusals:
+    """Schedules that TVM could not compile: the next rules are tried in their place."""
+
+    _reasons: dict[tuple[int, str], Declined] = field(default_factory=dict)
+    _kernels: list[Kernel | Chain] = field(default_factory=list)  # alive, so that ids stay theirs
+
+    def add(self, kernel: Kernel | Chain, rule: str, reason: str) -> None:
+        """Keep a rule from being tried again for a kernel."""
+        self._kernels.append(kernel)
+        self._reasons[id(kernel), rule] = refused(reason)
+
+    def of(self, kernel: Kernel | Chain, rule: str) -> Declined | None:
+        """Why a rule is not to be tried for a kernel."""
+        return self._reasons.get((id(kernel), rule))
 
 
 def is_ragged(op: Operation) -> bool:
@@ -52,36 +88,70 @@ def is_ragged(op: Operation) -> bool:
 
 
 def apply_rules(
-    kernel: Kernel | Chain, machine: Machine, rules: Sequence[Rule]
-) -> tuple[Launches, str]:
-    """The launches of the first rule that applies, and that rule's name.
+    kernel: Kernel | Chain,
+    machine: Machine,
+    rules: Sequence[Rule],
+    refusals: Refusals | None = None,
+) -> list[Scheduled]:
+    """A kernel by the first rule that takes it; the kernels of a chain one by one where none does.
 
-    The last rule is called unguarded: what it raises is an error of the program. It is also the
-    only one for reductions whose bounds vary along the output: rules take loop nests for boxes.
-    A chain that no rule takes is scheduled kernel by kernel.
+    Rules take loop nests for boxes: a reduction whose bounds vary along the output is left to the
+    last one.
     """
-    if isinstance(kernel, Chain):
-        for rule in rules:
-            if isinstance(rule, ChainRule):
-                launches = _asked(rule, kernel, machine)
-                if launches is not None:
-                    return launches, rule.schedule.__name__
-        parts = [apply_rules(part, machine, rules) for part in kernel.parts]
-        return [launch for part, _ in parts for launch in part], ", ".join(
-            name for _, name in parts
-        )
-    plain = [rule for rule in rules if not isinstance(rule, ChainRule)]
-    for rule in () if any(map(is_ragged, kernel.ops)) else plain[:-1]:
-        launches = _asked(rule, kernel, machine)
-        if launches is not None:
-            return launches, rule.__name__
-    last = plain[-1](kernel, machine)
-    assert last is not None, "the last rule always applies"
-    return last, plain[-1].__name__
+    known = Refusals() if refusals is None else refusals
+    if not isinstance(kernel, Chain):
+        plain = [rule for rule in rules if not isinstance(rule, ChainRule)]
+        return [_by_kernel_rules(kernel, machine, plain, known)]
+    declined: list[tuple[str, Declined]] = []
+    for rule in rules:
+        if isinstance(rule, ChainRule):
+            found = _tried(rule, kernel, machine, known)
+            if not isinstance(found, Declined):
+                return [Scheduled(kernel, found, name_of(rule), tuple(declined))]
+            declined.append((name_of(rule), found))
+    return [
+        Scheduled(one.kernel, one.launches, one.rule, (*declined, *one.declined), one.plain)
+        for part in kernel.parts
+        for one in apply_rules(part, machine, rules, known)
+    ]
 
 
-def _asked(rule: Callable[[Any, Machine], Launches | None], kernel: Any, machine: Machine) -> Any:
+def _by_kernel_rules(
+    kernel: Kernel, machine: Machine, rules: Sequence[Rule], refusals: Refusals
+) -> Scheduled:
+    ragged = any(map(is_ragged, kernel.ops))
+    declined: list[tuple[str, Declined]] = []
+    for rule in rules[:-1]:
+        found = RAGGED if ragged else _tried(rule, kernel, machine, refusals)
+        if not isinstance(found, Declined):
+            return Scheduled(kernel, found, name_of(rule), tuple(declined))
+        declined.append((name_of(rule), found))
+    last = _tried(rules[-1], kernel, machine, refusals)
+    if isinstance(last, Declined):
+        raise LoweringError(f"stage {kernel.name} cannot be scheduled: {last.reason}")
+    return Scheduled(kernel, last, name_of(rules[-1]), tuple(declined), plain=True)
+
+
+def name_of(rule: Rule) -> str:
+    """The name of a rule, as in a profile."""
+    return str((rule.schedule if isinstance(rule, ChainRule) else rule).__name__)
+
+
+def _tried(
+    rule: Rule, kernel: Kernel | Chain, machine: Machine, refusals: Refusals
+) -> Launches | Declined:
+    known = refusals.of(kernel, name_of(rule))
+    if known is not None:
+        return known
     try:
         return rule(kernel, machine)
-    except _PRIMITIVE_ERRORS:
-        return None  # primitives refuse what they cannot transform: the next rule asks for less
+    except RefusedStageError as error:
+        return refused(str(error))
+    except AutodiffError:
+        raise
+    except Exception as error:
+        raise LoweringError(
+            f"the schedule rule {name_of(rule)} failed on stage {kernel.name} with "
+            f"{type(error).__name__}: {error}. This is a fault of tvm_autodiff: please report it "
+            "with the program"
+        ) from error

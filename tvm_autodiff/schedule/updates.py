@@ -31,11 +31,14 @@ class Step:
         What it computes, or computes a part of.
     rule : str
         The schedule rule that made it.
+    reasons : tuple of str
+        Why no faster schedule applies; empty where one does.
     """
 
     launch: StageFunction
     kernel: Kernel | Chain
     rule: str
+    reasons: tuple[str, ...] = ()
 
 
 def order_updates(

@@ -94,8 +94,9 @@ def test_short_rows_are_added_up_several_at_a_time(name):
     """``out[c] = Σ_k x[k, c]  →  part[p, c] = Σ_o x[o*P + p, c], out[c] = Σ_p part[p, c]``."""
     check(NARROW[name])
     [kernel], _ = cut(normal_form([NARROW[name][1]]))
-    launches, rule = apply_rules(kernel, machine_of(as_target(None), 2), CPU_RULES)
-    assert rule == "rows"
+    [found] = apply_rules(kernel, machine_of(as_target(None), 2), CPU_RULES)
+    assert found.rule == "rows"
+    launches = found.launches
     assert launches[0].outputs[0].shape[0] * launches[1].outputs[0].shape[0] >= 64
 
 

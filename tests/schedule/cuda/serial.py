@@ -42,18 +42,17 @@ def scheduled(outputs: Any, rules: Rules = CUDA_RULES) -> list[tuple[StageFuncti
     """The launches of a program in order, each with the rule that made its kernel."""
     kernels, _ = cut(normal_form(_list(outputs)))
     return [
-        (launch, name)
+        (launch, one.rule)
         for kernel in kernels
-        for launches, name in [apply_rules(kernel, gpu(), rules)]
-        for launch in launches
+        for one in apply_rules(kernel, gpu(), rules)
+        for launch in one.launches
     ]
 
 
 def rules_of(outputs: Any) -> list[str]:
     """The rule that takes each kernel."""
     kernels, _ = cut(normal_form(_list(outputs)))
-    names = [apply_rules(kernel, gpu(), CUDA_RULES)[1] for kernel in kernels]
-    return [part for name in names for part in name.split(", ")]
+    return [one.rule for kernel in kernels for one in apply_rules(kernel, gpu(), CUDA_RULES)]
 
 
 def _list(tensors: Any) -> list[Any]:
@@ -73,8 +72,8 @@ def run(
     kernels, results = cut(normal_form(_list(outputs)))
     sizes = _sizes(_list(inputs), arrays)
     values = {tensor_key(t): a for t, a in zip(_list(inputs), arrays, strict=True)}
-    for kernel in kernels:
-        for launch in apply_rules(kernel, gpu(), rules)[0]:
+    for one in [one for kernel in kernels for one in apply_rules(kernel, gpu(), rules)]:
+        for launch in one.launches:
             for tensor in launch.outputs:
                 values[tensor_key(tensor)] = np.full(_shape(tensor, sizes), 77, str(tensor.dtype))
             tensors = [values[tensor_key(t)] for t in (*launch.inputs, *launch.outputs)]

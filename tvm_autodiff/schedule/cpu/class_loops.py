@@ -47,6 +47,7 @@ from ...ir.rewrite import postorder, replace_outermost, substituter, variables_o
 from ...ir.stage import Axis, Extent, axis_range, shape_of
 from ..access import Interval
 from ..boxes import decided, pieces
+from ..declined import Declined
 from ..kernel import size_of
 from ..machine import Machine
 from .elements import Elements, without_branches, worth_binding
@@ -72,8 +73,8 @@ class _Piece:
 
 def class_loops(
     elements: Elements, moduli: Sequence[int], results: Sequence[Tensor], machine: Machine
-) -> StageFunction | None:
-    """The function that writes `results`; None where it would be too large.
+) -> StageFunction | Declined:
+    """The function that writes `results`, where it is not too large.
 
     Parameters
     ----------
@@ -86,9 +87,10 @@ def class_loops(
     """
     inputs = elements.reads()
     if not _sizes_known(elements, [*inputs, *results]):
-        return None
+        return Declined("a symbolic size is no dimension of its inputs or outputs")
     if any(dtype_of(tensor) == "bfloat16" for tensor in [*inputs, *results]):
-        return None  # TVM makes integers of bfloat16, but not of variables that are bound to it
+        # TVM makes integers of bfloat16, but not of variables that are bound to it
+        return Declined("TVM cannot bind variables of bfloat16")
     plan = [_plan(elements, moduli, axis) for axis in range(len(elements.axes))]
     places = Places()
     buffers = []
@@ -100,7 +102,7 @@ def class_loops(
     work = size_of([axis_range(axis)[1] for axis in elements.axes])
     body = writer.nest(machine.threads if worth_threads(work, machine) else 1)
     if writer.nodes > MAX_NODES:
-        return None
+        return Declined(f"its code would have more than {MAX_NODES} expressions")
     return StageFunction(function(buffers, body), tuple(inputs), tuple(results))
 
 

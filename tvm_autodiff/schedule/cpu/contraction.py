@@ -19,11 +19,14 @@ from ...ir.stage import (
     Operation,
     bodies,
     data_axis,
+    is_compute,
     make_stage,
+    reduction_of,
     renew_axis,
     sum_over,
     tensor_key,
 )
+from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
 from ..kernels import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import Machine
 from ..products import Operand, product_of
@@ -54,38 +57,49 @@ MIN_ITERATIONS = 4_096  #: below this a kernel is not worth a tile
 MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep threads busy
 
 
-def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that sums a product with reuse; None for others."""
+def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that sums a product with reuse."""
+    if not is_compute(kernel.root):
+        return NOT_COMPUTED
+    if reduction_of(kernel.root) is None:
+        return NO_REDUCTION
     split = split_at_quotients(kernel)
-    launches = None if split is None else _contraction(split.kernel, machine)
-    if split is None or launches is None:
-        return _contraction(kernel, machine)
-    return split.merged(launches, kernel)
+    if split is not None:
+        launches = _contraction(split.kernel, machine)
+        if not isinstance(launches, Declined):
+            return split.merged(launches, kernel)
+    return _contraction(kernel, machine)
 
 
-def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     found = product_of(kernel.root)
     if found is None or len(found.operands) < 2:
-        return None
+        return other_kind("it does not sum a product of several operands")
     epilogue = () if kernel.epilogue is None else bodies(kernel.epilogue)
     nest = nest_of(found, dtype_of(kernel.root.output(0)), machine, epilogue)
     if nest is None:
-        return None
+        return Declined("an extent of its loops is symbolic or empty")
     total = size_of(list(nest.extents.values()))
     reused = any(set(nest.spatial) - operand.variables() for operand in found.operands)
-    if not reused or total < MIN_ITERATIONS:
-        return None
+    if not reused:
+        return other_kind("no operand is read again along an output axis")
+    if total < MIN_ITERATIONS:
+        return no_gain(f"it has fewer than {MIN_ITERATIONS} iterations")
     split = _split(kernel, nest, machine)
     if split is not None:
         partial, combined = split
         first = _contraction(partial, machine)
         second = reduction(combined, machine)
-        if first is None or second is None:
-            return None
+        if isinstance(first, Declined):
+            return first
+        if isinstance(second, Declined):
+            return second
         return [*writes_to(first, partial), *writes_to(second, kernel)]
     tile = best_tile(nest, machine)
-    if tile is None or estimated_cycles(nest, tile, machine) > plain_cycles(nest, machine):
-        return None
+    if tile is None:
+        return Declined("no tile fits its loops")
+    if estimated_cycles(nest, tile, machine) > plain_cycles(nest, machine):
+        return no_gain("its best tile is estimated slower than plain loops")
     return _emit(kernel, nest, tile, machine)
 
 
@@ -127,7 +141,9 @@ def _stays(nest: Nest, machine: Machine) -> bool:
     return held * nest.itemsize <= machine.cache_bytes // 2
 
 
-def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[StageFunction] | None:
+def _emit(
+    kernel: Kernel, nest: Nest, tile: Tile, machine: Machine
+) -> list[StageFunction] | Declined:
     padded = padded_extents(nest, tile)
     assert tile.vector is not None
     reduced = reduction_order(nest, tile)
@@ -153,12 +169,12 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
             tile_axes,
         )
         if copied is None:
-            return None
+            return Declined("an operand cannot be packed")
         tensor, read = copied
         copy = Kernel(tensor.op)
         for rule in (windows, transposition, elementwise):
             made = rule(copy, machine)
-            if made is not None:
+            if not isinstance(made, Declined):
                 launches += made
                 break
         factors.append((operand, read))
@@ -167,12 +183,12 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
     accumulate = _stage(nest, padded, source, f"{name}_acc", places, reduced)
     consume, result = _consumer(kernel, accumulate.output(0), places)
     straight = padded == nest.extents and tile.vector == len(nest.spatial) - 1
-    turned = None
+    turned: list[StageFunction] | Declined | None = None
     if not straight and worth_turning(nest, tile, machine):
         kept = _kept(accumulate)
         last, _ = _consumer(kernel, kept.output(0), places)
         turned = transposition(Kernel(last), machine)
-        if turned is not None:
+        if not isinstance(turned, Declined):
             consume, result, straight = kept, kept.output(0), True
     launches.append(
         schedule_tile(
@@ -186,7 +202,9 @@ def _emit(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> list[Stag
             [places.index(axis) for axis in tile_order(nest, padded)],
         )
     )
-    return launches if turned is None else writes_to([*launches, *turned], kernel)
+    if turned is None or isinstance(turned, Declined):
+        return launches
+    return writes_to([*launches, *turned], kernel)
 
 
 def _multiplied(factors: Sequence[tuple[Operand | None, Expr]], unrolled: set[int]) -> Expr:

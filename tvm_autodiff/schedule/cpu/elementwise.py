@@ -16,6 +16,7 @@ from ...ir.primfunc import StageFunction, stage_function
 from ...ir.rewrite import postorder
 from ...ir.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of, shape_of
 from ..access import affine_forms, strides_along
+from ..declined import NOT_COMPUTED, REDUCES, Declined
 from ..kernels import Kernel, iterations
 from ..machine import Machine
 from .parallel import share_out, worth_threads
@@ -23,11 +24,13 @@ from .parallel import share_out, worth_threads
 TRANSPOSE_TILE = 16
 
 
-def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that is one elementwise stage; None for others."""
+def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
-    if kernel.epilogue is not None or not is_compute(op) or reduction_of(op) is not None:
-        return None
+    if not is_compute(op):
+        return NOT_COMPUTED
+    if kernel.epilogue is not None or reduction_of(op) is not None:
+        return REDUCES
     unscheduled = stage_function([op], kernel.outputs)
     schedule = s_tir.Schedule(unscheduled.func)
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))

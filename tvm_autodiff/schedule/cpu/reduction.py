@@ -33,6 +33,7 @@ from ...ir.stage import (
     tensor_key,
 )
 from ..access import strides_along
+from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from .parallel import MIN_WORK, share_out, worth_threads
@@ -42,19 +43,23 @@ from .tiling import Tile, schedule_tile
 MAX_VECTORS = 4
 
 
-def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that reduces one value; None for others."""
+def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that reduces one value."""
     if not is_compute(kernel.root):
-        return None
+        return NOT_COMPUTED
     found = reduction_of(kernel.root)
-    if found is None or len(found.sources) != 1:
-        return None
+    if found is None:
+        return NO_REDUCTION
+    if len(found.sources) != 1:
+        return Declined("it reduces several values at once")
     split = _split(kernel, found, machine)
     if split is not None:
         partial, combined = split
         first, second = reduction(partial, machine), reduction(combined, machine)
-        if first is None or second is None:
-            return None
+        if isinstance(first, Declined):
+            return first
+        if isinstance(second, Declined):
+            return second
         return [*writes_to(first, partial), *writes_to(second, kernel)]
     lanes = machine.lanes(dtype_of(kernel.root.output(0)))
     if kernel.epilogue is None and _is_flat(kernel.root, found, lanes):

@@ -42,6 +42,7 @@ from ...ir.stage import (
     tensor_key,
 )
 from ..chains import Chain
+from ..declined import Declined
 from ..kernel import EXPENSIVE, iterations, size_of
 from ..machine import Machine
 from ..members import Member, inner_axes
@@ -56,18 +57,18 @@ SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body
 MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads, on the stack of the caller
 
 
-def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a chain as one function; None where its kernels are better off alone."""
+def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a chain as one function."""
     work = sum(_work(member) for member in chain.members)
     chunks = machine.threads if worth_threads(work // SIMPLE, machine) else 1
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:
-        return None
+        return Declined("it has too few rows for the threads")
     results = tuple(chain.outputs)
     chain = with_shared_work(chain, machine)
     ops = [op for member in chain.members for op in member.kernel.ops]
     inputs = external_reads(ops)
     if not _shapes_known(ops, [*inputs, *chain.outputs]):
-        return None
+        return Declined("a symbolic size is no dimension of its inputs or outputs")
     buffers = _Buffers(chain, inputs)
     items = items_of(chain, machine)
     writer = NestWriter(buffers.places, buffers.sums)
@@ -75,13 +76,13 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | None:
     nests = [writer.write(nest, rows.places) for nest in nests_of(items)]
     buffers.kept += writer.buffers
     if buffers.stack_bytes > MAX_STACK:
-        return None
+        return Declined(f"what it keeps of a row takes more than {MAX_STACK} bytes")
     body = rows.loops(
         nests, buffers.kept, _begin(chain, buffers, machine), _end(chain, buffers, rows)
     )
     after = _after(chain, buffers, rows, machine)
     if sum(buffer.elements for buffer in buffers.shared) * 8 > MAX_SHARED:
-        return None
+        return Declined(f"the sums of all threads take more than {MAX_SHARED} bytes")
     func = function(
         buffers.parameters, allocated(buffers.shared, sequence([body, *after])), once=True
     )

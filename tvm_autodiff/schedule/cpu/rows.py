@@ -12,6 +12,7 @@ from ...ir.nodes import dtype_of
 from ...ir.primfunc import StageFunction
 from ...ir.stage import axis_range, is_compute, reduction_of
 from ..chains import Chain
+from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..members import Member, contiguous_run, natural_member
@@ -26,19 +27,23 @@ MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
 MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by column
 
 
-def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a reduction row by row; None for other kernels."""
-    if not is_compute(kernel.root) or reduction_of(kernel.root) is None:
-        return None
+def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a reduction row by row."""
+    if not is_compute(kernel.root):
+        return NOT_COMPUTED
+    if reduction_of(kernel.root) is None:
+        return NO_REDUCTION
     split = _several_at_a_time(kernel, machine)
     if split is not None:
         partial, combined = split
         first, second = rows(partial, machine), reduction(combined, machine)
-        if first is not None and second is not None:
+        if not isinstance(first, Declined) and not isinstance(second, Declined):
             return [*writes_to(first, partial), *writes_to(second, kernel)]
     member = natural_member(kernel, certain=False)
-    if member is None or (member.across and not _few_sums(member, machine)):
-        return None
+    if member is None:
+        return Declined("its reads do not run along rows of memory")
+    if member.across and not _few_sums(member, machine):
+        return Declined("its sums over rows are too many for the first cache, or of too few rows")
     extents = tuple(axis_range(axis)[1] for axis in member.row_axes)
     return row_chain(Chain((kernel,), (member,), extents, kernel.outputs), machine)
 

@@ -32,6 +32,7 @@ from ...ir.nodes import Expr, Var, dtype_of
 from ...ir.primfunc import StageFunction, external_reads
 from ...ir.rewrite import substituter
 from ...ir.stage import Operation, axis_range, reduction_of
+from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..members import unit_strides
@@ -44,19 +45,21 @@ from .row_items import has_branches
 TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the one before
 
 
-def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a reduction up to a place; None for other kernels."""
+def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a reduction up to a place."""
     op = kernel.root
     found = running_of(op)
-    if found is None or any(not isinstance(axis_range(axis)[1], int) for axis in op.axis):
-        return None
+    if found is None:
+        return other_kind("it is no reduction up to a place")
+    if any(not isinstance(axis_range(axis)[1], int) for axis in op.axis):
+        return Declined("an extent of its output is symbolic")
     if any(axis_range(axis)[0] != 0 for axis in op.axis):
-        return None
+        return Declined("an axis does not begin at 0")
     launches = [_Writer(op, found, machine).launch()]
     if kernel.epilogue is not None:
         last = elementwise(Kernel(kernel.epilogue), machine)
-        if last is None:
-            return None
+        if isinstance(last, Declined):
+            return last
         launches += last
     return launches
 

@@ -11,16 +11,17 @@ from ...ir.nodes import dtype_of
 from ...ir.primfunc import StageFunction
 from ...ir.scan_kernel import scan_function, scan_of
 from ...ir.stage import shape_of
+from ..declined import Declined, other_kind
 from ..kernels import Kernel, size_of
 from ..machine import Machine
 from .parallel import worth_threads
 
 
-def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a scan; None for other kernels."""
+def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a scan."""
     found = scan_of(kernel.root)
     if found is None:
-        return None
+        return other_kind("it is no scan")
     lanes = min(machine.lanes(dtype_of(var)) for var in found.recurrence.state)
     while lanes > 1 and lanes >= 2 * size_of(found.rows):
         lanes //= 2

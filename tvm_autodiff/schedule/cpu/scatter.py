@@ -29,6 +29,7 @@ from ...ir.nodes import Expr, Var, binary, dtype_of
 from ...ir.primfunc import StageFunction
 from ...ir.scatter_kernel import SCATTER_DIMS, inside_result
 from ...ir.stage import Extent, is_extern, shape_of, tensor_key
+from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
 from .parallel import worth_threads
@@ -36,18 +37,22 @@ from .parallel import worth_threads
 MIN_TRAILING = 4  #: elements of a row below which looking for places costs more than adding
 
 
-def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a scatter-add of rows; None for other kernels."""
+def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a scatter-add of rows."""
     op = kernel.root
     if not is_extern(op) or SCATTER_DIMS not in op.attrs:
-        return None
+        return other_kind("it is no scatter-add")
     dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
     *positions, updates = list(op.inputs)
     [result] = kernel.outputs
     shape = shape_of(result)
     trailing = [extent for extent, dim in zip(shape, dims, strict=True) if dim < 0]
-    if dims[-1] >= 0 or not isinstance(shape[-1], int) or size_of(trailing) < MIN_TRAILING:
-        return None
+    if dims[-1] >= 0:
+        return Declined("its last axis is scattered")
+    if not isinstance(shape[-1], int):
+        return Declined("the extent of its last axis is symbolic")
+    if size_of(trailing) < MIN_TRAILING:
+        return no_gain(f"its rows have fewer than {MIN_TRAILING} elements")
     points = shape_of(updates)[: len(shape_of(positions[0]))]
     work = size_of([*points, *trailing]) + size_of(shape)
     chunks = machine.threads if worth_threads(work, machine) else 1

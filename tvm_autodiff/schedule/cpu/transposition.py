@@ -43,6 +43,7 @@ from ...ir.rewrite import expand_lets, postorder, replace_outermost, substitute,
 from ...ir.stage import Axis, Operation, axis_range, bodies, is_compute, reduction_of
 from ...ir.vectors import filled_with, picked, whole, widened_read
 from ..access import affine_forms
+from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
 from ..kernel import EXPENSIVE, Kernel, iterations
 from ..machine import Machine
 from .elements import Elements
@@ -53,22 +54,24 @@ MIN_SIDE = 4  #: of a tile
 _VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
 
 
-def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that transposes; None for others."""
+def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that transposes."""
     op = kernel.root
-    if kernel.epilogue is not None or not is_compute(op) or reduction_of(op) is not None:
-        return None
+    if not is_compute(op):
+        return NOT_COMPUTED
+    if kernel.epilogue is not None or reduction_of(op) is not None:
+        return REDUCES
     elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
     found = _crossed(elements)
     if found is None:
-        return None
+        return other_kind("no read runs through memory along another axis than the write")
     across, reads = found
     rows, columns = _extent(op.axis[across]), _extent(op.axis[-1])
     side = machine.lanes(dtype_of(reads[0]))
     while side > min(rows, columns):
         side //= 2
     if side < MIN_SIDE:
-        return None
+        return no_gain(f"its tiles have fewer than {MIN_SIDE} rows or columns")
     tensors = [*elements.reads(), *kernel.outputs]
     places, buffers = Places(), []
     for number, tensor in enumerate(tensors):

@@ -13,6 +13,7 @@ from math import prod
 from ...ir.primfunc import StageFunction
 from ...ir.rewrite import expand_lets, map_loads, substituter
 from ...ir.stage import axis_range, axis_vars, bodies, is_compute, reduction_of, tensor_key
+from ..declined import NOT_COMPUTED, Declined, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
 from ..unrolled import is_window, unrolled_bodies
@@ -22,26 +23,32 @@ from .elements import Elements, has_border, moduli_of
 MAX_CLASSES = 16  #: residue classes that one pass writes
 
 
-def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel of small windows or residue classes; None for others."""
+def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel of small windows or residue classes."""
     op = kernel.root
-    if not is_compute(op) or not len(op.axis):
-        return None
+    if not is_compute(op):
+        return NOT_COMPUTED
+    if not len(op.axis):
+        return other_kind("its output has no axis")
     if any(axis_range(axis)[0] != 0 for axis in op.axis):
-        return None
+        return Declined("an axis does not begin at 0")
     if reduction_of(op) is not None:
         elements = _written_out(kernel)
     elif kernel.epilogue is None:
         elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
     else:
-        return None
-    moduli = None if elements is None else moduli_of(elements)
-    if elements is None or moduli is None or prod(moduli) > MAX_CLASSES:
-        return None
+        return other_kind("it has an epilogue")
+    if elements is None:
+        return other_kind("it does not reduce over a small window")
+    moduli = moduli_of(elements)
+    if moduli is None:
+        return Declined("a remainder that it depends on is not that of an axis")
+    if prod(moduli) > MAX_CLASSES:
+        return Declined(f"it has more than {MAX_CLASSES} residue classes")
     if reduction_of(op) is None and prod(moduli) == 1 and not has_border(elements):
-        return None
+        return other_kind("it has neither windows, nor residue classes, nor borders")
     launch = class_loops(elements, moduli, kernel.outputs, machine)
-    return None if launch is None else [launch]
+    return launch if isinstance(launch, Declined) else [launch]
 
 
 def _written_out(kernel: Kernel) -> Elements | None:

@@ -11,6 +11,7 @@ from ...ir.primfunc import StageFunction
 from ...ir.stage import axis_range, is_compute, reduction_of
 from ..chains import Chain
 from ..cpu.split import writes_to
+from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from ..members import Member
@@ -20,27 +21,29 @@ from .row_chain import rows_of_chain
 from .threads import WARP
 
 
-def any_reducer(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a reduction along memory by any reducer; None for other kernels."""
+def any_reducer(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a reduction along memory by any reducer."""
     op = kernel.root
     if not is_compute(op):
-        return None
+        return NOT_COMPUTED
     found = reduction_of(op)
-    if found is None or not runs_along_rows(op, found):
-        return None
+    if found is None:
+        return NO_REDUCTION
+    if not runs_along_rows(op, found):
+        return Declined("its reads do not run along rows of memory")
     extents = tuple(axis_range(axis)[1] for axis in op.axis)
     outputs = size_of(extents)
     if outputs < 1 or iterations(op) // outputs <= WARP:
-        return None
+        return no_gain("a thread for each output has little to reduce")
     split = parts_for_device(kernel, found, outputs, machine)
     if split is not None:
         partial, combined = split
         first = any_reducer(partial, machine)
-        if first is None:
-            return None
+        if isinstance(first, Declined):
+            return first
         second = any_reducer(combined, machine) or fallback(combined, machine)
         return [*writes_to(first, partial), *writes_to(second, kernel)]
     member = Member(kernel, tuple(range(len(op.axis))))
     chain = Chain((kernel,), (member,), extents, kernel.outputs)
     launch = rows_of_chain(chain, machine)
-    return None if launch is None else [launch.launch]
+    return launch if isinstance(launch, Declined) else [launch.launch]

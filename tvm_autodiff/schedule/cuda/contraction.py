@@ -23,13 +23,16 @@ from ...ir.stage import (
     axis_range,
     bodies,
     data_axis,
+    is_compute,
     make_stage,
     reduce_axis,
+    reduction_of,
     renew_axis,
     sum_over,
     tensor_key,
 )
 from ..cpu.split import writes_to
+from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
 from ..kernels import Kernel
 from ..machine import Machine
 from ..products import product_of
@@ -46,30 +49,35 @@ MIN_SIDE = 3  #: rows and columns that a tile must find
 SURE_SIDE = 8  #: from which on a tile is better for certain
 
 
-def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that sums products with reuse; None for others."""
+def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that sums products with reuse."""
+    if not is_compute(kernel.root):
+        return NOT_COMPUTED
+    if reduction_of(kernel.root) is None:
+        return NO_REDUCTION
     split = split_at_quotients(kernel)
-    launches = None if split is None else _contraction(split.kernel, machine)
-    if split is None or launches is None:
-        return _contraction(kernel, machine)
-    return split.merged(launches, kernel)
+    if split is not None:
+        launches = _contraction(split.kernel, machine)
+        if not isinstance(launches, Declined):
+            return split.merged(launches, kernel)
+    return _contraction(kernel, machine)
 
 
-def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     found = product_of(kernel.root)
     if found is None:
-        return None
+        return other_kind("it does not sum a product")
     matrices = matrices_of(found)
     if matrices is None:
-        return None
+        return Declined("its product is none of two matrices of literal extents")
     batch, rows, columns, reduced = matrices.sizes
     if min(rows, columns) < MIN_SIDE or batch * rows * columns * reduced < MIN_ITERATIONS:
-        return None
+        return no_gain("it is too small or too narrow for a tile")
     dtype = dtype_of(kernel.root.output(0))
     costs = (matrices.sizes, max(4, _itemsize(dtype)), machine)
     tile = best_tile(*costs)
     if min(rows, columns) < SURE_SIDE and tile_cycles(tile, *costs) >= plain_cycles(*costs):
-        return None
+        return no_gain("its best tile is estimated slower than plain loops")
     split = _split(kernel, matrices, tile)
     if split is None:
         return [_tiled(kernel, matrices, found.scale, tile)]

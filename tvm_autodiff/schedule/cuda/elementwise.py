@@ -14,6 +14,7 @@ from ...ir.primfunc import StageFunction, stage_function
 from ...ir.rewrite import postorder
 from ...ir.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..access import strides_along
+from ..declined import NOT_COMPUTED, REDUCES, Declined
 from ..kernels import Kernel, iterations
 from ..machine import Machine
 from .threads import bind_flat, finished, fused, own_loops, schedule_of
@@ -22,15 +23,17 @@ from .threads import bind_flat, finished, fused, own_loops, schedule_of
 _BRANCHES = frozenset(("if_then_else", "select", "reinterpret"))
 
 
-def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that is one elementwise stage; None for others."""
+def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
-    if kernel.epilogue is not None or not is_compute(op) or reduction_of(op) is not None:
-        return None
+    if not is_compute(op):
+        return NOT_COMPUTED
+    if kernel.epilogue is not None or reduction_of(op) is not None:
+        return REDUCES
     unscheduled = stage_function([op], kernel.outputs)
     schedule, blocks = schedule_of(unscheduled)
     if len(blocks) != 1:
-        return None
+        return Declined("TVM makes several blocks of it")
     spatial, _ = own_loops(schedule, blocks[0], op)
     bind_flat(schedule, fused(schedule, spatial), machine, vector=_lanes(op, machine))
     return [finished(schedule, unscheduled)]

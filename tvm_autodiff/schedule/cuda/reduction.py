@@ -19,6 +19,7 @@ from ...ir.primfunc import StageFunction, stage_function
 from ...ir.stage import Operation, Reduction, axis_range, is_compute, reduction_of
 from ..access import strides_along
 from ..cpu.split import writes_to
+from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from .fallback import fallback
@@ -39,28 +40,32 @@ class _Shape:
     rows: bool  #: whether neighbouring threads reduce one output
 
 
-def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that reduces with more threads than outputs; None for others."""
+def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that reduces with more threads than outputs."""
     if not is_compute(kernel.root):
-        return None
+        return NOT_COMPUTED
     found = reduction_of(kernel.root)
     if found is None:
-        return None
+        return NO_REDUCTION
+    if any(axis_range(axis)[0] != 0 for axis in found.axes):
+        return Declined("a reduce axis does not begin at 0")
     outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
     length = iterations(kernel.root) // max(1, outputs)
     columns = _goes_down_columns(kernel.root, found)
     if length <= (SHORT if columns else WARP) or outputs == 0:
-        return None
+        return no_gain("a thread for each output has little to reduce")
     split = parts_for_device(kernel, found, outputs, machine)
     if split is not None:
         partial, combined = split
         first = reduction(partial, machine)
-        if first is None:
-            return None
+        if isinstance(first, Declined):
+            return first
         second = reduction(combined, machine) or fallback(combined, machine)
         return [*writes_to(first, partial), *writes_to(second, kernel)]
     shape = _shape(kernel.root, found, outputs, length, machine)
-    return None if shape is None else [_together(kernel, shape, machine)]
+    if shape is None:
+        return no_gain("a thread for each output keeps the device busy")
+    return [_together(kernel, shape, machine)]
 
 
 def parts_for_device(

@@ -22,6 +22,7 @@ from ...ir.stage import (
 )
 from ..chains import Chain
 from ..cpu.row_items import BLOCK, FOLD, SUM, Item, items_of
+from ..declined import Declined
 from ..kernel import Kernel, size_of
 from ..machine import Machine
 from .row_phases import RowWriter, items_size
@@ -40,17 +41,21 @@ class RowLaunch:
     left: tuple[Kernel, ...]
 
 
-def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | None:
-    """A chain by blocks of threads; None where its kernels are better off alone."""
+def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | Declined:
+    """A chain by blocks of threads."""
     across = [member for member in chain.members if member.across]
     left = tuple(member.kernel for member in across)
     kernels = [part for part in chain.parts if not any(part is kernel for kernel in left)]
     ops = [op for kernel in kernels for op in kernel.ops]
-    if not kernels or not all(map(is_compute, ops)) or not _sizes_known(ops, chain):
-        return None
+    if not kernels or not all(map(is_compute, ops)):
+        return Declined("all its stages are sums over the rows, or one is opaque")
+    if not _sizes_known(ops, chain):
+        return Declined("a symbolic size is no dimension of its inputs or outputs")
     items = [item for item in items_of(chain, machine) if item.kind != SUM]
-    if not all(map(_is_plain, items)) or not _is_worth_it(chain, items, machine):
-        return None
+    if not all(map(_is_plain, items)):
+        return Declined("an extent in a row is symbolic or empty, or a reduction has a condition")
+    if not _is_worth_it(chain, items, machine):
+        return Declined("its rows are empty, few and long, or hold long sums of several results")
     written = {tensor_key(tensor): tensor for op in ops for tensor in outputs_of(op)}
     wanted = {tensor_key(t): t for t in chain.outputs if tensor_key(t) in written}
     for kernel in left:
@@ -64,7 +69,7 @@ def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | None:
     block = threads, together if literal else 1
     writer = RowWriter(items, wanted, chain.extents, block, machine)
     if not writer.fits:
-        return None
+        return Declined("what it keeps of a row does not fit shared memory")
     inputs = external_reads(ops)
     func = writer.function(inputs)
     return RowLaunch(StageFunction(func, tuple(inputs), tuple(writer.outputs.values())), left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..chains import Chain
+from ..declined import Declined
 from ..machine import Machine
 from ..rule import ChainRule, Launches, Rule, apply_rules
 from .any_reducer import any_reducer
@@ -32,13 +33,13 @@ _RULES: tuple[Rule, ...] = (
 _KERNEL_RULES: tuple[Rule, ...] = (*map(verified, _RULES), fallback)
 
 
-def row_chain(chain: Chain, machine: Machine) -> Launches | None:
+def row_chain(chain: Chain, machine: Machine) -> Launches | Declined:
     """The rows of a chain as one function, its sums over the rows as kernels of their own."""
     found = rows_of_chain(chain, machine)
-    if found is None:
-        return None
-    sums = [apply_rules(kernel, machine, _KERNEL_RULES)[0] for kernel in found.left]
-    return [found.launch, *(launch for launches in sums for launch in launches)]
+    if isinstance(found, Declined):
+        return found
+    sums = [one for kernel in found.left for one in apply_rules(kernel, machine, _KERNEL_RULES)]
+    return [found.launch, *(launch for one in sums for launch in one.launches)]
 
 
 CUDA_RULES: tuple[Rule, ...] = (

@@ -13,6 +13,7 @@ from ...ir.primfunc import StageFunction
 from ...ir.scatter_kernel import SCATTER_DIMS
 from ...ir.scatter_threads import scatter_add_threads
 from ...ir.stage import is_extern, shape_of
+from ..declined import Declined, other_kind
 from ..kernels import Kernel, size_of
 from ..machine import Machine
 
@@ -20,11 +21,11 @@ from ..machine import Machine
 _ATOMIC = frozenset(("float32", "float64", "int32", "uint32", "float16"))
 
 
-def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a scatter-add; None for other kernels."""
+def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a scatter-add."""
     op = kernel.root
     if not is_extern(op) or SCATTER_DIMS not in op.attrs:
-        return None
+        return other_kind("it is no scatter-add")
     dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
     *positions, updates = list(op.inputs)
     [result] = kernel.outputs

@@ -22,6 +22,7 @@ from ...ir.stage import (
     tensor_key,
 )
 from ..access import strides_along
+from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
 from ..kernels import Kernel, iterations
 from ..machine import Machine
 from .threads import extent_of, finished, fused, own_loops, schedule_of
@@ -31,20 +32,24 @@ ROWS = 8  #: rows of a tile that a block's threads handle at a time
 MIN_ELEMENTS = 16_384  #: below this everything is in the cache anyway
 
 
-def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule a kernel that transposes; None for others."""
+def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule a kernel that transposes."""
     op = kernel.root
-    if kernel.epilogue is not None or not is_compute(op) or reduction_of(op) is not None:
-        return None
+    if not is_compute(op):
+        return NOT_COMPUTED
+    if kernel.epilogue is not None or reduction_of(op) is not None:
+        return REDUCES
     found = _transposed_read(op)
-    if found is None or iterations(op) < MIN_ELEMENTS:
-        return None
+    if found is None:
+        return other_kind("no read runs through memory along another axis than the write")
+    if iterations(op) < MIN_ELEMENTS:
+        return no_gain(f"it has fewer than {MIN_ELEMENTS} elements")
     axis, tensor = found
     unscheduled = stage_function([op], kernel.outputs)
     number = [tensor_key(t) for t in unscheduled.inputs].index(tensor_key(tensor))
     schedule, blocks = schedule_of(unscheduled)
     if len(blocks) != 1:
-        return None
+        return Declined("TVM makes several blocks of it")
     block = blocks[0]
     copy = schedule.cache_read(block, unscheduled.func.params[number].name, "shared")
     loops, _ = own_loops(schedule, block, op)
@@ -60,7 +65,7 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Non
     # the copy's last axis is the one that lies contiguous in the input
     wide = [loop for loop in mine if extent_of(schedule, loop) != 1]
     if len(wide) != 2 or wide[-1] is not mine[-1]:
-        return None
+        return Declined("a tile of what it reads has not two axes")
     _share(schedule, wide[0], wide[1])
     schedule.storage_align(copy, 0, axis=-2, factor=TILE, offset=1)
     return [finished(schedule, unscheduled)]

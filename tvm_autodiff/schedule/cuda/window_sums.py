@@ -35,6 +35,7 @@ from ...ir.stage import (
 )
 from ..access import stride_of
 from ..cpu.split import writes_to
+from ..declined import Declined, other_kind
 from ..kernels import Kernel, iterations
 from ..machine import Machine
 from ..products import is_sum
@@ -47,24 +48,28 @@ MAX_STEP = 4  #: of a window that moves by more than one
 MIN_ITERATIONS = 4_000_000  #: below this reading again takes less than two launches more
 
 
-def window_sums(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
-    """Schedule sums for the places of a window; None for other kernels."""
+def window_sums(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule sums for the places of a window."""
     op = kernel.root
     found = reduction_of(op) if is_compute(op) else None
     if found is None or op.num_outputs != 1 or not is_sum(found):
-        return None
+        return other_kind("it is no sum")
     count = _window_axes(op, found)
-    if count == 0 or iterations(op) < MIN_ITERATIONS:
-        return None
+    if count == 0:
+        return other_kind("its last axes are no window")
+    if iterations(op) < MIN_ITERATIONS:
+        return other_kind(f"it has fewer than {MIN_ITERATIONS} iterations")
     places = list(itertools.product(*(range(_extent(axis)) for axis in op.axis[-count:])))
     source = expand_lets(found.sources[0])
     if len(places) < 2 or len(places) * tree_size(source) > MAX_NODES:
-        return None
+        return Declined("its window has one place, or its code would be too large")
     sums = _sums(op, found, source, count, places)
     first = any_reducer(Kernel(sums[0].op), machine)
     second = elementwise(Kernel(_side_by_side(kernel, sums, count, places)), machine)
-    if first is None or second is None:
-        return None
+    if isinstance(first, Declined):
+        return first
+    if isinstance(second, Declined):
+        return second
     return [*first, *writes_to(second, kernel)]
 
 

@@ -22,6 +22,7 @@ from ...ir.primfunc import StageFunction, stage_function
 from ...ir.stage import is_compute, shape_of
 from ..backends import finished
 from ..chains import Chain
+from ..declined import Declined, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
 from ..rule import Rule, apply_rules, is_ragged
@@ -77,8 +78,11 @@ def tuned_rules(
         best = found.get(key)
         if best is None or key in times:
             continue
-        launches, _ = apply_rules(kernel, machine, rules)
-        times[key] = {"rules": _seconds(launches, machine), "tuned": _seconds([best], machine)}
+        [by_rules] = apply_rules(kernel, machine, rules)
+        times[key] = {
+            "rules": _seconds(by_rules.launches, machine),
+            "tuned": _seconds([best], machine),
+        }
         _write_times(tuning.folder, times)
     faster = {
         key: best
@@ -86,11 +90,11 @@ def tuned_rules(
         if best is not None and key in times and times[key]["tuned"] < times[key]["rules"]
     }
 
-    def tuned(kernel: Kernel, machine: Machine) -> list[StageFunction] | None:
+    def tuned(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         function = _tunable(kernel)
         best = None if function is None else faster.get(_key(function, machine))
         if function is None or best is None:
-            return None
+            return other_kind("no schedule that was found is faster than the rules'")
         return [replace(function, func=best.func)]
 
     return (tuned, *rules)

@@ -1,0 +1,217 @@
+"""Nothing is silently slow: kernels fall back alone, with a reason, in a warning and a profile."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+from tests.schedule import cases
+from tvm_autodiff.compile import build
+from tvm_autodiff.errors import LoweringError, PlainScheduleWarning
+from tvm_autodiff.ir.primfunc import stage_function
+from tvm_autodiff.schedule.cpu.rules import CPU_RULES
+from tvm_autodiff.schedule.declined import Cause, Declined, no_gain, other_kind
+from tvm_autodiff.schedule.kernel import Kernel
+from tvm_autodiff.schedule.kernels import cut
+from tvm_autodiff.schedule.machine import as_target, machine_of
+from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rule import Refusals, apply_rules
+from tvm_autodiff.schedule.slow_kernels import notice_of, slow_kernels
+
+MACHINE = machine_of(as_target(None), 1)
+fallback = CPU_RULES[-1]
+
+
+def stage(name="B", n=8):
+    A = te.placeholder((n,), name=f"A{name}")
+    return A, te.compute((n,), lambda i: A[i] * 2.0, name=name)
+
+
+def broken(kernel, machine):
+    """Code that TVM cannot compile for a CPU: it calls what only GPUs have."""
+    if not kernel.name.startswith("bad"):
+        return other_kind("its name is not bad")
+    axes = kernel.root.axis
+    warp = tirx.call_intrin("float32", "tirx.tvm_warp_shuffle", 0, 0.0, 0, 32, 32)
+    made = te.compute([axis.dom.extent for axis in axes], lambda *i: warp, name=kernel.name)
+    func = stage_function([made.op], [made])
+    reads = stage_function(kernel.ops, kernel.outputs)
+    return [replace(func, outputs=reads.outputs)]
+
+
+def fails(error):
+    def rule(kernel, machine):
+        raise error
+
+    return rule
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError, RuntimeError, AssertionError])
+def test_an_error_in_a_rule_is_no_reason(error, monkeypatch):
+    A, B = stage()
+    rules = (fails(error("a fault")), fallback)
+    with pytest.raises(LoweringError, match=rf"rule .* stage B with {error.__name__}: a fault"):
+        apply_rules(Kernel(B.op), MACHINE, rules)
+    monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: rules)
+    with pytest.raises(LoweringError, match="please report"):
+        build([A], B, cache=False)
+
+
+def test_reasons_are_kept():
+    rules = [*CPU_RULES[:-1], fallback]
+    one = cases.rows(70, 300)[1]
+    [found] = apply_rules(Kernel(one.op), MACHINE, rules)
+    assert found.rule == "rows"
+    assert not found.plain
+    assert [name for name, _ in found.declined] == [
+        *("running", "windows", "transposition", "elementwise", "contraction"),
+    ]
+    assert all(declined.reason for _, declined in found.declined)
+
+
+def test_a_refused_rule_is_not_tried_again():
+    kernel = Kernel(stage()[1].op)
+    refusals = Refusals()
+    refusals.add(kernel, "elementwise", "no")
+    [found] = apply_rules(kernel, MACHINE, CPU_RULES, refusals)
+    assert found.rule == "fallback"
+    assert found.declined[-1][0] != "elementwise"
+    assert ("elementwise", Cause.REFUSED) in [(n, d.cause) for n, d in found.declined]
+
+
+class TestRefused:
+    """A kernel that TVM does not compile falls back alone."""
+
+    def program(self, names=("bad", "good", "bad_too")):
+        made = [stage(name, 8 + n) for n, name in enumerate(names)]
+        return [A for A, _ in made], [B for _, B in made]
+
+    @pytest.fixture(autouse=True)
+    def rules(self, monkeypatch):
+        rules = (broken, *CPU_RULES)
+        monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: rules)
+
+    def run(self, function):
+        arrays = [np.arange(8 + n, dtype="float32") for n in range(3)]
+        for array, out in zip(arrays, function(*arrays), strict=True):
+            np.testing.assert_array_equal(out, 2 * array)
+
+    def test_alone(self):
+        with pytest.warns(PlainScheduleWarning, match="bad_too.*TVM refuses.*warp_shuffle") as told:
+            function = build(*self.program(), cache=False)
+        assert len(told) == 1
+        assert "stage bad by" in str(told[0].message)
+        assert "good" not in str(told[0].message)
+        self.run(function)
+        launches = function._record.launches
+        assert {launch.rule for launch in launches} == {"elementwise"}
+        assert [bool(launch.reasons) for launch in launches] == [True, False, True]
+
+    def test_from_the_cache_and_in_the_profile(self, tmp_path):
+        for _ in range(2):
+            with pytest.warns(PlainScheduleWarning, match="warp_shuffle"):
+                function = build(*self.program(), cache=tmp_path)
+            self.run(function)
+        arrays = [np.arange(8 + n, dtype="float32") for n in range(3)]
+        text = str(function.profile(*arrays, repeats=1))
+        assert "elementwise of bad, as no faster rule applies:" in text
+        assert "broken: TVM refuses its code" in text
+
+    def test_symbolic(self):
+        n = te.var("n")
+        A = te.placeholder((n,), name="A")
+        bad = te.compute((n,), lambda i: A[i] * 2.0, name="bad")
+        k = te.reduce_axis((0, n), "k")
+        good = te.compute((), lambda: te.sum(A[k], axis=k), name="good")
+        with pytest.warns(PlainScheduleWarning, match="stage bad by rule elementwise"):
+            function = build([A], [bad, good], cache=False)
+        doubled, total = function(np.arange(5, dtype="float32"))
+        np.testing.assert_array_equal(doubled, 2 * np.arange(5))
+        assert total == 10
+
+    def test_plain_loops_are_refused(self, monkeypatch):
+        monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: (broken,))
+        with pytest.raises(LoweringError, match="cannot compile stage bad for llvm.*warp_shuffle"):
+            build(*stage("bad"), cache=False)
+
+
+ODD = (("rule", Declined("it is odd")),)
+
+
+def heavy(name="H", n=64, declined=ODD, m=64):
+    """A kernel in plain loops."""
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name=name)
+    [found] = apply_rules(Kernel(B.op), MACHINE, (fallback,))
+    return replace(found, declined=tuple(declined))
+
+
+FAST = replace(heavy("fast", 512, m=512), plain=False)
+
+WARNED = {
+    "large": ([heavy(n=128, m=128)], ["H"]),
+    "small": ([heavy(n=8)], []),
+    "below a twentieth": ([heavy(n=128, m=64), FAST], []),
+    "above a twentieth": ([heavy(n=256, m=64), FAST], ["H"]),
+    "no gain": ([heavy(n=128, m=128, declined=[("r", no_gain("short"))])], []),
+    "refused": ([replace(heavy(n=8, declined=[("r", Declined("x", Cause.REFUSED))]))], ["H"]),
+    "refused, then fast": (
+        [replace(heavy(n=8, declined=[("r", Declined("x", Cause.REFUSED))]), plain=False)],
+        ["H"],
+    ),
+    "not plain": ([replace(heavy(n=128, m=128), plain=False)], []),
+    "most work first": ([heavy("a", 128, m=128), heavy("b", 256, m=256)], ["b", "a"]),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_what_is_warned_of(name):
+    scheduled, expected = WARNED[name]
+    assert [one.kernel.name for one in slow_kernels(scheduled)] == expected
+    notice = notice_of(scheduled)
+    assert (notice is None) == (not expected)
+    assert all(stage in str(notice) for stage in expected)
+
+
+def test_stages_of_the_user_are_not_warned_of():
+    A = te.placeholder((256, 256), name="A")
+    E = te.extern((256, 256), [A], lambda ins, outs: copied(ins[0], outs[0]), name="E")
+    kernels, _ = cut(normal_form([E]))
+    scheduled = [one for kernel in kernels for one in apply_rules(kernel, MACHINE, CPU_RULES)]
+    assert [one.plain for one in scheduled] == [True]
+    assert notice_of(scheduled) is None
+
+
+def copied(read, written):
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    with IRBuilder() as builder, T.grid(256, 256) as (i, j):
+        T.buffer_store(written, read[i, j], [i, j])
+    return builder.get()
+
+
+def test_a_ragged_reduction_is_told():
+    A = te.placeholder((300, 300), name="A")
+
+    def row(i):
+        inner = te.reduce_axis((0, i + 1), "k")
+        return te.sum(A[i, inner], axis=inner)
+
+    L = te.compute((300,), row, name="L")
+    with pytest.warns(PlainScheduleWarning, match="stage L by plain loops.*vary along the output"):
+        function = build([A], L, cache=False)
+    a = np.random.default_rng(0).random((300, 300), "float32")
+    np.testing.assert_allclose(function(a), np.tril(a).sum(1), rtol=1e-5)
+
+
+def test_nothing_is_told_of_fast_programs():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function = build(*cases.matmul(64, 64, 64), cache=False)
+    assert function.notice is None

@@ -1,0 +1,86 @@
+"""The kernels of a program with their schedules, as one module.
+
+A kernel whose code TVM refuses is scheduled anew by the next rules; all others keep their schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..ir.nodes import Tensor
+from ..ir.stage import tensor_key
+from .backends import finished
+from .kernels import Chain, Kernel, cut
+from .machine import Machine
+from .normal_form import copy_of, normal_form
+from .program import Program, assemble
+from .repeats import without_repeats
+from .rule import Refusals, Rule, Scheduled, apply_rules
+from .slow_kernels import reasons_of
+from .updates import Step, Update, order_updates
+
+Key = tuple[int, int]  #: of a tensor
+
+
+@dataclass
+class Plan:
+    """A program between its tensors and its module.
+
+    Attributes
+    ----------
+    inputs, outputs, updates
+        Of the program.
+    machine : Machine
+    rules : sequence of Rule
+        The last one takes every kernel.
+    kernels : list of Kernel or Chain
+        In order of execution.
+    scheduled : list of Scheduled
+        The kernels of the last `program`, those that copy an updated input among them.
+    """
+
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    updates: Sequence[Update]
+    machine: Machine
+    rules: Sequence[Rule]
+    kernels: list[Kernel | Chain] = field(init=False)
+    scheduled: list[Scheduled] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        outputs = [*self.outputs, *(new for _, new in self.updates)]
+        self.kernels, self._results = cut(normal_form(outputs))
+        self._refusals = Refusals()
+        self._copies: dict[Key, Kernel] = {}
+
+    def program(self, direct: bool) -> Program:
+        """The module of the program; `direct` as of `program.assemble`."""
+        self.scheduled = []
+        steps = [step for kernel in self.kernels for step in self._steps(kernel)]
+
+        def copy(tensor: Tensor) -> tuple[Tensor, list[Step]]:
+            kernel = self._copies.setdefault(tensor_key(tensor), Kernel(copy_of(tensor).op))
+            return kernel.outputs[0], self._steps(kernel)
+
+        count = len(self.outputs)
+        olds = [old for old, _ in self.updates]
+        pairs = list(zip(olds, self._results[count:], strict=True))
+        kept = {tensor_key(result) for result in self._results}
+        steps = without_repeats(steps, kept, self.machine)
+        ordered, updates = order_updates(steps, pairs, copy)
+        results = self._results[:count]
+        return assemble(ordered, self.inputs, results, updates, direct=direct)
+
+    def refuse(self, scheduled: Scheduled, reason: str) -> None:
+        """Keep the next `program` from scheduling a kernel by the same rule."""
+        self._refusals.add(scheduled.kernel, scheduled.rule, reason)
+
+    def _steps(self, kernel: Kernel | Chain) -> list[Step]:
+        found = apply_rules(kernel, self.machine, self.rules, self._refusals)
+        self.scheduled += found
+        return [
+            Step(launch, one.kernel, one.rule, reasons_of(one))
+            for one in found
+            for launch in finished(one.launches, self.machine)
+        ]

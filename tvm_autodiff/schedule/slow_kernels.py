@@ -1,0 +1,106 @@
+"""Which kernels of a program are slower than they could be, and why.
+
+A kernel is worth a warning where TVM refused the code of a faster schedule, or where it ended in
+plain loops for a reason other than that these are as fast, with more than a twentieth of the
+estimated work of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.nodes import is_load, op_name
+from ..ir.rewrite import postorder
+from ..ir.scan_kernel import scan_of
+from ..ir.scatter_kernel import SCATTER_DIMS
+from ..ir.stage import Operation, bodies, is_compute, is_extern, outputs_of, shape_of
+from .chains import Chain
+from .declined import Cause
+from .kernel import EXPENSIVE, Kernel, iterations, size_of
+from .rule import Scheduled
+
+SHARE = 20  #: a kernel below one part in so many of the work cannot slow a program down much
+#: operations that plain loops do in about the time of a call from Python (5 µs, as
+#: `benchmarks/call_overhead.py` measures it): below, no schedule is worth looking for
+MIN_WORK = 16_384
+COSTLY = 16  #: operations that an evaluation of exp and the like counts as
+SHOWN = 3  #: kernels that a warning names
+
+_FREE = frozenset(("var", "const", "cast", "let", "reduce"))
+
+
+def estimated_work(kernel: Kernel | Chain) -> int:
+    """Operations and reads of a kernel, each evaluation of a body in full."""
+    return sum(map(_work, kernel.ops))
+
+
+def _work(op: Operation) -> int:
+    if not is_compute(op):
+        return sum(size_of(shape_of(tensor)) for tensor in (*op.input_tensors, *outputs_of(op)))
+    return iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
+
+
+def _cost(node: object) -> int:
+    name = op_name(node)
+    if is_load(node):
+        return 1
+    return 0 if name in _FREE else COSTLY if name in EXPENSIVE else 1
+
+
+def reasons_of(one: Scheduled) -> tuple[str, ...]:
+    """Why no faster schedule applies, rule by rule; nothing for a kernel that has one."""
+    return tuple(
+        f"{rule}: {declined.reason}"
+        for rule, declined in one.declined
+        if declined.cause == Cause.REFUSED
+        or (one.plain and _is_open(one) and declined.cause != Cause.OTHER_KIND)
+    )
+
+
+def _is_open(one: Scheduled) -> bool:
+    """Whether te, or this library, knows what the loops of a kernel compute."""
+    return all(
+        is_compute(op) or scan_of(op) is not None or (is_extern(op) and SCATTER_DIMS in op.attrs)
+        for op in one.kernel.ops
+    )
+
+
+def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
+    """The kernels that a user should know of, the one with the most work first."""
+    work = {id(one): estimated_work(one.kernel) for one in scheduled}
+    total = sum(work.values())
+
+    def is_slow(one: Scheduled) -> bool:
+        causes = {declined.cause for _, declined in one.declined}
+        if Cause.REFUSED in causes:
+            return True
+        heavy = work[id(one)] >= MIN_WORK and work[id(one)] * SHARE > total
+        return one.plain and heavy and _is_open(one) and Cause.NO_GAIN not in causes
+
+    return sorted(filter(is_slow, scheduled), key=lambda one: -work[id(one)])
+
+
+def notice_of(scheduled: Sequence[Scheduled]) -> str | None:
+    """The text of a warning; None where every kernel is as fast as it should be.
+
+    Parameters
+    ----------
+    scheduled
+        All kernels of a program.
+    """
+    found = slow_kernels(scheduled)
+    if not found:
+        return None
+    total = max(1, sum(estimated_work(one.kernel) for one in scheduled))
+    lines = []
+    for one in found[:SHOWN]:
+        share = estimated_work(one.kernel) / total
+        reasons = "; ".join(reasons_of(one)) or "no rule is made for kernels like it"
+        how = "plain loops" if one.plain else f"rule {one.rule}"
+        lines.append(f"stage {one.kernel.name} by {how}, {share:.0%} of the work ({reasons})")
+    if len(found) > SHOWN:
+        lines.append(f"{len(found) - SHOWN} more")
+    return (
+        f"slow schedules, right results: {'; '.join(lines)}. "
+        ".profile() of the function shows what each costs"
+    )
