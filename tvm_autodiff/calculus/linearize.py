@@ -35,6 +35,7 @@ from ..ir.stage import (
     is_compute,
     is_extern,
     reduction_of,
+    rename_bounds,
     tensor_key,
 )
 from .reducers import source_seeds
@@ -183,7 +184,7 @@ def _terms_with_init(
                         *term.conditions,
                         *(Condition(rename(c.expr), c.guards) for c in part.conditions),
                     ),
-                    part.reduce_axes,
+                    tuple(rename_bounds(axis, rename) for axis in part.reduce_axes),
                 )
             )
     return terms

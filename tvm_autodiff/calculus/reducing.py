@@ -9,12 +9,12 @@ axes, the axes of a stage with one element for each reduced element. The rules t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import NotDifferentiableError, UnsolvableError
 from ..ir.build import all_of, compare
-from ..ir.nodes import Expr, Tensor, Var, const_value, dtype_of, node_id
+from ..ir.nodes import Expr, Tensor, Var, const_value, dtype_of
 from ..ir.plain_reduction import fold_condition
 from ..ir.rewrite import depends_on, substituter
 from ..ir.simplify import constant_bounds, simplify
@@ -28,6 +28,7 @@ from ..ir.stage import (
     data_axis,
     reduction_stage,
     renew_axis,
+    renewed_reduction,
 )
 from ..ir.text import text
 from .terms import Condition, Contribution
@@ -104,33 +105,11 @@ def copy_of_stage(
     if len(sources) < len(combiner.lhs):
         sources = [*sources, flat_position(reduction.axes)]
     axes = [renew_axis(axis) for axis in op.axis]
-    inner = [renew_axis(axis) for axis in reduction.axes]
-    rename = substituter(
-        {
-            old.var: new.var
-            for old, new in zip((*op.axis, *reduction.axes), (*axes, *inner), strict=True)
-        }
-    )
-    inner = [rename_bounds(axis, rename) for axis in inner]
-    copy = Reduction(
-        combiner,
-        tuple(rename(source) for source in sources),
-        tuple(inner),
-        rename(reduction.condition),
-        (),
+    copy = renewed_reduction(
+        replace(reduction, combiner=combiner, sources=tuple(sources), init=()),
+        {old.var: new.var for old, new in zip(op.axis, axes, strict=True)},
     )
     return reduction_stage(f"{op.name}_{suffix}", axes, fold_condition(copy))
-
-
-def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
-    """The axis with its own variable and its bounds renamed: adaptive windows have bounds on output
-    axes.
-    """
-    low, extent = axis.dom.min, axis.dom.extent
-    new_low, new_extent = rename(low), rename(extent)
-    if node_id(low) == node_id(new_low) and node_id(extent) == node_id(new_extent):
-        return axis
-    return type(axis)(type(axis.dom).from_min_extent(new_low, new_extent), axis.var, axis.iter_type)
 
 
 @dataclass(frozen=True)

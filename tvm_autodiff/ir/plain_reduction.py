@@ -6,9 +6,10 @@ needs the second step (an initial value is one more operand of the combiner), lo
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .build import if_then_else, true
 from .nodes import Tensor, load
-from .rewrite import substituter
 from .stage import (
     Operation,
     Reduction,
@@ -18,6 +19,7 @@ from .stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
+    renewed_reduction,
 )
 
 
@@ -44,18 +46,10 @@ def split_init(op: Operation) -> tuple[list[Tensor], list[Tensor]]:
     reduction = reduction_of(op)
     assert reduction is not None
     fresh = [renew_axis(axis) for axis in op.axis]
-    rename = substituter({old.var: new.var for old, new in zip(op.axis, fresh, strict=True)})
-    plain = reduction_stage(
-        f"{op.name}_plain",
-        fresh,
-        Reduction(
-            reduction.combiner,
-            tuple(rename(source) for source in reduction.sources),
-            reduction.axes,
-            rename(reduction.condition),
-            (),
-        ),
+    moved = renewed_reduction(
+        reduction, {old.var: new.var for old, new in zip(op.axis, fresh, strict=True)}
     )
+    plain = reduction_stage(f"{op.name}_plain", fresh, replace(moved, init=()))
     here = axis_vars(op)
     body = reduction.combiner.apply(reduction.init, [load(tensor, here) for tensor in plain])
     return make_stage(op.name, list(op.axis), list(body), op.tag), plain

@@ -7,7 +7,7 @@ bodies in `rewrite`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,7 +26,7 @@ from .nodes import (
     op_name,
     operands,
 )
-from .rewrite import Rewriter, expand_lets
+from .rewrite import Rewriter, expand_lets, substituter
 
 Operation = Any  #: a te operation
 Extent = Any  #: an int or a TVM integer expression
@@ -191,6 +191,33 @@ def widened_axis(axis: Axis, extent: int) -> Axis:
     dtype = str(axis.var.ty)
     dom = ir.Range.from_min_extent(tirx.const(0, dtype), tirx.const(extent, dtype))
     return tirx.IterVar(dom, axis.var, axis.iter_type)
+
+
+def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
+    """The axis with its own variable and its bounds renamed: adaptive windows have bounds on output
+    axes.
+    """
+    low, extent = axis.dom.min, axis.dom.extent
+    new_low, new_extent = rename(low), rename(extent)
+    if node_id(low) == node_id(new_low) and node_id(extent) == node_id(new_extent):
+        return axis
+    return type(axis)(type(axis.dom).from_min_extent(new_low, new_extent), axis.var, axis.iter_type)
+
+
+def renewed_reduction(reduction: Reduction, table: Mapping[Var, Expr]) -> Reduction:
+    """The reduction over axes of its own, with other variables replaced, in bounds too."""
+    inner = [renew_axis(axis) for axis in reduction.axes]
+    own: dict[Var, Expr] = {
+        old.var: new.var for old, new in zip(reduction.axes, inner, strict=True)
+    }
+    move = substituter({**table, **own})
+    return Reduction(
+        reduction.combiner,
+        tuple(move(source) for source in reduction.sources),
+        tuple(rename_bounds(axis, move) for axis in inner),
+        move(reduction.condition),
+        tuple(move(value) for value in reduction.init),
+    )
 
 
 def reduce_expr(reduction: Reduction, value_index: int = 0) -> Expr:

@@ -1,7 +1,8 @@
 """Sums over float16 and bfloat16 that accumulate in float32 and round once, at the end.
 
 In: a stage that reduces or scatters. Out: the same over float32, and a stage that rounds its
-result; nothing for a reduction that only chooses, as max and argmax do. A product or sum under the
+result; nothing for a reduction that only chooses, as max and argmax do, unless TVM refuses its
+dtype. A product or sum under the
 reduction, and functions of those, are computed in float32 as well: what is rounded before it is
 added cannot be put right afterwards.
 """
@@ -9,9 +10,11 @@ added cannot be put right afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ..ir.build import cast, if_then_else, select, variable
 from ..ir.nodes import (
+    COMPARISONS,
     Expr,
     Tensor,
     Var,
@@ -22,13 +25,13 @@ from ..ir.nodes import (
     node_id,
     op_name,
     operands,
+    with_operands,
 )
 from ..ir.rewrite import postorder, substituter
 from ..ir.scatter_kernel import SCATTER_DIMS, scatter_add_stage
 from ..ir.stage import (
     Combiner,
     Operation,
-    Reduction,
     axis_vars,
     data_axis,
     is_extern,
@@ -36,22 +39,22 @@ from ..ir.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
+    renewed_reduction,
     shape_of,
 )
 
 NARROW = ("float16", "bfloat16")
 WIDE = "float32"
 
-_CHOICES = frozenset(
-    ("select", "if_then_else", "likely", "min", "max", "and", "or", "not", "var", "const")
-    + ("eq", "ne", "lt", "le", "gt", "ge")
-)
+_CONDITIONS = frozenset((*COMPARISONS, "and", "or", "not"))
+_CHOICES = _CONDITIONS | {"select", "if_then_else", "likely", "min", "max", "var", "const"}
 _ARITHMETIC = frozenset(("add", "sub", "mul", "div", "min", "max"))
 _FUNCTIONS = frozenset(
     ("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "power", "abs")
     + ("tanh", "sigmoid", "erf", "sin", "cos")
 )
 _BRANCHES = {"select": select, "if_then_else": if_then_else}
+_COMPUTED = _ARITHMETIC | _FUNCTIONS | frozenset(_BRANCHES)
 
 
 def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
@@ -61,27 +64,34 @@ def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
     Returns
     -------
     rounded, wide : list of Tensor
-        The outputs of the stage that rounds, over the axes of `op`, and of the reduction it reads.
+        The outputs over the axes of `op`, each a stage of its own, since one that nothing reads
+        must not be computed; and those of the reduction that they round.
     """
     reduction = reduction_of(op)
-    if reduction is None or not _rounds(reduction.combiner):
+    if reduction is None:
+        return None
+    rounds = _rounds(reduction.combiner)
+    if not rounds and not _is_bound(reduction.combiner):
         return None
     axes = [renew_axis(axis) for axis in op.axis]
-    rename = substituter({old.var: new.var for old, new in zip(op.axis, axes, strict=True)})
+    moved = renewed_reduction(
+        reduction, {old.var: new.var for old, new in zip(op.axis, axes, strict=True)}
+    )
     combiner = _widened_combiner(reduction.combiner)
-    sources = tuple(rename(widened(source)) for source in reduction.sources)
-    condition = rename(reduction.condition)
+    # what is only chosen among keeps its value: float32(if c then x) → if c then float32(x)
+    into = _COMPUTED if rounds else frozenset(_BRANCHES)
+    sources = tuple(widened(source, into=into) for source in moved.sources)
     wide = reduction_stage(
-        f"{op.name}_wide", axes, Reduction(combiner, sources, reduction.axes, condition, ())
+        f"{op.name}_wide", axes, replace(moved, combiner=combiner, sources=sources, init=())
     )
     values: Sequence[Expr] = [load(tensor, axis_vars(op)) for tensor in wide]
     if reduction.init:
         values = combiner.apply([widened(init) for init in reduction.init], values)
-    body = [
-        cast(dtype_of(source), value)
+    rounded = [
+        make_stage(op.name, list(op.axis), [cast(dtype_of(source), value)], op.tag)[0]
         for source, value in zip(reduction.sources, values, strict=True)
     ]
-    return make_stage(op.name, list(op.axis), body, op.tag), wide
+    return rounded, wide
 
 
 def scattered_wide(op: Operation) -> Tensor | None:
@@ -109,35 +119,43 @@ def _converted(tensor: Tensor, dtype: str, name: str) -> Tensor:
     return make_stage(name, axes, [cast(dtype, load(tensor, [axis.var for axis in axes]))])[0]
 
 
-def widened(expr: Expr, known: Mapping[int, Expr] | None = None) -> Expr:
+def widened(
+    expr: Expr, known: Mapping[int, Expr] | None = None, into: frozenset[str] = _COMPUTED
+) -> Expr:
     """``a*b + c → float32(a)*float32(b) + float32(c)`` for narrow floats, down to the reads.
 
-    `known` holds what stands for some nodes, by id.
+    `known` holds what stands for some nodes, by id; where it is given, conditions compare what is
+    wide, too. `into` names the operators whose operands are made wide in place of their value.
     """
     inside: set[int] = set()
     pending = [expr]
     while pending:
         node = pending.pop()
-        if dtype_of(node) in NARROW and node_id(node) not in inside:
-            name = op_name(node)
-            if name in _ARITHMETIC or name in _FUNCTIONS or name in _BRANCHES:
-                inside.add(node_id(node))
-                pending += operands(node)
+        name = op_name(node)
+        if dtype_of(node) in NARROW:
+            enters = name in into
+        else:
+            enters = known is not None and (name in _CONDITIONS or name in _BRANCHES)
+        if enters and node_id(node) not in inside:
+            inside.add(node_id(node))
+            pending += operands(node)
     done: dict[int, Expr] = dict(known or {})
 
     def wide(node: Expr) -> Expr:
         key = node_id(node)
         if key not in done:
-            done[key] = cast(WIDE, node) if dtype_of(node) in NARROW else node
+            done[key] = _as_wide(node)
         return done[key]
 
     for node in postorder(expr):
         if node_id(node) not in inside:
             continue
         name, parts = op_name(node), operands(node)
-        if name in _BRANCHES:
+        if name in _CONDITIONS:
+            done[node_id(node)] = with_operands(node, [wide(part) for part in parts])
+        elif name in _BRANCHES:
             condition, then, otherwise = parts
-            done[node_id(node)] = _BRANCHES[name](condition, wide(then), wide(otherwise))
+            done[node_id(node)] = _BRANCHES[name](wide(condition), wide(then), wide(otherwise))
         elif name in _ARITHMETIC:
             done[node_id(node)] = binary(name, wide(parts[0]), wide(parts[1]))
         else:
@@ -151,6 +169,17 @@ def _rounds(combiner: Combiner) -> bool:
         dtype_of(node) in NARROW and op_name(node) not in _CHOICES
         for node in postorder(list(combiner.result))
     )
+
+
+def _is_bound(combiner: Combiner) -> bool:
+    """Whether TVM binds a bfloat16 to a variable, as it does for several components, and refuses
+    it then. In float32 the same elements are chosen.
+    """
+    return len(combiner.lhs) > 1 and any(dtype_of(var) == "bfloat16" for var in combiner.lhs)
+
+
+def _as_wide(expr: Expr) -> Expr:
+    return cast(WIDE, expr) if dtype_of(expr) in NARROW else expr
 
 
 def _widened_combiner(combiner: Combiner) -> Combiner:

@@ -94,8 +94,12 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
         reader, read = split
         merged = _plain(read[0].op, stages)
         table = {tensor_key(old): new for old, new in zip(read, merged, strict=True)}
-        op = retarget(reader[0].op, lambda tensor: table.get(tensor_key(tensor)))[0].op
-    elif reduction is not None and not always(reduction.condition):
+        readers = {hash(tensor.op): tensor.op for tensor in reader}.values()
+        current = [retarget(op, lambda t: table.get(tensor_key(t)))[0].op for op in readers]
+        return [
+            tensor for op in current for tensor in outputs_of(stages.first(_with_normal_nodes(op)))
+        ]
+    if reduction is not None and not always(reduction.condition):
         op = reduction_stage(op.name, list(op.axis), fold_condition(reduction))[0].op
     return outputs_of(stages.first(_with_normal_nodes(op)))
 

@@ -8,9 +8,7 @@ into a reader that copies it as a whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from ..calculus.reducing import rename_bounds
 from ..cost import multiplications_in, stage_cost
 from ..errors import InvalidArgumentError
 from ..ir.graph import Graph, retarget
@@ -26,7 +24,7 @@ from ..ir.stage import (
     outputs_of,
     reduce_expr,
     reduction_of,
-    renew_axis,
+    renewed_reduction,
     shape_of,
     tensor_key,
 )
@@ -205,16 +203,5 @@ def _moved_reduction(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
     """The reduction of a tensor's element at some indices, over axes of its own."""
     reduction = reduction_of(tensor.op)
     assert reduction is not None
-    inner = [renew_axis(axis) for axis in reduction.axes]
     table = {axis.var: index for axis, index in zip(tensor.op.axis, indices, strict=True)}
-    table.update({old.var: new.var for old, new in zip(reduction.axes, inner, strict=True)})
-    move = substituter(table)
-    return reduce_expr(
-        replace(
-            reduction,
-            sources=tuple(move(source) for source in reduction.sources),
-            axes=tuple(rename_bounds(axis, move) for axis in inner),
-            condition=move(reduction.condition),
-            init=tuple(move(value) for value in reduction.init),
-        )
-    )
+    return reduce_expr(renewed_reduction(reduction, table))

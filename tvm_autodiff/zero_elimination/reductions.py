@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..calculus.reducers import classify
-from ..calculus.reducing import rename_bounds
 from ..calculus.terms import Condition
 from ..cost import stage_cost
 from ..domain import Domain, simplify_domain
@@ -32,6 +31,7 @@ from ..ir.stage import (
     is_compute,
     outputs_of,
     reduction_of,
+    rename_bounds,
     tensor_key,
 )
 from .assemble import assemble
