@@ -22,6 +22,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 FLOORS = {
     "errors": 1,
+    "warn": 1,
+    "keywords": 2,
     "ir": 2,
     "domain": 3,
     "calculus": 3,

@@ -417,6 +417,93 @@ BUILD = {
 }
 
 
+KEYWORDS = {
+    "heads": (lambda: ad.differentiate(y, [x], heads=head), "no parameter 'heads'.*'head'"),
+    "wrt": (lambda: ad.differentiate(y, wrt=[x]), "no parameter 'wrt'; did you mean 'inputs'"),
+    "cotangent": (lambda: ad.gradient(y, [x], cotangent=head), "did you mean 'head'"),
+    "input": (lambda: ad.gradient(y, input=[x]), r"gradient\(\).*did you mean 'inputs'"),
+    "vjp": (lambda: ad.vjp([y], [x], heads=[head]), "no parameter 'heads'.*outputs, inputs"),
+    "vjp, head": (lambda: ad.vjp([y], [x], head=[head]), "did you mean 'cotangents'"),
+    "pullback": (lambda: ad.pullback(y, wrt=x, head=head), "did you mean 'input'"),
+    "targets": (lambda: ad.build([x, w], y, targets="llvm"), "did you mean 'target'"),
+    "threads": (lambda: ad.build([x, w], y, threads=2), "did you mean 'num_threads'"),
+    "update": (lambda: ad.build([x, w], y, update={}), "did you mean 'updates'"),
+    "device": (lambda: ad.lower([x, w], y, device="cuda"), "did you mean 'target'"),
+    "no idea": (
+        lambda: ad.build([x, w], y, colour="red"),
+        r"build\(\) has no parameter 'colour'. It has inputs, outputs, target",
+    ),
+    "check_grads": (lambda: ad.check_grads(y, [x], tolerance=1), "check_grads.*It has output"),
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_keywords(name):
+    action, message = KEYWORDS[name]
+    with pytest.raises(TypeError, match=message) as caught:
+        action()
+    assert isinstance(caught.value, InvalidArgumentError)
+
+
+def large(size, name="large"):
+    return stage(lambda *i: sum(map(te.const, (1.0,))) * x[0], name, size)
+
+
+#: what is right and perhaps not what was meant: the action, the warning, and what it says
+WARNINGS = {
+    "input of another graph": (
+        lambda: ad.differentiate(y, [x, other]),
+        ad.UnrelatedInputWarning,
+        "y is not computed from other: the gradient is zero. It is computed from x, w",
+    ),
+    "gradient, stage that was rebuilt": (
+        lambda: ad.gradient(z, [x, stage(lambda i: x[i] * w[i])]),
+        ad.UnrelatedInputWarning,
+        "z is not computed from y",
+    ),
+    "stage that reads the output": (
+        lambda: ad.differentiate(y, [z]),
+        ad.UnrelatedInputWarning,
+        "y is not computed from z",
+    ),
+    "large Jacobian": (
+        lambda: ad.differentiate(large((4097,)), [x]),
+        ad.LargeIdentityWarning,
+        "Jacobian of large, which has 4097 elements.*identity alone has 16785409.*head=",
+    ),
+    "large Jacobian of a matrix": (
+        lambda: ad.gradient(large((64, 65)), [x]),
+        ad.LargeIdentityWarning,
+        "4160 elements",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_warnings(name):
+    action, category, message = WARNINGS[name]
+    with pytest.warns(category, match=message) as caught:
+        action()
+    [warning] = caught
+    assert warning.filename == __file__
+    assert issubclass(category, ad.AutodiffWarning)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda: ad.differentiate(large((4096,)), [x]),
+        lambda: ad.differentiate(large((5000,)), [x], tensor(5000, name="head")),
+        lambda: ad.differentiate(large((te.var("m"),)), [x]),
+        lambda: ad.differentiate(y, [y, x]),
+        lambda: ad.differentiate(stage(lambda i: n[i] * x[i].astype("int32") * 1.0), [x], head),
+        lambda: ad.vjp(y, [x, other], head),
+    ],
+)
+def test_no_warning(action):
+    action()
+
+
 def total(value):
     k = te.reduce_axis((0, value.shape[0]), "k")
     return te.compute((), lambda: te.sum(value[k], axis=k), name="total")
@@ -485,7 +572,7 @@ class TestCalls:
 def test_what_is_right_beside_what_is_wrong():
     """Opaque stages and missing rules are errors only where a derivative has to pass them."""
     at = np.array([1.0, 2.0, 3.0, 4.0], "float32")
-    assert len(ad.gradient(extern(), [other])) == 1
+    assert len(ad.vjp(extern(), [other], head)) == 1
     [dx] = ad.gradient(total(counted()), [x])
     counts = [bin(int(bits)).count("1") for bits in at.view("int32")]
     np.testing.assert_array_equal(ad.build([x], dx)(at), counts)

@@ -12,17 +12,21 @@ from .compile import Tuning, build, clear_cache, load, lower
 from .cost import Cost, estimate_cost
 from .errors import (
     AutodiffError,
+    AutodiffWarning,
     CallError,
+    DenseSumWarning,
     GradientCheckError,
     InvalidArgumentError,
+    LargeIdentityWarning,
     LoweringError,
     NotDifferentiableError,
     PlainScheduleWarning,
+    UnknownKeywordError,
     UnknownTensorError,
+    UnrelatedInputWarning,
     UnsolvableError,
 )
-from .reverse import DifferentiationResult, differentiate, gradient, pullback
-from .reverse.explain import DenseSumWarning
+from .reverse import DifferentiationResult, differentiate, gradient, pullback, vjp
 from .show import show
 from .zero_elimination import (
     inline_tensors,
@@ -38,6 +42,7 @@ __all__ = [
     "differentiate",
     "gradient",
     "pullback",
+    "vjp",
     "DifferentiationResult",
     "build",
     "lower",
@@ -58,11 +63,15 @@ __all__ = [
     "NotDifferentiableError",
     "InvalidArgumentError",
     "UnsolvableError",
+    "UnknownKeywordError",
     "UnknownTensorError",
     "LoweringError",
     "CallError",
     "GradientCheckError",
+    "AutodiffWarning",
     "DenseSumWarning",
+    "LargeIdentityWarning",
     "PlainScheduleWarning",
+    "UnrelatedInputWarning",
     "__version__",
 ]

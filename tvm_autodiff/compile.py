@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +22,7 @@ from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainSch
 from .ir.deep import run_deep
 from .ir.nodes import Tensor, node_id
 from .ir.stage import tensor_key
+from .keywords import checked_keywords
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
 from .runtime.build_key import build_key
 from .runtime.compiled import CompiledFunction
@@ -45,6 +45,7 @@ from .schedule.slow_kernels import notice_of
 from .schedule.tuning.options import Tuning
 from .schedule.updates import Update
 from .schedule.work import operations, traffic
+from .warn import warn
 
 __all__ = ["Tuning", "build", "clear_cache", "load", "lower"]
 
@@ -54,6 +55,7 @@ Updates = Mapping[Tensor, Tensor] | Sequence[Update]
 KEPT_SECONDS = 0.3  #: builds that take less are not worth a file
 
 
+@checked_keywords
 def lower(
     inputs: Tensors, outputs: Tensors, target: Any = None, *, exact_math: bool = False
 ) -> tvm.IRModule:
@@ -103,6 +105,7 @@ def lower(
     return run_deep(scheduled).module
 
 
+@checked_keywords
 def build(
     inputs: Tensors,
     outputs: Tensors,
@@ -196,7 +199,7 @@ def build(
         raise InvalidArgumentError(f"tune must be a Tuning, got {type(tune).__name__}")
     function = _built(request, machine, cache, tune)
     if function.notice is not None:
-        warnings.warn(function.notice, PlainScheduleWarning, stacklevel=2)
+        warn(function.notice, PlainScheduleWarning)
     return function
 
 

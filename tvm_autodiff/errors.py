@@ -1,4 +1,4 @@
-"""The library's family of errors, and a warning.
+"""The library's families of errors and of warnings.
 
 Everything that the library raises on purpose derives from `AutodiffError`, so that one ``except``
 catches it. Each message names the tensor, shows the expression in the notation of `show`, and says
@@ -20,6 +20,10 @@ class InvalidArgumentError(AutodiffError, ValueError):
     """An argument has the wrong type, shape or dtype, occurs twice, or does not belong to the
     graph.
     """
+
+
+class UnknownKeywordError(InvalidArgumentError, TypeError):
+    """A function has no parameter of that name; the message suggests the one that was meant."""
 
 
 class UnknownTensorError(AutodiffError, KeyError):
@@ -45,7 +49,25 @@ class GradientCheckError(AutodiffError, AssertionError):
     """A gradient differs from finite differences; the message names the worst entry."""
 
 
-class PlainScheduleWarning(UserWarning):
+class AutodiffWarning(UserWarning):
+    """Base class of every warning of the library: a result is right, and not what it could be, or
+    perhaps not what was meant.
+    """
+
+
+class UnrelatedInputWarning(AutodiffWarning):
+    """An input of `differentiate` is not in the graph of the output: its adjoint is zero."""
+
+
+class LargeIdentityWarning(AutodiffWarning):
+    """A Jacobian was asked for whose identity cotangent alone has more than 2²⁴ elements."""
+
+
+class DenseSumWarning(AutodiffWarning):
+    """A gradient sums over structural zeros, since an equation could not be solved."""
+
+
+class PlainScheduleWarning(AutodiffWarning):
     """Stages of a program are slower than they could be, with right results.
 
     TVM refused the code of a schedule and the next rule took the stage, or no rule fits a stage

@@ -1,8 +1,9 @@
-"""Reverse mode: adjoints of everything that an output depends on."""
+"""Reverse mode: adjoints of everything that outputs depend on."""
 
 from __future__ import annotations
 
 from .differentiate import differentiate, gradient, pullback
 from .result import DifferentiationResult, TensorMap
+from .vjp import vjp
 
-__all__ = ["DifferentiationResult", "TensorMap", "differentiate", "gradient", "pullback"]
+__all__ = ["DifferentiationResult", "TensorMap", "differentiate", "gradient", "pullback", "vjp"]

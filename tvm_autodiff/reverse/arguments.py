@@ -47,6 +47,23 @@ def as_tensor(value: Any, what: str) -> Tensor:
     return value
 
 
+def listed(value: Any, what: str) -> list[Any]:
+    """A tensor, None or a sequence of these, as a list.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is anything else.
+    """
+    if value is None or isinstance(value, te.Tensor):
+        return [value]
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise InvalidArgumentError(
+            f"{what} must be a te.Tensor or a sequence of te.Tensors, got {type(value).__name__}"
+        )
+    return list(value)
+
+
 def as_tensors(value: Any, what: str) -> list[Tensor]:
     """A tensor or a sequence of tensors, as a list without duplicates.
 
@@ -55,13 +72,9 @@ def as_tensors(value: Any, what: str) -> list[Tensor]:
     InvalidArgumentError
         Something in it is no tensor, or a tensor occurs twice.
     """
-    if isinstance(value, te.Tensor):
-        return [value]
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-        raise InvalidArgumentError(
-            f"{what} must be a te.Tensor or a sequence of te.Tensors, got {type(value).__name__}"
-        )
-    tensors = [as_tensor(item, f"{what}[{n}]") for n, item in enumerate(value)]
+    if value is None:
+        raise InvalidArgumentError(f"{what} must be a te.Tensor or a sequence of them, got None")
+    tensors = [as_tensor(item, f"{what}[{n}]") for n, item in enumerate(listed(value, what))]
     seen: dict[tuple[int, int], int] = {}
     for n, tensor in enumerate(tensors):
         first = seen.setdefault(tensor_key(tensor), n)
@@ -104,8 +117,8 @@ def shape_text(shape: Sequence[Extent]) -> str:
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
-def prefix_of(head: Tensor, output: Tensor) -> tuple[Extent, ...]:
-    """The leading extents of a cotangent, in front of the shape of the output.
+def prefix_of(head: Tensor, output: Tensor, what: str = "head") -> tuple[Extent, ...]:
+    """The leading extents of a cotangent, in front of the shape of the output; `what` names it.
 
     Raises
     ------
@@ -116,14 +129,14 @@ def prefix_of(head: Tensor, output: Tensor) -> tuple[Extent, ...]:
     cut = len(shape) - len(wanted)
     if cut < 0 or not same_extents(shape[cut:], wanted):
         raise InvalidArgumentError(
-            f"head {head.op.name} has shape {shape_text(shape)}, which does not end in the shape "
-            f"{shape_text(wanted)} of the output {output.op.name}; pass a head of shape prefix + "
-            f"{shape_text(wanted)}, or None for the identity"
+            f"{what} {head.op.name} has shape {shape_text(shape)}, which does not end in the shape "
+            f"{shape_text(wanted)} of the output {output.op.name}; pass one of shape prefix + "
+            f"{shape_text(wanted)}"
         )
     if dtype_of(head) != dtype_of(output):
         raise InvalidArgumentError(
-            f"head {head.op.name} has dtype {dtype_of(head)}, the output {output.op.name} has "
-            f"{dtype_of(output)}; cast the head to {dtype_of(output)}"
+            f"{what} {head.op.name} has dtype {dtype_of(head)}, the output {output.op.name} has "
+            f"{dtype_of(output)}; cast it to {dtype_of(output)}"
         )
     return shape[:cut]
 

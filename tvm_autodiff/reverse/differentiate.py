@@ -1,20 +1,20 @@
-"""`differentiate` and its short forms: what users call.
+"""`differentiate` and its short forms: the derivative of one tensor.
 
-In: an output tensor, the tensors to differentiate by, a cotangent (`head`), and derivatives given
-by hand. Out: a `DifferentiationResult` with the adjoints as te tensors, ready to be lowered or
-differentiated again. Arguments are checked here; the work is `sweep`'s.
+Arguments are checked here; `sweep` does the work. `vjp` is the form for several outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
+from ..errors import LargeIdentityWarning, UnrelatedInputWarning
 from ..ir.graph import Graph
 from ..ir.nodes import Tensor, dtype_of
-from ..ir.stage import (
-    shape_of,
-)
+from ..ir.stage import shape_of
+from ..keywords import checked_keywords
+from ..warn import warn
 from ..zero_elimination.assemble import assemble
 from ..zero_elimination.gather import Cotangent
 from ..zero_elimination.transpose import target_of, transpose
@@ -32,7 +32,11 @@ from .explain import warn_of_dense_sums
 from .result import DifferentiationResult
 from .sweep import Sweep
 
+#: elements of an identity cotangent above which a Jacobian is taken for a mistake
+_LARGE_IDENTITY = 1 << 24
 
+
+@checked_keywords
 def differentiate(
     output: Tensor,
     inputs: Tensor | Sequence[Tensor] | None = None,
@@ -77,6 +81,15 @@ def differentiate(
     InvalidArgumentError
         An argument has the wrong form, shape or dtype.
 
+    Warns
+    -----
+    UnrelatedInputWarning
+        An input does not occur in the graph of the output.
+    LargeIdentityWarning
+        There is no head, and the identity in its place has more than 2²⁴ elements.
+    DenseSumWarning
+        An equation could not be solved.
+
     Examples
     --------
     >>> from tvm import te
@@ -97,13 +110,43 @@ def differentiate(
     for tensor in asked or []:
         require_float(tensor, "inputs")
     prefix = shape_of(output) if head is None else prefix_of(as_tensor(head, "head"), output)
-    by_hand = check_by_hand(Graph([output]), manual, override)
+    graph = Graph([output])
+    by_hand = check_by_hand(graph, manual, override)
     require_function(fdiff, "fdiff")
-    sweep = Sweep(output, asked, Cotangent(head), prefix, by_hand, fdiff)
-    warn_of_dense_sums(sweep.sites, stacklevel=2)
+    _warn_of_unrelated(asked or [], graph)
+    if head is None:
+        _warn_of_large_identity(output)
+    sweep = Sweep([output], [(output, Cotangent(head))], asked, prefix, by_hand, fdiff)
+    warn_of_dense_sums(sweep.sites)
     return sweep.result()
 
 
+def _warn_of_unrelated(inputs: Sequence[Tensor], graph: Graph) -> None:
+    """Name the inputs that the output does not need at all: often another tensor was meant."""
+    names = [tensor.op.name for tensor in inputs if not graph.contains(tensor)]
+    if names:
+        [output] = graph.outputs
+        known = ", ".join(op.name for op in graph.ops if op is not output.op) or "none"
+        warn(
+            f"{output.op.name} is not computed from {', '.join(names)}: the gradient is zero. It "
+            f"is computed from {known}; a stage that was rebuilt is another tensor than before",
+            UnrelatedInputWarning,
+        )
+
+
+def _warn_of_large_identity(output: Tensor) -> None:
+    """Name a Jacobian that was perhaps not meant: the cotangent was left out."""
+    extents = shape_of(output)
+    if all(isinstance(extent, int) for extent in extents) and prod(extents) ** 2 > _LARGE_IDENTITY:
+        warn(
+            f"the Jacobian of {output.op.name}, which has {prod(extents)} elements, is asked for: "
+            f"each of its rows is a gradient, and the identity alone has {prod(extents) ** 2} "
+            "elements. Pass head= (a cotangent of the output's shape), or differentiate a scalar",
+            LargeIdentityWarning,
+        )
+
+
+@checked_keywords
 def gradient(
     output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | None = None
 ) -> list[Tensor]:
@@ -132,6 +175,7 @@ def gradient(
     return list(differentiate(output, as_tensors(inputs, "inputs"), head))
 
 
+@checked_keywords
 def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
     """The adjoint of `input` by the reads of `output`'s own stage alone, with the default rule.
 
@@ -172,6 +216,6 @@ def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
     terms = transpose(
         output.op, {output.value_index: Cotangent(head)}, [input], lambda tensor: target
     )
-    warn_of_dense_sums(terms, stacklevel=2)
+    warn_of_dense_sums(terms)
     group = [site.gathered for site in terms]
     return assemble(f"d{input.op.name}", target, [group], dtype=dtype_of(input))

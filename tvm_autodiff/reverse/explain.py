@@ -6,35 +6,31 @@ warnings for sums that stayed dense. Nothing here changes a gradient.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from math import prod
 
 from ..calculus.reducers import classify
+from ..errors import DenseSumWarning
 from ..ir.build import all_of
 from ..ir.nodes import Tensor, load
 from ..ir.stage import Axis, Extent, Operation, axis_range, is_compute, reduction_of, shape_of
 from ..ir.text import text
+from ..warn import warn
 from ..zero_elimination.transpose import Transposed
 from .work import work_of
 
 
-class DenseSumWarning(UserWarning):
-    """A gradient sums over structural zeros, since an equation could not be solved."""
-
-
-def warn_of_dense_sums(sites: Sequence[Transposed], stacklevel: int) -> None:
+def warn_of_dense_sums(sites: Sequence[Transposed]) -> None:
     """Say which gradients sum over zeros, why, and what replaces them."""
     for site in sites:
         if not site.gathered.unsolved:
             continue
         stage, tensor = site.op.name, site.term.tensor.op.name
-        warnings.warn(
+        warn(
             f"the gradient of stage {stage} with respect to {tensor} sums over zeros: the solver "
             f"leaves {text(all_of(site.gathered.unsolved), limit=200)} as a guard. It is right, "
             f"and slow; manual={{({stage}, {tensor}): f}} replaces it",
             DenseSumWarning,
-            stacklevel=stacklevel + 1,
         )
 
 

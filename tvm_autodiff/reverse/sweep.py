@@ -1,6 +1,6 @@
-"""The reverse sweep: one walk over the stages, from the output back.
+"""The reverse sweep: one walk over the stages, from the outputs back.
 
-In: an output, its cotangent, what is asked for and what is given by hand, all checked. Out: a
+In: outputs, their cotangents, what is asked for and what is given by hand, all checked. Out: a
 `DifferentiationResult`. What a single stage contributes is `zero_elimination`'s; an adjoint
 becomes a tensor when all of its consumers have contributed. Stages that only copy are passed by.
 """
@@ -53,34 +53,41 @@ class _Summand:
     tensors: list[Tensor] = field(default_factory=list)
 
 
+Seed = tuple[Tensor, Cotangent]  #: an output and the cotangent that arrives there
+
+
 class Sweep:
-    """One reverse sweep over the graph of an output."""
+    """One reverse sweep over the graph of some outputs.
+
+    The identity is the cotangent of an output that is alone. Outputs without a cotangent belong to
+    the graph and have no seed.
+    """
 
     def __init__(
         self,
-        output: Tensor,
+        outputs: list[Tensor],
+        seeds: list[Seed],
         inputs: list[Tensor] | None,
-        head: Cotangent,
         prefix: tuple[Extent, ...],
         by_hand: ByHand,
         fdiff: Manual | None,
     ) -> None:
-        self.output = output
+        self.outputs = outputs
+        self.seeds = seeds
         self.inputs = inputs
         self._asked = {tensor_key(tensor) for tensor in inputs or []}
-        self.head = head
         self.prefix = prefix
         self.by_hand = by_hand
         self.fdiff = fdiff
         self._stand_ins: dict[int, Tensor | None] = {}
-        self.graph = Graph([output], self._reads)
+        self.graph = Graph(outputs, self._reads)
         self._on_path = (
             {hash(op) for op in self.graph.ops} if inputs is None else self.graph.depends_on(inputs)
         )
         self._targets: dict[tuple[int, int], Target] = {}
         self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
-        self._cotangents: dict[tuple[int, int], Cotangent] = {tensor_key(output): head}
-        self._tensors: dict[tuple[int, int], Tensor] = {tensor_key(output): output}
+        self._cotangents: dict[tuple[int, int], Cotangent] = {}
+        self._tensors: dict[tuple[int, int], Tensor] = {}
         self._terms_of_copies: dict[tuple[int, int], list[Term] | None] = {}
         self._touched_by_hand = {
             *(key for edge in by_hand.manual for key in edge),
@@ -91,7 +98,16 @@ class Sweep:
         self.sites: list[Transposed] = []
         self.scanned: list[tuple[Operation, Tensor]] = []
         self._given_out: set[tuple[int, int]] = set()
+        for output, cotangent in seeds:
+            self._seed(output, cotangent)
         self._sweep()
+
+    def _seed(self, output: Tensor, cotangent: Cotangent) -> None:
+        """A cotangent that is given; an output may have several, and be read by other outputs."""
+        if cotangent.tensor is None:
+            self._cotangents[tensor_key(output)] = cotangent
+        else:
+            self._summand(output, output).tensors.append(cotangent.tensor)
 
     def _stand_in(self, op: Operation) -> Tensor | None:
         """The tensor of equal value that a stage is differentiated as, if it names one."""
@@ -215,11 +231,8 @@ class Sweep:
 
     def _name(self, tensor: Tensor) -> str:
         wrt = f"d{tensor.op.name}"
-        return (
-            wrt
-            if self.head.tensor is not None or not self.prefix
-            else (f"d{self.output.op.name}_{wrt}")
-        )
+        jacobian = self.prefix and any(cotangent.tensor is None for _, cotangent in self.seeds)
+        return f"d{self.outputs[0].op.name}_{wrt}" if jacobian else wrt
 
     def _cotangent(self, tensor: Tensor) -> Cotangent | None:
         """The cotangent of a tensor, when one arrived; summands are added up at the first call."""
@@ -288,7 +301,7 @@ class Sweep:
             return self
         if self._full_sweep is None:
             self._full_sweep = Sweep(
-                self.output, None, self.head, self.prefix, self.by_hand, self.fdiff
+                self.outputs, self.seeds, None, self.prefix, self.by_hand, self.fdiff
             )
         return self._full_sweep
 

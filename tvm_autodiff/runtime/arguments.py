@@ -6,12 +6,13 @@ In: arrays of any framework and the record of a program. Out: what the raw funct
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import CallError
+from ..keywords import suggestion
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
 from .overlap import first_overlap
 from .record import Record
@@ -33,6 +34,32 @@ class CheckedArguments:
         self.signature: Signature = record.signature
         self.notice: str | None = record.notice
         self._record = record
+
+    def _in_order(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The arguments of a call in the order of the signature: given in order, then by name."""
+        names = [spec.name for spec in self.signature.inputs]
+        listed = ", ".join(names)
+        given: dict[int, Array] = dict(enumerate(arrays))
+        for name, array in named.items():
+            places = [number for number, known in enumerate(names) if known == name]
+            if not places:
+                hint = suggestion(name, names) or "."
+                raise CallError(f"there is no argument {name!r}{hint} There are {listed}")
+            if len(places) > 1:
+                raise CallError(
+                    f"{len(places)} arguments are named {name!r} (of {listed}): pass them in order"
+                )
+            if places[0] in given:
+                raise CallError(f"argument {name!r} is given twice: in order, and by name")
+            given[places[0]] = array
+        missing = [name for number, name in enumerate(names) if number not in given]
+        if missing:
+            raise CallError(
+                f"expected {len(names)} arrays ({listed}), got {len(given)}: "
+                f"{', '.join(missing)} missing"
+            )
+        self.signature.check_count(len(given))
+        return tuple(given[number] for number in range(len(names)))
 
     def _bound(
         self, arrays: Sequence[Array], out: Any

@@ -84,7 +84,9 @@ class CompiledFunction(CheckedArguments):
         self._makers: dict[_Types, _Makers] = {}
         self._last: tuple[_Types | None, _Makers] = (None, None)
 
-    def __call__(self, *arrays: Array, out: Sequence[Array] | Array | None = None) -> Any:
+    def __call__(
+        self, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
+    ) -> Any:
         """Run the program.
 
         Parameters
@@ -92,6 +94,9 @@ class CompiledFunction(CheckedArguments):
         *arrays
             One array for each input, of its shape and dtype, contiguous; numbers for inputs of rank
             0. Inputs with an update are written.
+        **named
+            Further inputs by their names in the signature, in any order; an input that is named
+            ``out`` is passed in order.
         out : sequence of arrays or array, optional
             Arrays to write the results into, one for each output; they are returned. An array that
             is written must not share memory with another one of the call.
@@ -100,8 +105,20 @@ class CompiledFunction(CheckedArguments):
         ------
         CallError
             The number, rank, shape, dtype, layout or device of an array is not as the signature
-            says, or one that is written shares memory with another or cannot be written.
+            says, or one that is written shares memory with another or cannot be written; a name is
+            unknown, given twice, or that of several inputs.
+
+        Examples
+        --------
+        >>> from tvm import te
+        >>> from tvm_autodiff import build
+        >>> a, b = te.placeholder((2,), name="a"), te.placeholder((2,), name="b")
+        >>> power = build([a, b], te.compute((2,), lambda i: a[i] * a[i] * b[i], name="c"))
+        >>> power(b=np.ones(2, "float32"), a=np.full(2, 3, "float32"))
+        array([9., 9.], dtype=float32)
         """
+        if named:
+            arrays = self._in_order(arrays, named)
         listed: Sequence[Array] = ()
         types = tuple(map(type, arrays))
         if out is not None:
@@ -241,12 +258,12 @@ class CompiledFunction(CheckedArguments):
         """
         return memory_of(self._record, sizes)
 
-    def profile(self, *arrays: Array, repeats: int = 20) -> Profile:
+    def profile(self, *arrays: Array, repeats: int = 20, **named: Array) -> Profile:
         """Time each kernel of a call.
 
         Parameters
         ----------
-        *arrays
+        *arrays, **named
             The arguments of a call. Those with an update are copied first.
         repeats : int
             How many calls to take medians of.
@@ -271,6 +288,8 @@ class CompiledFunction(CheckedArguments):
         >>> kernel.name, kernel.rule, kernel.operations, kernel.traffic
         ('B', 'elementwise', 1000, 8000)
         """
+        if named:
+            arrays = self._in_order(arrays, named)
         arguments, _, _ = self._bound(self._with_copies(arrays), None)
         if self._parallel:
             use_threads(self.num_threads)

@@ -53,7 +53,9 @@ class DeviceFunction(CompiledFunction):
 
     _gpu = staticmethod(tvm.cuda)  #: the device of a number
 
-    def __call__(self, *arrays: Array, out: Sequence[Array] | Array | None = None) -> Any:
+    def __call__(
+        self, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
+    ) -> Any:
         """Run the program.
 
         Parameters
@@ -61,6 +63,8 @@ class DeviceFunction(CompiledFunction):
         *arrays
             One array for each input, of its shape and dtype, contiguous, on one GPU or on the host;
             numbers for inputs of rank 0.
+        **named
+            Further inputs by their names in the signature, in any order.
         out : sequence of arrays or array, optional
             Arrays to write the results into, one for each output; they are returned.
 
@@ -70,6 +74,8 @@ class DeviceFunction(CompiledFunction):
             There is no GPU, or the number, rank, shape, dtype, layout or device of an array is not
             as the signature says.
         """
+        if named:
+            arrays = self._in_order(arrays, named)
         call, results, stream = self._prepared(arrays, out)
         self._run(call, stream)
         if call.copies:
@@ -80,16 +86,18 @@ class DeviceFunction(CompiledFunction):
                 results = [finish(array) for array in results]
         return results[0] if self.signature.single else results
 
-    def profile(self, *arrays: Array, repeats: int = 20) -> Profile:
+    def profile(self, *arrays: Array, repeats: int = 20, **named: Array) -> Profile:
         """Time each kernel of a call, on a GPU that finishes one before the next begins.
 
         Parameters
         ----------
-        *arrays
+        *arrays, **named
             The arguments of a call. Those with an update are copied first.
         repeats : int
             How many calls to take medians of.
         """
+        if named:
+            arrays = self._in_order(arrays, named)
         call, _, _ = self._prepared(self._with_copies(arrays), None)
         machine = None
         if self._shared is None:

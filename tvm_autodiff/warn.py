@@ -1,0 +1,25 @@
+"""Warnings that point at the caller's code, however deep in the library they arise."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn of something at the first line outside of this package that led here.
+
+    Parameters
+    ----------
+    message : str
+        What was noticed, and the way out.
+    category : type of Warning
+        A class of `errors`.
+    """
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, category, stacklevel=depth)
