@@ -65,6 +65,7 @@ class CompiledFunction(CheckedArguments):
         super().__init__(record)
         signature = record.signature
         self.num_threads = num_threads
+        self._count, self._single = len(signature.inputs), signature.single
         self._executable = executable
         self._code = code  # the shared library, where there is one
         self._recompile = recompile  # gives a module that still has its source
@@ -130,7 +131,7 @@ class CompiledFunction(CheckedArguments):
                 self._makers[types] = self._new_makers([*arrays, *listed])
             makers = self._makers[types]
             self._last = types, makers
-        if makers is None or len(arrays) != len(self.signature.inputs):
+        if makers is None or len(arrays) != self._count:
             return self._checked_call(arrays, out)
         results = list(listed) if out is not None else [make() for make in makers]
         if not self._direct and (out is not None or self._record.updated):
@@ -145,7 +146,7 @@ class CompiledFunction(CheckedArguments):
             return self._checked_call(arrays, out, failure)
         if self._direct and wrong:
             return self._checked_call(arrays, out)
-        return results[0] if self.signature.single else results
+        return results[0] if self._single else results
 
     def _new_makers(self, arrays: Sequence[Array]) -> _Makers:
         """Makers of the results where kernels take all arrays, results among them, as they are."""
