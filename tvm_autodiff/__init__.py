@@ -26,7 +26,7 @@ from .errors import (
     UnrelatedInputWarning,
     UnsolvableError,
 )
-from .reverse import DifferentiationResult, differentiate, gradient, pullback, vjp
+from .reverse import DifferentiationResult, differentiate, gradient, pullback, stop_gradient, vjp
 from .show import show
 from .zero_elimination import (
     inline_tensors,
@@ -43,6 +43,7 @@ __all__ = [
     "gradient",
     "pullback",
     "vjp",
+    "stop_gradient",
     "DifferentiationResult",
     "build",
     "lower",

@@ -33,12 +33,14 @@ from .ir.stage import (
     reduction_of,
     shape_of,
 )
+from .ir.stop_gradient import NAME as STOP
 
 #: nodes that cost nothing next to a multiplication
 _FREE = frozenset(
     ("add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
     + ("select", "if_then_else", "likely", "cast", "const", "var", "let", "load", "reduce")
     + ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
+    + (STOP,)
 )
 
 

@@ -30,6 +30,7 @@ from ..ir.build import (
     sub,
 )
 from ..ir.nodes import Expr, call_node, const_value, dtype_of, is_float, same_node
+from ..ir.stop_gradient import NAME as STOP
 
 
 @dataclass(frozen=True)
@@ -342,11 +343,12 @@ _ROWS: tuple[tuple[str, str, str, Pullback], ...] = (
     ("nextafter", "g; 0", "", lambda g, xy, f: (g, None)),
 )
 
-#: operators whose value is piecewise constant: their derivative is zero wherever it exists
+#: operators whose derivative is zero wherever it exists
 NO_DERIVATIVE: frozenset[str] = frozenset(
     {"floor", "ceil", "round", "trunc", "nearbyint"}
     | {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}
     | {"isnan", "isinf", "isfinite"}
+    | {STOP}
 )
 
 RULES: dict[str, ScalarRule] = {
@@ -355,4 +357,5 @@ RULES: dict[str, ScalarRule] = {
         for name, formula, note, pullback in _ROWS
     },
     **{name: ScalarRule(name, "0", "piecewise constant", _zero) for name in sorted(NO_DERIVATIVE)},
+    STOP: ScalarRule(STOP, "0", "by definition", _zero),
 }

@@ -118,11 +118,17 @@ class Graph:
         """The inputs that the graph reads, in topological order."""
         return [op.output(0) for op in self.ops if is_placeholder(op)]
 
-    def depends_on(self, tensors: Iterable[Tensor]) -> set[int]:
-        """Hashes of the stages that are, or read directly or not, one of the tensors' stages."""
+    def depends_on(
+        self,
+        tensors: Iterable[Tensor],
+        reads: Callable[[Operation], Sequence[Tensor]] | None = None,
+    ) -> set[int]:
+        """Hashes of the stages that are, or read directly or not, one of the tensors' stages;
+        `reads` tells those reads of a stage that count.
+        """
         reached = {hash(tensor.op) for tensor in tensors}
         for op in self.ops:
-            if any(hash(tensor.op) in reached for tensor in self._reads[hash(op)]):
+            if any(hash(tensor.op) in reached for tensor in (reads or self.reads)(op)):
                 reached.add(hash(op))
         return reached
 

@@ -36,22 +36,33 @@ def define(name: str, arity: int) -> None:
     arity
         The number of operands.
     """
-    full = f"{_SPACE}.{name}"
-    if full in operators.Op.list_op_names():
-        return  # the table of operators is TVM's and lives as long as the process
-    operators._ffi_api.RegisterOp(full, f"{name} of float32, as arithmetic")
-    operator = ir.Op.get(full)
-    operator.set_num_inputs(arity)
-    operator.set_attr("TVectorizable", True)
-    operator.set_attr("TCallEffectKind", ir.Op.get(_PURE).get_attr("TCallEffectKind"))
-    operator.set_attr("TScriptPrinterName", full.replace(".", "_"))
 
     def lower(node: Any) -> Expr:
         dtype = dtype_of(node)
         lanes = int(dtype.partition("x")[2] or 1)
         return tirx.call_pure_extern(dtype, symbol(name, lanes), *operands(node))
 
-    tirx.register_intrin_lowering(full, target="llvm", f=lower, level=10)
+    _register(name, arity, "llvm", lower)
+
+
+def define_identity(name: str) -> ir.Op:
+    """Give TVM ``tvm_autodiff.<name>``, which has the value of its operand on every target."""
+    return _register(name, 1, "default", lambda node: operands(node)[0])
+
+
+def _register(name: str, arity: int, target: str, lower: Callable[[Any], Expr]) -> ir.Op:
+    """A pure operator that vectorises; one that TVM has already stays as it is."""
+    full = f"{_SPACE}.{name}"
+    if full in operators.Op.list_op_names():
+        return ir.Op.get(full)  # the table of operators is TVM's and lives as long as the process
+    operators._ffi_api.RegisterOp(full, f"{name} of tvm_autodiff")
+    operator = ir.Op.get(full)
+    operator.set_num_inputs(arity)
+    operator.set_attr("TVectorizable", True)
+    operator.set_attr("TCallEffectKind", ir.Op.get(_PURE).get_attr("TCallEffectKind"))
+    operator.set_attr("TScriptPrinterName", full.replace(".", "_"))
+    tirx.register_intrin_lowering(full, target=target, f=lower, level=10)
+    return operator
 
 
 def own_call(name: str, args: Sequence[Expr]) -> Expr:

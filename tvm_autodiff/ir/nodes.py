@@ -195,6 +195,11 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, te.Tensor)
 
 
+def is_expr(value: Any) -> bool:
+    """Whether a value is a scalar expression."""
+    return isinstance(value, ir.Expr)
+
+
 def as_expr(value: Any) -> Expr:
     """The expression that a user's value stands for: an element ``A[i]`` is a slice until used."""
     return value.asobject() if isinstance(value, te.TensorSlice) else value

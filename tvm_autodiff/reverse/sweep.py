@@ -31,6 +31,7 @@ from ..ir.stage import (
     shape_of,
     tensor_key,
 )
+from ..ir.stop_gradient import stopped_reads
 from ..zero_elimination.assemble import assemble
 from ..zero_elimination.copying import read_through_copies
 from ..zero_elimination.gather import Cotangent, Gathered, Target
@@ -82,7 +83,9 @@ class Sweep:
         self._stand_ins: dict[int, Tensor | None] = {}
         self.graph = Graph(outputs, self._reads)
         self._on_path = (
-            {hash(op) for op in self.graph.ops} if inputs is None else self.graph.depends_on(inputs)
+            {hash(op) for op in self.graph.ops}
+            if inputs is None
+            else self.graph.depends_on(inputs, self._leads_to)
         )
         self._targets: dict[tuple[int, int], Target] = {}
         self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
@@ -127,6 +130,18 @@ class Sweep:
         reads = [] if all(overridden) else tensors_read_by(op)
         return [*reads, *(dep for entry in overridden if entry for dep in entry[0])]
 
+    def _leads_to(self, op: Operation) -> list[Tensor]:
+        """The tensors that cotangents of a stage go to; past a stopped gradient only by hand."""
+        reads = self.graph.reads(op)
+        ended = stopped_reads(op)
+        if not ended:
+            return reads
+        outputs = [tensor_key(tensor) for tensor in outputs_of(op)]
+        ended -= {inp for out, inp in self.by_hand.manual if out in outputs}
+        for out in outputs:
+            ended -= {tensor_key(dep) for dep in self.by_hand.override.get(out, ([],))[0]}
+        return [tensor for tensor in reads if tensor_key(tensor) not in ended]
+
     def _sweep(self) -> None:
         for op in reversed(self.graph.ops):
             if hash(op) not in self._on_path:
@@ -136,7 +151,7 @@ class Sweep:
                 continue
             wanted = [
                 tensor
-                for tensor in self.graph.reads(op)
+                for tensor in self._leads_to(op)
                 if is_float(tensor) and hash(tensor.op) in self._on_path
             ]
             self._push(op, arrived, wanted)

@@ -46,7 +46,9 @@ from ..ir.stage import (
     reduction_stage,
     shape_of,
     tensor_key,
+    whole_tensor,
 )
+from ..ir.stop_gradient import has_stop, without_stop
 from ..ir.structural import EqualStages
 from .accumulation import accumulated_wide, scattered_wide
 
@@ -55,6 +57,7 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal tensors in the form that lowers rightly; no two of the results are the same tensor."""
     replaced: dict[tuple[int, int], Tensor] = {}
     stages = EqualStages()
+    wanted = {tensor_key(tensor) for tensor in outputs}
     for op in topological(outputs):
         if is_scan(op):
             raise LoweringError(
@@ -62,7 +65,11 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
                 "unroll it into compute stages"
             )
         current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
+        marked = has_stop(current)
         for old, new in zip(outputs_of(op), _plain(current, stages), strict=True):
+            same = _source_of_copy(new) if marked and tensor_key(old) not in wanted else None
+            if same is not None:
+                new = same
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
     seen: set[tuple[int, int]] = set()
@@ -74,6 +81,14 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
         seen.add(tensor_key(result))
         results.append(result)
     return results
+
+
+def _source_of_copy(tensor: Tensor) -> Tensor | None:
+    """The tensor that a stage of one elementwise output copies as a whole, else None."""
+    op = tensor.op
+    if op.num_outputs != 1 or not is_compute(op) or reduction_of(op) is not None:
+        return None
+    return whole_tensor(bodies(op)[0], list(op.axis))
 
 
 def copy_of(tensor: Tensor) -> Tensor:
@@ -105,10 +120,13 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
 
 
 def _normal_node(node: Expr) -> Expr | None:
-    """``fmod(a, b) → truncmod(a, b)``, which has the same value and is known to every back end."""
+    """``fmod(a, b) → truncmod(a, b)``, which has the same value and is known to every back end;
+    ``stop_gradient(a) → a``.
+    """
     if op_name(node) == "fmod":
         return binary("truncmod", *operands(node))
-    return normalize_node(node)
+    plain = without_stop(node)
+    return normalize_node(node) if plain is None else plain
 
 
 def _with_normal_nodes(op: Operation) -> Operation:
