@@ -79,6 +79,7 @@ CALLS: dict[str, Callable[..., Array]] = {
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
     "likely": lambda x: x,
+    "stop_gradient": lambda x: x,
     "abs": np.abs,
     "fabs": np.abs,
     "copysign": np.copysign,

@@ -454,7 +454,7 @@ WARNINGS = {
     "input of another graph": (
         lambda: ad.differentiate(y, [x, other]),
         ad.UnrelatedInputWarning,
-        "y is not computed from other: the gradient is zero. It is computed from x, w",
+        "y is not computed from other: the gradient is zero. It is computed from x, w;",
     ),
     "gradient, stage that was rebuilt": (
         lambda: ad.gradient(z, [x, stage(lambda i: x[i] * w[i])]),

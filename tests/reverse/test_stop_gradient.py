@@ -8,7 +8,7 @@ import tvm
 from tvm import te, tirx, topi
 
 import tvm_autodiff as ad
-from tests.gradient_case import evaluate
+from tests.evaluate import evaluate_graph as evaluate
 from tvm_autodiff import stop_gradient
 
 X = np.random.default_rng(0).uniform(0.25, 1.25, (3, 4))
@@ -70,7 +70,8 @@ def in_a_product(x, w):
     k = te.reduce_axis((0, 4), "k")
     product = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="product")
     body = lambda i: product(x[i, k] + stop_gradient(w[k]), axis=k)  # noqa: E731
-    return stage((3, 4), lambda i, j: rows[i] * w[j]) if (rows := stage((3,), body, "r")) else None
+    rows = stage((3,), body, "rows")
+    return stage((3, 4), lambda i, j: rows[i] * w[j])
 
 
 def in_a_maximum(x, w):
@@ -143,7 +144,7 @@ def rebuilt(y):
             ad.merge_equal_stages,
             ad.remove_unused_dims,
             ad.simplify_reductions,
-            ad.lift_nonzeroness_condition,
+            lambda tensors: [ad.lift_nonzeroness_condition(tensors[0])],
         )
     )
 
@@ -161,7 +162,7 @@ def test_it_is_a_constant_to_derivatives(make):
         by_differences(lambda at: (H * function(X, at, held)).sum(), W),
     ]
     for whole in rebuilt(y):
-        got = evaluate(list(ad.differentiate(whole, [x, w], head)), pairs)
+        got = evaluate(list(ad.vjp(whole, [x, w], head)), pairs)
         for value, want in zip(got, wants, strict=True):
             np.testing.assert_allclose(value, want, rtol=1e-8, atol=1e-8)
 
@@ -196,7 +197,8 @@ def test_nothing_goes_into_what_is_stopped():
     s = stop_gradient(opaque)
     y = stage((4,), lambda i: x[i] * s[i])
     result = ad.differentiate(y, [x], tensor(4, name="h", dtype="float32"))
-    assert list(result.adjoints) == [x, y]
+    assert "cumsum_generic_stopped" not in [t.op.name for t in result.adjoints]
+    assert "cumsum" not in result.explain()
     with pytest.raises(ad.NotDifferentiableError):
         ad.differentiate(stage((4,), lambda i: x[i] * opaque[i]), [x])
 

@@ -10,7 +10,7 @@ import pytest
 from tvm import te, tirx, topi
 
 import tvm_autodiff as ad
-from tests.gradient_case import evaluate
+from tests.evaluate import evaluate_graph as evaluate
 from tvm_autodiff.ir.graph import Graph
 from tvm_autodiff.ir.stage import tensor_key
 

@@ -126,7 +126,7 @@ def _warn_of_unrelated(inputs: Sequence[Tensor], graph: Graph) -> None:
     names = [tensor.op.name for tensor in inputs if not graph.contains(tensor)]
     if names:
         [output] = graph.outputs
-        known = ", ".join(op.name for op in graph.ops if op is not output.op) or "none"
+        known = ", ".join(op.name for op in graph.ops if hash(op) != hash(output.op)) or "none"
         warn(
             f"{output.op.name} is not computed from {', '.join(names)}: the gradient is zero. It "
             f"is computed from {known}; a stage that was rebuilt is another tensor than before",
