@@ -6,6 +6,8 @@ error of TVM.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from tvm import te, topi
@@ -501,7 +503,9 @@ def test_warnings(name):
     ],
 )
 def test_no_warning(action):
-    action()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        action()
 
 
 def total(value):
