@@ -22,6 +22,7 @@ from ..ir.nodes import (
     op_name,
     operands,
     own_fields,
+    with_operands,
 )
 from ..ir.rewrite import postorder, substitute
 from .forms import (
@@ -79,7 +80,33 @@ class Atoms(WritingTable):
                 self._depends[key] = mask
                 memo[key] = self._convert_node(node)
                 self._alive.append(node)
+                self._forget_cancelled(node)
         return memo[node_id(root)]
+
+    def _forget_cancelled(self, node: Expr) -> None:
+        """``min(k // 2, 3) → min(0, 3)`` with k in [0, 2): what has an atom's key has its variables.
+
+        A form may depend on fewer variables than the expression that was read: an expression with
+        the others in it would outlive their substitution.
+        """
+        key = node_id(node)
+        value = self._memo[key]
+        mask = self.mask_of(value) if isinstance(value, dict) else self._depends[key]
+        if mask == self._depends[key] and not any(
+            node_id(part) in self._lean for part in operands(node)
+        ):
+            return
+        self._depends[key] = mask
+        written = isinstance(value, dict)
+        self._lean[key] = self.expr(value, dtype_of(node)) if written else self._leaner(node)
+
+    def _leaner(self, node: Expr) -> Expr:
+        """The node over operands without the variables that cancel in their forms."""
+        parts = operands(node)
+        lean = [self._lean.get(node_id(part), part) for part in parts]
+        if all(node_id(a) == node_id(b) for a, b in zip(parts, lean, strict=True)):
+            return node
+        return with_operands(node, lean)
 
     def _convert_node(self, node: Expr) -> Any:
         """A form for an integer node, a structural key for any other."""
@@ -115,11 +142,11 @@ class Atoms(WritingTable):
         return self._ids.setdefault(key, -len(self._ids) - 1)
 
     def _opaque(self, node: Expr) -> int:
-        mask = self._depends[node_id(node)]
+        mask, lean = self._depends[node_id(node)], self._leaner(node)
         index = self._intern(
-            ("opaque", self._structure(node)), "opaque", node, None, mask, dtype_of(node) == "int64"
+            ("opaque", self._structure(node)), "opaque", lean, None, mask, dtype_of(node) == "int64"
         )
-        self._exprs.setdefault(index, node)
+        self._exprs.setdefault(index, lean)
         self.intervals[index] = self._opaque_interval(node)
         return index
 
@@ -254,6 +281,18 @@ class Atoms(WritingTable):
         q = self._truncdiv_forms(f, g)
         return None if q is None else combine(f, q, 1, -g[CONST])
 
+    def _min_forms(self, f: Form, g: Form) -> Form | None:
+        lo, hi = self.interval(combine(f, g, 1, -1))
+        if hi is not None and hi <= 0:
+            return f
+        return g if lo is not None and lo >= 0 else None
+
+    def _max_forms(self, f: Form, g: Form) -> Form | None:
+        lo, hi = self.interval(combine(f, g, 1, -1))
+        if lo is not None and lo >= 0:
+            return f
+        return g if hi is not None and hi <= 0 else None
+
     def _mul_forms(self, f: Form, g: Form) -> Form | None:
         if len(f) * len(g) > _MAX_PRODUCT_TERMS and not (is_constant(f) or is_constant(g)):
             return None
@@ -264,6 +303,8 @@ _LINEAR: dict[str, Any] = {
     "add": lambda atoms, f, g: combine(f, g),
     "sub": lambda atoms, f, g: combine(f, g, 1, -1),
     "mul": Atoms._mul_forms,
+    "min": Atoms._min_forms,
+    "max": Atoms._max_forms,
     "floordiv": Atoms._floordiv_forms,
     "floormod": Atoms._floormod_forms,
     "truncdiv": Atoms._truncdiv_forms,

@@ -55,6 +55,7 @@ class AtomTable:
         self._exprs: dict[int, Expr] = {}
         self._memo: dict[int, Any] = {}
         self._depends: dict[int, int] = {}
+        self._lean: dict[int, Expr] = {}  #: expressions without variables that cancel in them
         self._alive: list[Any] = []
 
     def _intern(self, key: Any, kind: str, a: Any, b: Any, mask: int, wide: bool) -> int:

@@ -30,6 +30,9 @@ from ...ir.stage import Axis, axis_range, shape_of, tensor_key
 from ..access import Affine, Interval, affine_forms, interval, strides_along
 
 
+MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothing
+
+
 @dataclass(frozen=True)
 class Elements:
     """Tensors of one shape, element by element.
@@ -102,10 +105,11 @@ def moduli_of(elements: Elements) -> list[int] | None:
 
 
 def worth_binding(values: Sequence[Expr]) -> list[Expr]:
-    """Reads, and parts with reads that occur twice, outside of branches; inner ones first.
+    """Reads, and parts that occur twice and read or are large, outside of branches; inner ones
+    first.
 
     TVM walks expressions as trees: what a winner is compared with would be written out again for
-    each comparison.
+    each comparison, also where it is a constant that no read is left in.
     """
     reached: set[int] = set()
     pending = list(values)
@@ -118,16 +122,24 @@ def worth_binding(values: Sequence[Expr]) -> list[Expr]:
         pending += parts[:1] if op_name(node) == "if_then_else" else parts
     uses: dict[int, int] = {}
     reads: set[int] = set()
+    sizes: dict[int, int] = {}
     found = []
     order = postorder(list(values))
+    in_index = {
+        node_id(part)
+        for part in postorder([index for node in order if is_load(node) for index in operands(node)])
+    }
     for node in order:
         for part in operands(node):
             uses[node_id(part)] = uses.get(node_id(part), 0) + 1
         if is_load(node) or any(node_id(part) in reads for part in operands(node)):
             reads.add(node_id(node))
+        sizes[node_id(node)] = 1 + sum(sizes[node_id(part)] for part in operands(node))
     for node in order:
-        shared = is_load(node) or uses.get(node_id(node), 0) > 1
-        if shared and node_id(node) in reads and node_id(node) in reached:
+        key = node_id(node)
+        shared = is_load(node) or uses.get(key, 0) > 1
+        large = sizes[key] >= MIN_SHARED and key not in in_index
+        if shared and key in reached and (key in reads or large):
             found.append(node)
     return found
 
