@@ -14,6 +14,7 @@ from tests.domain.systems import domains, isl_points
 from tvm_autodiff.domain import Domain, simplify_domain
 from tvm_autodiff.errors import UnsolvableError
 from tvm_autodiff.ir.integer_functions import compile_integers
+from tvm_autodiff.ir.rewrite import variables_of
 
 a, b, c, i, j, k, l, m, n, x = (te.var(name) for name in "abcijklmnx")  # noqa: E741
 b0, b1, b2 = (te.var(name) for name in ("b0", "b1", "b2"))
@@ -261,6 +262,24 @@ def test_data_dependent_condition_is_kept() -> None:
     new = simplify_domain(Domain((i, j), ranges, (eq(table[i], b), eq(j, c)))).new_domain
     assert [var.name for var in new.variables] == ["i"]
     assert len(new.conditions) == 1
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda k: tirx.Max(tirx.Min(tirx.FloorDiv(k, 2), b), 0),
+        lambda k: tirx.Min(tirx.FloorDiv(k, 2) + b, 3) * b,
+        lambda k: tirx.Select(tirx.FloorMod(2 * k, 2) < b, 1, b),
+    ],
+)
+def test_variables_that_cancel_are_gone(index: Any) -> None:
+    """``k // 2`` is 0 for k in [0, 2): what holds it must not name a variable of the old domain."""
+    d = Domain((k, i), {k: (0, 2), i: (0, 4), b: (0, 4), c: (0, 9)}, (eq(index(k) + i * i, c),))
+    t = simplify_domain(d)
+    known = {v.name for v in (b, c)}
+    new = list(t.new_domain.variables)
+    for v in variables_of(list(t.new_domain.conditions)):
+        assert v.name in known or any(v.same_as(w) for w in new)
 
 
 def test_unbounded_variable_is_refused() -> None:

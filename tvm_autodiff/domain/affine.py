@@ -84,7 +84,7 @@ class Atoms(WritingTable):
         return memo[node_id(root)]
 
     def _forget_cancelled(self, node: Expr) -> None:
-        """``min(k // 2, 3) → min(0, 3)`` with k in [0, 2): what has an atom's key has its variables.
+        """``min(k // 2, 3) → min(0, 3)`` with k in [0, 2): equal keys have equal variables.
 
         A form may depend on fewer variables than the expression that was read: an expression with
         the others in it would outlive their substitution.

@@ -8,13 +8,12 @@ themselves (a bias gradient) may end a chain. How a chain's loops run is left to
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from ..ir.graph import tensors_read_by
-from ..ir.nodes import Expr, Tensor, is_load, load_tensor, node_id, operands
-from ..ir.rewrite import postorder
-from ..ir.stage import Extent, Operation, axis_range, bodies, outputs_of, reduction_of, tensor_key
+from ..ir.nodes import Tensor, node_id
+from ..ir.stage import Extent, Operation, axis_range, outputs_of, tensor_key
 from .kernel import Kernel
 from .members import Member, natural_member, placed_member
 
@@ -66,8 +65,12 @@ class _Group:
     def __post_init__(self) -> None:
         ops = [op for kernel in self.kernels for op in kernel.ops]
         self.writes = {tensor_key(tensor) for op in ops for tensor in outputs_of(op)}
-        reads = {tensor_key(tensor) for op in ops for tensor in tensors_read_by(op)}
-        self.reads = reads - self.writes
+        self.reads = set().union(*(kernel.read_keys for kernel in self.kernels)) - self.writes
+
+    @cached_property
+    def natural(self) -> Member | None:
+        """Its first kernel with the rows that suggest themselves."""
+        return natural_member(self.kernels[0], certain=False)
 
     def needs(self, other: _Group) -> bool:
         return bool(self.reads & other.writes)
@@ -133,7 +136,7 @@ def _union(left: _Group, right: _Group) -> _Group | None:
     """Both groups as one, when the rows of one can be found in the other."""
     if left.extents is None and right.extents is None:
         for group, other in ((right, left), (left, right)):
-            member = natural_member(group.kernels[0], certain=False)
+            member = group.natural
             if member is not None:
                 resolved = _Group(group.kernels, [member], _extents(member))
                 union = _taken(resolved, other)
@@ -179,7 +182,7 @@ def _ordered(members: list[Member], left: _Group, right: _Group) -> _Group | Non
     written: dict[Key, Member] = {}
     for member in in_order:
         for op in member.kernel.ops:
-            for tensor in tensors_read_by(op):
+            for tensor in {tensor_key(t): t for t, _ in member.kernel.reads[hash(op)]}.values():
                 source = written.get(tensor_key(tensor))
                 if source is not None and not _row_local(op, member, tensor, source):
                     return None
@@ -196,18 +199,12 @@ def _row_local(op: Operation, member: Member, tensor: Tensor, source: Member) ->
     if source.across:
         return False
     here = [node_id(var) for var in member.row_vars(op)]
-    return all(
-        [node_id(indices[dim]) for dim in source.rows] == here for indices in reads_of(op, tensor)
-    )
-
-
-def reads_of(op: Operation, tensor: Tensor) -> Iterator[tuple[Expr, ...]]:
-    """The indices of each read of a tensor."""
     key = tensor_key(tensor)
-    reduction = reduction_of(op)
-    for node in postorder(list(reduction.sources) if reduction else bodies(op)):
-        if is_load(node) and tensor_key(load_tensor(node)) == key:
-            yield operands(node)
+    return all(
+        [node_id(indices[dim]) for dim in source.rows] == here
+        for read, indices in member.kernel.reads[hash(op)]
+        if tensor_key(read) == key
+    )
 
 
 def _finished(

@@ -6,11 +6,25 @@ In: stages. Out: kernels, and how much work they are. Which stages make a kernel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from ..ir.nodes import Tensor
-from ..ir.stage import Axis, Operation, axis_range, outputs_of, reduction_of
+from ..ir.graph import tensors_read_by
+from ..ir.nodes import Expr, Tensor, is_load, load_tensor, operands
+from ..ir.rewrite import postorder
+from ..ir.stage import (
+    Axis,
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    outputs_of,
+    reduction_of,
+    tensor_key,
+)
+
+Read = tuple[Tensor, tuple[Expr, ...]]  #: a tensor and the indices that it is read at
 
 SYMBOLIC_SIZE = 64  #: what a symbolic extent counts as
 
@@ -53,6 +67,25 @@ class Kernel:
     def name(self) -> str:
         """A name for the function."""
         return "_".join(op.name for op in self.ops)
+
+    @cached_property
+    def read_keys(self) -> set[tuple[int, int]]:
+        """The keys of the tensors that its stages read, its own among them."""
+        return {tensor_key(tensor) for op in self.ops for tensor in tensors_read_by(op)}
+
+    @cached_property
+    def reads(self) -> dict[int, list[Read]]:
+        """For each stage, by hash, its reads in order: the tensor and the indices."""
+        return {hash(op): list(_reads(op)) for op in self.ops}
+
+
+def _reads(op: Operation) -> Iterator[Read]:
+    if not is_compute(op):
+        return
+    reduction = reduction_of(op)
+    for node in postorder(list(reduction.sources) if reduction else bodies(op)):
+        if is_load(node):
+            yield load_tensor(node), operands(node)
 
 
 def size_of(extents: Sequence[object]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..ir.nodes import Expr, Tensor, Var, is_load, load_tensor, node_id, operands
+from ..ir.nodes import Expr, Var, is_load, node_id, operands
 from ..ir.rewrite import depends_on, postorder
 from ..ir.stage import (
     Axis,
@@ -124,14 +124,14 @@ def _votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote | None]:
         for tensor in outputs_of(op)
     }
     for op in kernel.ops:
-        for tensor, indices in _reads(op):
+        for tensor, indices in kernel.reads[hash(op)]:
             writer = writers.get(tensor_key(tensor))
             if writer is not None:
                 yield None if writer.across else _axes_at(op, [indices[n] for n in writer.rows])
     mine = {tensor_key(tensor) for op in kernel.ops for tensor in outputs_of(op)}
     for member in members:
         for op in member.kernel.ops:
-            for tensor, indices in _reads(op):
+            for tensor, indices in member.kernel.reads[hash(op)]:
                 if tensor_key(tensor) in mine:
                     places = _places(indices, member.row_vars(op))
                     yield None if places is None else (False, places)
@@ -142,12 +142,12 @@ def _sibling_votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote 
     known: dict[tuple[int, int], tuple[int, ...]] = {}
     for member in members:
         for op in member.kernel.ops:
-            for tensor, indices in _reads(op):
+            for tensor, indices in member.kernel.reads[hash(op)]:
                 places = _places(indices, member.row_vars(op))
                 if places:
                     known.setdefault(tensor_key(tensor), places)
     for op in kernel.ops:
-        for tensor, indices in _reads(op):
+        for tensor, indices in kernel.reads[hash(op)]:
             if tensor_key(tensor) in known:
                 vote = _axes_at(op, [indices[n] for n in known[tensor_key(tensor)]])
                 if vote is not None:
@@ -170,13 +170,6 @@ def _places(indices: Sequence[Expr], rows: Sequence[Var]) -> tuple[int, ...] | N
     if not rows or any(node_id(var) not in ids for var in rows):
         return None
     return tuple(ids.index(node_id(var)) for var in rows)
-
-
-def _reads(op: Operation) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    reduction = reduction_of(op)
-    for node in postorder(list(reduction.sources) if reduction else bodies(op)):
-        if is_load(node):
-            yield load_tensor(node), operands(node)
 
 
 def _checked(member: Member) -> Member | None:

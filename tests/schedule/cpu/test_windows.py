@@ -199,3 +199,20 @@ def test_remainders_are_not_computed():
     inputs, output = interleaved(8, 64)
     text = lower(inputs, output).script()
     assert not [sign for sign in ("//", "%", "if_then_else") if sign in text]
+
+
+def test_constants_of_a_border_are_written_once():
+    """Where no read is left, what the terms of an argmin are compared with is a constant tree."""
+    x = te.placeholder((5,), "float64", name="x")
+    axes = [te.reduce_axis((0, 3), "k"), te.reduce_axis((0, 2), "l")]
+
+    def term(i, k, m):
+        place = 3 * i + k - m + 2
+        return te.sigmoid(te.if_then_else(te.all(place >= 0, place < 5), x[place], 0.0))
+
+    y = te.compute((4,), lambda i: te.min(term(i, *axes), axis=axes), name="y")
+    [dx] = differentiate(y, [x])
+    kernels = [k for k in separate(normal_form([y, dx]))[0] if len(k.outputs) == 2]
+    launches = [windows(kernel, Machine(as_target(None), 1)) for kernel in kernels]
+    assert launches
+    assert all(len(str(launch.func)) < 20_000 for [launch] in launches)

@@ -29,7 +29,6 @@ from ...ir.rewrite import postorder, rewrite
 from ...ir.stage import Axis, axis_range, shape_of, tensor_key
 from ..access import Affine, Interval, affine_forms, interval, strides_along
 
-
 MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothing
 
 
@@ -125,10 +124,8 @@ def worth_binding(values: Sequence[Expr]) -> list[Expr]:
     sizes: dict[int, int] = {}
     found = []
     order = postorder(list(values))
-    in_index = {
-        node_id(part)
-        for part in postorder([index for node in order if is_load(node) for index in operands(node)])
-    }
+    indices = [index for node in order if is_load(node) for index in operands(node)]
+    in_index = {node_id(part) for part in postorder(indices)}
     for node in order:
         for part in operands(node):
             uses[node_id(part)] = uses.get(node_id(part), 0) + 1
