@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import ml_dtypes
+import numpy as np
 import pytest
 from tvm import te
 
 from tests.schedule import chain_cases as cases
 from tests.schedule.test_chains import chains_of
+from tvm_autodiff.compile import build
 from tvm_autodiff.ir.in_place import may_share
 from tvm_autodiff.schedule.cpu.row_chain import row_chain
 from tvm_autodiff.schedule.cpu.row_items import items_of, nests_of
@@ -39,6 +42,60 @@ def test_a_divisor_of_a_row_becomes_a_reciprocal():
     exact = replace(MACHINE, exact_math=True)
     names = [member.kernel.name for member in with_shared_work(chain, exact).members]
     assert "reciprocal" not in names
+
+
+#: dtype → the largest element of each row: near the smallest and the largest numbers, and between
+QUOTIENTS = {
+    "float16": [6e-8, 1e-6, 1e-5, 1.0, 1e3, 6e4],
+    "bfloat16": [1e-40, 1e-38, 1e-19, 1.0, 1e19, 3e38],
+    "float32": [1e-45, 1e-40, 1e-20, 1e-19, 1.0, 1e20, 3e38],
+    "float64": [5e-324, 1e-310, 1e-155, 1e-154, 1.0, 1e155, 1.7e308],
+}
+
+
+@pytest.mark.parametrize("dtype", QUOTIENTS)
+def test_a_quotient_of_a_row_is_right_at_every_magnitude(dtype):
+    rows, columns = len(QUOTIENTS[dtype]), 64
+    x, s = (
+        te.placeholder((rows, columns), dtype, name="x"),
+        te.placeholder((rows,), dtype, name="s"),
+    )
+    k = te.reduce_axis((0, columns), "k")
+    largest = te.compute((rows,), lambda i: te.max(x[i, k], axis=k), name="largest")
+    y = te.compute((rows, columns), lambda i, j: x[i, j] / largest[i], name="y")
+    z = te.compute((rows, columns), lambda i, j: x[i, j] / (largest[i] * s[i]), name="z")
+    [chain] = chains_of([y, z])
+    names = [member.kernel.name for member in with_shared_work(chain, MACHINE).members]
+    assert names.count("reciprocal") == 2
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    peaks = np.array(QUOTIENTS[dtype], "longdouble")
+    values = np.random.default_rng(0).uniform(0.1, 1, (rows, columns)) * peaks[:, None]
+    given = values.astype(kind)
+    signs = np.where(np.arange(rows) % 2, -1, 1).astype(kind)
+    for got, sign in zip(build([x, s], [y, z], cache=False)(given, signs), (1, signs), strict=True):
+        exact = given.astype("longdouble")
+        want = exact / (exact.max(axis=1) * np.asarray(sign, "longdouble"))[:, None]
+        error = np.abs(got.astype("longdouble") - want)
+        assert np.all(error <= 2 * ml_dtypes.finfo(kind).eps * np.abs(want))
+
+
+@pytest.mark.parametrize("dtype", QUOTIENTS)
+def test_quotients_by_zero_infinity_and_nan_stay(dtype):
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    divisors = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0], kind)
+    rows = np.zeros((len(divisors), 64), kind)
+    rows[:, :6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.0]
+    x = te.placeholder(rows.shape, dtype, name="x")
+    s = te.placeholder(divisors.shape, dtype, name="s")
+    t = te.compute(s.shape, lambda i: te.abs(s[i]) * s[i], name="t")
+    y = te.compute(rows.shape, lambda i, j: x[i, j] / t[i], name="y")
+    k = te.reduce_axis((0, 64), "k")
+    total = te.compute(s.shape, lambda i: te.sum(x[i, k] / t[i], axis=k), name="total")
+    got, _ = build([x, s], [y, total], cache=False)(rows, divisors)
+    with np.errstate(all="ignore"):
+        want = rows.astype("float64") / (np.abs(divisors) * divisors).astype("float64")[:, None]
+    np.testing.assert_array_equal(got.astype("float64"), want)
+    np.testing.assert_array_equal(np.signbit(got.astype("float64")[:4]), np.signbit(want[:4]))
 
 
 def test_stages_of_equal_loops_share_a_nest():

@@ -1,18 +1,31 @@
 """What the stages of a chain compute more than once, computed once for the row.
 
 In: a chain. Out: the chain with more stages: a value of an expensive function that several stages
-need at the same place of a row is kept in the row, and a row's divisor becomes its reciprocal
-(``x[i, j] / s[i] → x[i, j] * (1 / s[i])``, one more rounding) unless exact results are asked for.
+need at the same place of a row is kept in the row, and a row's divisor becomes factors
+(``x[i, j] / s[i] → x[i, j] * c[i] * (1 / (s[i]*c[i]))``, one more rounding) unless exact results
+are asked for. The power of two c keeps both products and the reciprocal finite and normal wherever
+the quotient is; float16 and bfloat16 are divided so in float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ...ir.build import div, like, mul
+from ...ir.build import call, cast, compare, div, like, mul, select
 from ...ir.graph import retarget
-from ...ir.nodes import Expr, Tensor, Var, is_const, is_float, load, node_id, op_name, operands
+from ...ir.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_const,
+    is_float,
+    load,
+    node_id,
+    op_name,
+    operands,
+)
 from ...ir.rewrite import postorder, replace_outermost, substituter, variables_of
 from ...ir.stage import (
     Axis,
@@ -32,9 +45,30 @@ from ..kernel import EXPENSIVE, Kernel, size_of
 from ..machine import Machine
 from ..members import MAX_ROW, Member
 
-#: a stage that holds a value for a row, and where the value of one node lies in it
-_Use = tuple[Operation, list[Var]]
 Key = tuple[int, int]
+
+#: dtype → n for which quotients by divisors outside of 2**-n to 2**n are scaled by 2**(n - 2): half
+#: of the exponents, so that neither the numerator nor the divisor leaves them
+_SCALED_FROM = {"float32": 64, "float64": 512}
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What stands for a node: the value of a stage for a row, or its left operand times factors.
+
+    Attributes
+    ----------
+    stages : tuple of Operation
+        The stage that holds the value, or those that hold the factors.
+    place : list of Var
+        Where the values lie in them.
+    divides : bool
+        Whether they are factors.
+    """
+
+    stages: tuple[Operation, ...]
+    place: list[Var]
+    divides: bool
 
 
 def with_shared_work(chain: Chain, machine: Machine) -> Chain:
@@ -47,10 +81,10 @@ def with_shared_work(chain: Chain, machine: Machine) -> Chain:
     for member in chain.members:
         mine = _uses(member, stages, machine)
         uses.append(mine)
-        for key in {hash(stage) for stage, _ in mine.values()}:
+        for key in {hash(use.stages[0]) for use in mine.values()}:
             counts[key] = counts.get(key, 0) + 1
     wanted = [
-        {key: use for key, use in mine.items() if counts[hash(use[0])] > 1 or _is_reciprocal(use)}
+        {key: use for key, use in mine.items() if use.divides or counts[hash(use.stages[0])] > 1}
         for mine in uses
     ]
     if not any(wanted):
@@ -60,11 +94,6 @@ def with_shared_work(chain: Chain, machine: Machine) -> Chain:
         renewed.add(member, mine)
     outputs = [renewed.current(tensor) for tensor in chain.outputs]
     return replace(chain, members=tuple(renewed.members), outputs=outputs)
-
-
-def _is_reciprocal(use: _Use) -> bool:
-    body = bodies(use[0])[0]
-    return op_name(body) == "div" and is_const(operands(body)[0], 1)
 
 
 def _sources(op: Operation) -> list[Expr]:
@@ -81,18 +110,47 @@ def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _U
     for node in _outside_of_branches(_sources(root)):
         name = op_name(node)
         if name in EXPENSIVE and is_float(node):
-            value = node
+            values = [node]
         elif name == "div" and is_float(node) and not machine.exact_math:
             divisor = operands(node)[1]
             if is_const(divisor) or not _one_a_row(divisor, node, member):
                 continue
-            value = div(like(node, 1.0), divisor)
+            values = _factors(divisor)
         else:
             continue
-        made = _stage(member, value)
-        if made is not None:
-            found[node_id(node)] = (stages.first(made[0]), made[1])
+        made = [_stage(member, value) for value in values]
+        known = [(stages.first(stage), place) for stage, place in filter(None, made)]
+        if len(known) == len(values):
+            held = tuple(stage for stage, _ in known)
+            found[node_id(node)] = _Use(held, known[0][1], divides=name == "div")
     return found
+
+
+def _factors(divisor: Expr) -> list[Expr]:
+    """The factors that divide, each as it depends on the row: ``x / s → x * c(s) * (1/(s*c(s)))``.
+
+    c is one but for tiny and huge divisors, whose reciprocal alone would overflow or be subnormal.
+    """
+    narrow = dtype_of(divisor) not in _SCALED_FROM
+    wide = cast("float32", divisor) if narrow else divisor
+    one = like(wide, 1.0)
+    if dtype_of(divisor) == "float16":  # all of its numbers have a normal reciprocal in float32
+        return [div(one, wide)]
+    limit = _SCALED_FROM[dtype_of(wide)]
+    size = call("abs", wide)
+    large = compare("gt", size, like(wide, 2.0**limit))
+    small = compare("lt", size, like(wide, 2.0**-limit))
+    down, up = like(wide, 2.0 ** (2 - limit)), like(wide, 2.0 ** (limit - 2))
+    scale = select(small, up, select(large, down, one))
+    return [scale, div(one, mul(wide, scale))]
+
+
+def _divided(numerator: Expr, factors: list[Expr]) -> Expr:
+    """The quotient, in the dtype of the numerator."""
+    value = cast(dtype_of(factors[0]), numerator)
+    for factor in factors:
+        value = mul(value, factor)
+    return cast(dtype_of(numerator), value)
 
 
 def _outside_of_branches(roots: list[Expr]) -> Iterator[Expr]:
@@ -125,6 +183,10 @@ def _other_axes(member: Member) -> list[Axis]:
     return [axis for axis in axes if node_id(axis.var) not in rows]
 
 
+#: node that a stage of its own computes → its name, where that differs
+_NAMES = {"div": "reciprocal", "select": "scale"}
+
+
 def _stage(member: Member, value: Expr) -> tuple[Operation, list[Var]] | None:
     """``value`` as a stage over the rows and the other axes that it depends on."""
     inside = {node_id(var) for var in variables_of(value)}
@@ -140,7 +202,7 @@ def _stage(member: Member, value: Expr) -> tuple[Operation, list[Var]] | None:
     fresh = [renew_axis(axis) for axis in axes]
     fresh = [_as_data(axis) for axis in fresh]
     table: dict[Var, Expr] = {o.var: n.var for o, n in zip(axes, fresh, strict=True)}
-    name = "reciprocal" if op_name(value) == "div" else op_name(value)
+    name = _NAMES.get(op_name(value), op_name(value))
     stage = make_stage(name, fresh, [substituter(table)(value)])[0].op
     return stage, [axis.var for axis in axes]
 
@@ -166,12 +228,12 @@ class _Renewed:
         root = member.kernel.root
         values: dict[int, Expr] = {}
         for node in _outermost(_sources(root), uses):
-            stage, place = uses[node_id(node)]
-            if hash(stage) not in self._made:
-                self._make(stage, len(member.rows))
-            value = load(self._made[hash(stage)], place)
-            divides = op_name(node) == "div"
-            values[node_id(node)] = mul(operands(node)[0], value) if divides else value
+            use = uses[node_id(node)]
+            for stage in use.stages:
+                if hash(stage) not in self._made:
+                    self._make(stage, len(member.rows))
+            found = [load(self._made[hash(stage)], use.place) for stage in use.stages]
+            values[node_id(node)] = _divided(operands(node)[0], found) if use.divides else found[0]
         new = self._current(_with_sources(root, lambda e: replace_outermost(e, values)))
         self._replaced(root, new)
         epilogue = member.kernel.epilogue
