@@ -27,7 +27,14 @@ from .runtime.build_cache import BuildCache, clear_cache, default_folder
 from .runtime.build_key import build_key
 from .runtime.compiled import CompiledFunction
 from .runtime.device import DeviceFunction, has_gpu
-from .runtime.library import can_link, library_bytes
+from .runtime.host import needs_of
+from .runtime.library import (
+    DamagedLibraryError,
+    LinkError,
+    UnloadableError,
+    can_link,
+    library_bytes,
+)
 from .runtime.loading import load, loaded
 from .runtime.record import Launch, Record, Storage
 from .runtime.signature import Dim, Signature
@@ -149,6 +156,8 @@ def build(
         Whether to keep what was built on disk, for other processes that build the same: a program
         that took long to compile in the user's cache folder (`clear_cache` empties it), any one in
         a folder that is named. What lies there is run as code: the folder must belong to this user.
+        Where the user's cache folder cannot be used, nothing can be linked, or a library cannot be
+        loaded, nothing is kept.
     tune : Tuning, optional
         Try out schedules of the kernels, which takes seconds a trial, and use those that are faster
         than the rules'. What was found is kept in `tune`'s database and not in the cache.
@@ -161,7 +170,8 @@ def build(
     ------
     InvalidArgumentError
         An argument is no tensor, occurs twice, or is an input and an output at once; a new value
-        does not fit its input; others can write into the cache folder.
+        does not fit its input; the cache folder that is named cannot be used, or others can write
+        into it.
     LoweringError
         A placeholder is missing, a variable is free, a stage is a te.scan, or TVM compiles a stage
         in no schedule.
@@ -218,8 +228,7 @@ def _built(
     threads = machine.threads
     make = DeviceFunction if machine.kind == "cuda" else CompiledFunction
     if tune is not None:
-        executable, record = _compiled(request, machine, tune)
-        return make(executable, record, threads)
+        return make(*_compiled(request, machine, tune), threads)
     # a library for a GPU cannot be loaded without one
     store = _cache(cache) if machine.kind != "cuda" or has_gpu() else None
     key = request.key(machine) if store is not None else None
@@ -232,11 +241,15 @@ def _built(
     slow = time.perf_counter() - begin >= KEPT_SECONDS or isinstance(cache, (str, os.PathLike))
     if store is None or key is None or not slow or not can_link():
         return make(executable, record, threads)
-    data = library_bytes(executable, record)
-    with contextlib.suppress(OSError):  # a full disk keeps nobody from computing
-        store.put(key, data)
-    # what was linked need not be compiled once more, at the first call
-    return loaded(data, threads, recompile=lambda: executable, make=make)
+    try:
+        data = library_bytes(executable, record)
+        with contextlib.suppress(OSError):  # a full disk keeps nobody from computing
+            store.put(key, data)
+        # what was linked need not be compiled once more, at the first call
+        return loaded(data, threads, folder=store.folder, recompile=lambda: executable, make=make)
+    except (LinkError, UnloadableError, LoweringError):
+        # no linker, no folder to load from, or a target that is not this machine: it is compiled
+        return make(executable, record, threads)
 
 
 def _cache(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
@@ -260,11 +273,11 @@ def _from_cache(
         return loaded(
             data,
             machine.threads,
+            folder=store.folder,
             recompile=lambda: _compiled(request, machine)[0],
             make=make,
         )
-    except Exception:  # whole, and yet not loadable here: built anew
-        store.drop(key)
+    except (DamagedLibraryError, UnloadableError, LoweringError):  # built anew, and written over
         return None
 
 
@@ -355,6 +368,8 @@ def _record(request: _Request, done: Compiled, plan: Plan) -> Record:
         plan.machine.threads > 1,
         None if program.workspace is None else program.workspace.size,
         notice_of(plan.scheduled),
+        str(plan.machine.target),
+        *needs_of(plan.machine.target),
     )
 
 

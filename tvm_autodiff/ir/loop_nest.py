@@ -60,7 +60,7 @@ class Local:
 
 
 def local(name: str, shape: Sequence[int], dtype: str) -> Local:
-    """A buffer of constant shape for `allocated`; a small one lies on the stack."""
+    """A buffer of constant shape for `allocated`, on the stack up to 1 KiB, else in the heap."""
     count = 1
     for extent in shape:
         count *= extent

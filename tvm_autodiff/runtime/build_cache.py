@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import time
 from pathlib import Path
 
@@ -32,8 +31,16 @@ def default_folder() -> Path:
     --------
     >>> default_folder().name
     'tvm_autodiff'
+
+    Raises
+    ------
+    FileNotFoundError
+        This user has no home.
     """
-    return Path(platformdirs.user_cache_dir("tvm_autodiff", appauthor=False))
+    folder = Path(platformdirs.user_cache_dir("tvm_autodiff", appauthor=False))
+    if not folder.is_absolute():  # a "~" that stands for nothing
+        raise FileNotFoundError("this user has no home")
+    return folder
 
 
 class BuildCache:
@@ -49,16 +56,21 @@ class BuildCache:
     Raises
     ------
     InvalidArgumentError
-        Other users can write into the folder, or it belongs to one.
+        The folder cannot be made or read, other users can write into it, or it belongs to one.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> None:
         self.folder = Path(folder)
         self.max_bytes = max_bytes
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = self.folder.stat()
-        if not stat.S_ISDIR(state.st_mode):
-            raise NotADirectoryError(f"{folder} is no folder")
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            state = self.folder.stat()
+            next(self.folder.iterdir(), None)
+        except (OSError, ValueError) as error:  # a ValueError for a name with a null in it
+            raise InvalidArgumentError(
+                f"cannot use the cache folder {str(folder)!r} ({error}): name one that can be made "
+                "and read, or turn the cache off with cache=False"
+            ) from error
         if hasattr(os, "getuid") and (state.st_uid != os.getuid() or state.st_mode & 0o022):
             raise InvalidArgumentError(
                 f"other users can write into the cache folder {str(folder)!r}, and its content is "
@@ -129,12 +141,20 @@ def clear_cache(folder: str | os.PathLike[str] | None = None) -> None:
     folder : path, optional
         The folder that was given to ``build(..., cache=folder)``; by default the user's own.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The folder cannot be read, or others can write into it.
+
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     clear_cache(folder)
     """
-    place = default_folder() if folder is None else Path(folder)
+    try:
+        place = default_folder() if folder is None else Path(folder)
+    except FileNotFoundError:  # no home, and so nothing that was kept
+        return
     if place.is_dir():
         BuildCache(place).clear()

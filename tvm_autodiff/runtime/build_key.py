@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,15 @@ import tvm
 import tvm_ffi
 
 Tensor = Any  #: a te tensor
+
+#: TVM's settings of calls, of messages and of its downloads; all others may concern the code
+_AT_A_CALL = frozenset(
+    (
+        *("TVM_NUM_THREADS", "TVM_BIND_THREADS", "TVM_EXCLUDE_WORKER0", "TVM_CACHE_DIR"),
+        *("TVM_THREAD_POOL_SPIN_COUNT", "TVM_BACKTRACE", "TVM_LOG_DEBUG", "TVM_BLACK_FORMAT"),
+    )
+)
+_COMPILERS = frozenset(("CUDA_HOME", "CUDA_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))
 
 
 def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) -> str | None:
@@ -36,12 +46,28 @@ def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) ->
     except (TypeError, ValueError, RuntimeError):
         return None
     facts = {name: repr(value) for name, value in options.items()}
-    text = json.dumps([graph, facts, _versions(), _sources()], sort_keys=True)
+    text = json.dumps([graph, facts, _versions(), _settings(), _sources()], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _versions() -> list[str]:
-    return [tvm.__version__, tvm_ffi.__version__, platform.system(), platform.machine()]
+    llvm = tvm.get_global_func("target.llvm_version_major", allow_missing=True)
+    return [
+        tvm.__version__,
+        tvm_ffi.__version__,
+        "" if llvm is None else str(llvm()),
+        platform.system(),
+        platform.machine(),
+    ]
+
+
+def _settings() -> dict[str, str]:
+    """The environment variables that TVM and the compilers that it runs look at."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _COMPILERS or (name.startswith("TVM_") and name not in _AT_A_CALL)
+    }
 
 
 @functools.cache

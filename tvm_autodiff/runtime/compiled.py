@@ -20,10 +20,12 @@ from tvm import relax
 
 from ..errors import CallError, InvalidArgumentError, LoweringError
 from ..ir.call_check import OVERLAP, call_table
+from ..ir.deep import run_deep
 from ..ir.direct_calls import ALL_LAUNCHES
 from .arguments import CheckedArguments
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype
-from .library import SUFFIXES, library_bytes
+from .host import check_host
+from .library import SUFFIXES, LinkError, library_bytes, write_whole
 from .memory import Memory, memory_of
 from .profile import Profile, profile_of, profile_of_launches
 from .record import Record
@@ -73,8 +75,7 @@ class CompiledFunction(CheckedArguments):
         self._direct = record.workspace is not None  # `main` returns what is wrong with arrays
         self._machines = threading.local()  # machines and tables serve one call at a time
         self._shared: Callable[..., Any] | None = None
-        if not record.uses_vm and not self._direct:
-            self._shared = executable["main"]
+        self._is_code = False
         self._scalars = [
             (number, numpy_dtype(spec.dtype))
             for number, spec in enumerate(signature.inputs)
@@ -204,15 +205,22 @@ class CompiledFunction(CheckedArguments):
             return self._shared
         function = getattr(self._machines, "main", None)
         if function is None:
-            function = self._machines.main = self._new_function()
+            # at the first call LLVM makes machine code, which may need more stack than there is
+            make = self._new_function
+            function = self._machines.main = make() if self._is_code else run_deep(make)
+            self._is_code = True
         return function
 
     def _new_function(self) -> Callable[..., Any]:
-        """What takes all arrays, for the calls of one thread."""
+        """What takes all arrays, for the calls of one thread; without a state, for those of all."""
+        check_host(self._record)
         if self._record.uses_vm:
             return relax.VirtualMachine(self._executable, tvm.cpu())["main"]
         main = self._executable["main"]
-        return functools.partial(main, ALL_LAUNCHES, *self._in_front()) if self._direct else main
+        if self._direct:
+            return functools.partial(main, ALL_LAUNCHES, *self._in_front())
+        self._shared = main
+        return main
 
     def _in_front(self) -> tuple[Any, Any]:
         """What a function that calls its kernels itself takes for one call at a time: a table of
@@ -350,13 +358,31 @@ class CompiledFunction(CheckedArguments):
         ----------
         path : path
             The file to write; it must end in ``.so`` (``.dylib``, ``.dll``).
+
+        Raises
+        ------
+        InvalidArgumentError
+            The file cannot be written.
+        LoweringError
+            There is no C compiler to link with.
         """
         target = Path(path)
         if target.suffix not in SUFFIXES:
             raise InvalidArgumentError(
                 f"cannot export to {str(path)!r}: it is a shared library, end its name in .so"
             )
-        target.write_bytes(self._code or library_bytes(self._executable, self._record))
+        try:
+            data = self._code or library_bytes(self._executable, self._record)
+        except LinkError as error:
+            raise LoweringError(
+                f"cannot link {str(path)!r} ({error}): install a C compiler, or name one in CXX"
+            ) from error
+        try:
+            write_whole(target, data)
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"cannot write {str(path)!r}: {error.strerror or error}"
+            ) from error
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"

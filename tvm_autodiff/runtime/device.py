@@ -100,7 +100,7 @@ class DeviceFunction(CompiledFunction):
             arrays = self._in_order(arrays, named)
         call, _, _ = self._prepared(self._with_copies(arrays), None)
         machine = None
-        if self._shared is None:
+        if self._record.uses_vm:
             machine = relax.VirtualMachine(self._executable, call.device)
         function = self._function_on(call.device, 0)
         launches, wait = self._record.launches, call.device.sync
@@ -211,8 +211,8 @@ class DeviceFunction(CompiledFunction):
 
     def _function_on(self, device: Any, stream: int) -> Callable[..., Any]:
         """The function for one GPU and stream: memory between kernels is not shared by streams."""
-        if self._shared is not None:
-            return self._shared
+        if not self._record.uses_vm:
+            return self._function()
         key = f"main_{device.index}_{stream}"
         function = getattr(self._machines, key, None)
         if function is None:

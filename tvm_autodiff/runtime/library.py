@@ -17,11 +17,12 @@ from typing import Any
 import tvm
 from tvm.support import cc
 
+from ..ir.primfunc import first_line
 from .record import Record
 
 SUFFIXES = (".so", ".dylib", ".dll")
 
-_MAGIC = b"tvm_autodiff.library.4"
+_MAGIC = b"tvm_autodiff.library.5"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _TAIL_BYTES = 8 + _DIGEST_BYTES + len(_MAGIC)
 
@@ -30,17 +31,34 @@ class DamagedLibraryError(Exception):
     """A file is not what `library_bytes` made."""
 
 
+class LinkError(Exception):
+    """There is nothing that makes a library of compiled code, or it fails."""
+
+
+class UnloadableError(Exception):
+    """A library cannot be loaded from any folder that it was copied to."""
+
+
 def can_link() -> bool:
     """Whether there is a C compiler, which makes a library of compiled code."""
     return cc.get_cc() is not None
 
 
 def library_bytes(executable: Any, record: Record) -> bytes:
-    """The file of a compiled module: library, record, length of the record, digest, magic."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "library.so"
-        executable.export_library(str(path))
-        code = path.read_bytes()
+    """The file of a compiled module: library, record, length of the record, digest, magic.
+
+    Raises
+    ------
+    LinkError
+        There is no C compiler, it fails, or there is no folder for temporary files.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "library.so"
+            executable.export_library(str(path))
+            code = path.read_bytes()
+    except Exception as error:  # of the linker, which TVM runs, and of the file system
+        raise LinkError(first_line(error)) from error
     return with_record(code, record)
 
 
@@ -68,15 +86,33 @@ def load_code(code: bytes, folder: Path | None = None) -> Any:
     """The module of a library, loaded from a copy of its own.
 
     Two modules of one file would share its variables, and the one that goes first would take those
-    of the other with it.
+    of the other with it. Where the folder for temporary files does not do (it may be mounted so
+    that nothing in it is run), the copy is made in `folder`.
+
+    Raises
+    ------
+    UnloadableError
+        The library cannot be loaded from either.
     """
-    handle, name = tempfile.mkstemp(suffix=".so", prefix="loading-", dir=folder)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(code)
-        return tvm.runtime.load_module(name)
-    finally:
-        remove(Path(name))
+        return _loaded_from(code, None)
+    except UnloadableError:
+        if folder is None:
+            raise
+    return _loaded_from(code, folder)
+
+
+def _loaded_from(code: bytes, folder: Path | None) -> Any:
+    try:
+        handle, name = tempfile.mkstemp(suffix=".so", prefix="loading-", dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(code)
+            return tvm.runtime.load_module(name)
+        finally:
+            remove(Path(name))
+    except (OSError, RuntimeError) as error:  # of the file system, of the dynamic loader
+        raise UnloadableError(first_line(error)) from error
 
 
 def write_whole(path: Path, data: bytes) -> None:

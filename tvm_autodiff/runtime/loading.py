@@ -14,7 +14,8 @@ from typing import Any
 from ..errors import InvalidArgumentError, LoweringError
 from .compiled import CompiledFunction
 from .device import DeviceFunction
-from .library import DamagedLibraryError, load_code, split_library
+from .host import check_host
+from .library import DamagedLibraryError, UnloadableError, load_code, split_library
 from .threads import check_threads
 
 
@@ -32,14 +33,29 @@ def loaded(
     data: bytes,
     num_threads: int,
     *,
+    folder: Path | None = None,
     recompile: Callable[[], Any] | None = None,
     make: type[CompiledFunction] | None = None,
 ) -> CompiledFunction:
-    """The function in the bytes of a library; `DamagedLibraryError` unless they are whole."""
+    """The function in the bytes of a library.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        One to load from where the folder for temporary files does not do.
+
+    Raises
+    ------
+    DamagedLibraryError, UnloadableError
+        The bytes are not whole; no folder does.
+    LoweringError
+        This machine cannot run the code.
+    """
     code, record = split_library(data)
+    check_host(record)
     try:
-        module = load_code(code)
-    except RuntimeError as error:
+        module = load_code(code, folder)
+    except UnloadableError as error:
         if "cuda" not in str(error):
             raise
         raise LoweringError(
@@ -69,15 +85,23 @@ def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> Com
     Raises
     ------
     InvalidArgumentError
-        The file does not exist, is damaged, or was not written by `export`.
+        The file does not exist, is damaged, was not written by `export`, or cannot be loaded from
+        the folder for temporary files nor from its own.
     LoweringError
-        It was built for a GPU, and there is none.
+        It was built for a GPU, and there is none; for another architecture, or for a CPU with
+        instructions that this one does not have.
     """
     source = Path(path)
     if not source.is_file():
         raise InvalidArgumentError(f"no file {str(path)!r} to load")
     try:
-        return loaded(source.read_bytes(), check_threads(num_threads))
+        return loaded(source.read_bytes(), check_threads(num_threads), folder=source.parent)
+    except UnloadableError as error:
+        raise InvalidArgumentError(
+            f"cannot load {str(path)!r} ({error}): set TMPDIR to a folder from which code may run"
+        ) from error
+    except OSError as error:
+        raise InvalidArgumentError(f"cannot read {str(path)!r}: {error.strerror}") from error
     except (DamagedLibraryError, ValueError, KeyError, TypeError) as error:
         raise InvalidArgumentError(
             f"cannot load {str(path)!r}, {error}: CompiledFunction.export must have written it"

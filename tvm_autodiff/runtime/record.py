@@ -77,6 +77,12 @@ class Record:
         Whether kernels were scheduled for more than one thread.
     notice : str or None
         What a warning says about kernels that are slower than they could be.
+    target : str
+        What the code was built for.
+    architecture : str
+        Of the CPU that it needs; empty where that is not known.
+    features : tuple of str
+        Of the CPU, as LLVM names them, that it may use.
     """
 
     signature: Signature
@@ -87,6 +93,9 @@ class Record:
     parallel: bool = True
     workspace: int | None = None
     notice: str | None = None
+    target: str = ""
+    architecture: str = ""
+    features: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""
@@ -99,6 +108,9 @@ class Record:
             "parallel": self.parallel,
             "workspace": self.workspace,
             "notice": self.notice,
+            "target": self.target,
+            "architecture": self.architecture,
+            "features": list(self.features),
         }
 
     @staticmethod
@@ -113,4 +125,7 @@ class Record:
             data["parallel"],
             data["workspace"],
             data["notice"],
+            data["target"],
+            data["architecture"],
+            tuple(data["features"]),
         )

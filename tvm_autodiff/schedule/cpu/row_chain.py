@@ -2,14 +2,16 @@
 
 In: a chain. Out: one function. One loop, shared out to threads in pieces, runs over the rows;
 within a row every stage is a few vectorised loops, joined where one reads the other's element, and
-what no one else reads lies in a buffer on the stack. Sums over the rows are kept by each thread and
-added up in the end.
+what no one else reads lies in a local buffer, a small one on the stack and a large one in the heap.
+Sums over the rows are kept by each thread and added up in the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from tvm import DataType
 
 from ...ir.build import add, const, mul, sub
 from ...ir.loop_nest import (
@@ -52,9 +54,11 @@ from .row_items import items_of, nests_of
 from .shared_work import with_shared_work
 from .vector_loops import NestWriter, combined
 
-MAX_STACK = 256 * 1024  #: bytes of the buffers that a thread keeps on its stack
+MAX_KEPT = 256 * 1024  #: bytes of the buffers that a thread keeps, as its cache holds them
+ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap
+MAX_STACK = 32 * 1024  #: bytes of the buffers on the stack of a thread, which may be a small one
 SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body without
-MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads, on the stack of the caller
+MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 
 
 def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
@@ -75,18 +79,30 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
     rows = _Rows(chain.extents, chunks)
     nests = [writer.write(nest, rows.places) for nest in nests_of(items)]
     buffers.kept += writer.buffers
-    if buffers.stack_bytes > MAX_STACK:
-        return Declined(f"what it keeps of a row takes more than {MAX_STACK} bytes")
+    if _bytes(buffers.kept) > MAX_KEPT:
+        return Declined(f"what it keeps of a row takes more than {MAX_KEPT} bytes")
     body = rows.loops(
         nests, buffers.kept, _begin(chain, buffers, machine), _end(chain, buffers, rows)
     )
     after = _after(chain, buffers, rows, machine)
-    if sum(buffer.elements for buffer in buffers.shared) * 8 > MAX_SHARED:
+    if _bytes(buffers.shared) > MAX_SHARED:
         return Declined(f"the sums of all threads take more than {MAX_SHARED} bytes")
+    if _bytes(_on_stack([*buffers.kept, *buffers.shared])) > MAX_STACK:
+        return Declined(f"its small buffers take more than {MAX_STACK} bytes of the stack")
     func = function(
         buffers.parameters, allocated(buffers.shared, sequence([body, *after])), once=True
     )
     return [StageFunction(func, tuple(inputs), results)]
+
+
+def _bytes(buffers: Sequence[Local]) -> int:
+    """The size of local buffers, of the widest elements that there are."""
+    return sum(buffer.elements * 8 for buffer in buffers)
+
+
+def _on_stack(buffers: Sequence[Local]) -> list[Local]:
+    """Those that TVM does not put into the heap."""
+    return [b for b in buffers if b.elements * DataType(b.buffer.dtype).bits <= 8 * ON_STACK]
 
 
 def _work(member: Member) -> int:
@@ -108,7 +124,7 @@ def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> boo
 
 
 class _Buffers:
-    """Where the tensors of a chain lie: parameters, rows on the stack, sums over the rows."""
+    """Where the tensors of a chain lie: parameters, buffers of a row, sums over the rows."""
 
     def __init__(self, chain: Chain, inputs: Sequence[Tensor]) -> None:
         self.places = Places()
@@ -142,11 +158,6 @@ class _Buffers:
                     total = local(f"{_word(tensor)}_sum", shape, dtype_of(tensor))
                     self.kept.append(total)
                     self.sums[tensor_key(tensor)] = total
-
-    @property
-    def stack_bytes(self) -> int:
-        """The size of all local buffers."""
-        return sum(buffer.elements * 8 for buffer in self.kept)
 
 
 def inner_shape(member: Member) -> list[int]:

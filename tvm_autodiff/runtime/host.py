@@ -1,0 +1,80 @@
+"""What a library needs of the machine that runs it, and what this machine has.
+
+Machine code for instructions that a CPU lacks kills the process, so a library is checked before it
+is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from ..errors import LoweringError
+from .record import Record
+
+#: features whose instructions compilers emit for intrinsics only, which kernels have none of; LLVM
+#: counts them among those of a CPU's name even where a virtual machine hides them
+ON_REQUEST = frozenset(
+    (
+        *("amx-avx512", "amx-bf16", "amx-complex", "amx-fp16", "amx-fp8", "amx-int8", "amx-movrs"),
+        *("amx-tf32", "amx-tile", "cldemote", "clflushopt", "clwb", "clzero", "cmpccxadd"),
+        *("enqcmd", "fsgsbase", "hreset", "invpcid", "kl", "lwp", "movdir64b", "movdiri"),
+        *("mwaitx", "pconfig", "pku", "prefetchi", "prfchw", "ptwrite", "raoint", "rdpid"),
+        *("rdpru", "rdrnd", "rdseed", "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr"),
+        *("usermsr", "waitpkg", "wbnoinvd", "widekl", "xsave", "xsavec", "xsaveopt", "xsaves"),
+    )
+)
+_SAME = {"amd64": "x86_64", "arm64": "aarch64"}  #: names of one architecture
+
+
+def needs_of(target: Any) -> tuple[str, tuple[str, ...]]:
+    """The architecture that a target's code for the CPU is for, and the features that it uses."""
+    host = target if str(target.kind.name) == "llvm" else target.host
+    if host is None or not _host_features():
+        return "", ()
+    triple = host.attrs.get("mtriple", None) or _function("target.llvm_get_system_triple")()
+    features = map(str, _function("target.llvm_get_cpu_features")(host))
+    return _architecture(triple), tuple(sorted(set(features) - ON_REQUEST))
+
+
+def check_host(record: Record) -> None:
+    """Raise a `LoweringError` where this machine cannot run the code of a library."""
+    known = _host_features()
+    if not known or not record.architecture:
+        return
+    here = _architecture(_function("target.llvm_get_system_triple")())
+    if record.architecture != here:
+        raise LoweringError(
+            f"the library was built for {record.architecture}, and this is {here}: build it here, "
+            "or with the target of this machine"
+        )
+    # what LLVM cannot tell of a host is about speed, not about instructions
+    missing = [name for name in record.features if not known.get(name, True)]
+    if missing:
+        raise LoweringError(
+            f"the library was built for {record.target} and uses instructions that this CPU does "
+            f"not have ({', '.join(missing)}): build it here, or with a target that both have, "
+            f"such as {COMMON_TARGET}"
+        )
+
+
+COMMON_TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3"}'
+
+
+@functools.cache
+def _host_features() -> Mapping[str, bool]:
+    """Whether this CPU has them, for all features that LLVM can ask it for."""
+    found = _function("tvm.codegen.llvm.GetHostCPUFeatures")
+    return {} if found is None else {str(name): bool(has) for name, has in found().items()}
+
+
+def _function(name: str) -> Any:
+    return tvm.get_global_func(name, allow_missing=True)
+
+
+def _architecture(triple: Any) -> str:
+    word = str(triple).partition("-")[0]
+    return _SAME.get(word, word)
