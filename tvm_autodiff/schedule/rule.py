@@ -119,10 +119,11 @@ def apply_rules(
 def _by_kernel_rules(
     kernel: Kernel, machine: Machine, rules: Sequence[Rule], refusals: Refusals
 ) -> Scheduled:
-    ragged = any(map(is_ragged, kernel.ops))
     declined: list[tuple[str, Declined]] = []
+    if any(map(is_ragged, kernel.ops)):
+        declined, rules = [("all other rules", RAGGED)], rules[-1:]
     for rule in rules[:-1]:
-        found = RAGGED if ragged else _tried(rule, kernel, machine, refusals)
+        found = _tried(rule, kernel, machine, refusals)
         if not isinstance(found, Declined):
             return Scheduled(kernel, found, name_of(rule), tuple(declined))
         declined.append((name_of(rule), found))

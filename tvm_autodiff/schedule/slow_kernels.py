@@ -8,15 +8,28 @@ estimated work of the program.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
+from ..errors import UnsolvableError
 from ..ir.nodes import is_load, op_name
 from ..ir.rewrite import postorder
 from ..ir.scan_kernel import scan_of
 from ..ir.scatter_kernel import SCATTER_DIMS
-from ..ir.stage import Operation, bodies, is_compute, is_extern, outputs_of, shape_of
+from ..ir.simplify import constant_bounds
+from ..ir.stage import (
+    Axis,
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    is_extern,
+    outputs_of,
+    reduction_of,
+    shape_of,
+)
 from .chains import Chain
 from .declined import Cause
-from .kernel import EXPENSIVE, Kernel, iterations, size_of
+from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
 from .rule import Scheduled
 
 SHARE = 20  #: a kernel below one part in so many of the work cannot slow a program down much
@@ -37,7 +50,24 @@ def estimated_work(kernel: Kernel | Chain) -> int:
 def _work(op: Operation) -> int:
     if not is_compute(op):
         return sum(size_of(shape_of(tensor)) for tensor in (*op.input_tensors, *outputs_of(op)))
-    return iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
+    return _iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
+
+
+def _iterations(op: Operation) -> int:
+    """How often a body is evaluated, at most where the extents of reduce axes vary."""
+    found = reduction_of(op)
+    axes = [*op.axis, *(found.axes if found is not None else ())]
+    known = {axis.var: axis_range(axis) for axis in op.axis}
+    ranges = {var: span for var, span in known.items() if all(isinstance(n, int) for n in span)}
+
+    def extent(axis: Axis) -> int:
+        size = axis_range(axis)[1]
+        try:
+            return max(0, constant_bounds(size, ranges)[1])
+        except UnsolvableError:
+            return SYMBOLIC_SIZE
+
+    return prod(map(extent, axes))
 
 
 def _cost(node: object) -> int:
