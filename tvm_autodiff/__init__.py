@@ -26,6 +26,7 @@ from .errors import (
     UnrelatedInputWarning,
     UnsolvableError,
 )
+from .operators import scatter_add, segment_sum
 from .reverse import DifferentiationResult, differentiate, gradient, pullback, stop_gradient, vjp
 from .show import show
 from .zero_elimination import (
@@ -54,6 +55,8 @@ __all__ = [
     "estimate_cost",
     "Cost",
     "check_grads",
+    "scatter_add",
+    "segment_sum",
     "lift_nonzeroness_condition",
     "simplify_reductions",
     "inline_tensors",

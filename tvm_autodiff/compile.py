@@ -53,6 +53,7 @@ from .schedule.tuning.options import Tuning
 from .schedule.updates import Update
 from .schedule.work import operations, traffic
 from .warn import warn
+from .zero_elimination.reductions import solve_masks
 
 __all__ = ["Tuning", "build", "clear_cache", "load", "lower"]
 
@@ -106,8 +107,7 @@ def lower(
     request = _request(inputs, outputs)
 
     def scheduled() -> Program:
-        plan = Plan(request.inputs, request.outputs, (), machine, rules_for(machine))
-        return plan.program(False)
+        return _plan(request, machine, rules_for(machine)).program(False)
 
     return run_deep(scheduled).module
 
@@ -308,13 +308,21 @@ def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) 
     return _Request(input_list, output_list, update_list, signature)
 
 
+def _plan(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
+    """The kernels of a request, sums under equations that data solve made scatters and reads."""
+    count = len(request.outputs)
+    wanted = solve_masks([*request.outputs, *(new for _, new in request.updates)])
+    updates = [(old, new) for (old, _), new in zip(request.updates, wanted[count:], strict=True)]
+    return Plan(request.inputs, wanted[:count], updates, machine, rules)
+
+
 def _compiled(
     request: _Request, machine: Machine, tune: Tuning | None = None
 ) -> tuple[Any, Record]:
     """The executable of a program, and its record."""
     rules = rules_for(machine)
     try:
-        plan = run_deep(Plan, request.inputs, request.outputs, request.updates, machine, rules)
+        plan = run_deep(_plan, request, machine, rules)
         if tune is not None:
             plan.rules = run_deep(_tuned, plan, tune)
         done = compiled(plan)

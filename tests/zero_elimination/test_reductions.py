@@ -238,7 +238,7 @@ SUMS = {
     "data scattered": (
         lambda: total((8,), (8,), lambda i, k: where(WHOLE[k] == i, A[k])),
         64,
-        64,
+        16,
     ),
     "where=": (with_condition, 64, 16),
     "init=": (with_init, 64, 8),

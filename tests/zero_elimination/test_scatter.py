@@ -10,7 +10,7 @@ import tvm
 from tvm import te, tirx, topi
 
 from tvm_autodiff import build, check_grads, differentiate, estimate_cost
-from tvm_autodiff.ir.scatter_kernel import SCATTER_DIMS, scatter_add_stage
+from tvm_autodiff.ir.scatter_kernel import ScatterLayout, scatter_add_stage
 
 D = "float64"
 X = te.placeholder((5, 3), D, name="X")
@@ -122,7 +122,11 @@ def test_several_trailing_axes_are_one_parallel_loop(shape):
     where = te.placeholder((4,), "int32", name="where")
     values = te.placeholder(updates.shape, name="values")
     out = scatter_add_stage(
-        "out", [where], values, [3, *shape], [0, *(-1 for _ in shape)], {SCATTER_DIMS: [0, -1]}
+        "out",
+        [where],
+        values,
+        [3, *shape],
+        ScatterLayout.points_first([0, *(-1 for _ in shape)], 1),
     )
     expected = np.zeros((3, *shape), "float32")
     for n in range(3):  # a place outside is left out

@@ -1,14 +1,13 @@
 """A scatter-add as a GPU function: the loop nests that te cannot express, bound to threads.
 
-In: tensors of positions and updates and the shape of the result, as for `scatter_kernel`. Out: a
-PrimFunc over them. Either each thread adds one update with an atomic addition, in no fixed order,
+Either each thread adds one update with an atomic addition, in no fixed order,
 or each owns a slice of the result and adds all that belongs to it in order. Which one is left to
 the schedule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import Any
@@ -18,52 +17,46 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from .build import compare, const, mul
-from .nodes import Expr, Tensor, binary, const_value, dtype_of
-from .scatter_kernel import inside_result
+from .nodes import Expr, binary, const_value, dtype_of
+from .scatter_kernel import ScatterAdd, as_index, inside_result
+from .stage import shape_of
 
 _BLOCK = 256  #: threads of a block
 _MAX_GRID = 65_536  #: blocks; beyond, threads go on with the next elements
 
 
-def scatter_add_threads(
-    positions: Sequence[Tensor],
-    updates: Tensor,
-    shape: Sequence[Any],
-    dims: Sequence[int],
-    *,
-    atomic: bool,
-    grid: int,
-) -> Any:
+def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
     """The function ``(*positions, updates, out)`` of a scatter-add.
 
     Parameters
     ----------
-    positions, updates, shape, dims
-        As `scatter_add_stage` takes them.
+    scatter : ScatterAdd
+        The stage.
     atomic : bool
         A thread for each update, which adds it atomically; else one for each slice.
     grid : int
         Blocks where the number of elements is symbolic.
     """
-    dtype = dtype_of(updates)
-    rank = len(positions[0].shape)
-    points, trailing = list(updates.shape)[:rank], list(updates.shape)[rank:]
-    scattered = [extent for extent, dim in zip(shape, dims, strict=True) if dim >= 0]
+    layout, updates = scatter.layout, scatter.updates
+    dtype, shape = dtype_of(updates), shape_of(scatter.result)
+    extents = dict(zip(layout.updates, updates.shape, strict=True))
+    trailing = [-1 - dim for dim in layout.trailing]
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("scatter_add")
         places = [
             T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
-            for n, tensor in enumerate(positions)
+            for n, tensor in enumerate(scatter.positions)
         ]
         values = T.arg("updates", T.buffer(updates.shape, dtype))
-        out = T.arg("out", T.buffer(list(shape), dtype))
+        out = T.arg("out", T.buffer(list(scatter.result.shape), dtype))
 
-        def add_update(point: Sequence[Expr], rest: Sequence[Expr], store: Callable) -> None:
-            where = [buffer[tuple(point)] for buffer in places]
-            with T.If(inside_result(where, shape, dims)), T.Then():
-                order = iter(rest)
-                index = [where[d] if d >= 0 else next(order) for d in dims]
-                store(index, _at(values, [*point, *rest]))
+        def add_update(index: Mapping[int, Expr], store: Callable) -> None:
+            found = [
+                as_index(buffer[tuple(layout.place(number, index))])
+                for number, buffer in enumerate(places)
+            ]
+            with T.If(inside_result(found, shape, layout.dims)), T.Then():
+                store(layout.element(found, index), _at(values, layout.update(index)))
 
         def add_in_order(index: Sequence[Expr], value: Expr) -> None:
             T.buffer_store(out, out[tuple(index)] + value, list(index))
@@ -75,18 +68,24 @@ def scatter_add_threads(
         if atomic:
             with _each_thread(list(shape), grid) as index:
                 T.buffer_store(out, const(0, dtype), list(index))
-            with _each_thread([*points, *trailing], grid) as index:
-                add_update(index[:rank], index[rank:], add_atomically)
+            with _each_thread([extents[axis] for axis in layout.updates], grid) as index:
+                add_update(dict(zip(layout.updates, index, strict=True)), add_atomically)
         else:
-            with _each_thread(trailing, grid) as rest:
+            with _each_thread([extents[axis] for axis in trailing], grid) as rest:
+                own = dict(zip(trailing, rest, strict=True))
                 with ExitStack() as loops:
-                    free = [loops.enter_context(T.serial(0, extent)) for extent in scattered]
-                    first, second = iter(free), iter(rest)
-                    index = [next(first) if d >= 0 else next(second) for d in dims]
-                    T.buffer_store(out, const(0, dtype), index)
+                    cleared = [
+                        own[-1 - dim] if number < 0 else loops.enter_context(T.serial(0, extent))
+                        for dim, (number, extent) in enumerate(zip(layout.dims, shape, strict=True))
+                    ]
+                    T.buffer_store(out, const(0, dtype), cleared)
                 with ExitStack() as loops:
-                    point = [loops.enter_context(T.serial(0, extent)) for extent in points]
-                    add_update(point, rest, add_in_order)
+                    points = {
+                        axis: loops.enter_context(T.serial(0, extents[axis]))
+                        for axis in layout.updates
+                        if axis >= 0
+                    }
+                    add_update({**own, **points}, add_in_order)
     return builder.get()
 
 

@@ -23,12 +23,12 @@ from .work import work_of
 def warn_of_dense_sums(sites: Sequence[Transposed]) -> None:
     """Say which gradients sum over zeros, why, and what replaces them."""
     for site in sites:
-        if not site.gathered.unsolved:
+        if not site.gathered.dense:
             continue
         stage, tensor = site.op.name, site.term.tensor.op.name
         warn(
             f"the gradient of stage {stage} with respect to {tensor} sums over zeros: the solver "
-            f"leaves {text(all_of(site.gathered.unsolved), limit=200)} as a guard. It is right, "
+            f"leaves {text(all_of(site.gathered.dense), limit=200)} as a guard. It is right, "
             f"and slow; manual={{({stage}, {tensor}): f}} replaces it",
             DenseSumWarning,
         )
@@ -73,9 +73,9 @@ def _site_lines(site: Transposed) -> list[str]:
         lines.append(
             f"  reducer: two scans combine what is before and after, {elements} steps each"
         )
-    if gathered.unsolved:
+    if gathered.dense:
         lines += [
-            f"  not solved: {text(all_of(gathered.unsolved))}",
+            f"  not solved: {text(all_of(gathered.dense))}",
             f"  to replace it: manual={{({site.op.name}, {term.tensor.op.name}): f}}",
         ]
     return lines

@@ -28,13 +28,12 @@ from ..ir.nodes import (
     with_operands,
 )
 from ..ir.rewrite import postorder, substituter
-from ..ir.scatter_kernel import SCATTER_DIMS, scatter_add_stage
+from ..ir.scatter_kernel import scatter_add_stage, scatter_of
 from ..ir.stage import (
     Combiner,
     Operation,
     axis_vars,
     data_axis,
-    is_extern,
     make_stage,
     reduction_of,
     reduction_stage,
@@ -96,22 +95,17 @@ def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
 
 def scattered_wide(op: Operation) -> Tensor | None:
     """The same for a scatter-add, which adds into its result; None for other stages."""
-    if not is_extern(op) or SCATTER_DIMS not in op.attrs:
+    found = scatter_of(op)
+    if found is None or dtype_of(found.updates) not in NARROW:
         return None
-    *positions, updates = list(op.inputs)
-    if dtype_of(updates) not in NARROW:
-        return None
-    dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
-    shape = shape_of(op.output(0))
     wide = scatter_add_stage(
         f"{op.name}_wide",
-        positions,
-        _converted(updates, WIDE, f"{op.name}_updates"),
-        shape,
-        dims,
-        {SCATTER_DIMS: dims},
+        found.positions,
+        _converted(found.updates, WIDE, f"{op.name}_updates"),
+        shape_of(found.result),
+        found.layout,
     )
-    return _converted(wide, dtype_of(updates), op.name)
+    return _converted(wide, dtype_of(found.updates), op.name)
 
 
 def _converted(tensor: Tensor, dtype: str, name: str) -> Tensor:

@@ -14,7 +14,7 @@ from ..errors import UnsolvableError
 from ..ir.nodes import is_load, op_name
 from ..ir.rewrite import postorder
 from ..ir.scan_kernel import scan_of
-from ..ir.scatter_kernel import SCATTER_DIMS
+from ..ir.scatter_kernel import scatter_of
 from ..ir.simplify import constant_bounds
 from ..ir.stage import (
     Axis,
@@ -22,7 +22,6 @@ from ..ir.stage import (
     axis_range,
     bodies,
     is_compute,
-    is_extern,
     outputs_of,
     reduction_of,
     shape_of,
@@ -90,7 +89,7 @@ def reasons_of(one: Scheduled) -> tuple[str, ...]:
 def _is_open(one: Scheduled) -> bool:
     """Whether te, or this library, knows what the loops of a kernel compute."""
     return all(
-        is_compute(op) or scan_of(op) is not None or (is_extern(op) and SCATTER_DIMS in op.attrs)
+        is_compute(op) or scan_of(op) is not None or scatter_of(op) is not None
         for op in one.kernel.ops
     )
 

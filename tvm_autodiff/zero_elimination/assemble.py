@@ -43,6 +43,7 @@ def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:
             add(known.source, rename(term.source)),
             (*known.guards, *(rename(guard) for guard in term.guards)),
             (*known.unsolved, *term.unsolved),
+            (*known.masks, *term.masks),
         )
     return list(joined.values())
 

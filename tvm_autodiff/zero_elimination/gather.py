@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..calculus.terms import Condition, Term, guarded
-from ..domain import Domain, simplify_domain
+from ..domain import Domain, DomainTransformation, simplify_domain
 from ..ir.build import add, all_of, cast, compare, conjuncts, const
 from ..ir.ceil_division import fold_ceil_divisions
 from ..ir.fold import fold
@@ -29,10 +29,11 @@ from ..ir.nodes import (
     is_integer,
     is_load,
     load,
+    node_id,
     op_name,
     operands,
 )
-from ..ir.rewrite import depends_on, postorder, substituter
+from ..ir.rewrite import depends_on, postorder, substituter, variables_of
 from ..ir.simplify import collect_indices, constant_bounds
 from ..ir.stage import (
     Axis,
@@ -43,6 +44,7 @@ from ..ir.stage import (
     is_compute,
     reduce_axis_over,
 )
+from .data_equations import Points, is_data_equation, solve_data_equations
 from .scaling import read_through_scaling
 
 Ranges = dict[Var, tuple[Extent, Extent]]
@@ -94,13 +96,22 @@ class Gathered:
     guards : tuple of Expr
         The conditions on indices among them.
     unsolved : tuple of Expr
-        Equations that the solver left as guards: the sum is dense in their variables.
+        Equations between indices that stay guards: the sum is dense in their variables.
+    masks : tuple of Expr
+        Equations with data that stay guards, over an axis that nothing else bounds: the sum is
+        dense in it, too. (A maximum's place within a few windows is no such equation.)
     """
 
     axes: tuple[Axis, ...]
     source: Expr
     guards: tuple[Expr, ...] = ()
     unsolved: tuple[Expr, ...] = ()
+    masks: tuple[Expr, ...] = ()
+
+    @property
+    def dense(self) -> tuple[Expr, ...]:
+        """All equations that the sum is dense in."""
+        return (*self.unsolved, *self.masks)
 
 
 def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> Gathered | None:
@@ -172,24 +183,81 @@ def sum_where(
     """
     index_conditions = [c.expr for c in conditions if on_indices(c.expr)]
     others = [c for c in conditions if not on_indices(c.expr)]
-    box, limits = _constant_box({axis.var: axis_range(axis) for axis in axes})
+    box, limits = constant_box({axis.var: axis_range(axis) for axis in axes})
     domain = Domain(tuple(box), {**box, **parameters}, (*equations, *index_conditions, *limits))
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
         return None
+    new = solution.new_domain
     move = substituter(solution.old_to_new)
-    remaining = [part for c in solution.new_domain.conditions for part in conjuncts(c)]
+    remaining = [part for c in new.conditions for part in conjuncts(c)]
     guards = [c for c in remaining if on_indices(c)]
-    data = [Condition(c, False) for c in remaining if not on_indices(c)]
-    data += [Condition(move(c.expr), c.guards) for c in others]
-    source = guarded(
-        collect_indices(move(value)),
-        [*([Condition(all_of(guards), True)] if guards else []), *data],
+    data = [c for c in remaining if not on_indices(c)]
+    unsolved = [c for c in remaining if op_name(c) == "eq" and depends_on(c, new.variables)]
+    found = solve_data_equations(
+        Points(
+            new.variables,
+            {**parameters, **new.ranges},
+            (
+                *(Condition(c, True) for c in guards),
+                *(Condition(move(c.expr), c.guards) for c in others),
+            ),
+            {},
+        )
     )
-    variables = solution.new_domain.variables
-    unsolved = tuple(c for c in remaining if op_name(c) == "eq" and depends_on(c, variables))
-    summed = tuple(reduce_axis_over(var, solution.new_domain.ranges[var][1]) for var in variables)
-    return Gathered(summed, bind_shared(source), tuple(guards), unsolved)
+    if found is None:
+        return None
+    move_on = found.move
+    known = [c.expr for c in found.conditions if on_indices(c.expr)]
+    others = [c for c in found.conditions if not on_indices(c.expr)]
+    masks = [c.expr for c in others if is_data_equation(c.expr)]
+    loose = [var for axis in axes for var in _loose(axis, equations, solution)]
+    source = guarded(
+        collect_indices(move_on(move(value))),
+        [
+            *([Condition(all_of(known), True)] if known else []),
+            *(Condition(move_on(c), False) for c in data),
+            *_joined(others),
+        ],
+    )
+    summed = tuple(reduce_axis_over(var, found.ranges[var][1]) for var in found.variables)
+    return Gathered(
+        summed,
+        bind_shared(source),
+        tuple(known),
+        tuple(map(move_on, unsolved)),
+        tuple(
+            c for c in masks if _is_join(c, found.variables, parameters) and depends_on(c, loose)
+        ),
+    )
+
+
+def _loose(axis: Axis, equations: Sequence[Expr], solution: DomainTransformation) -> list[Var]:
+    """The new variable that an axis is, up to a shift, where nothing ties it to other axes."""
+    found = variables_of(solution.old_to_new[axis.var])
+    tied = len(found) != 1 or any(depends_on(equation, [axis.var]) for equation in equations)
+    return [] if tied else found
+
+
+def _is_join(equation: Expr, summed: Sequence[Var], parameters: Ranges) -> bool:
+    """Whether an equation tests pairs of points: ``I[n] == J[e]``, while ``I[n] == 3`` chooses."""
+    axes = {node_id(var) for var in (*summed, *parameters)}
+    count = sum(node_id(var) in axes for var in variables_of(equation))
+    return count > 1 and depends_on(equation, summed)
+
+
+def _joined(conditions: Sequence[Condition]) -> list[Condition]:
+    """``if a then (if b then v) → if a and b then v``, where b reads nothing that a does not."""
+    result: list[Condition] = []
+    reads: set[int] = set()
+    for condition in conditions:
+        own = {node_id(node) for node in postorder(condition.expr) if is_load(node)}
+        if result and own <= reads and condition.guards == result[-1].guards:
+            result[-1] = Condition(all_of([result[-1].expr, condition.expr]), condition.guards)
+        else:
+            result.append(condition)
+            reads = own
+    return result
 
 
 def on_indices(condition: Expr) -> bool:
@@ -262,7 +330,7 @@ def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Cond
     return rename(value), [Condition(rename(part), guards) for part in parts]
 
 
-def _constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
+def constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
     """Ranges that depend on other axes, as a box around them and conditions: adaptive windows.
 
     ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two

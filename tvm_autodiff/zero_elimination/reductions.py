@@ -16,16 +16,16 @@ from ..calculus.terms import Condition
 from ..cost import stage_cost
 from ..domain import Domain, simplify_domain
 from ..errors import UnsolvableError
-from ..ir.build import add, all_of, compare, if_then_else, zero_like
+from ..ir.build import all_of, if_then_else, zero_like
 from ..ir.graph import retarget, tensors_read_by, topological
-from ..ir.nodes import Expr, Tensor, dtype_of, load, node_id, op_name, operands
+from ..ir.nodes import Tensor, dtype_of, load
 from ..ir.plain_reduction import fold_condition, split_init
-from ..ir.rewrite import contains_load, depends_on, substituter, tree_size
+from ..ir.rewrite import contains, depends_on, substituter, tree_size
 from ..ir.stage import (
-    Axis,
     Operation,
     Reduction,
     axis_range,
+    axis_vars,
     bodies,
     data_axis,
     is_compute,
@@ -35,9 +35,11 @@ from ..ir.stage import (
     tensor_key,
 )
 from .assemble import assemble
+from .data_equations import is_data_equation
 from .gather import Gathered, Target, sum_where
 from .passes import each_stage, element_count, sample_extent, tensor_list
 from .residues import split_by_residue
+from .scatter import scatter_sum
 from .summands import Summand, summands
 
 #: part of the work that must remain at most, for one more stage to pay
@@ -54,7 +56,9 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     ``Σ_k (if k < 3 then f else 0) + (if k == b then g else 0)  →  Σ_{k<3} f  +  g[k := b]``.
     What only part of the elements have becomes a smaller stage of its own:
     ``Σ_k if i == j then f(i, k) else 0  →  if i == j then part[i] else 0, part[i] = Σ_k f(i, k)``.
-    Data may determine an axis, too: ``Σ_{k<8} if k == I[i] then A[k] else 0`` reads ``A[I[i]]``.
+    Data may determine an axis, too: ``Σ_{k<8} if k == I[i] then A[k] else 0`` reads ``A[I[i]]``,
+    and a segment sum ``out[n] = Σ_e if idx[e] == n then v[e] else 0`` is a scatter-add
+    ``out[idx[e]] += v[e]``.
     Without an axis there is no sum, over an empty domain it is zero.
 
     Parameters
@@ -92,6 +96,22 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     apache/tvm issue 1996, "Automatic differentiation for tensor expressions".
     """
     return each_stage(tensor_list(tensors), _simplified)
+
+
+def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """`simplify_reductions` of those stages alone that are a sum with an equation with reads.
+
+    Such a sum is dense in an axis that data determine: a segment sum, a one-hot product.
+    """
+
+    def step(op: Operation) -> Sequence[Tensor]:
+        reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+        if reduction is None:
+            return outputs_of(op)
+        roots = [*reduction.sources, reduction.condition]
+        return _simplified(op) if contains(roots, is_data_equation) else outputs_of(op)
+
+    return each_stage(tensors, step)
 
 
 def _simplified(op: Operation) -> list[Tensor]:
@@ -145,15 +165,27 @@ def _summed(op: Operation, reduction: Reduction, parts: Sequence[Summand]) -> Te
             return _sum_at(op, reduction, part, where)
 
         whole = at(target)
-        if whole is not None:
+        if whole is not None and whole.masks:
+            terms.append(_scattered(op, reduction, part, whole, name))
+        elif whole is not None:
             split = split_by_residue(whole, target, at, name)
             terms.append(_compact(split, target, at, f"{name}_part"))
     return assemble(op.name, target, [terms], dtype=dtype_of(reduction.sources[0]))
 
 
+def _scattered(
+    op: Operation, reduction: Reduction, part: Summand, whole: Gathered, name: str
+) -> Gathered:
+    """``out[n] = Σ_e if idx[e] == n then v[e]  →  out[idx[e]] += v[e]``, where that is less."""
+    axes = [*op.axis, *reduction.axes]
+    found = scatter_sum(name, part.value, part.conditions, axes, axis_vars(op), op.axis)
+    if found is None or not found.is_less_than(whole, Target((), tuple(op.axis))):
+        return whole
+    return Gathered((), load(found.tensor, axis_vars(op)))
+
+
 def _sum_at(op: Operation, reduction: Reduction, part: Summand, target: Target) -> Gathered | None:
     """``Σ_k part`` at the elements that the target tells."""
-    part, axes = _at_data(part, reduction.axes)
     move = substituter(
         {axis.var: place for axis, place in zip(op.axis, target.indices, strict=True)}
         if target.places is not None
@@ -162,43 +194,9 @@ def _sum_at(op: Operation, reduction: Reduction, part: Summand, target: Target) 
     return sum_where(
         move(part.value),
         [Condition(move(c.expr), c.guards) for c in part.conditions],
-        [rename_bounds(axis, move) for axis in axes],
+        [rename_bounds(axis, move) for axis in reduction.axes],
         target.ranges,
     )
-
-
-def _at_data(part: Summand, axes: Sequence[Axis]) -> tuple[Summand, list[Axis]]:
-    """``[k == I[n]] f(k), k<8  →  [0 <= I[n], I[n] < 8] f(I[n])``: an axis that data determine."""
-    for place, condition in enumerate(part.conditions):
-        found = _determined(condition.expr, axes)
-        if found is None:
-            continue
-        axis, value = found
-        before, after = part.conditions[:place], part.conditions[place + 1 :]
-        if any(depends_on(c.expr, [axis.var]) for c in before):
-            continue  # they may protect the read in the value, and would be asked after it
-        inside = (
-            Condition(compare("ge", value, axis.dom.min), True),
-            Condition(compare("lt", value, add(axis.dom.min, axis.dom.extent)), True),
-        )
-        put = substituter({axis.var: value})
-        moved = tuple(Condition(put(c.expr), c.guards) for c in after)
-        rest = [other for other in axes if other is not axis]
-        return _at_data(Summand(put(part.value), (*before, *inside, *moved)), rest)
-    return part, list(axes)
-
-
-def _determined(condition: Expr, axes: Sequence[Axis]) -> tuple[Axis, Expr] | None:
-    """The axis that an equation says the value of, from data: ``k == I[n] → k, I[n]``."""
-    if op_name(condition) != "eq" or not contains_load(condition):
-        return None
-    for var, value in (operands(condition), reversed(operands(condition))):
-        for axis in axes:
-            if node_id(axis.var) == node_id(var) and dtype_of(value) == dtype_of(var):
-                others = [other.dom for other in axes if other is not axis]
-                roots = [value, *(bound for dom in others for bound in (dom.min, dom.extent))]
-                return None if depends_on(roots, [var]) else (axis, value)
-    return None
 
 
 def _compact(
@@ -239,5 +237,5 @@ def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
 
     stages = [stage for stage in topological([tensor], reads) if hash(stage) not in given]
     iterations = sum(stage_cost(stage, sample_extent).iterations for stage in stages)
-    sizes = [tree_size(body) for stage in stages for body in bodies(stage)]
+    sizes = [tree_size(b) for stage in stages if is_compute(stage) for b in bodies(stage)]
     return iterations, len(stages), sum(sizes)

@@ -16,8 +16,19 @@ from ..calculus.copies import through_copy
 from ..calculus.linearize import linearize
 from ..calculus.terms import Term
 from ..domain.from_floats import without_floats
-from ..ir.nodes import Tensor, is_float, is_load, load
-from ..ir.rewrite import postorder
+from ..ir.build import conjuncts
+from ..ir.nodes import (
+    Expr,
+    Tensor,
+    dtype_of,
+    is_float,
+    is_integer,
+    is_load,
+    load,
+    op_name,
+    operands,
+)
+from ..ir.rewrite import contains, postorder
 from ..ir.stage import Operation, axis_range, axis_vars, data_axis, index_dtype, shape_of
 from .cases import cases_of
 from .gather import Cotangent, Gathered, Target, gather
@@ -26,6 +37,7 @@ from .ragged import follow_guards
 from .residues import split_by_residue
 from .scatter import reads_by_data, scatter
 from .sparse_operands import with_sparse_operands
+from .summands import summands
 
 #: ways of what could not be solved
 _LAST_RESORTS = ("scatter-add", "dense sum")
@@ -110,7 +122,8 @@ def transpose(
         See `tvm_autodiff.calculus.linearize.linearize`.
     """
     result: list[Transposed] = []
-    for term in map(partial(_with_integer_indices, op), linearize(op, tensors)):
+    terms = [part for term in linearize(op, tensors) for part in _with_masks_as_conditions(term)]
+    for term in map(partial(_with_integer_indices, op), terms):
         cotangent = cotangents.get(term.component)
         if cotangent is None:
             continue
@@ -120,6 +133,29 @@ def transpose(
             sites = _past_copies(op, term, cotangent, target, copies)
         result += sites
     return result
+
+
+def _with_masks_as_conditions(term: Term) -> list[Term]:
+    """``head[n]*float(idx[e] == n)  →  head[n], where idx[e] == n``: an equation that a factor
+    holds can be solved only as a condition.
+    """
+    if not contains(term.value, _is_mask):
+        return [term]
+    return [
+        replace(term, value=part.value, conditions=(*term.conditions, *part.conditions))
+        for part in summands(term.value)
+    ]
+
+
+def _is_mask(node: Expr) -> bool:
+    """Whether a number is a choice by an equation between integers."""
+    name = op_name(node)
+    if name not in ("cast", "select", "if_then_else"):
+        return False
+    condition = operands(node)[0]
+    return dtype_of(condition) == "bool" and any(
+        op_name(part) == "eq" and is_integer(operands(part)[0]) for part in conjuncts(condition)
+    )
 
 
 def _with_integer_indices(op: Operation, term: Term) -> Term:
@@ -158,13 +194,13 @@ def _past_copies(
         parts = _by_cases(op, term, cotangent, where, name)
         if parts is not None:
             return parts
-    if whole.unsolved:
+    if whole.dense:
+        way = "dense sum"
         scattered = scatter(op, term, cotangent, where, f"{name}_scatter")
-        if scattered is not None:
+        if scattered is not None and (whole.unsolved or scattered.is_less_than(whole, where)):
             here = [axis.var for axis in (*where.prefix, *where.axes)]
-            whole, way = Gathered((), load(scattered, here)), "scatter-add"
-        else:
-            way = "dense sum"
+            source = load(scattered.tensor, here)
+            whole, way = Gathered((), source, masks=scattered.unsolved), "scatter-add"
         return [Transposed(op, term, whole, way, where, cotangent)]
     return [_divided(op, term, cotangent, where, whole, name)]
 

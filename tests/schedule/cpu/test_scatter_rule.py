@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tvm import te
 
+from tests.evaluate import evaluate_graph
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule.backends import rules_for
 from tvm_autodiff.schedule.cpu import parallel
@@ -61,3 +62,71 @@ def test_rule_applies():
     kernels, _ = cut(normal_form(taken_rows(50, 24, 200)[1]))
     [*_, last] = [apply_rules(kernel, machine, rules_for(machine)) for kernel in kernels]
     assert [one.rule for one in last] == ["scatter"]
+
+
+def placeholder(name, dtype, *shape):
+    return te.placeholder(shape, dtype, name=name)
+
+
+X = placeholder("x", "float32", 2, 4, 9, 8)
+I, J = placeholder("I", "int32", 6), placeholder("J", "int64", 7)  # noqa: E741 - index tensors
+L = placeholder("L", "int32", 2, 6)
+
+#: name → (what is read, tensors of indices, shape of the result, the read)
+LAYOUTS = {
+    "planes": ([I, J], (2, 4, 6, 7), lambda n, c, h, w: X[n, c, I[h], J[w]]),
+    "the last axis": ([J], (2, 4, 9, 7), lambda n, c, h, w: X[n, c, h, J[w]]),
+    "a middle axis": ([I], (2, 4, 6, 8), lambda n, c, h, w: X[n, c, I[h], w]),
+    "two axes with one between": ([I, J], (6, 4, 9, 7), lambda a, c, h, b: X[I[a], c, h, J[b]]),
+    "the second axis": ([I], (2, 6, 9, 8), lambda n, a, h, w: X[n, I[a], h, w]),
+    "a place for each batch": ([L], (2, 4, 6, 8), lambda n, c, h, w: X[n, c, L[n, h], w]),
+    "two places of one tensor": ([L], (2, 4, 6), lambda n, c, a: X[n, c, L[n, a], L[n, a]]),
+    "turned round": ([I], (8, 6, 4, 2), lambda w, h, c, n: X[n, c, I[h], w]),
+    "scaled": ([I, J], (2, 4, 6, 7), lambda n, c, h, w: X[n, c, I[h], J[w]] * 2.0),
+    "a part of a row": ([I], (2, 4, 6, 3), lambda n, c, h, w: X[n, c, I[h], w + 1]),
+    "a diagonal": ([I], (2, 6, 7), lambda n, h, w: X[n, w // 2, I[h], w]),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(name, threads, monkeypatch):
+    """Whatever the place of the axes that data give: one pass by the rule, equal to numpy's."""
+    monkeypatch.setattr(parallel, "MIN_WORK", 0)
+    indices, shape, read = LAYOUTS[name]
+    out = te.compute(shape, read, name="out")
+    head = te.placeholder(shape, name="head")
+    [gradient] = differentiate(out, X, head)
+    function = build([*indices, head], gradient, num_threads=threads, cache=False)
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 2, tuple(map(int, t.shape))).astype(str(t.dtype)) for t in indices]
+    weights = rng.integers(-3, 4, shape).astype("float32")
+    places = dict(zip(indices, arrays, strict=True))
+
+    want = np.zeros(tuple(map(int, X.shape)), "float32")
+    numbers = np.arange(want.size, dtype="float32").reshape(want.shape)
+    factor = 2 if name == "scaled" else 1
+    [at] = evaluate_graph([out], {X: numbers, **places})
+    np.add.at(want.reshape(-1), at.astype(int).reshape(-1) // factor, factor * weights.reshape(-1))
+    np.testing.assert_array_equal(function(*arrays, weights), want)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_rule_takes_every_layout(name):
+    _, shape, read = LAYOUTS[name]
+    gradient = differentiate(te.compute(shape, read), X, te.placeholder(shape))
+    machine = machine_of(as_target(None), 2)
+    kernels, _ = cut(normal_form(list(gradient)))
+    names = [
+        one.rule for kernel in kernels for one in apply_rules(kernel, machine, rules_for(machine))
+    ]
+    assert "scatter" in names
+    assert "fallback" not in names
+    if name in (
+        "planes",
+        "the last axis",
+        "a middle axis",
+        "two axes with one between",
+        "turned round",
+    ):
+        assert names == ["scatter"]  # the cotangent as it lies in memory

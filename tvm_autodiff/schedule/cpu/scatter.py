@@ -1,19 +1,22 @@
 """Scatter-adds: updates added at places that are data.
 
-In: a kernel that is a scatter-add stage. Out: one function. Each thread owns a range of the first
-scattered dimension, goes through all places in order and adds what falls into its range: rows are
-added whole and in vectors, and the result is the same for any number of threads.
+The loops follow the order of the updates, axes that are rows of the result go inside. Threads share
+out the leading axes that updates and result have in common; where there are too few of these, each
+owns a range of the first scattered dimension, goes through all places in order and adds what falls
+into its range. Either way the result is the same for any number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...ir.build import add, all_of, cast, compare, const, mul, sub
+from ...ir.build import add, all_of, cast, compare, const, mul, sub, variable
 from ...ir.loop_nest import (
     PARALLEL,
+    SERIAL,
     VECTORIZED,
+    Buffer,
     Statement,
     bind,
     counter,
@@ -25,68 +28,148 @@ from ...ir.loop_nest import (
     store,
     when,
 )
-from ...ir.nodes import Expr, Var, binary, dtype_of
+from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of
 from ...ir.primfunc import StageFunction
-from ...ir.scatter_kernel import SCATTER_DIMS, inside_result
-from ...ir.stage import Extent, is_extern, shape_of, tensor_key
-from ..declined import Declined, no_gain, other_kind
+from ...ir.scatter_kernel import ScatterAdd, as_index, inside, scatter_of
+from ...ir.stage import Extent, shape_of, tensor_key
+from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
-from .parallel import worth_threads
+from .parallel import shared_loops, worth_threads
 
 MIN_TRAILING = 4  #: elements of a row below which looking for places costs more than adding
 
 
 def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a scatter-add of rows."""
-    op = kernel.root
-    if not is_extern(op) or SCATTER_DIMS not in op.attrs:
+    """Schedule a scatter-add."""
+    found = scatter_of(kernel.root)
+    if found is None:
         return other_kind("it is no scatter-add")
-    dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
-    *positions, updates = list(op.inputs)
-    [result] = kernel.outputs
-    shape = shape_of(result)
-    trailing = [extent for extent, dim in zip(shape, dims, strict=True) if dim < 0]
-    if dims[-1] >= 0:
-        return Declined("its last axis is scattered")
-    if not isinstance(shape[-1], int):
-        return Declined("the extent of its last axis is symbolic")
-    if size_of(trailing) < MIN_TRAILING:
-        return no_gain(f"its rows have fewer than {MIN_TRAILING} elements")
-    points = shape_of(updates)[: len(shape_of(positions[0]))]
-    work = size_of([*points, *trailing]) + size_of(shape)
-    chunks = machine.threads if worth_threads(work, machine) else 1
-    inputs = list({tensor_key(tensor): tensor for tensor in op.inputs}.values())
-    buffers = {tensor_key(t): parameter(t, f"p{n}") for n, t in enumerate(inputs)}
-    out = parameter(result, "out")
-    lanes = machine.lanes(dtype_of(result))
-    first = next(n for n, dim in enumerate(dims) if dim >= 0)
-    chunk = counter("chunk", chunks)
-    (low, high), bounds = _range(chunk, shape[first], chunks)
+    return [_ScatterNest(found, kernel.outputs[0], machine).function()]
 
-    index = [counter("i", extent) for extent in shape]
-    own: list[Expr] = [*index]
-    own[first] = add(low, index[first])
-    extents = [*shape[:first], sub(high, low), *shape[first + 1 :]]
-    cleared = _loops(index, extents, store(out, const(0, dtype_of(result)), own), lanes)
 
-    point = [counter("n", extent) for extent in points]
-    where = [element(buffers[tensor_key(tensor)], point) for tensor in positions]
-    free = [counter("j", extent) for extent in trailing]
-    rest = iter(free)
-    at = [where[dim] if dim >= 0 else next(rest) for dim in dims]
-    update = element(buffers[tensor_key(updates)], [*point, *free])
-    row = _loops(free, trailing, store(out, add(element(out, at), update), at), lanes)
-    mine = where[dims[first]]
-    conditions = [
-        inside_result(where, list(result.shape), dims),
-        compare("ge", mine, cast(dtype_of(mine), low)),
-        compare("lt", mine, cast(dtype_of(mine), high)),
-    ]
-    added = _loops(point, points, when(all_of(conditions), row), 1)
-    body = sequence([*bounds, cleared, added])
-    func = function([*buffers.values(), out], loop(chunk, chunks, body, PARALLEL))
-    return [StageFunction(func, tuple(inputs), (result,))]
+class _ScatterNest:
+    """The loop nest of one scatter-add."""
+
+    def __init__(self, scatter: ScatterAdd, result: Tensor, machine: Machine) -> None:
+        self.scatter, self.layout = scatter, scatter.layout
+        self.result, self.shape = result, shape_of(result)
+        tensors = [*scatter.positions, scatter.updates]
+        self.inputs = list({tensor_key(tensor): tensor for tensor in tensors}.values())
+        self.buffers = {tensor_key(t): parameter(t, f"p{n}") for n, t in enumerate(self.inputs)}
+        self.out = parameter(result, "out")
+        self.lanes = machine.lanes(dtype_of(result))
+        self.extents = scatter.extents
+        self.index = {
+            axis: counter("j" if axis < 0 else "n", n) for axis, n in self.extents.items()
+        }
+        self.leading = [-1 - dim for dim in range(self.layout.shared)]
+        work = size_of(list(self.extents.values())) + size_of(self.shape)
+        self.threads = machine.threads if worth_threads(work, machine) else 1
+
+    def function(self) -> StageFunction:
+        """The nest as a function of the positions, the updates and the result."""
+        leading = size_of([self.extents[axis] for axis in self.leading])
+        rows = size_of([self.shape[dim] for dim in self.layout.trailing])
+        if self.leading and (self.threads == 1 or leading >= self.threads):
+            body = self._by_leading_axes()
+        else:
+            body = self._by_ranges(self.threads if rows >= MIN_TRAILING else 1)
+        func = function([*self.buffers.values(), self.out], body)
+        return StageFunction(func, tuple(self.inputs), (self.result,))
+
+    def _by_leading_axes(self) -> Statement:
+        """``parallel for leading: clear, add``."""
+        own = {-1 - axis: self.index[axis] for axis in self.leading}
+        body = sequence([self._cleared(own, {}), self._added(self.leading, [])])
+        loops = [(self.index[axis], self.extents[axis]) for axis in self.leading]
+        if all(isinstance(extent, int) for _, extent in loops):
+            return shared_loops(loops, body, self.threads)
+        for number, (var, extent) in reversed(list(enumerate(loops))):
+            body = loop(var, extent, body, PARALLEL if number == 0 < self.threads - 1 else SERIAL)
+        return body
+
+    def _by_ranges(self, chunks: int) -> Statement:
+        """``parallel for chunk: clear its range, add what falls into its range``."""
+        first = next(dim for dim, number in enumerate(self.layout.dims) if number >= 0)
+        if chunks == 1:
+            return sequence([self._cleared({}, {}), self._added([], [])])
+        chunk = counter("chunk", chunks)
+        (low, high), bounds = _range(chunk, self.shape[first], chunks)
+        cleared = self._cleared({}, {first: (low, high)})
+        body = sequence([*bounds, cleared, self._added([], [(first, low, high)])])
+        return loop(chunk, chunks, body, PARALLEL)
+
+    def _cleared(
+        self, fixed: Mapping[int, Expr], ranges: Mapping[int, tuple[Expr, Expr]]
+    ) -> Statement:
+        """``out[...] = 0`` over the dimensions that are not fixed."""
+        loops: list[tuple[Var, Extent]] = []
+        place: list[Expr] = []
+        for dim, extent in enumerate(self.shape):
+            if dim in fixed:
+                place.append(fixed[dim])
+                continue
+            var = counter("i", extent)
+            low, high = ranges.get(dim, (None, None))
+            place.append(var if low is None else add(low, var))
+            loops.append((var, extent if low is None else sub(high, low)))
+        return self._row_loops(loops, store(self.out, const(0, dtype_of(self.result)), place))
+
+    def _added(self, done: Sequence[int], ranges: Sequence[tuple[int, Expr, Expr]]) -> Statement:
+        """``out[p[n], j] += updates[n, j]``: each position is tested where its loops are open."""
+        last = max((dim for dim, number in enumerate(self.layout.dims) if number >= 0), default=-1)
+        inner = sorted((axis for axis in self.layout.updates if -1 - axis > last), reverse=True)
+        outer = [axis for axis in self.layout.updates if axis not in inner and axis not in done]
+        places, binds, tests = self._positions(ranges)
+        value = element(self._buffer(self.scatter.updates), self.layout.update(self.index))
+        target = self.layout.element(places, self.index)
+        body = store(self.out, add(element(self.out, target), value), target)
+        body = self._row_loops([(self.index[axis], self.extents[axis]) for axis in inner], body)
+        for count in range(len(outer), -1, -1):
+            known = {*done, *outer[:count]}
+            before = {*done, *outer[: count - 1]} if count else None
+            for number in reversed(range(len(places))):
+                axes = set(self.layout.places[number])
+                if axes <= known and (before is None or not axes <= before):
+                    body = sequence([binds[number], when(tests[number], body)])
+            if count:
+                axis = outer[count - 1]
+                body = loop(self.index[axis], self.extents[axis], body)
+        return body
+
+    def _positions(
+        self, ranges: Sequence[tuple[int, Expr, Expr]]
+    ) -> tuple[list[Var], list[Statement], list[Expr]]:
+        """For each position tensor a variable, what binds it, and whether it is in its range."""
+        places: list[Var] = []
+        binds: list[Statement] = []
+        for number, tensor in enumerate(self.scatter.positions):
+            read = as_index(element(self._buffer(tensor), self.layout.place(number, self.index)))
+            places.append(variable("at", dtype_of(read)))
+            binds.append(bind(places[-1], read))
+        tests: list[list[Expr]] = [[] for _ in places]
+        for dim, number in enumerate(self.layout.dims):
+            if number >= 0:
+                tests[number] += inside(places[number], self.result.shape[dim])
+        for dim, low, high in ranges:
+            at = places[self.layout.dims[dim]]
+            tests[self.layout.dims[dim]] += [
+                compare("ge", at, cast(dtype_of(at), low)),
+                compare("lt", at, cast(dtype_of(at), high)),
+            ]
+        return places, binds, [all_of(parts) for parts in tests]
+
+    def _buffer(self, tensor: Tensor) -> Buffer:
+        return self.buffers[tensor_key(tensor)]
+
+    def _row_loops(self, loops: Sequence[tuple[Var, Any]], body: Statement) -> Statement:
+        """Loops around a statement, the innermost in vectors where it is short and constant."""
+        for number, (var, extent) in reversed(list(enumerate(loops))):
+            vector = self.lanes > 1 and number == len(loops) - 1 and isinstance(extent, int)
+            short = vector and extent <= self.lanes * 8
+            body = loop(var, extent, body, VECTORIZED if short else SERIAL)
+        return body
 
 
 def _range(chunk: Var, extent: Extent, chunks: int) -> tuple[tuple[Var, Var], list[Statement]]:
@@ -98,13 +181,3 @@ def _range(chunk: Var, extent: Extent, chunks: int) -> tuple[tuple[Var, Var], li
     begin = binary("min", mul(cast(dtype, chunk), size), total)
     end = binary("min", add(low, size), total)
     return (low, high), [bind(low, begin), bind(high, end)]
-
-
-def _loops(variables: Sequence[Var], extents: Sequence[Any], body: Statement, lanes: int) -> Any:
-    """Loops around a statement, the innermost in vectors where its extent is a multiple of them."""
-    for number in range(len(variables) - 1, -1, -1):
-        extent = extents[number]
-        vector = lanes > 1 and number == len(variables) - 1 and isinstance(extent, int)
-        kind = {"kind": VECTORIZED} if vector and extent <= lanes * 8 else {}
-        body = loop(variables[number], extent, body, **kind)
-    return body

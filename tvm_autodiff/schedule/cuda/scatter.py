@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from ...ir.nodes import dtype_of
 from ...ir.primfunc import StageFunction
-from ...ir.scatter_kernel import SCATTER_DIMS
+from ...ir.scatter_kernel import scatter_of
 from ...ir.scatter_threads import scatter_add_threads
-from ...ir.stage import is_extern, shape_of
+from ...ir.stage import shape_of
 from ..declined import Declined, other_kind
 from ..kernels import Kernel, size_of
 from ..machine import Machine
@@ -23,22 +23,18 @@ _ATOMIC = frozenset(("float32", "float64", "int32", "uint32", "float16"))
 
 def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scatter-add."""
-    op = kernel.root
-    if not is_extern(op) or SCATTER_DIMS not in op.attrs:
+    found = scatter_of(kernel.root)
+    if found is None:
         return other_kind("it is no scatter-add")
-    dims = [int(dim) for dim in op.attrs[SCATTER_DIMS]]
-    *positions, updates = list(op.inputs)
-    [result] = kernel.outputs
-    shape = shape_of(result)
-    slices = size_of([extent for extent, dim in zip(shape, dims, strict=True) if dim < 0])
-    busy = slices >= machine.multiprocessors * machine.block_threads // 4
+    layout, [result] = found.layout, kernel.outputs
+    slices = size_of([shape_of(result)[dim] for dim in layout.trailing])
+    # neighbouring threads own neighbouring elements only where the last dimension is trailing
+    rows = layout.dims[-1] < 0
+    busy = rows and slices >= machine.multiprocessors * machine.block_threads // 4
     func = scatter_add_threads(
-        positions,
-        updates,
-        list(shape),
-        dims,
-        atomic=not busy and dtype_of(updates) in _ATOMIC,
+        found,
+        atomic=not busy and dtype_of(result) in _ATOMIC,
         grid=16 * machine.multiprocessors,
     )
-    inputs = tuple(dict.fromkeys([*positions, updates]))
+    inputs = tuple(dict.fromkeys([*found.positions, found.updates]))
     return [StageFunction(func.without_attr("global_symbol"), inputs, (result,))]
