@@ -117,6 +117,8 @@ class Expression:
             indices = [self.value(index, active) for index in args[1:]]
             return self._read(key_of(args[0]), indices, args[0].op.name, active)
         name = name.rpartition(".")[2]
+        if name in ("call_extern", "call_pure_extern"):
+            name, args = args[0].value, args[1:]
         if name == "if_then_else":
             return self._choose(*args, active)
         values = [self.value(arg, active) for arg in args]

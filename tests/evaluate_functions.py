@@ -120,6 +120,8 @@ CALLS: dict[str, Callable[..., Array]] = {
     "isnan": np.isnan,
     "isinf": np.isinf,
     "isfinite": np.isfinite,
+    "sinf": np.sin,  # of C
+    "cosf": np.cos,
     "popcount": _popcount,
     "clz": _clz,
 }

@@ -1,116 +1,197 @@
-"""2,000 random programs: values and gradients against an interpreter and its central differences.
+"""3,000 random programs: values and gradients against an interpreter in numpy.
 
-A block of programs is compiled as one function, which is cheaper than compiling each alone. When a
-block is wrong its programs are compiled one by one, and the failing ones are shown as te code, the
-first of them in the smallest form that still fails.
+Most are evaluated in numpy, some are compiled with their schedules, a block as one function, which
+is cheaper than each alone. They run in processes of their own: a program that crashes or does not
+end is a failure, too. The failing ones are shown as te code, the first of them in the smallest form
+that still fails. More: ``python -m tests.random_programs --help``.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from functools import partial
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from tvm import te
 
-from tests.numeric import mismatch, reached, run
-from tests.random_programs import Case, case_of, random_case
-from tests.tensor_programs import IllegalRead, Program, shrink
-from tvm_autodiff.reverse import differentiate
+from tests.evaluate import evaluate_graph
+from tests.random_programs.cases import Case, random_case, steps
+from tests.random_programs.checking import Made
+from tests.random_programs.features import FEATURES
+from tests.random_programs.interpreter import Run
+from tests.random_programs.programs import HEADER
+from tests.random_programs.tasks import NAMES, Seeds, report
+from tests.random_programs.workers import Worker, run_all
 
-PROGRAMS = 2000
-BLOCK = 25
-RTOL, ATOL = 1e-6, 1e-6  # the differences are good to about 1e-9 of the largest value
+#: programs that are evaluated, and that are compiled, and how many of them at a time
+EVALUATED, TASK, TASKS = 2800, 20, 10
+COMPILED, BLOCK = 200, 20
 
-
-def tensors_of(case: Case) -> tuple[list, list, list[str]]:
-    """Placeholders with the head, outputs (the value, then one gradient an input), their names."""
-    tensors = case.program.tensors()
-    inputs = [tensors[name] for name, _ in case.program.inputs]
-    output = tensors[case.program.output.name]
-    head = te.placeholder(case.head.shape, "float64", name="head")
-    gradients = list(differentiate(output, inputs, head))
-    names = [case.program.output.name] + [f"d/d{name}" for name, _ in case.program.inputs]
-    return [*inputs, head], [output, *gradients], names
-
-
-def complaints(cases: Sequence[Case]) -> list[str]:
-    """What is wrong with the cases, compiled as one function; the exception where that fails."""
-    inputs: list = []
-    outputs: list = []
-    labels: list[str] = []
-    arrays: list[np.ndarray] = []
-    wanted: list[np.ndarray] = []
-    try:
-        for case in cases:
-            placeholders, results, names = tensors_of(case)
-            inputs += placeholders
-            outputs += results
-            labels += [f"seed {case.seed}, {name}" for name in names]
-            arrays += [*case.inputs.values(), case.head]
-            wanted += [case.output, *case.gradients.values()]
-        places = reached(inputs, outputs)
-        found = run([inputs[p] for p in places], outputs, [arrays[p] for p in places])
-    except Exception as error:  # any exception is a finding, to be shown with its program
-        return [f"seed {cases[0].seed}...: {type(error).__name__}: {error}"]
-    wrong = [
-        (label, mismatch(got, want, RTOL, ATOL * (1 + np.abs(want).max(initial=0))))
-        for label, got, want in zip(labels, found, wanted, strict=True)
-    ]
-    return [f"{label}: {complaint}" for label, complaint in wrong if complaint]
+#: features with faults that are not mended yet; for compiled programs those below as well
+OFF = {
+    "symbolic": "an unhashable key in the bounds of quotients",
+    "data": "a variable that is left in a condition of a scatter",
+    "narrow": "indices are compared in the dtype of their tensor",
+    "tables": "the same",
+    "wraps": "casts are taken for transparent",
+    "ragged": "a condition of a range does not guard the reads beside it",
+    "jagged": "ranges that are data are not supported",
+    "reducers": "",
+    "extremes": "the product of the others is taken by division",
+    "masks": "a segment sum written as a mask is a dense double loop",
+    "joined": "",
+    "large": "int32 overflow of emitted index arithmetic",
+}
+OFF_COMPILED = {
+    "scaled": "a row's divisor becomes its reciprocal",
+    "float16": "windows of float16",
+    "bfloat16": "the same",
+    "mixed": "the same",
+    "second": "the builds take too long",
+    "windows": "the builds take too long",
+}
+ON = tuple(name for name in NAMES if name not in OFF)
+SCHEDULED = tuple(name for name in ON if name not in OFF_COMPILED)
+CHEAP = tuple(name for name in ON if name == "large" or not FEATURES[name].compiled)
 
 
-def still_fails(program: Program, seed: int) -> bool:
-    """Whether a smaller program makes sense and is wrong too."""
-    try:
-        case = case_of(program, np.random.default_rng(seed), seed)
-        program.tensors()
-    except (IllegalRead, KeyError, IndexError, TypeError, ValueError, RuntimeError):
-        return False
-    return case is not None and bool(complaints([case]))
+def fail_of(outcomes: Iterator) -> None:
+    for outcome in outcomes:
+        if outcome.complaints:
+            pytest.fail(report(outcome.task, outcome.complaints), pytrace=False)
 
 
-def report(cases: Sequence[Case]) -> str:
-    """The failing programs among the cases, each with its complaints and its te code."""
-    parts = []
-    for case in cases:
-        wrong = complaints([case])
-        if wrong:
-            parts.append("\n".join([*wrong, case.program.source()]))
-            if len(parts) == 1:
-                smallest = shrink(case.program, partial(still_fails, seed=case.seed))
-                parts[0] += f"which shrinks to\n{smallest.source()}"
-    return "\n".join(parts) or "only together, not one by one: an effect between programs"
+@pytest.mark.parametrize("first", range(0, EVALUATED, TASK * TASKS))
+def test_evaluated(first: int) -> None:
+    seeds = range(first, first + TASK * TASKS)
+    tasks = [Seeds(CHEAP, tuple(seeds[n : n + TASK]), False) for n in range(0, len(seeds), TASK)]
+    fail_of(run_all(tasks, 1))
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, BLOCK))
-def test_value_and_gradient(first: int) -> None:
-    cases = [random_case(seed) for seed in range(first, first + BLOCK)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a dense fallback is slow, and still has to be right
-        wrong = complaints(cases)
-        if wrong:
-            pytest.fail("\n".join([*wrong, report(cases)]), pytrace=False)
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, COMPILED, BLOCK))
+def test_compiled(first: int) -> None:
+    fail_of(run_all([Seeds(SCHEDULED, tuple(range(first, first + BLOCK)), True)], 1, limit=600))
 
 
-def test_the_checker_sees_a_wrong_gradient() -> None:
-    case = random_case(0)
-    assert complaints([case]) == []
-    name, gradient = next(item for item in case.gradients.items() if item[1].any())
-    gradient.flat[np.argmax(np.abs(gradient))] += 1e-4 * (1 + np.abs(gradient).max())
-    [complaint] = complaints([case])
-    assert f"d/d{name}" in complaint
+@dataclass(frozen=True)
+class Crash:
+    def perform(self) -> list[str]:
+        os.abort()
 
 
-def test_programs_cover_what_they_should() -> None:
-    cases = [random_case(seed) for seed in range(300)]
-    sources = [case.program.source() for case in cases]
-    for feature, least in {
-        "te.sum(": 80, "te.max(": 15, "te.min(": 15, "prod(": 20, "where=": 20, "init=": 10,
-        "//": 80, "%": 80, "* -": 120, "te.truncdiv": 15, "te.truncmod": 15, "if_then_else": 60,
-        "Select": 20, "tirx.Max": 60, "te.abs": 20, "Cast": 15, "S2": 30, "te.placeholder((),": 5,
-    }.items():  # fmt: skip
-        assert sum(feature in source for source in sources) >= least, feature
-    assert sum(any(g.any() for g in case.gradients.values()) for case in cases) >= 280
+@dataclass(frozen=True)
+class Endless:
+    def perform(self) -> list[str]:
+        while True:
+            time.sleep(0)
+
+
+@dataclass(frozen=True)
+class Fine:
+    def perform(self) -> list[str]:
+        return []
+
+
+def test_crashes_and_endless_programs_are_failures() -> None:
+    outcomes = run_all([Fine(), Crash(), Fine(), Endless(), Fine()], 1, limit=0.5)
+    found = {type(outcome.task).__name__: outcome.complaints for outcome in outcomes}
+    assert found["Fine"] == []
+    assert "ended with code -6" in found["Crash"][0]
+    assert "not done after" in found["Endless"][0]
+
+
+def test_a_worker_is_replaced_after_a_crash() -> None:
+    with Worker(limit=30) as worker:
+        assert worker.run(Crash()).complaints
+        assert worker.run(Fine()).complaints == []
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_the_checker_sees_a_wrong_entry(dtype: str) -> None:
+    """Of every gradient the smallest entry that is not zero, wrong by a part of itself."""
+    features = ("basic",) if dtype == "float64" else (dtype,)
+    seen = tried = 0
+    for seed in range(30):
+        made = Made(random_case(seed, features))
+        [call] = made.case.calls
+        inputs = zip([*made.inputs, *made.heads], made.arrays(call), strict=True)
+        found = evaluate_graph(made.outputs, list(inputs))
+        assert list(made.judge(call, found)) == []
+        for label, wanted in call.wanted.items():
+            # an entry may be what is left of large ones: then rounding hides it
+            entries = np.flatnonzero(wanted.tolerance < 0.1 * np.abs(wanted.value))
+            if not entries.size:
+                continue
+            place = entries[np.argmin(np.abs(wanted.value.flat[entries]))]
+            off = np.array(wanted.value)
+            off.flat[place] *= 1.2
+            changed = {**call.wanted, label: replace(wanted, value=off)}
+            tried += 1
+            seen += any(label in c for c in made.judge(replace(call, wanted=changed), found))
+    assert seen == tried > 50
+
+
+def differences(case: Case) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Central differences of the interpreter's values, of fourth order, by every input."""
+    [call] = case.calls
+    arrays = {x.name: np.asarray(call.inputs[x.name], float) for x in case.program.inputs}
+    run = Run(case.program, steps(arrays), {})
+    run.evaluate()
+    if any(np.any(choice != choice[:1]) for choice in run.decisions):
+        return
+    count = len(run.tensors["A"])
+    weighted = np.zeros((count, *call.head.shape)) + run.tensors[case.program.differentiable]
+    weighted = (weighted * call.head).reshape(count, -1)
+    rows = weighted.sum(axis=1)[1:].reshape(-1, 4)
+    slopes = (rows @ [1, -8, 8, -1]) / (12 * 2e-4)
+    offset = 0
+    for name, array in arrays.items():
+        part = slopes[offset : offset + array.size].reshape(array.shape)
+        yield name, part, call.wanted[f"d/d{name}"].value
+        offset += array.size
+
+
+@pytest.mark.parametrize("features", ["basic", "branches", "reducers", "ragged", "windows"])
+def test_the_reference_equals_central_differences(features: str) -> None:
+    compared = 0
+    for seed in range(25):
+        case = random_case(seed, (features,))
+        if case.mode != "plain" or len(case.calls) > 1 or case.options.dtype != "float64":
+            continue
+        for name, slopes, wanted in differences(case):
+            scale = 1e-6 * (1 + np.abs(wanted).max(initial=0))
+            np.testing.assert_allclose(
+                slopes, wanted, atol=scale, rtol=1e-6, err_msg=f"{seed} {name}"
+            )
+            compared += 1
+    assert compared >= 15
+
+
+COVERAGE = {
+    "basic": {
+        "te.sum(": 26, "te.max(": 5, "te.min(": 5, "prod(": 6, "where=": 6, "init=": 3,
+        "//": 26, "%": 26, "* -": 40, "te.truncdiv": 5, "te.truncmod": 5, "if_then_else": 20,
+        "Select": 6, "MAX(": 20, "te.abs": 6, "Cast": 5, "S2": 10, "te.placeholder((),": 1,
+    },
+    "symbolic": {'te.var("n"': 100, 'te.var("h"': 20, "(n - 1)": 20, "(n // 2)": 6, "(n + h)": 1},
+    "int64": {'const(3, "int64")': 33},
+    "narrow": {'"uint8"': 20, '"int8"': 13, '"uint32"': 13, "(259,": 3},
+    "wraps": {'Cast("uint8"': 20, 'Cast("uint32"': 13, 'Cast("float16"': 6, 'Cast("int8"': 10},
+    "ragged": {"(lambda k": 40},
+    "jagged": {"L(": 40},
+    "reducers": {"argmax(": 10, "argmin(": 6, "moments(": 6, "either(": 6, "positive(": 6},
+    "mixed": {'"float16"': 20, 'Cast("float32", A(': 10},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("feature", COVERAGE)
+def test_programs_cover_what_they_should(feature: str) -> None:
+    cases = [random_case(seed, (feature,)) for seed in range(100)]
+    sources = [case.program.source()[len(HEADER) :] for case in cases]
+    for text, least in COVERAGE[feature].items():
+        assert sum(text in source for source in sources) >= least, text
+    zero = [call for case in cases for call in case.calls if 0 in call.sizes.values()]
+    assert len(zero) >= (30 if feature == "symbolic" else 0)

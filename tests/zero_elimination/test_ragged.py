@@ -103,3 +103,16 @@ def test_a_product_of_tensors_stays_a_box():
     [da] = differentiate(y, [a], te.placeholder((8, 8), D, name="head"))
     [axis] = reduction_of(da.op).axes
     assert axis_range(axis) == (0, 8)
+
+
+def test_guards_that_contradict_each_other_leave_zeros():
+    x = te.placeholder((2, 2), D, name="x")
+
+    def body(i, j):  # which the guard allows nowhere
+        return te.if_then_else(tirx.NE(i * 2, 1), zero, x[i, (j * 3) // 4])
+
+    y = te.compute((2, 3), body, name="y")
+    head = te.placeholder((2, 3), D, name="head")
+    [dx] = differentiate(y, [x], head)
+    [values] = evaluate_graph([dx], {head: np.ones((2, 3))})
+    np.testing.assert_array_equal(values, np.zeros((2, 2)))

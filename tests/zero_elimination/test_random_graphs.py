@@ -9,7 +9,7 @@ import pytest
 from tvm import te
 
 from tests.evaluate import evaluate_graph
-from tests.random_programs import random_case
+from tests.random_programs.cases import random_case
 from tvm_autodiff import (
     DenseSumWarning,
     differentiate,
@@ -40,7 +40,7 @@ def program(seed):
     """Outputs (a value and its gradients), and arrays for the inputs."""
     case = random_case(seed)
     tensors = case.program.tensors()
-    inputs = [tensors[name] for name, _ in case.program.inputs]
+    inputs = [tensors[x.name] for x in case.program.inputs]
     output = tensors[case.program.output.name]
     head = te.placeholder(case.head.shape, "float64", name="head")
     with warnings.catch_warnings():

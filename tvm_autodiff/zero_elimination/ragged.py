@@ -84,6 +84,8 @@ def follow_guards(whole: Gathered, target: Target) -> Gathered:
     for group in _independent(whole.guards):
         (loose if _filled(group, outer) <= _LEAST_FILLED else firm).extend(group)
     bounds = solve_linear_inequalities(Domain(tuple(summed), dict(outer), tuple(loose)))
+    if bounds.is_empty:  # no point has both: the guards leave zeros
+        return whole
     axes: list[Axis] = []
     guards = [*bounds.conditions, *firm]
     moved: dict[Var, Expr] = {}

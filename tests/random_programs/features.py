@@ -1,0 +1,347 @@
+"""Classes of random programs by name: each can be run alone, and most combine.
+
+A feature changes the `Options` of a program, or draws a whole program of a shape that the general
+draw reaches too seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.random_programs.draw import (
+    Draw,
+    Options,
+    both,
+    cast,
+    compare,
+    integer,
+    literal,
+    read,
+    variable,
+)
+from tests.random_programs.programs import Input, Node, Program, Stage
+
+Change = Callable[[Options, np.random.Generator], None]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """How a feature changes options; features of one `kind` exclude each other."""
+
+    change: Change
+    kind: str
+    compiled: bool = False  #: whether the schedule is what is tried: an evaluation adds little
+
+
+def _set(**values: Any) -> Change:
+    def change(options: Options, rng: np.random.Generator) -> None:
+        for name, value in values.items():
+            setattr(options, name, value)
+
+    return change
+
+
+def _symbolic(options: Options, rng: np.random.Generator) -> None:
+    options.size_dtype = "int64" if options.index == "int64" else "int32"
+    if rng.random() < 0.6:
+        options.assignments = [{"n": n} for n in (5, 3, 1, 0)]
+    else:
+        options.assignments = [
+            {"n": 4, "h": 3},
+            {"n": 2, "h": 5},
+            {"n": 0, "h": 2},
+            {"n": 3, "h": 0},
+        ]
+        if rng.random() < 0.5:  # h follows n: what a layer without a size of its own has
+            options.assignments[3] = {"n": 1, "h": 1}
+
+
+def _int64(options: Options, rng: np.random.Generator) -> None:
+    options.index = options.size_dtype = "int64"
+
+
+def _scaled(options: Options, rng: np.random.Generator) -> None:
+    """Rows divided by their largest element, of any magnitude that the dtype has."""
+    options.dtype = str(rng.choice(["float16", "float32", "bfloat16", "float64"]))
+    lowest = {"float16": -17, "float32": -135, "bfloat16": -135, "float64": -1030}[options.dtype]
+    options.scales = tuple(2.0**n for n in (0, lowest // 2, lowest - 2, lowest, lowest + 5))
+    options.mode = "forward"
+    options.special = _rows
+
+
+def _rows(draw: Draw) -> Program:
+    rows, width = draw.between(1, 5), draw.pick((3, 8, 16, 33))
+    A = Input("A", (rows, width), draw.dtype)
+    axes = (("i", rows), ("j", width))
+    top = Stage(
+        "S0", axes[:1], (Node("abs", (read("A", variable("i"), variable("k")),), dtype="float"),),
+        draw.dtype, "max", (("k", 0, width),),
+    )  # fmt: skip
+    a, s = read("A", variable("i"), variable("j")), read("S0", variable("i"))
+    body = Draw.node("div", a, s)
+    if draw.chance(0.3):
+        body = Draw.node("mul", body, literal(draw.rng.uniform(-1, 1)))
+    return draw.finished([A], [top, Stage("S1", axes, (body,), draw.dtype)])
+
+
+def _extremes(options: Options, rng: np.random.Generator) -> None:
+    """Products of three factors that are very large or small: their derivatives are not."""
+    options.dtype, options.extremes = str(rng.choice(["float32", "float64"])), True
+    options.mode, options.special = "backward", _three_factors
+
+
+def _three_factors(draw: Draw) -> Program:
+    rows = draw.between(1, 4)
+    A = Input("A", (rows, 3), draw.dtype)
+    places = (variable("i"), variable("k"))
+    if draw.chance(0.4):
+        places = (variable("i"), Node("sub", (integer(2), variable("k"))))
+    stage = Stage("S0", (("i", rows),), (read("A", *places),), draw.dtype, "prod", (("k", 0, 3),))
+    return draw.finished([A], [stage])
+
+
+def _extern(options: Options, rng: np.random.Generator) -> None:
+    options.dtype, options.mode, options.special = "float32", "forward", _calls_by_name
+
+
+def _calls_by_name(draw: Draw) -> Program:
+    """Stages that differ in the name of a function only, and others that differ in nothing."""
+    n = draw.between(1, 6)
+    A = Input("A", (n,), "float32")
+    stages = []
+    for place in range(draw.between(2, 4)):
+        body = Draw.node(draw.pick(("sinf", "cosf")), read("A", variable("i")))
+        stages.append(Stage(f"S{place}", (("i", n),), (body,), "float32"))
+    total = read("S0", variable("i"))
+    for place, stage in enumerate(stages[1:], 2):
+        weighted = Draw.node("mul", literal(place), read(stage.name, variable("i")))
+        total = Draw.node("add", total, weighted)
+    return draw.finished([A], [*stages, Stage("T", (("i", n),), (total,), "float32")])
+
+
+def _masks(options: Options, rng: np.random.Generator) -> None:
+    options.special, options.cheap = _segments, True
+
+
+def _segments(draw: Draw) -> Program:
+    """``out[n(, j)] = Σ_e if index[e] == n then v[e(, j)]``, in several ways to write it."""
+    count, segments = draw.between(20, 60), draw.between(20, 40)
+    trailing = draw.pick(((), (3,)))
+    places = Input("I", (count,), draw.pick(("int32", "int64")), 0, segments - 1)
+    if draw.chance(0.3):
+        places = Input("I", (count,), "int32", -2, segments + 3)
+    V = Input("V", (count, *trailing), draw.dtype)
+    place = Node("load", (variable("e"),), "I", places.dtype)
+    n = variable("n")
+    shift = draw.pick((0, 0, 1))
+    holds = compare("eq", place, Node("add", (n, integer(shift))) if shift else n)
+    if draw.chance(0.3):
+        holds = compare("eq", n, place)
+    inner = tuple(variable("j") for _ in trailing)
+    v = read("V", variable("e"), *inner)
+    if draw.chance(0.4):
+        v = Draw.node(draw.pick(("sin", "tanh")), v)
+    body = Draw.node(draw.pick(("if_then_else", "select")), holds, v, literal(0))
+    axes = (("n", segments), *(("j", extent) for extent in trailing))
+    stage = Stage("S0", axes, (body,), draw.dtype, "sum", (("e", 0, count),))
+    return draw.finished([places, V], [stage])
+
+
+def _windows(options: Options, rng: np.random.Generator) -> None:
+    options.special = _chain_of_windows
+
+
+def _chain_of_windows(draw: Draw) -> Program:
+    """Reductions over windows of reductions over windows, guarded, clamped and periodic."""
+    A = Input("A", (4, 5), draw.dtype)
+    draw.tensors["A"] = A.shape
+    stages: list[Stage] = []
+    for place in range(3):
+        extents = draw.pick(((5,), (4,), (3, 2), (2, 3)))
+        axes = tuple(zip("ij", extents, strict=False))
+        draw.spatial, draw.reduced = list(axes), []
+        if place < 2:
+            draw.reduced = [("k", 0, draw.between(2, 3)), ("m", 0, draw.between(2, 3))]
+        source = "A" if not stages else stages[-1].name
+        body = draw.load(source)
+        body = draw.smooth(Draw.node(draw.pick(("add", "mul")), body, draw.load("A")), 1)
+        if place == 0 or draw.chance(0.4):
+            other = draw.smooth(draw.load(draw.tensor()), 1)
+            body = Draw.node("mul", Draw.node("add", draw.load(source), body), other)
+        reducer = draw.pick(("sum", "min", "max", "sum")) if place < 2 else None
+        stage = Stage(f"S{place}", axes, (body,), draw.dtype, reducer, tuple(draw.reduced))
+        stages.append(stage)
+        draw.declare(stage)
+    return draw.finished([A], stages)
+
+
+def _joined(options: Options, rng: np.random.Generator) -> None:
+    options.special = _stencil
+
+
+def _stencil(draw: Draw) -> Program:
+    """A weighted window whose weights are chosen by nested conditions, through a copy or not."""
+    h, w, k = draw.between(3, 6), draw.between(3, 6), draw.pick((2, 3))
+    parameters = draw.between(2, 3)
+    A, C = Input("A", (h, w), draw.dtype), Input("C", (parameters,), draw.dtype)
+    draw.tensors.update({"A": A.shape, "C": C.shape})
+    i, j, p, q = (variable(name) for name in "ijkm")
+    weight = read("C", integer(draw.between(0, parameters - 1)))
+    for place in range(k * k - 1):
+        here = both([compare("eq", p, integer(place // k)), compare("eq", q, integer(place % k))])
+        chosen = read("C", integer(draw.between(0, parameters - 1)))
+        weight = Draw.node("if_then_else", here, chosen, weight)
+    stages = []
+    if draw.chance(0.6):  # the weights as a stage of their own
+        stages.append(Stage("W", (("k", k), ("m", k)), (weight,), draw.dtype))
+        weight = read("W", p, q)
+    window = read("A", Node("add", (i, p)), Node("add", (j, q)))
+    axes = (("i", h - k + 1), ("j", w - k + 1))
+    body = Draw.node("mul", weight, window)
+    reduced = (("k", 0, k), ("m", 0, k))
+    stages.append(Stage("S", axes, (body,), draw.dtype, "sum", reduced))
+    return draw.finished([A, C], stages)
+
+
+def _wide(options: Options, rng: np.random.Generator) -> None:
+    options.dtype, options.special = "float32", _guarded_rows
+    options.assignments = [{"n": n, "h": m} for n, m in ((37, 41), (5, 9), (1, 300), (0, 3))]
+
+
+def _guarded_rows(draw: Draw) -> Program:
+    """Rows of a constant width behind guards of symbolic sizes, reduced and used."""
+    width = draw.pick((100, 128, 256, 1000, 37))
+    n, m = variable("n"), variable("h")
+    A, B = Input("A", (n, width), "float32"), Input("B", (m,), "float32")
+    i, k = variable("i"), variable("k")
+    offset = draw.pick((0, 0, 1, 2))
+    row = Node("sub", (i, integer(offset))) if offset else i
+    guards = [compare("lt", row, n)]
+    if offset:
+        guards.insert(0, compare("ge", row, integer(0)))
+    column, extent = k, width
+    if draw.chance(0.4):  # padded columns
+        column, extent = Node("sub", (k, integer(1))), width + 2
+        guards += [compare("ge", column, integer(0)), compare("lt", column, integer(width))]
+    guarded = Draw.node("if_then_else", both(guards), read("A", row, column), literal(0))
+    reducer = draw.pick(("sum", "max", "sum"))
+    stages = []
+    if draw.chance(0.4):
+        stages.append(Stage("P", (("i", m), ("k", extent)), (guarded,), "float32"))
+        guarded = read("P", i, k)
+    stages.append(Stage("S", (("i", m),), (guarded,), "float32", reducer, (("k", 0, extent),)))
+    total = Draw.node("add", read("S", i), read("B", i))
+    stages.append(Stage("T", (("i", m),), (total,), "float32"))
+    return draw.finished([A, B], stages)
+
+
+def _narrow_rows(options: Options, rng: np.random.Generator) -> None:
+    options.special = _narrow_table
+
+
+def _narrow_table(draw: Draw) -> Program:
+    """Rows of a table that has more of them than its index tensor can name."""
+    dtype = draw.pick(("uint8", "int8", "uint16", "int16", "uint32"))
+    rows = draw.pick((5, 130, 255, 256, 259, 300))
+    limits = np.iinfo(dtype)
+    high = min(rows + draw.pick((-1, -1, 3)), limits.max)
+    low = draw.pick((0, 0, -2)) if dtype.startswith("i") else 0
+    count = draw.between(1, 6)
+    columns = draw.between(1, 4)
+    T = Input("A", (rows, columns), draw.dtype)
+    places = Input("I", (count,), dtype, max(low, limits.min), high)
+    index = Node("load", (variable("i"),), "I", dtype)
+    wide = cast(index, "int32")
+    form = index if draw.chance(0.5) else wide
+    guards = []
+    if low < 0 or draw.chance(0.3):
+        guards.append(compare("ge", form, integer(0)))
+    if high >= rows or draw.chance(0.4):
+        compared = form if rows - 1 <= limits.max else wide
+        guards.append(compare("le", compared, integer(rows - 1)))
+    body = read("A", form, variable("j"))
+    if guards:
+        body = Draw.node("if_then_else", both(guards), body, literal(0))
+    stage = Stage("S", (("i", count), ("j", columns)), (body,), draw.dtype)
+    return draw.finished([places, T], [stage])
+
+
+FEATURES: dict[str, Feature] = {
+    "basic": Feature(_set(), "plain"),
+    "float32": Feature(_set(dtype="float32"), "dtype"),
+    "float16": Feature(_set(dtype="float16"), "dtype"),
+    "bfloat16": Feature(_set(dtype="bfloat16"), "dtype"),
+    "mixed": Feature(_set(dtype="float32", mixed=True), "dtype"),
+    "int64": Feature(_int64, "index"),
+    "symbolic": Feature(_symbolic, "sizes"),
+    "data": Feature(_set(data=True), "data"),
+    "narrow": Feature(_set(data=True, narrow=True), "data"),
+    "wraps": Feature(_set(wraps=True), "wraps"),
+    "ragged": Feature(_set(ragged=True), "ranges"),
+    "jagged": Feature(_set(jagged=True), "ranges"),
+    "branches": Feature(_set(branches=True), "branches"),
+    "reducers": Feature(_set(reducers=True), "reducers"),
+    "ties": Feature(_set(reducers=True, ties=True), "reducers"),
+    "prefix": Feature(_set(mode="prefix"), "mode"),
+    "jacobian": Feature(_set(mode="jacobian"), "mode"),
+    "second": Feature(_set(mode="second"), "mode"),
+    "scaled": Feature(_scaled, "special", True),
+    "extremes": Feature(_extremes, "special"),
+    "extern": Feature(_extern, "special", True),
+    "masks": Feature(_masks, "special"),
+    "windows": Feature(_windows, "special", True),
+    "joined": Feature(_joined, "special"),
+    "wide": Feature(_wide, "special", True),
+    "tables": Feature(_narrow_rows, "special"),
+}
+#: kinds that a whole program may be drawn in; the others change what the general draw makes
+_WITH_SPECIAL = {
+    "masks": ("dtype", "index"),
+    "windows": ("index",),
+    "joined": ("dtype", "index", "mode"),
+    "tables": ("index", "dtype"),
+    "wide": ("index",),
+}
+_DTYPE_BOUND = ("scaled", "extremes", "extern", "wide")
+
+
+def options_of(rng: np.random.Generator, features: Sequence[str]) -> Options:
+    """Options with one of the features, and with some others that go with it."""
+    options = Options()
+    names = list(features)
+    chosen = [names[rng.integers(len(names))]]
+    kinds = {FEATURES[chosen[0]].kind}
+    for chance in (0.45, 0.35, 0.2):
+        if rng.random() > chance:
+            break
+        name = names[rng.integers(len(names))]
+        kind = FEATURES[name].kind
+        if kind not in kinds and _together(chosen, name):
+            chosen.append(name)
+            kinds.add(kind)
+    if options_conflict(chosen):
+        chosen = chosen[:1]
+    order = list(FEATURES)
+    for name in sorted(chosen, key=order.index):
+        FEATURES[name].change(options, rng)
+    return options
+
+
+def _together(chosen: Sequence[str], name: str) -> bool:
+    names = [*chosen, name]
+    special = next((n for n in names if FEATURES[n].kind == "special"), None)
+    if special is None:
+        return True
+    allowed = _WITH_SPECIAL.get(special, ())
+    return all(n == special or FEATURES[n].kind in allowed for n in names)
+
+
+def options_conflict(chosen: Sequence[str]) -> bool:
+    """Second derivatives are differences, which need float64; with ties there is no noise."""
+    kinds = {FEATURES[name].kind for name in chosen}
+    second = "second" in chosen and bool(kinds & {"dtype"} or "ties" in chosen)
+    return second or ("ties" in chosen and bool(kinds & {"dtype", "ranges"}))
