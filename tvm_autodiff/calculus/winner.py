@@ -2,15 +2,16 @@
 
 In: a reduction whose result is one of its elements. Out: the seed at the element that won. The
 winner's place is computed once, in the forward shape; the first of equal elements wins, as in
-iteration order, so that the weights of tied elements sum to one.
+iteration order, so that the weights of tied elements sum to one. Where the identity wins, no
+element has a derivative.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.build import all_of, any_of, compare, const, select, variable
-from ..ir.nodes import Expr, dtype_of, load, operands
+from ..ir.build import all_of, any_of, compare, const, lowest, select, variable
+from ..ir.nodes import Expr, const_value, dtype_of, load, operands
 from ..ir.stage import Combiner, axis_vars
 from .reducing import Reducing, SourceSeed, copy_of_stage, flat_position, own_condition
 from .terms import Condition, Contribution
@@ -28,15 +29,26 @@ def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
             all_of([compare("eq", left[0], right[0]), compare("le", left[1], right[1])]),
         ]
     )
-    worst = const(float("-inf") if better == "gt" else float("inf"), dtype)
-    last = const(2**31 - 1 if place == "int32" else 2**63 - 1, place)
+    identity = stage.reduction.combiner.identity[stage.component]
+    where = const(-1, place)  # an identity that may win stands before all elements
+    if is_neutral(identity, better):  # and another one behind them, infinite ones included
+        identity = const(float("-inf") if better == "gt" else float("inf"), dtype)
+        where = const(2**31 - 1 if place == "int32" else 2**63 - 1, place)
     combiner = Combiner(
         left,
         right,
         (select(wins, left[0], right[0]), select(wins, left[1], right[1])),
-        (worst, last),
+        (identity, where),
     )
     return _by_winner(stage, combiner, [stage.source], "winner")
+
+
+def is_neutral(identity: Expr, better: str) -> bool:
+    """Whether no finite number is worse than the identity of a maximum (``gt``) or minimum."""
+    value = const_value(identity)
+    if value is None:
+        return False
+    return (value if better == "gt" else -value) <= lowest(dtype_of(identity))
 
 
 def selection(stage: Reducing) -> list[SourceSeed]:

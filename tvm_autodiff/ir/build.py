@@ -44,6 +44,11 @@ def zero_like(expr: Expr) -> Expr:
     return tirx.const(0, dtype_of(expr))
 
 
+def lowest(dtype: str) -> float:
+    """The least finite number of a dtype."""
+    return tirx.min_value(dtype).value
+
+
 def variable(name: str, dtype: str = "int32") -> Var:
     """A fresh variable."""
     return tirx.Var(name, dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..calculus.winner import is_neutral
 from ..ir.build import zero_like
 from ..ir.graph import Graph, rebuild
 from ..ir.nodes import Tensor, binary, load, op_name
@@ -78,10 +79,12 @@ def _read_from(op: Operation, value: Tensor) -> Tensor:
 
 
 def _value_alone(op: Operation, found: Reduction) -> Operation | None:
-    """The maximum that goes with a winner's place, as a stage; None for other pairs."""
+    """The maximum that goes with a winner's place, as a stage; None for other pairs, and for those
+    whose own identity may win.
+    """
     combiner = found.combiner
     name = _EXTREMES.get(sign_of(combiner) or "")
-    if name is None:
+    if name is None or not is_neutral(combiner.identity[0], "gt" if name == "max" else "lt"):
         return None
     left, right = combiner.lhs[0], combiner.rhs[0]
     value = Combiner((left,), (right,), (binary(name, left, right),), combiner.identity[:1])

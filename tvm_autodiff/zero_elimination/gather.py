@@ -216,8 +216,9 @@ def sum_where(
         collect_indices(move_on(move(value))),
         [
             *([Condition(all_of(known), True)] if known else []),
-            *(Condition(move_on(c), False) for c in data),
             *_joined(others),
+            # behind the conditions that protect what these equations read
+            *(Condition(move_on(c), False) for c in data),
         ],
     )
     summed = tuple(reduce_axis_over(var, found.ranges[var][1]) for var in found.variables)

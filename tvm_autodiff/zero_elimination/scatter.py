@@ -189,9 +189,12 @@ class _Nest:
     ) -> None:
         self.points, self.indices, self.prefix = points, list(indices), prefix
         self.shape = [axis_range(axis)[1] for axis in result]
-        self.trailing = self._trailing(result)
+        tied = self._tied()
+        self.trailing = {
+            dim: var for dim, var in self._trailing(result).items() if node_id(var) not in tied
+        }
         rows = {node_id(var) for var in self.trailing.values()}
-        used = {node_id(var) for var in variables_of(self.indices)}
+        used = {node_id(var) for var in variables_of(self.indices)} | tied
         own = points.variables
         self.point_vars = [v for v in own if node_id(v) in used and node_id(v) not in rows]
         self.summed = [v for v in own if node_id(v) not in used]
@@ -210,6 +213,20 @@ class _Nest:
             if _same_extent(self.points.ranges[var][1], axis_range(own)[1]):
                 found[dim] = var
         return found
+
+    def _tied(self) -> set[int]:
+        """The axes that guards compare with others, where positions need guards: the position of a
+        point without them would be read where no guard of its elements holds.
+        """
+        if all(reads_inside(index, self.points.ranges) for index in self.indices):
+            return set()
+        own = {node_id(var) for var in self.points.variables}
+        groups = [
+            own & {node_id(var) for var in variables_of(c.expr)}
+            for c in self.points.conditions
+            if c.guards
+        ]
+        return {var for group in groups if len(group) > 1 for var in group}
 
     def position(self, name: str, index: Expr) -> tuple[Tensor, tuple[int, ...]]:
         """A tensor of positions in one dimension, and the point axes that it is over.
@@ -285,13 +302,16 @@ def _follows(condition: Expr, known: Sequence[Expr], ranges: Ranges) -> bool:
 
 
 def _where_allowed(index: Expr, conditions: Sequence[Condition]) -> Expr:
-    """The index where the conditions hold, else -1: those on indices first, data within."""
+    """The index where the conditions hold, else -1: those on indices first, data within, each of
+    which may guard what the next one reads.
+    """
     if not conditions:
         return index
     index = as_index(index)
-    for part in (False, True):
-        tests = [c.expr for c in conditions if on_indices(c.expr) is part]
-        index = if_then_else(all_of(tests), index, const(-1, dtype_of(index)))
+    plain = all_of(c.expr for c in conditions if on_indices(c.expr))
+    data = [c.expr for c in conditions if not on_indices(c.expr)]
+    for test in reversed([plain, *data]):
+        index = if_then_else(test, index, const(-1, dtype_of(index)))
     return index
 
 
