@@ -13,11 +13,14 @@ from typing import Any
 from ..ir import build
 from ..ir.nodes import (
     COMPARISONS,
+    INDEX_DTYPES,
     Expr,
     Var,
     const_value,
     dtype_of,
+    integer_range,
     is_integer,
+    keeps_values,
     node_id,
     op_name,
     operands,
@@ -122,11 +125,35 @@ class Atoms(WritingTable):
             parts = [self._memo[node_id(part)] for part in operands(node)]
             if all(isinstance(part, dict) for part in parts):
                 result = handler(self, *parts)
-                if result is not None:
+                if result is not None and self._is_exact(result, dtype_of(node)):
                     return result
-        if name == "cast" and _widens(operands(node)[0], node):
-            return self._memo[node_id(operands(node)[0])]
+        if name == "cast" and is_integer(operands(node)[0]):
+            source = operands(node)[0]
+            value = self._memo[node_id(source)]
+            if keeps_values(dtype_of(source), dtype_of(node)) or self._fits(value, dtype_of(node)):
+                return value
         return {self._opaque(node): 1}
+
+    def _is_exact(self, f: Form, dtype: str) -> bool:
+        """Whether arithmetic of a type gives the integer: indices are integers, narrow and
+        unsigned arithmetic wraps round unless the result is known to fit.
+        """
+        return dtype in INDEX_DTYPES or self._fits(f, dtype)
+
+    def _fits(self, f: Form, dtype: str) -> bool:
+        """Whether a form is known to lie in an integer type; variables lie in their own."""
+        least, most = integer_range(dtype)
+        low = high = 0
+        for s, k in f.items():
+            a, b = self.intervals[s]
+            if self.kinds[s][0] == "var":
+                own = integer_range("int64" if self.wide[s] else "int32")
+                a, b = own[0] if a is None else a, own[1] if b is None else b
+            if a is None or b is None:
+                return False
+            low += k * (a if k > 0 else b)
+            high += k * (b if k > 0 else a)
+        return least <= low and high <= most
 
     def _structure(self, node: Expr) -> Any:
         """A small number for a structure: ``("op", dtype, extra, operands)`` seen before gets the
@@ -143,18 +170,19 @@ class Atoms(WritingTable):
 
     def _opaque(self, node: Expr) -> int:
         mask, lean = self._depends[node_id(node)], self._leaner(node)
+        wide = not keeps_values(dtype_of(node), "int32")
         index = self._intern(
-            ("opaque", self._structure(node)), "opaque", lean, None, mask, dtype_of(node) == "int64"
+            ("opaque", self._structure(node)), "opaque", lean, None, mask, wide
         )
         self._exprs.setdefault(index, lean)
         self.intervals[index] = self._opaque_interval(node)
         return index
 
     def _opaque_interval(self, node: Expr) -> Interval:
-        """``min``, ``max`` and branches lie between their operands."""
+        """``min``, ``max`` and branches lie between their operands, narrow integers in their type."""
         name = op_name(node)
         if name not in ("min", "max", "select", "if_then_else"):
-            return UNBOUNDED
+            return UNBOUNDED if dtype_of(node) in INDEX_DTYPES else integer_range(dtype_of(node))
         parts = operands(node)[-2:]
         (a, b), (c, d) = (self.interval(self.form(part)) for part in parts)
         if name == "min":
@@ -228,6 +256,8 @@ class Atoms(WritingTable):
                 out.append(("ge", constant(0 if const_value(part) else -1)))
             elif name not in COMPARISONS or name == "ne" or not is_integer(operands(part)[0]):
                 out.append(("rest", part))
+            elif any(dtype_of(side) == "uint64" for side in operands(part)):
+                out.append(("rest", part))  # no type that forms are written in holds its values
             else:
                 left, right = (self.form(side) for side in operands(part))
                 if name == "eq":
@@ -310,13 +340,6 @@ _LINEAR: dict[str, Any] = {
     "truncdiv": Atoms._truncdiv_forms,
     "truncmod": Atoms._truncmod_forms,
 }
-
-
-def _widens(source: Expr, target: Expr) -> bool:
-    """Whether a cast keeps every value: from int32 (or narrower) to int64, or to the same type."""
-    widths = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-    a, b = widths.get(dtype_of(source)), widths.get(dtype_of(target))
-    return a is not None and b is not None and a <= b
 
 
 def _substituted(node: Expr, mapping: Mapping[Var, Expr]) -> Expr:

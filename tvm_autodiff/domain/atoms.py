@@ -13,7 +13,15 @@ from math import gcd
 from typing import Any
 
 from ..ir import build
-from ..ir.nodes import Expr, Var, dtype_of, node_id
+from ..ir.nodes import (
+    INDEX_DTYPES,
+    Expr,
+    Var,
+    dtype_of,
+    integer_range,
+    keeps_values,
+    node_id,
+)
 from .forms import (
     CONST,
     UNBOUNDED,
@@ -43,7 +51,7 @@ class AtomTable:
     masks : list of int
         Bit sets of the variables that atoms depend on, also inside of them.
     wide : list of bool
-        Whether the atom is int64.
+        Whether the atom needs int64.
     """
 
     def __init__(self) -> None:
@@ -75,8 +83,11 @@ class AtomTable:
         found = self._ids.get(key)
         if found is None:
             index = len(self.kinds)
-            wide = dtype_of(var) == "int64"
+            dtype = dtype_of(var)
+            wide = not keeps_values(dtype, "int32")
             found = self._intern(key, "var", var, None, 1 << index, wide)
+            if dtype not in INDEX_DTYPES:
+                self.intervals[found] = integer_range(dtype)
             self._exprs[found] = var
             self._alive.append(var)
         if interval is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import gcd
 
+import ml_dtypes
 import numpy as np
 
 from ..ir.build import add, cast, const, mul
@@ -20,6 +21,7 @@ from ..ir.nodes import (
     binary,
     const_value,
     dtype_of,
+    integer_range,
     is_float,
     is_integer,
     node_id,
@@ -34,6 +36,13 @@ _MOST_POINTS = 1 << 16
 _MOST_DIVISOR = 64
 
 Values = np.ndarray
+
+#: dtype → what its values are rounded to
+_FLOATS: dict[str, type] = {
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float32": np.float32,
+}
 
 #: operator → its values in numpy
 _VALUES: dict[str, Callable[..., Values]] = {
@@ -88,8 +97,8 @@ def _as_division(node: Expr, var: Var, low: int, extent: int) -> Expr | None:
     if not 1 <= extent <= _MOST_POINTS:
         return None
     points = np.arange(low, low + extent, dtype=np.int64)
-    exact = _evaluate(node, var, points, None)
-    rounded = _evaluate(node, var, points, np.float32)
+    exact = _evaluate(node, var, points, rounds=False)
+    rounded = _evaluate(node, var, points, rounds=True)
     # a compiler may round intermediate results or not: both must give the same index
     if exact is None or rounded is None or not np.array_equal(exact, rounded):
         return None
@@ -103,10 +112,11 @@ def _as_division(node: Expr, var: Var, low: int, extent: int) -> Expr | None:
     return numerator if divisor == 1 else binary("floordiv", numerator, const(divisor, dtype))
 
 
-def _evaluate(node: Expr, var: Var, points: Values, narrow: type | None) -> Values | None:
-    """The values of an index at the points; in float64, or with every float rounded to `narrow`.
+def _evaluate(node: Expr, var: Var, points: Values, rounds: bool) -> Values | None:
+    """The values of an index at the points: with every float in float64, or rounded to its dtype.
 
-    None where an operator is not known or a value is not finite.
+    None where an operator is not known, a value is not finite, or an integer does not fit its
+    dtype.
     """
     values: dict[int, Values] = {}
     for part in postorder(node):
@@ -117,18 +127,27 @@ def _evaluate(node: Expr, var: Var, points: Values, narrow: type | None) -> Valu
             value = np.asarray(const_value(part))
         elif name == "cast":
             [value] = parts
-            value = np.trunc(value).astype(np.int64) if is_integer(part) else value
+            value = _truncated(value) if is_integer(part) else value
         elif name in _VALUES:
             with np.errstate(all="ignore"):
                 value = _VALUES[name](*parts)
         else:
             return None
         if is_float(part):
-            value = np.asarray(value).astype(narrow or np.float64)
+            value = np.asarray(value).astype(_FLOATS.get(dtype_of(part), np.float64) if rounds else np.float64)
             if not np.isfinite(value).all():
+                return None
+        elif is_integer(part):
+            least, most = integer_range(dtype_of(part))
+            if (value < least).any() or (value > most).any():
                 return None
         values[node_id(part)] = value
     return values[node_id(node)]
+
+
+def _truncated(values: Values) -> Values:
+    whole = np.trunc(np.asarray(values).astype(np.float64))
+    return np.clip(whole, -(2.0**62), 2.0**62).astype(np.int64)
 
 
 def _division(points: Values, values: Values) -> tuple[int, int, int] | None:

@@ -23,8 +23,9 @@ class WritingTable(AtomTable):
         divisor).
         """
         terms, value = self.terms(f)
-        if dtype is None:
-            dtype = "int64" if any(self.wide[s] for s in f) else "int32"
+        own = "int64" if any(self.wide[s] for s in f) else "int32"
+        if own == "int64" or dtype is None:
+            return build.cast(dtype or own, _sum(terms, value, own))
         return _sum(terms, value, dtype)
 
     def terms(self, f: Form) -> tuple[list[tuple[int, Expr]], int]:

@@ -18,6 +18,7 @@ from .nodes import (
     Var,
     binary,
     call_node,
+    common_index,
     const_value,
     dtype_of,
     is_const,
@@ -129,6 +130,12 @@ def cast(dtype: str, expr: Expr) -> Expr:
 def compare(name: str, left: Expr, right: Expr) -> Expr:
     """A comparison by name: ``eq ne lt le gt ge``."""
     return binary(name, left, right)
+
+
+def equal_integers(left: Expr, right: Expr) -> Expr:
+    """``left == right`` of integers of any dtypes, compared in one that holds both."""
+    dtype = common_index(dtype_of(left), dtype_of(right))
+    return binary("eq", cast(dtype, left), cast(dtype, right))
 
 
 def true() -> Expr:

@@ -1,8 +1,9 @@
 """Integer expressions as Python functions, for counting points by brute force.
 
 In: integer and boolean TVM expressions and the order of their variables. Out: a Python function of
-integers that gives a tuple of their values; exact, so it does not wrap round as int32 does. Loads
-are outside of it.
+integers that gives a tuple of their values. Arithmetic of indices is exact and does not wrap round
+as int32 does; conversions, and arithmetic of narrow and unsigned types, do. Loads are outside of
+it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..errors import UnsolvableError
-from .nodes import Expr, Var, const_value, node_id, op_name, operands
+from .nodes import (
+    INDEX_DTYPES,
+    Expr,
+    Var,
+    const_value,
+    dtype_of,
+    integer_range,
+    is_integer,
+    node_id,
+    op_name,
+    operands,
+)
 from .rewrite import postorder
 
 _TEMPLATES = {
@@ -74,6 +86,9 @@ def compile_integers(
             raise UnsolvableError(f"cannot count points: the value of {name} is not known: {node}")
         names[key] = f"t{len(lines)}"
         text = _TEMPLATES[name].format(*(names[node_id(part)] for part in operands(node)))
+        if is_integer(node) and (name == "cast" or dtype_of(node) not in INDEX_DTYPES):
+            least, most = integer_range(dtype_of(node))
+            text = f"({text} - {least}) % {most - least + 1} + {least}"
         lines.append(f"    {names[key]} = {text}")
     results = [str(e) if isinstance(e, int) else names[node_id(e)] for e in exprs]
     head = "def f({}):".format(", ".join(f"a{n}" for n in range(len(variables))))

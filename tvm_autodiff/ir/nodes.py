@@ -9,6 +9,7 @@ renames its classes costs this file. Traversal lives in `rewrite`, construction 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import tvm
@@ -52,6 +53,9 @@ BITWISE_CLASSES: dict[str, type] = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+#: the dtypes of indices, whose arithmetic counts as that of integers: what would leave the dtype is
+#: widened where it is emitted; all other integer arithmetic wraps round
+INDEX_DTYPES = ("int32", "int64")
 
 _address = Object.__hash__
 _NAME_OF_CLASS: dict[type, str] = {
@@ -237,6 +241,46 @@ def is_float(node: Any) -> bool:
 def is_integer(node: Any) -> bool:
     """Whether an expression or tensor has an integer dtype (bool is not one)."""
     return dtype_of(node).startswith(("int", "uint"))
+
+
+@cache
+def integer_range(dtype: str) -> tuple[int, int]:
+    """The least and the largest value of an integer dtype or bool.
+
+    Examples
+    --------
+    >>> integer_range("int8"), integer_range("uint16")
+    ((-128, 127), (0, 65535))
+    """
+    if dtype == "bool":
+        return 0, 1
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    return (0, (1 << bits) - 1) if dtype[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def keeps_values(source: str, target: str) -> bool:
+    """Whether a conversion between integer dtypes keeps every value.
+
+    Examples
+    --------
+    >>> keeps_values("uint8", "int32"), keeps_values("uint32", "int32")
+    (True, False)
+    """
+    (least, most), (low, high) = integer_range(source), integer_range(target)
+    return low <= least and most <= high
+
+
+def common_index(*dtypes: str) -> str:
+    """The index dtype that integers of several dtypes are compared in.
+
+    It holds the values of all of them but those of uint64 from 2**63 on, which are no index.
+
+    Examples
+    --------
+    >>> common_index("uint8", "int32"), common_index("uint32", "int32")
+    ('int32', 'int64')
+    """
+    return "int32" if all(keeps_values(dtype, "int32") for dtype in dtypes) else "int64"
 
 
 def node_id(node: Any) -> int:

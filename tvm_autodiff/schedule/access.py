@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.nodes import (
+    INDEX_DTYPES,
     Expr,
     Tensor,
     Var,
     const_value,
+    dtype_of,
     is_integer,
     is_load,
+    keeps_values,
     load_tensor,
     node_id,
     op_name,
@@ -68,7 +71,10 @@ def _form(node: Expr, order: Mapping[int, int], forms: Mapping[int, Affine]) -> 
     left = parts[0]
     assert left is not None
     if name == "cast":
-        return left
+        # what may wrap round is no linear form; ranges are not known here
+        return left if keeps_values(dtype_of(operands(node)[0]), dtype_of(node)) else None
+    if dtype_of(node) not in INDEX_DTYPES:
+        return None
     right = parts[1] if len(parts) > 1 else None
     if right is None:
         return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, DomainTransformation, simplify_domain
-from ..ir.build import add, all_of, cast, compare, conjuncts, const
+from ..ir.build import add, all_of, compare, conjuncts, const, equal_integers
 from ..ir.ceil_division import fold_ceil_divisions
 from ..ir.fold import fold
 from ..ir.lets import bind_shared
@@ -26,7 +26,6 @@ from ..ir.nodes import (
     dtype_of,
     is_const,
     is_float,
-    is_integer,
     is_load,
     load,
     node_id,
@@ -139,7 +138,7 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
         return None
     conditions = (*head_conditions, *term.conditions)
     equations = [
-        _equation(index, place) for index, place in zip(term.indices, target.indices, strict=True)
+        equal_integers(index, place) for index, place in zip(term.indices, target.indices, strict=True)
     ]
     value = substituter({term.seed: seed})(term.value)
     gathered = sum_where(
@@ -266,15 +265,6 @@ def on_indices(condition: Expr) -> bool:
     return not any(is_load(node) or is_float(node) for node in postorder(condition))
 
 
-def _equation(index: Expr, place: Expr) -> Expr:
-    """``index == place`` in the wider dtype; a cast of a legal index changes nothing."""
-    while op_name(index) == "cast" and is_integer(operands(index)[0]):
-        [index] = operands(index)
-    if dtype_of(place) == "int64":
-        return compare("eq", cast("int64", index), place)
-    return compare("eq", index, cast(dtype_of(index), place))
-
-
 def _seed(
     op: Operation, term: Term, cotangent: Cotangent, target: Target, outer: Sequence[Var]
 ) -> tuple[Expr, list[Condition]]:
@@ -283,7 +273,7 @@ def _seed(
     if cotangent.tensor is None:
         equal = (
             [
-                Condition(compare("eq", axis, cast(dtype_of(axis), place)), True)
+                Condition(equal_integers(axis, place), True)
                 for axis, place in zip(outer, prefix, strict=True)
             ]
             if prefix
