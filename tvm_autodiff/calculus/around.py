@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..ir.bounded_stage import bounded_stage
 from ..ir.build import all_of, if_then_else
 from ..ir.lets import merge_equal
 from ..ir.nodes import Expr, Tensor, Var, is_const, load, node_id
@@ -22,7 +23,6 @@ from ..ir.stage import (
     always,
     axis_range,
     axis_vars,
-    make_stage,
     renew_axis,
     whole_tensor,
 )
@@ -75,7 +75,7 @@ def element_tensor(name: str, axes: Sequence[Axis], body: Expr, rows: int) -> Te
             return same
     fresh = [renew_axis(axis) for axis in axes]
     rename = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
-    return make_stage(name, fresh, [rename(body)])[0]
+    return bounded_stage(name, fresh, [rename(body)])[0]
 
 
 def combined_around(

@@ -9,6 +9,7 @@ carries a mark, by which `stand_in` finds two scans of products to differentiate
 
 from __future__ import annotations
 
+from ..ir.bounded_stage import bounded_stage
 from ..ir.build import (
     add,
     all_of,
@@ -30,7 +31,6 @@ from ..ir.stage import (
     always,
     axis_vars,
     bodies,
-    make_stage,
     renew_axis,
 )
 from .around import combined_around, element_tensor
@@ -96,7 +96,7 @@ def _product_of_others(stage: Reducing, product: Tensor, zeros: Tensor) -> Tenso
         select(the_zero, all_others, zero_like(all_others)),
     )
     attrs = {_MARK: len(reduction.axes)}
-    return make_stage(f"{op.name}_others", places.axes, [body], attrs=attrs)[0]
+    return bounded_stage(f"{op.name}_others", places.axes, [body], attrs=attrs)[0]
 
 
 def stand_in(op: Operation) -> Tensor | None:
@@ -116,4 +116,4 @@ def stand_in(op: Operation) -> Tensor | None:
     [before], [after] = combined_around(op.name, combiner, {0: factors}, {}, list(op.axis), rows)
     axes = [renew_axis(axis) for axis in op.axis]
     here = [axis.var for axis in axes]
-    return make_stage(f"{op.name}_plain", axes, [mul(load(before, here), load(after, here))])[0]
+    return bounded_stage(f"{op.name}_plain", axes, [mul(load(before, here), load(after, here))])[0]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import NotDifferentiableError, UnsolvableError
+from ..ir.bounded_stage import bounded_reduction
 from ..ir.build import all_of, compare
 from ..ir.nodes import Expr, Tensor, Var, const_value, dtype_of
 from ..ir.plain_reduction import fold_condition
@@ -109,7 +110,8 @@ def copy_of_stage(
         replace(reduction, combiner=combiner, sources=tuple(sources), init=()),
         {old.var: new.var for old, new in zip(op.axis, axes, strict=True)},
     )
-    return reduction_stage(f"{op.name}_{suffix}", axes, fold_condition(copy))
+    bounded = bounded_reduction(axes, fold_condition(copy))
+    return reduction_stage(f"{op.name}_{suffix}", axes, bounded)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..ir.bounded_stage import bounded_stage
 from ..ir.build import add, const, variable
 from ..ir.lets import bind_shared, merge_equal
 from ..ir.nodes import Expr, Tensor, Var, dtype_of, is_float, load, node_id
@@ -19,7 +20,6 @@ from ..ir.stage import (
     Extent,
     Operation,
     data_axis,
-    make_stage,
     outputs_of,
     reduce_axis,
     sum_over,
@@ -157,4 +157,4 @@ def _over_elements(
     here = [axis.var for axis in axes]
     loads = {var: load(t, here[len(here) - len(t.shape) :]) for var, t in read.items()}
     body = substituter(loads)(value)
-    return make_stage(name, [*leading, *own], [sum_over(bind_shared(body), summed)])[0]
+    return bounded_stage(name, [*leading, *own], [sum_over(bind_shared(body), summed)])[0]

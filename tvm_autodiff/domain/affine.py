@@ -171,15 +171,13 @@ class Atoms(WritingTable):
     def _opaque(self, node: Expr) -> int:
         mask, lean = self._depends[node_id(node)], self._leaner(node)
         wide = not keeps_values(dtype_of(node), "int32")
-        index = self._intern(
-            ("opaque", self._structure(node)), "opaque", lean, None, mask, wide
-        )
+        index = self._intern(("opaque", self._structure(node)), "opaque", lean, None, mask, wide)
         self._exprs.setdefault(index, lean)
         self.intervals[index] = self._opaque_interval(node)
         return index
 
     def _opaque_interval(self, node: Expr) -> Interval:
-        """``min``, ``max`` and branches lie between their operands, narrow integers in their type."""
+        """``min``, ``max`` and branches lie between their operands, others in a narrow type."""
         name = op_name(node)
         if name not in ("min", "max", "select", "if_then_else"):
             return UNBOUNDED if dtype_of(node) in INDEX_DTYPES else integer_range(dtype_of(node))

@@ -134,7 +134,9 @@ def _evaluate(node: Expr, var: Var, points: Values, rounds: bool) -> Values | No
         else:
             return None
         if is_float(part):
-            value = np.asarray(value).astype(_FLOATS.get(dtype_of(part), np.float64) if rounds else np.float64)
+            value = np.asarray(value).astype(
+                _FLOATS.get(dtype_of(part), np.float64) if rounds else np.float64
+            )
             if not np.isfinite(value).all():
                 return None
         elif is_integer(part):

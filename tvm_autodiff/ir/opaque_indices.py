@@ -17,6 +17,7 @@ from tvm import ir, s_tir, tirx
 from tvm.ir import prim
 
 from ..errors import UnsolvableError
+from .intervals import C_CASTS
 from .nodes import Expr, call_node, const_value, dtype_of, is_float, node_id, op_name, operands
 from .rewrite import contains, rewrite, substituter, variables_of
 from .simplify import constant_bounds, linear_sum, linear_terms
@@ -29,7 +30,6 @@ _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 #: literal, and an index may have become one
 REINTERPRET, C_CAST = "reinterpret", "call_pure_extern"
 _HIDDEN = "tvm_autodiff.indices_hidden"  #: attribute of a function whose indices are in casts
-_C_TYPES = {"int32": "int", "int64": "int64_t", "uint32": "unsigned", "uint64": "uint64_t"}
 
 
 def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
@@ -52,7 +52,7 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     >>> indices(lambda i: i // 2 + i % 3)
     'A[v_i // 2 + v_i % 3]'
     """
-    if func.attrs is not None and _HIDDEN in func.attrs:
+    if is_hidden_function(func):
         return func
     bound: dict[Any, Expr] = {}
 
@@ -76,7 +76,7 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
             return None
         if not confuses_tvm(resolved) or not confuses_tvm(without_carry(resolved, loops)):
             return None
-        return [_hidden(part, by) for part in parts]
+        return [hidden(part, by) for part in parts]
 
     def stays(buffer: Any) -> bool:
         return by == C_CAST and str(buffer.scope()) != "global"
@@ -100,8 +100,13 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     visitors = [(ir.TensorLoad, read), (tirx.BufferStore, write)]
     visitors += [(kind, comparison) for kind in _COMPARISONS]
     body = tvm_ffi.structural_map(func.body, visitors)
-    hidden = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
-    return hidden.with_attr(_HIDDEN, True) if by == C_CAST else hidden
+    made = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return made.with_attr(_HIDDEN, True) if by == C_CAST else made
+
+
+def is_hidden_function(func: Any) -> bool:
+    """Whether the indices of a function are hidden by casts of C."""
+    return func.attrs is not None and _HIDDEN in func.attrs
 
 
 def _resolver(bound: dict[Any, Expr]) -> Callable[[Expr], Expr]:
@@ -112,12 +117,13 @@ def _resolver(bound: dict[Any, Expr]) -> Callable[[Expr], Expr]:
     return substituter(outer_first)
 
 
-def _hidden(index: Expr, by: str) -> Expr:
+def hidden(index: Expr, by: str) -> Expr:
+    """An index or a number inside of what TVM's simplification leaves alone."""
     if const_value(index) is not None or _is_hidden(index):
         return index
     dtype = dtype_of(index)
-    if by == C_CAST and dtype in _C_TYPES:
-        return tirx.call_pure_extern(dtype, _C_TYPES[dtype], index)
+    if by == C_CAST and dtype in C_CASTS:
+        return tirx.call_pure_extern(dtype, C_CASTS[dtype], index)
     return call_node(REINTERPRET, [index], dtype)
 
 

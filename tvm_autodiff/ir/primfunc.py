@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import te, tirx
 
 from ..errors import LoweringError
+from .function_widths import bounded_function
 from .graph import retarget, tensors_read_by
 from .lets import bind_shared
 from .nodes import Expr, Tensor, Var, const_value, let_variable, node_id, op_name, operands
@@ -98,9 +99,9 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
         names = ", ".join(op.name for op in ops)
         reason = first_line(error)
         raise RefusedStageError(f"TVM cannot lower the stages {names}: {reason}") from error
-    return StageFunction(
-        func.without_attr("global_symbol"), tuple(inputs), tuple(outputs), tuple(scalars)
-    )
+    # schedules simplify indices, and TVM fails on numbers that int32 does not hold
+    func = bounded_function(func.without_attr("global_symbol"))
+    return StageFunction(func, tuple(inputs), tuple(outputs), tuple(scalars))
 
 
 def _lets_once(tensors: list[Tensor]) -> list[Tensor]:

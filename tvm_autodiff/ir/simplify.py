@@ -30,9 +30,8 @@ from .rewrite import contains_load, map_loads, rewrite, variables_of
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 
-#: a coefficient above this is not multiplied with a whole operand, which could leave int32
+#: a coefficient above this is not multiplied with a whole operand, which may be large
 _LARGE = 64
-_INT32_LIMIT = 1 << 31
 
 
 def _analyzer(ranges: Ranges | None) -> Any:
@@ -145,7 +144,7 @@ def normalize_div_mod(expr: Expr) -> Expr:
     ``(a*i + c) % n → ((a % n)*i + c % n) % n``,
     ``(a*i + c) // n → (a // n)*i + c // n + ((a % n)*i + c % n) // n``, or the same of the mirrored
     numerator ``-x - 1``, whichever has smaller coefficients. Large coefficients multiply ``i % n``
-    and not ``i``, so that int32 does not overflow. Nothing else in the expression changes.
+    and not ``i``, which keeps numbers small. Nothing else in the expression changes.
 
     Examples
     --------
@@ -277,13 +276,10 @@ def _reduced(name: str, terms: list[tuple[Expr, int]], constant: int, c: int, dt
         # x // c = -1 - (-x - 1) // c,  x % c = c - 1 - (-x - 1) % c
         sign, constant = -1, -constant - 1
         terms = [(node, -k) for node, k in terms]
-    wide = dtype == "int32" and (max((k % c for _, k in terms), default=0) * c >= _INT32_LIMIT)
-    inner_dtype = "int64" if wide else dtype
     outside: list[tuple[Expr, int]] = []
     inside: list[tuple[Expr, int]] = []
-    divisor = build.const(c, inner_dtype)
+    divisor = build.const(c, dtype)
     for node, k in terms:
-        node = build.cast(inner_dtype, node)
         low = k % c
         if low and low != k and (low > _LARGE or contains_load(node)):
             # k*y = k*c*(y // c) + k*(y % c)
@@ -291,19 +287,19 @@ def _reduced(name: str, terms: list[tuple[Expr, int]], constant: int, c: int, dt
             node = build.binary("floormod", node, divisor)
         outside.append((node, k // c))
         inside.append((node, low))
-    inner = linear_sum(inside, constant % c, inner_dtype)
+    inner = linear_sum(inside, constant % c, dtype)
     is_plain = not any(k for _, k in inside)
     if name == "floormod":
         result = inner if is_plain else build.binary("floormod", inner, divisor)
         if sign < 0:
-            result = linear_sum([(result, -1)], c - 1, inner_dtype)
+            result = linear_sum([(result, -1)], c - 1, dtype)
     else:
         if not is_plain:
             outside.append((build.binary("floordiv", inner, divisor), 1))
         shift = constant // c
         outside = [(node, sign * k) for node, k in outside]
-        result = linear_sum(outside, shift if sign > 0 else -1 - shift, inner_dtype)
-    return build.cast(dtype, result)
+        result = linear_sum(outside, shift if sign > 0 else -1 - shift, dtype)
+    return result
 
 
 def linear_sum(terms: list[tuple[Expr, int]], constant: int, dtype: str) -> Expr:

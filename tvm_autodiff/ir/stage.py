@@ -129,9 +129,13 @@ def shape_of(tensor: Tensor) -> tuple[Extent, ...]:
 
 def reduction_of(op: Operation) -> Reduction | None:
     """The reduction that a stage performs, or None for an elementwise or an opaque one."""
-    if not is_compute(op) or op_name(op.body[0]) != "reduce":
+    return reduction_of_body(op.body[0]) if is_compute(op) else None
+
+
+def reduction_of_body(body: Expr) -> Reduction | None:
+    """The reduction that is the body of a stage, or None for another body."""
+    if op_name(body) != "reduce":
         return None
-    body = op.body[0]
     combiner = body.combiner
     return Reduction(
         Combiner(

@@ -16,6 +16,7 @@ from ..calculus.product import stand_in
 from ..calculus.scans import scan_adjoints
 from ..calculus.terms import Term
 from ..errors import InvalidArgumentError
+from ..ir.bounded_stage import bounded_stage
 from ..ir.build import all_of, compare, const, if_then_else
 from ..ir.graph import Graph, tensors_read_by
 from ..ir.nodes import Tensor, dtype_of, is_float, load
@@ -25,7 +26,6 @@ from ..ir.stage import (
     Operation,
     data_axis,
     is_placeholder,
-    make_stage,
     outputs_of,
     renew_axis,
     shape_of,
@@ -288,7 +288,7 @@ class Sweep:
         target = self._target(tensor)
         axes = [renew_axis(axis) for axis in (*target.prefix, *target.axes)]
         body = load(adjoint, [axis.var for axis in axes])
-        return make_stage(self._name(tensor), axes, [body])[0]
+        return bounded_stage(self._name(tensor), axes, [body])[0]
 
     def result(self) -> DifferentiationResult:
         """The adjoints asked for and all that were computed on the way."""
@@ -359,4 +359,4 @@ def identity(tensor: Tensor) -> Tensor:
     )
     dtype = dtype_of(tensor)
     body = if_then_else(condition, const(1, dtype), const(0, dtype))
-    return make_stage(f"identity_{tensor.op.name}", [*rows, *columns], [body])[0]
+    return bounded_stage(f"identity_{tensor.op.name}", [*rows, *columns], [body])[0]

@@ -14,8 +14,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ..ir.function_widths import with_safe_indices
 from ..ir.infinities import with_infinities_from_bits
-from ..ir.opaque_indices import C_CAST, hide_divisions
+from ..ir.opaque_indices import C_CAST
 from ..ir.primfunc import StageFunction
 from .cpu.elementary.functions import with_own_functions
 from .cpu.elementary.library import with_library_functions
@@ -39,7 +40,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     """
     if machine.kind == "cuda":
         return [
-            replace(launch, func=with_infinities_from_bits(hide_divisions(launch.func, C_CAST)))
+            replace(launch, func=with_infinities_from_bits(with_safe_indices(launch.func, C_CAST)))
             for launch in launches
         ]
     if machine.kind != "llvm":

@@ -26,9 +26,9 @@ from ..ir.direct_calls import (
     by_address,
     calling,
 )
+from ..ir.function_widths import with_safe_indices
 from ..ir.in_place import shared
 from ..ir.nodes import Tensor
-from ..ir.opaque_indices import hide_divisions
 from ..ir.primfunc import StageFunction, relax_alignment, same_function
 from ..ir.stage import shape_of, tensor_key
 from .names import identifier
@@ -168,6 +168,6 @@ class _Functions:
         self._names.add(unique)
         var = GlobalVar(unique)
         # safe to compile, and to call with what is aligned to its elements only
-        self.module[var] = by_address(relax_alignment(hide_divisions(func)), unique)
+        self.module[var] = by_address(relax_alignment(with_safe_indices(func)), unique)
         same.append((func, var))
         return var

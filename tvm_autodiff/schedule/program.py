@@ -16,9 +16,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ..ir.function_widths import with_safe_indices
 from ..ir.in_place import shared
 from ..ir.nodes import Tensor, dtype_of
-from ..ir.opaque_indices import hide_divisions
 from ..ir.primfunc import (
     StageFunction,
     buffer_of,
@@ -85,7 +85,7 @@ def assemble(
 
 def _finished(func: Any) -> Any:
     """A scheduled function made safe to compile and to call."""
-    return relax_alignment(hide_divisions(func))
+    return relax_alignment(with_safe_indices(func))
 
 
 def function_alone(launch: StageFunction) -> Any:

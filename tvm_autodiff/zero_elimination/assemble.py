@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..ir.bounded_stage import bounded_stage
 from ..ir.build import add, const, sum_of
 from ..ir.lets import bind_shared
 from ..ir.nodes import Expr, Tensor, load
@@ -17,7 +18,6 @@ from ..ir.stage import (
     Axis,
     Extent,
     axis_range,
-    make_stage,
     reduce_axis_over,
     renew_axis,
     sum_over,
@@ -118,4 +118,4 @@ def _stage(name: str, axes: Sequence[Axis], body: Expr, summed: Sequence[Axis] =
                 for axis, n in zip(summed, extents, strict=True)
             ],
         )
-    return make_stage(name, fresh, [body])[0]
+    return bounded_stage(name, fresh, [body])[0]

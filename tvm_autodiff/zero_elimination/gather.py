@@ -138,7 +138,8 @@ def gather(op: Operation, term: Term, cotangent: Cotangent, target: Target) -> G
         return None
     conditions = (*head_conditions, *term.conditions)
     equations = [
-        equal_integers(index, place) for index, place in zip(term.indices, target.indices, strict=True)
+        equal_integers(index, place)
+        for index, place in zip(term.indices, target.indices, strict=True)
     ]
     value = substituter({term.seed: seed})(term.value)
     gathered = sum_where(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ..cost import multiplications_in, stage_cost
 from ..errors import InvalidArgumentError
+from ..ir.bounded_stage import bounded_stage
 from ..ir.graph import Graph, retarget
 from ..ir.lets import bind_shared, merge_equal
 from ..ir.nodes import Expr, Tensor, is_load, load, load_tensor
@@ -20,7 +21,6 @@ from ..ir.stage import (
     bodies,
     is_compute,
     is_placeholder,
-    make_stage,
     outputs_of,
     reduce_expr,
     reduction_of,
@@ -146,7 +146,7 @@ class _Inliner:
             return substituter(dict(zip(axes, indices, strict=True)))(plain[key])
 
         new = [bind_shared(map_loads(expand_lets(body), replaced)) for body in bodies(op)]
-        return make_stage(op.name, list(op.axis), new, op.tag)
+        return bounded_stage(op.name, list(op.axis), new, op.tag)
 
     def _replacement(self, tensor: Tensor) -> Tensor | None:
         """The new tensor for one of the old graph, None where it is the same."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..errors import InvalidArgumentError
+from ..ir.bounded_stage import bounded_stage
 from ..ir.build import (
     zero_like,
 )
@@ -25,7 +26,7 @@ from ..ir.nodes import (
     operands,
     with_operands,
 )
-from ..ir.stage import bodies, is_compute, make_stage
+from ..ir.stage import bodies, is_compute
 from .summands import joined, summands, where
 
 TensorOrExpr = TypeVar("TensorOrExpr")
@@ -82,7 +83,7 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
     new = [_lifted_body(body) for body in old]
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
         return tensor
-    return make_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[tensor.value_index]
+    return bounded_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[tensor.value_index]
 
 
 def _lifted_body(body: Expr) -> Expr:

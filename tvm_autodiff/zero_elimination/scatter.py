@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, simplify_domain
+from ..ir.bounded_stage import bounded_stage
 from ..ir.build import all_of, cast, compare, conjuncts, const, if_then_else, negate, zero_like
 from ..ir.nodes import (
     Expr,
@@ -34,7 +35,6 @@ from ..ir.stage import (
     Operation,
     axis_range,
     data_axis,
-    make_stage,
     reduce_axis,
     reduce_axis_over,
     renew_axis,
@@ -328,7 +328,7 @@ def _whole_or_stage(
     fresh = [data_axis(a.var.name, axis_range(a)[1], dtype_of(a.var)) for a in axes]
     inner = [renew_axis(axis) for axis in summed]
     table = {old.var: new.var for old, new in zip((*axes, *summed), (*fresh, *inner), strict=True)}
-    return make_stage(name, fresh, [sum_over(substituter(table)(body), inner)])[0]
+    return bounded_stage(name, fresh, [sum_over(substituter(table)(body), inner)])[0]
 
 
 def dense_form(op: Operation) -> Tensor | None:
@@ -354,7 +354,7 @@ def dense_form(op: Operation) -> Tensor | None:
     ]
     value = load(found.updates, layout.update(index))
     body = if_then_else(all_of(equal), value, zero_like(value))
-    return make_stage(f"{op.name}_dense", axes, [sum_over(body, list(points.values()))])[0]
+    return bounded_stage(f"{op.name}_dense", axes, [sum_over(body, list(points.values()))])[0]
 
 
 def _equal(place: Expr, index: Expr) -> Expr:

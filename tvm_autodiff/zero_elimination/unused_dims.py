@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..cost import multiplications_in
+from ..ir.bounded_stage import bounded_stage
 from ..ir.graph import retarget, tensors_read_by, topological
 from ..ir.nodes import Expr, Tensor, is_load, load, load_tensor, node_id, op_name, operands
 from ..ir.rewrite import Rewriter, postorder
@@ -17,7 +18,6 @@ from ..ir.stage import (
     Operation,
     bodies,
     is_compute,
-    make_stage,
     outputs_of,
     reduction_of,
     tensor_key,
@@ -86,7 +86,7 @@ def remove_unused_dims(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
         if must_be_whole:
             places = [op.axis[place].var for place in kept]
             copies = [load(tensor, places) for tensor in narrow]
-            _record(whole, op, make_stage(op.name, list(op.axis), copies))
+            _record(whole, op, bounded_stage(op.name, list(op.axis), copies))
     return [whole.get(tensor_key(tensor), tensor) for tensor in outputs]
 
 
@@ -139,4 +139,4 @@ def _stage(
     same = all(node_id(a) == node_id(b) for a, b in zip(bodies(op), new_bodies, strict=True))
     if same and len(kept) == len(op.axis):
         return outputs_of(op)
-    return make_stage(name, [op.axis[place] for place in kept], new_bodies, op.tag)
+    return bounded_stage(name, [op.axis[place] for place in kept], new_bodies, op.tag)
