@@ -15,7 +15,6 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
-from tests.evaluate import FUNCTIONS, numpy_dtype
 from tvm_autodiff.ir.nodes import (
     const_value,
     dtype_of,
@@ -29,6 +28,25 @@ from tvm_autodiff.ir.rewrite import expand_lets, postorder
 from tvm_autodiff.ir.stage import axis_vars, bodies, is_placeholder, reduction_of
 
 Map = Callable[..., Any]
+
+FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "floormod": np.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "eq": np.equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "select": np.where,
+    "if_then_else": np.where,
+}
 
 #: name → extent of the input, shape of the output, index
 MAPS: dict[str, tuple[int, tuple[int, ...], Map]] = {
@@ -114,7 +132,7 @@ def values(expr: Any, variables: dict[int, Any]) -> np.ndarray:
     with np.errstate(all="ignore"):
         for node in postorder(expr):
             name, parts = op_name(node), [found[node_id(part)] for part in operands(node)]
-            dtype = numpy_dtype(dtype_of(node))
+            dtype = np.dtype(dtype_of(node))
             if name == "var":
                 value = np.asarray(variables[node_id(node)])
             elif name == "const":
