@@ -6,16 +6,19 @@ the gradient's, and that of split, fused and unrolled loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
+from .build import cast, variable
 from .intervals import Interval, Intervals, add, meet, scalar_dtype, size_interval
 from .nodes import (
     Expr,
     Var,
+    const_value,
     dtype_of,
     integer_range,
     is_integer,
@@ -51,12 +54,19 @@ def bounded_function(func: Any, hide: Callable[[Expr], Expr] | None = None) -> A
     >>> index(100000)
     'A[T.Cast("int32", T.Cast("int64", v_i) * T.int64(70000) % T.int64(1000003))]'
     """
+    return _bounded(func, hide, {})
+
+
+def _bounded(func: Any, hide: Callable[[Expr], Expr] | None, renamed: Mapping[int, Var]) -> Any:
+    """The function with bounded arithmetic; with int64 variables in the place of `renamed`."""
     sizes = _sizes(func)
     widths = Widths(
         _variables(func, sizes),
         BUFFER_READS,
         is_open=lambda var: bool(sizes),
         hide=hide,
+        renamed=renamed,
+        wide=bool(renamed),
         explicit=True,
     )
     value = widths.value
@@ -77,11 +87,13 @@ def bounded_function(func: Any, hide: Callable[[Expr], Expr] | None = None) -> A
         return tirx.BufferStore(node.buffer, stored, new)
 
     def loop(node: Any) -> Any:
+        var = renamed.get(node_id(node.loop_var), node.loop_var)
         new = values([node.min, node.extent])
-        if new is None:
+        if new is None and var is node.loop_var:
             return node
+        bounds = [cast(dtype_of(var), bound) for bound in new or [node.min, node.extent]]
         rest = (node.thread_binding, node.annotations, node.step)
-        return tirx.For(node.loop_var, *new, node.kind, node.body, *rest)
+        return tirx.For(var, *bounds, node.kind, node.body, *rest)
 
     def branch(node: Any) -> Any:
         new = values([node.condition])
@@ -92,8 +104,18 @@ def bounded_function(func: Any, hide: Callable[[Expr], Expr] | None = None) -> A
         return node if new is None else tirx.Bind(node.var, new[0])
 
     def realize(node: Any) -> Any:
+        if renamed:
+            places = [widths.wide_value(part) for part in node.iter_values]
+            return s_tir.SBlockRealize(places, value(node.predicate), node.block)
         new = values([*node.iter_values, node.predicate])
         return node if new is None else s_tir.SBlockRealize(new[:-1], new[-1], node.block)
+
+    def block(node: Any) -> Any:
+        if not renamed:
+            return node
+        axes = [_wide_axis(axis, renamed[node_id(axis.var)]) for axis in node.iter_vars]
+        rest = (node.name_hint, node.body, node.init, node.alloc_buffers, node.match_buffers)
+        return s_tir.SBlock(axes, node.reads, node.writes, *rest, node.annotations)
 
     def region(old: Any) -> Any:
         bounds = [part for extent in old.region for part in (extent.min, extent.extent)]
@@ -113,6 +135,7 @@ def bounded_function(func: Any, hide: Callable[[Expr], Expr] | None = None) -> A
         (tirx.IfThenElse, branch),
         (tirx.Bind, bind),
         (s_tir.SBlockRealize, realize),
+        (s_tir.SBlock, block),
         (ir.TensorRegion, region),
         (tirx.Evaluate, evaluate),
     ]
@@ -126,7 +149,49 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     """
     if is_hidden_function(func):
         return func
-    return bounded_function(hide_divisions(func, by), lambda index: hidden(index, by))
+    made = hide_divisions(func, by)
+    renamed = _wide_variables(made) if _is_large(made) else {}
+    return _bounded(made, lambda index: hidden(index, by), renamed)
+
+
+def _is_large(func: Any) -> bool:
+    """Whether a place in some buffer does not fit int32."""
+    buffers: list[Any] = list(func.params)
+    visitors = [
+        (tirx.BufferStore, lambda node: buffers.append(node.buffer)),
+        (ir.TensorLoad, lambda node: buffers.append(node.source)),
+    ]
+    tvm_ffi.structural_walk(func.body, visitors)
+    shapes = [list(getattr(buffer.ty, "shape", ())) for buffer in buffers]
+    counts = [[const_value(extent) for extent in shape] for shape in shapes]
+    return any(
+        None not in count and prod(map(int, count)) > integer_range("int32")[1] for count in counts
+    )
+
+
+def _wide_variables(func: Any) -> dict[int, Var]:
+    """An int64 variable for each int32 one of loops and blocks; threads keep theirs."""
+    found: dict[int, Var] = {}
+
+    def rename(var: Var) -> None:
+        dtype = dtype_of(var)
+        found[node_id(var)] = variable(var.name, "int64") if dtype == "int32" else var
+
+    def loop(node: Any) -> None:
+        if node.kind != tirx.ForKind.THREAD_BINDING:
+            rename(node.loop_var)
+
+    def block(node: Any) -> None:
+        for axis in node.iter_vars:
+            rename(axis.var)
+
+    tvm_ffi.structural_walk(func.body, [(tirx.For, loop), (s_tir.SBlock, block)])
+    return found
+
+
+def _wide_axis(axis: Any, var: Var) -> Any:
+    low, extent = (cast(dtype_of(var), bound) for bound in (axis.dom.min, axis.dom.extent))
+    return tirx.IterVar(ir.Range.from_min_extent(low, extent), var, axis.iter_type)
 
 
 def _is_number(expr: Expr) -> bool:
@@ -171,14 +236,14 @@ def _variables(func: Any, sizes: dict[int, str]) -> Callable[[Var], Interval]:
     known: dict[int, Interval] = {}
     active: set[int] = set()
 
-    def variable(var: Var) -> Interval:
+    def interval(var: Var) -> Interval:
         key = node_id(var)
         if key not in known:
             own = integer_range(scalar_dtype(var))
             if key in active:
                 return own
             active.add(key)
-            bounds = Intervals(variable)
+            bounds = Intervals(interval)
             found = own
             if key in ranges or key in doms:
                 low, extent = ranges.get(key) or doms[key]
@@ -192,4 +257,4 @@ def _variables(func: Any, sizes: dict[int, str]) -> Callable[[Var], Interval]:
             known[key] = found
         return known[key]
 
-    return variable
+    return interval

@@ -16,10 +16,10 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .build import compare, const, mul
+from .build import cast, compare, const, mul
 from .nodes import Expr, binary, const_value, dtype_of
 from .scatter_kernel import ScatterAdd, as_index, inside_result
-from .stage import shape_of
+from .stage import index_dtype, shape_of
 
 _BLOCK = 256  #: threads of a block
 _MAX_GRID = 65_536  #: blocks; beyond, threads go on with the next elements
@@ -99,8 +99,13 @@ def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
         block = loops.enter_context(T.thread_binding(0, blocks, thread="blockIdx.x"))
         thread = loops.enter_context(T.thread_binding(0, _BLOCK, thread="threadIdx.x"))
         place = block * _BLOCK + thread
+        if size is not None and index_dtype(size + blocks * _BLOCK) == "int64":
+            place = cast("int64", place)
         if size is None or blocks * _BLOCK < size:
-            again = binary("floordiv", total + (blocks * _BLOCK - 1), _like(total, blocks * _BLOCK))
+            again: Any = -(-(size or 0) // (blocks * _BLOCK))
+            if size is None:
+                total_up = total + (blocks * _BLOCK - 1)
+                again = binary("floordiv", total_up, _like(total, blocks * _BLOCK))
             place = loops.enter_context(T.serial(0, again)) * (blocks * _BLOCK) + place
         loops.enter_context(T.If(compare("lt", place, _like(place, total))))
         loops.enter_context(T.Then())

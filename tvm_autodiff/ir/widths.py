@@ -44,6 +44,7 @@ from .nodes import (
 from .rewrite import expand_lets, postorder
 
 _INT32 = integer_range("int32")
+_NUMBERS = ("int", "uint", "bool", "float", "bfloat")
 #: nodes whose value is exact arithmetic of their operands
 _EXACT = frozenset((*ARITHMETIC, "select", "if_then_else", "likely", "ramp", "broadcast", "abs"))
 
@@ -127,6 +128,10 @@ class Widths:
         """An integer expression all of which counts as arithmetic of integers, in its own type."""
         return _narrowed(root, self._natural.rewritten(root, True))
 
+    def wide_value(self, root: Expr) -> Expr:
+        """An integer expression as int64."""
+        return _widened(self._natural.rewritten(root, True))
+
     def index(self, root: Expr, extent: Any) -> Expr:
         """An index into a dimension of some extent, in its own type."""
         name, parts = op_name(root), operands(root)
@@ -140,7 +145,7 @@ class Widths:
         new = self._index(root, extent)
         if self._hide is None or node_id(new) == node_id(root) or op_name(new) in ("var", "const"):
             return new
-        return new if self._wide and not _divides(new) else self._hide(new)
+        return new if self._wide else self._hide(new)
 
     def _index(self, root: Expr, extent: Any) -> Expr:
         if op_name(root) in ("select", "if_then_else"):
@@ -151,13 +156,13 @@ class Widths:
             return _rebuilt(root, operands(root), parts)
         new = self._natural.rewritten(root, True)
         if node_id(new) == node_id(root):
-            return root
+            return _widened(root) if self._wide else root
         if not self._is_open(root):
-            return new if self._wide else _narrowed(root, new)
+            return _widened(new) if self._wide else _narrowed(root, new)
         bounds = Intervals(self._variable)
         demand(root, (0, max(self._natural.bounds_of(extent)[1] - 1, 0)), bounds)
         new = _Rewriting(self, bounds, self._natural).rewritten(root, True)
-        return new if self._wide else _narrowed(root, new)
+        return _widened(new) if self._wide else _narrowed(root, new)
 
     def _is_open(self, index: Expr) -> bool:
         """Whether an index depends on data or on sizes: its own bounds say little then."""
@@ -322,11 +327,9 @@ def _reduced(value: Expr, node: Expr) -> Expr:
 
 def _is_scalar(part: Any) -> bool:
     """Whether an operand is an expression that may hold integers: not a name or a buffer."""
-    return hasattr(part, "ty") and not dtype_of(part).startswith(("handle", "Pointer", "T."))
-
-
-def _divides(expr: Expr) -> bool:
-    return any(op_name(node) in ("floordiv", "floormod") for node in postorder(expr))
+    if not hasattr(part, "ty") or op_name(part) == "stringimm":
+        return False
+    return op_name(part) != "var" or dtype_of(part).startswith(_NUMBERS)
 
 
 def _is_widened(old: Expr, new: Expr) -> bool:
