@@ -163,10 +163,13 @@ def _is_large(func: Any) -> bool:
     ]
     tvm_ffi.structural_walk(func.body, visitors)
     shapes = [list(getattr(buffer.ty, "shape", ())) for buffer in buffers]
-    counts = [[const_value(extent) for extent in shape] for shape in shapes]
-    return any(
-        None not in count and prod(map(int, count)) > integer_range("int32")[1] for count in counts
-    )
+    return any(_elements(shape) > integer_range("int32")[1] for shape in shapes)
+
+
+def _elements(shape: Sequence[Expr]) -> int:
+    """How many elements a shape of literals has; 0 for other shapes."""
+    extents = [const_value(extent) for extent in shape]
+    return prod(0 if extent is None else int(extent) for extent in extents)
 
 
 def _wide_variables(func: Any) -> dict[int, Var]:
