@@ -134,6 +134,8 @@ class Widths:
 
     def index(self, root: Expr, extent: Any) -> Expr:
         """An index into a dimension of some extent, in its own type."""
+        if not self._renamed and op_name(root) in ("var", "const"):
+            return root
         name, parts = op_name(root), operands(root)
         if name == "reinterpret" or is_c_cast(root):  # hidden already
             inner = self._index(parts[-1], extent)
