@@ -107,18 +107,11 @@ def test_documented_table_is_true(request):
     assert FILE.read_text(encoding="utf-8").splitlines() == text.splitlines()
 
 
-#: gradients whose row chain TVM refuses: one variable of a let, bound in several pieces of a row
-REFUSED = {"image.resize2d, cubic"}
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_gradient(name):
     case = CASES[name]
     answer, why = way_of(case)
-    if name in REFUSED:
-        with pytest.warns(ad.PlainScheduleWarning):
-            case.check()
-    elif answer == "yes":
+    if answer == "yes":
         case.check()
     elif "opaque" in why:
         with pytest.raises(ad.NotDifferentiableError, match="opaque te.*override="):

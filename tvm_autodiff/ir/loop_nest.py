@@ -172,4 +172,14 @@ def function(parameters: Sequence[Buffer], body: Statement, once: bool = False) 
     # Relax looks for a block at the root of every function that a program calls
     root = s_tir.SBlock([], [], [], "root", body)
     body = s_tir.SBlockRealize([], const(1, "bool"), root)
-    return tirx.PrimFunc(list(parameters), body, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+    made = tirx.PrimFunc(list(parameters), body, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+    return _with_own_variables(made)
+
+
+def _with_own_variables(func: PrimFunc) -> PrimFunc:
+    """``a[0] = let t = x in f(t); a[1] = let t = y in f(t)  →  .. let u = y in f(u)``.
+
+    An expression that is written in several places binds its variables in each, which TVM refuses.
+    """
+    module = tvm.IRModule({"main": func})
+    return tirx.transform.ConvertSSA()(module)["main"]
