@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
-from tests.schedule import cases
+from tests.schedule import cases, chain_cases
 from tvm_autodiff.compile import build
 from tvm_autodiff.errors import LoweringError, PlainScheduleWarning
-from tvm_autodiff.ir.primfunc import stage_function
+from tvm_autodiff.ir.loop_nest import function, parameter, store
+from tvm_autodiff.ir.primfunc import StageFunction, external_reads, stage_function
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.declined import Cause, Declined, no_gain, other_kind
 from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.kernels import cut
 from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.normal_form import normal_form
-from tvm_autodiff.schedule.rule import Refusals, apply_rules
+from tvm_autodiff.schedule.rule import ChainRule, Refusals, apply_rules
 from tvm_autodiff.schedule.slow_kernels import notice_of, slow_kernels
 
 MACHINE = machine_of(as_target(None), 1)
@@ -31,13 +32,15 @@ def stage(name="B", n=8):
     return A, te.compute((n,), lambda i: A[i] * 2.0, name=name)
 
 
+WARP = tirx.call_intrin("float32", "tirx.tvm_warp_shuffle", 0, 0.0, 0, 32, 32)
+
+
 def broken(kernel, machine):
     """Code that TVM cannot compile for a CPU: it calls what only GPUs have."""
     if not kernel.name.startswith("bad"):
         return other_kind("its name is not bad")
     axes = kernel.root.axis
-    warp = tirx.call_intrin("float32", "tirx.tvm_warp_shuffle", 0, 0.0, 0, 32, 32)
-    made = te.compute([axis.dom.extent for axis in axes], lambda *i: warp, name=kernel.name)
+    made = te.compute([axis.dom.extent for axis in axes], lambda *i: WARP, name=kernel.name)
     func = stage_function([made.op], [made])
     reads = stage_function(kernel.ops, kernel.outputs)
     return [replace(func, outputs=reads.outputs)]
@@ -121,6 +124,26 @@ class TestRefused:
         assert "elementwise of bad, as no faster rule applies:" in text
         assert "broken: TVM refuses its code" in text
 
+    def test_a_chain_comes_apart(self, monkeypatch):
+        def broken_chain(chain, machine):
+            tensors = [*external_reads(chain.ops), *chain.outputs]
+            buffers = [parameter(tensor, f"p{n}") for n, tensor in enumerate(tensors)]
+            func = function(buffers, store(buffers[-1], WARP, [0, 0]))
+            count = len(tensors) - len(chain.outputs)
+            return [StageFunction(func, tuple(tensors[:count]), tuple(tensors[count:]))]
+
+        rules = (ChainRule(broken_chain), *CPU_RULES[1:])
+        monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: rules)
+        with pytest.warns(PlainScheduleWarning, match="broken_chain: TVM refuses") as told:
+            softmax = build(*chain_cases.softmax(40, 50), cache=False)
+        assert len(told) == 1
+        rules = {launch.rule for launch in softmax._record.launches}
+        assert "fallback" not in rules
+        assert len(rules) > 1
+        a = np.random.default_rng(0).random((40, 50), "float32")
+        [values, *_] = softmax(a, a)
+        np.testing.assert_allclose(values, np.exp(a) / np.exp(a).sum(1, keepdims=True), rtol=1e-5)
+
     def test_symbolic(self):
         n = te.var("n")
         A = te.placeholder((n,), name="A")
@@ -151,21 +174,21 @@ def heavy(name="H", n=64, declined=ODD, m=64):
     return replace(found, declined=tuple(declined))
 
 
-FAST = replace(heavy("fast", 512, m=512), plain=False)
+FAST = replace(heavy("fast", 1024, m=1024), plain=False)
 
 WARNED = {
-    "large": ([heavy(n=128, m=128)], ["H"]),
+    "large": ([heavy(n=256, m=256)], ["H"]),
     "small": ([heavy(n=8)], []),
-    "below a twentieth": ([heavy(n=128, m=64), FAST], []),
-    "above a twentieth": ([heavy(n=256, m=64), FAST], ["H"]),
-    "no gain": ([heavy(n=128, m=128, declined=[("r", no_gain("short"))])], []),
+    "below a twentieth": ([heavy(n=128, m=256), FAST], []),
+    "above a twentieth": ([heavy(n=512, m=256), FAST], ["H"]),
+    "no gain": ([heavy(n=256, m=256, declined=[("r", no_gain("short"))])], []),
     "refused": ([replace(heavy(n=8, declined=[("r", Declined("x", Cause.REFUSED))]))], ["H"]),
     "refused, then fast": (
         [replace(heavy(n=8, declined=[("r", Declined("x", Cause.REFUSED))]), plain=False)],
         ["H"],
     ),
-    "not plain": ([replace(heavy(n=128, m=128), plain=False)], []),
-    "most work first": ([heavy("a", 128, m=128), heavy("b", 256, m=256)], ["b", "a"]),
+    "not plain": ([replace(heavy(n=256, m=256), plain=False)], []),
+    "most work first": ([heavy("a", 256, m=256), heavy("b", 512, m=512)], ["b", "a"]),
 }
 
 

@@ -32,9 +32,9 @@ from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
 from .rule import Scheduled
 
 SHARE = 20  #: a kernel below one part in so many of the work cannot slow a program down much
-#: operations that plain loops do in about the time of a call from Python (5 µs, as
-#: `benchmarks/call_overhead.py` measures it): below, no schedule is worth looking for
-MIN_WORK = 16_384
+#: operations that plain loops do in about ten times what a call from Python takes (5 µs, as
+#: `benchmarks/call_overhead.py` measures it): below, a faster schedule is hardly noticed
+MIN_WORK = 65_536
 COSTLY = 16  #: operations that an evaluation of exp and the like counts as
 SHOWN = 3  #: kernels that a warning names
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import s_tir
-from tvm.s_tir.schedule import ScheduleError
 
 from ...ir.primfunc import StageFunction, stage_function
 from ...ir.stage import is_compute
+from ..declined import by_tvm
 from ..kernels import Kernel, iterations
 from ..machine import Machine
 from .parallel import worth_threads
@@ -46,7 +46,5 @@ def _parallelise(schedule: Any, block: Any) -> None:
         spatial.append(loop)
     if not spatial:
         return
-    try:
-        schedule.parallel(spatial[0] if len(spatial) == 1 else schedule.fuse(*spatial[:2]))
-    except ScheduleError:
-        return  # for example several blocks under one nest
+    # refused, for example, where several blocks lie under one nest: these loops stay serial
+    by_tvm(schedule.parallel, spatial[0] if len(spatial) == 1 else schedule.fuse(*spatial[:2]))
