@@ -184,3 +184,20 @@ def test_small_programs_are_int32_alone() -> None:
         x = te.placeholder((extent,), "float64", name="x")
         out = te.compute((9, 3), lambda i, j: x[(stride * i + j) % extent], name="out")  # noqa: B023
         assert "int64" not in ad.show(ad.gradient(out, [x], te.placeholder((9, 3), "float64"))[0])
+
+
+def test_data_times_a_large_step() -> None:
+    """Positions of a scatter are data in a stage of its own, and indices all the same."""
+    extent, points = 1_000_003, 500
+    x = te.placeholder((extent,), "float64", name="x")
+    first, second = (te.placeholder((points,), "int32", name=name) for name in "IJ")
+    out = te.compute((points,), lambda n: x[(first[n] * 441 + second[n] * 1000) % extent])
+    h = te.placeholder((points,), "float64", name="h")
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 2**31 - 1, (2, points)).astype("int32")
+    reached = (given[0].astype(np.int64) * 441 + given[1].astype(np.int64) * 1000) % extent
+    data, heads = rng.random(extent), rng.random(points)
+    [gradient] = ad.gradient(out, [x], h)
+    y, dx = ad.build([x, first, second, h], [out, gradient], cache=False)(data, *given, heads)
+    assert np.array_equal(y, data[reached])
+    np.testing.assert_allclose(dx, np.bincount(reached, heads, extent))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from tvm import te
 
 from tvm_autodiff.errors import CallError
 from tvm_autodiff.runtime.signature import Signature, TensorSpec, dim_text, dim_value
+from tvm_autodiff.runtime.tensor_signature import signature_of
 
 DIMS = [
     (7, {}, 7, "7"),
@@ -50,3 +52,18 @@ def test_symbols_are_learnt_and_checked():
     assert sizes == {"n": 5}
     with pytest.raises(CallError, match=r"'y' must have shape \(\(n \* 2\),\), got \(9,\)"):
         signature().check_array("argument", y, (9,), "bfloat16", sizes)
+
+
+@pytest.mark.parametrize("shape", [(2**30 + 1, 3), (2**30, 3)], ids=["size", "elements"])
+def test_symbolic_sizes_that_int32_does_not_count_to(shape):
+    x, _ = signature().inputs
+    with pytest.raises(CallError, match=r"'x' has shape .*declare them int64"):
+        signature().check_array("argument", x, shape, "float32", {})
+    wide = Signature((x,), (), wide=("n",))
+    wide.check_array("argument", x, shape, "float32", {})
+
+
+def test_int64_symbols_are_known_by_name():
+    n, m = te.var("n", "int64"), te.var("m")
+    tensors = [te.placeholder((n, m), name="x"), te.placeholder((m * 2,), name="y")]
+    assert signature_of(tensors, [], False).wide == ("n",)

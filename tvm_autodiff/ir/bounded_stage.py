@@ -12,10 +12,11 @@ from typing import Any
 from tvm import ir, tirx
 
 from .intervals import range_intervals
-from .nodes import Expr, Tensor, node_id
+from .nodes import Expr, Tensor, Var, node_id
 from .rewrite import variables_of
 from .stage import (
     Axis,
+    Extent,
     Reduction,
     axis_range,
     make_stage,
@@ -27,7 +28,11 @@ from .widths import Widths
 
 def widths_over(axes: Sequence[Axis]) -> Widths:
     """The widths of expressions over axes; what extents depend on beside them is a size."""
-    ranges = {axis.var: axis_range(axis) for axis in axes}
+    return widths_in({axis.var: axis_range(axis) for axis in axes})
+
+
+def widths_in(ranges: Mapping[Var, tuple[Extent, Extent]]) -> Widths:
+    """The widths of expressions over variables with ranges ``(minimum, extent)``."""
     bounds = [part for pair in ranges.values() for part in pair if not isinstance(part, int)]
     own = {node_id(var) for var in ranges}
     sizes = [var for var in variables_of(bounds) if node_id(var) not in own]

@@ -11,9 +11,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from ..errors import CallError
+from ..ir.intervals import MOST_SYMBOLIC
 
 Dim = Any  #: int, str or [operator, left, right]
 
@@ -39,6 +41,13 @@ def dim_value(dim: Dim, sizes: dict[str, int]) -> int | None:
         return sizes.get(dim)
     left, right = dim_value(dim[1], sizes), dim_value(dim[2], sizes)
     return None if left is None or right is None else _OPERATORS[dim[0]](left, right)
+
+
+def _symbols(dim: Dim) -> list[str]:
+    """The names of the symbols in a dimension."""
+    if isinstance(dim, list):
+        return [name for part in dim[1:] for name in _symbols(part)]
+    return [dim] if isinstance(dim, str) else []
 
 
 def dim_text(dim: Dim) -> str:
@@ -81,11 +90,14 @@ class Signature:
     ----------
     single : bool
         Whether a call returns one array and not a list of them.
+    wide : tuple of str
+        The symbols that are int64: arrays of other symbolic sizes are addressed in int32.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     single: bool = False
+    wide: tuple[str, ...] = ()
     static: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,6 +129,8 @@ class Signature:
                 f"{place} {spec.name!r} must have rank {len(spec.shape)}, shape "
                 f"{shape_text(spec.shape)}, got shape {tuple(shape)}"
             )
+        if not spec.static:
+            self._check_size(place, spec, shape)
         for number, (dim, size) in enumerate(zip(spec.shape, shape, strict=True)):
             if isinstance(dim, str):
                 known = sizes.setdefault(dim, size)
@@ -133,12 +147,22 @@ class Signature:
                     f"got {tuple(shape)}: dimension {number} is not {wanted}"
                 )
 
+    def _check_size(self, place: str, spec: TensorSpec, shape: Sequence[int]) -> None:
+        """Raise `CallError` where a symbolic size is more than its kernels can count to."""
+        names = [name for dim in spec.shape for name in _symbols(dim) if name not in self.wide]
+        if names and (max(shape) > MOST_SYMBOLIC or prod(shape) >= 1 << 31):
+            raise CallError(
+                f"{place} {spec.name!r} has shape {tuple(shape)}: int32 sizes go up to 2**30, "
+                f'and arrays to 2**31 elements; declare them int64: te.var("{names[0]}", "int64")'
+            )
+
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""
         return {
             "inputs": [[s.name, list(s.shape), s.dtype] for s in self.inputs],
             "outputs": [[s.name, list(s.shape), s.dtype] for s in self.outputs],
             "single": self.single,
+            "wide": list(self.wide),
         }
 
     @staticmethod
@@ -148,7 +172,8 @@ class Signature:
         def specs(rows: list[list[Any]]) -> tuple[TensorSpec, ...]:
             return tuple(TensorSpec(name, tuple(shape), dtype) for name, shape, dtype in rows)
 
-        return Signature(specs(data["inputs"]), specs(data["outputs"]), data["single"])
+        wide = tuple(data.get("wide", ()))
+        return Signature(specs(data["inputs"]), specs(data["outputs"]), data["single"], wide)
 
     def __str__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import LoweringError
 from ..ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
+from ..ir.rewrite import variables_of
 from ..ir.stage import shape_of
 from .signature import DIM_OPERATORS, Dim, Signature, TensorSpec
 
@@ -22,7 +23,11 @@ def signature_of(inputs: Sequence[Tensor], outputs: Sequence[Tensor], single: bo
         shape = tuple(dimension_of(dim, symbols) for dim in shape_of(tensor))
         return TensorSpec(str(tensor.op.name), shape, dtype_of(tensor))
 
-    return Signature(tuple(map(spec, inputs)), tuple(map(spec, outputs)), single)
+    dims = [dim for tensor in (*inputs, *outputs) for dim in shape_of(tensor)]
+    found = variables_of([dim for dim in dims if not isinstance(dim, int)])
+    specs = tuple(map(spec, inputs)), tuple(map(spec, outputs))
+    wide = [symbols[node_id(var)] for var in found if dtype_of(var) == "int64"]
+    return Signature(*specs, single, tuple(wide))
 
 
 def dimension_of(dim: Any, symbols: dict[int, str]) -> Dim:

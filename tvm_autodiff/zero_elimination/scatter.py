@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, simplify_domain
-from ..ir.bounded_stage import bounded_stage
+from ..ir.bounded_stage import bounded_stage, widths_in
 from ..ir.build import all_of, cast, compare, conjuncts, const, if_then_else, negate, zero_like
 from ..ir.nodes import (
     Expr,
@@ -125,7 +125,9 @@ def scatter_sum(
     for dim, index in enumerate(nest.indices):
         dims.append(-1 if dim in nest.trailing else len(positions))
         if dim not in nest.trailing:
-            position, used = nest.position(f"{name}_place{len(positions)}", index)
+            # a stage of positions is one of data, whose arithmetic would stay as it is
+            fits = widths_in(points.ranges).index(index, axis_range(result[dim])[1])
+            position, used = nest.position(f"{name}_place{len(positions)}", fits)
             positions.append(position)
             places.append(used)
     updates, axes_of_updates = nest.updates(f"{name}_updates", points.move(value))
