@@ -192,8 +192,9 @@ class TestTarget:
         known = {**host._host_features(), "avx2": False}
         monkeypatch.setattr(host, "_host_features", lambda: known)
         function = build(*program(), target={"kind": "llvm", "mcpu": "x86-64-v3"}, cache=False)
-        with pytest.raises(LoweringError, match="avx2"):
-            function(X)
+        for run in (function, function.profile):
+            with pytest.raises(LoweringError, match="avx2"):
+                run(X)
 
 
 KEPT = ["TVM_NUM_THREADS", "TVM_BACKTRACE", "PATH_TO_NOWHERE"]

@@ -302,7 +302,7 @@ class CompiledFunction(CheckedArguments):
         arguments, _, _ = self._bound(self._with_copies(arrays), None)
         if self._parallel:
             use_threads(self.num_threads)
-        launches = self._record.launches
+        function, launches = self._function(), self._record.launches
         if self._direct and len(launches) > 1:
             main, in_front = self._executable["main"], self._in_front()
             run = lambda launch: main(launch, *in_front, *arguments)  # noqa: E731
@@ -310,7 +310,7 @@ class CompiledFunction(CheckedArguments):
         machine = (
             relax.VirtualMachine(self._executable, tvm.cpu()) if self._record.uses_vm else None
         )
-        return profile_of(self._function(), machine, arguments, launches, repeats)
+        return profile_of(function, machine, arguments, launches, repeats)
 
     def _with_copies(self, arrays: Sequence[Array]) -> list[Array]:
         """The arguments with copies of those that a call writes."""
