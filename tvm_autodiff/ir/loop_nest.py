@@ -96,6 +96,11 @@ def when(condition: Expr, body: Statement) -> Statement:
     return body if const_value(condition) else tirx.IfThenElse(condition, body, None)
 
 
+def branch(condition: Expr, then: Statement, otherwise: Statement) -> Statement:
+    """`then` where a condition holds, `otherwise` elsewhere."""
+    return tirx.IfThenElse(condition, then, otherwise)
+
+
 def bind(var: Var, value: Expr) -> Statement:
     """``var = value`` for the statements that follow in the same sequence."""
     return tirx.Bind(var, value)

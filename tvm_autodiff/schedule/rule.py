@@ -18,6 +18,7 @@ from ..ir.stage import Operation, axis_vars, is_compute, reduction_of
 from .chains import Chain
 from .declined import Declined, refused
 from .kernel import Kernel
+from .large import too_large
 from .machine import Machine
 
 #: functions to run in order, the last of which writes the outputs of the kernel
@@ -103,9 +104,10 @@ def apply_rules(
         plain = [rule for rule in rules if not isinstance(rule, ChainRule)]
         return [_by_kernel_rules(kernel, machine, plain, known)]
     declined: list[tuple[str, Declined]] = []
+    large = [why for part in kernel.parts if (why := too_large(part)) is not None]
     for rule in rules:
         if isinstance(rule, ChainRule):
-            found = _tried(rule, kernel, machine, known)
+            found = _tried(rule, kernel, machine, known) if not large else large[0]
             if not isinstance(found, Declined):
                 return [Scheduled(kernel, found, name_of(rule), tuple(declined))]
             declined.append((name_of(rule), found))
@@ -119,9 +121,10 @@ def apply_rules(
 def _by_kernel_rules(
     kernel: Kernel, machine: Machine, rules: Sequence[Rule], refusals: Refusals
 ) -> Scheduled:
+    barred = RAGGED if any(map(is_ragged, kernel.ops)) else too_large(kernel)
     declined: list[tuple[str, Declined]] = []
-    if any(map(is_ragged, kernel.ops)):
-        declined, rules = [("all other rules", RAGGED)], rules[-1:]
+    if barred is not None:
+        declined, rules = [("all other rules", barred)], rules[-1:]
     for rule in rules[:-1]:
         found = _tried(rule, kernel, machine, refusals)
         if not isinstance(found, Declined):

@@ -45,6 +45,7 @@ from ...ir.nodes import (
 from ...ir.primfunc import StageFunction
 from ...ir.rewrite import postorder, replace_outermost, substituter, variables_of
 from ...ir.stage import Axis, Extent, axis_range, shape_of
+from ...ir.statements import MAX_WEIGHT, weight
 from ..access import Interval
 from ..boxes import decided, pieces
 from ..declined import Declined
@@ -103,6 +104,8 @@ def class_loops(
     body = writer.nest(machine.threads if worth_threads(work, machine) else 1)
     if writer.nodes > MAX_NODES:
         return Declined(f"its code would have more than {MAX_NODES} expressions")
+    if writer.weight > MAX_WEIGHT:
+        return Declined(f"a statement of it would have more than {MAX_WEIGHT} nodes")
     return StageFunction(function(buffers, body), tuple(inputs), tuple(results))
 
 
@@ -173,6 +176,7 @@ class _Writer:
         self._axes, self._values, self._results = elements.axes, elements.values, results
         self._moduli, self._plan, self._places = moduli, plan, places
         self.nodes = 0
+        self.weight = 0  #: of the largest statement, as `ir.statements` weighs it
         self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
 
     def nest(self, threads: int) -> Statement:
@@ -269,7 +273,9 @@ class _Writer:
                 value = decided(rename(elem), quotients, known)
                 values.append(without_branches(value, quotients, known))
                 writes.append(Write(tensor, residues, indices))
-        return merge_equal(values), writes
+        values = merge_equal(values)
+        self.weight = max(self.weight, weight(values, worth_binding(values)))
+        return values, writes
 
     def _body(self, quotients: Sequence[Var], chosen: Sequence[_Piece]) -> Statement:
         """The elements that one pass of the loops writes: reads first, then a store for each."""

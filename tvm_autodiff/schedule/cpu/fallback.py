@@ -10,16 +10,24 @@ from typing import Any
 
 from tvm import s_tir
 
+from ...ir.nodes import op_name
 from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import is_compute
-from ..declined import by_tvm
+from ...ir.rewrite import postorder
+from ...ir.stage import bodies, is_compute
+from ..declined import Declined, by_tvm
 from ..kernels import Kernel, iterations
+from ..large import too_large
 from ..machine import Machine
 from .parallel import worth_threads
+from .statement_loops import statement_loops
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     """Schedule any kernel: correct first."""
+    if too_large(kernel) is not None or _has_lets(kernel):
+        launch = statement_loops(kernel, machine)
+        if not isinstance(launch, Declined):
+            return [launch]
     unscheduled = stage_function(kernel.ops, kernel.outputs)
     if not is_compute(kernel.root):
         return [unscheduled]
@@ -35,6 +43,14 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
             unscheduled.scalars,
         )
     ]
+
+
+def _has_lets(kernel: Kernel) -> bool:
+    """Whether a body holds a let: TVM's pass for common sub-expressions may define what a let uses
+    behind it, and then refuses its own code.
+    """
+    roots = [body for op in kernel.ops if is_compute(op) for body in bodies(op)]
+    return any(op_name(node) == "let" for node in postorder(roots))
 
 
 def _parallelise(schedule: Any, block: Any) -> None:

@@ -1,0 +1,149 @@
+"""Kernels that are too large for TVM's passes: small statements, the same values, in seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.ir.nodes import op_name
+from tvm_autodiff.schedule.cpu.statement_loops import statement_loops
+from tvm_autodiff.schedule.kernel import Kernel
+from tvm_autodiff.schedule.large import too_large
+from tvm_autodiff.schedule.machine import Machine, as_target
+
+pytestmark = pytest.mark.filterwarnings("ignore::tvm_autodiff.errors.AutodiffWarning")
+
+X = te.placeholder((48,), "float64", name="X")
+
+
+def times(n, start, step):
+    value = start
+    for t in range(n):
+        value = step(value, t)
+    return value
+
+
+def choices(i, n=9):
+    """An index of n nested choices, each of which occurs three times in the next."""
+    index = times(n, i, lambda j, t: tirx.Select(j < t + 2, j + 1, j - 1))
+    return tirx.Max(tirx.Min(index, 40), 0)
+
+
+def clamps(i, n=9):
+    return times(n, i, lambda j, t: te.max(te.min((j * 2 + t) // 3 + tirx.FloorMod(j, 5), 40), 0))
+
+
+def winner(i, n=5):
+    def step(pair, t):
+        value, place = pair
+        new = X[i + t]
+        wins = tirx.Or(value < new, tirx.And(tirx.EQ(value, new), place <= t))
+        return tirx.Select(wins, new, value), tirx.Select(wins, t, place)
+
+    return times(n, (X[i], tirx.const(0, "int32")), step)[0]
+
+
+def guarded(i, n=5):
+    """Reads under guards that no other branch has: outside of them they are out of bounds."""
+    return times(
+        n,
+        tirx.const(0.5, "float64"),
+        lambda v, t: te.if_then_else(
+            i * 9 - 4 * t >= 0,
+            te.if_then_else(i * 9 - 4 * t < 48, v * v + X[i * 9 - 4 * t], v + v * v),
+            te.if_then_else(i > 40, X[i * 9 - 4 * t], v * 0.5),
+        ),
+    )
+
+
+def doublings(i, n=11):
+    return times(n, X[i], lambda v, t: te.sin(v * v) + v)
+
+
+def by_select(i, n=9):
+    return times(
+        n,
+        X[i],
+        lambda v, t: tirx.Select(te.all(i - t >= 0, i - t < 48), v * X[i - t] + v, v - v * v),
+    )
+
+
+K, L = te.reduce_axis((1, 4), "k"), te.reduce_axis((0, 3), "l")
+BODIES = {
+    "choices": lambda i: X[choices(i)],
+    "clamps": lambda i: X[clamps(i)] * X[i],
+    "winner": lambda i: winner(i),
+    "guarded": lambda i: guarded(i),
+    "doublings": lambda i: doublings(i),
+    "by select": lambda i: by_select(i),
+    "choices, sum": lambda i: te.sum(X[choices(i + K)] * X[K], axis=K),
+    "choices, max": lambda i: te.max(X[choices(i - K + L)] * X[L + K], axis=[K, L]),
+    "doublings, sum": lambda i: te.sum(doublings(i + K, 11), axis=[K, L]),
+    "guarded, min": lambda i: te.min(guarded(i + K, 5), axis=K),
+}
+
+
+def check(inputs, outputs):
+    rng = np.random.default_rng(0)
+    data = [rng.uniform(-1, 1, [int(n) for n in t.shape]) for t in inputs]
+    got = ad.build(inputs, outputs, cache=False, num_threads=1)(*data)
+    want = evaluate_graph(outputs, list(zip(inputs, data, strict=True)))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_too_large(name):
+    stage = te.compute((9,), BODIES[name], name="stage")
+    assert too_large(Kernel(stage.op)) is not None
+    launch = statement_loops(Kernel(stage.op), Machine(as_target(None), 64))
+    lines = str(launch.func).splitlines()
+    assert not any("T.Let(" in line for line in lines)
+    assert max(map(len, lines)) < 1_000
+    assert len(lines) < 1_000
+    check([X], [stage])
+
+
+@pytest.mark.parametrize("name", ["winner", "doublings", "clamps", "choices, sum"])
+def test_gradients(name):
+    stage = te.compute((5,), BODIES[name], name="stage")
+    check([X], [stage, *ad.differentiate(stage, [X])])
+
+
+def argmax():
+    def combine(left, right):
+        wins = tirx.Or(left[0] > right[0], tirx.And(tirx.EQ(left[0], right[0]), left[1] < right[1]))
+        return (
+            tirx.Select(wins, left[0], right[0]),
+            tirx.Select(wins, left[1], right[1]),
+        )
+
+    reducer = te.comm_reducer(
+        combine, lambda a, b: (tirx.const(-1e300, a), tirx.const(2**30, b)), name="argmax"
+    )
+    k = te.reduce_axis((0, 12), "k")
+    return te.compute((6,), lambda i: reducer((doublings(i + k, 10), k), axis=k), name="argmax")
+
+
+def test_tuples():
+    value, place = argmax()
+    assert too_large(Kernel(value.op)) is not None
+    check([X], [value, place])
+
+
+def test_ragged_sums_with_epilogue():
+    def ragged(i):
+        k = te.reduce_axis((0, i + 1), "k")
+        return te.sum(doublings(k, 10), axis=k)
+
+    total = te.compute((7,), ragged, name="total")
+    check([X], [te.compute((7,), lambda i: te.exp(-total[i] * total[i]) * X[i], name="out")])
+
+
+def test_small_kernels_are_left_to_tvm():
+    stage = te.compute((9,), lambda i: X[i] * X[i + 1], name="stage")
+    assert too_large(Kernel(stage.op)) is None
+    assert op_name(stage.op.body[0]) == "mul"

@@ -1,0 +1,144 @@
+"""Plain loops whose body is written in small statements: for kernels that are too large for TVM.
+
+TVM's passes walk expressions as trees, some of them several times at each level. What
+`ir.statements` stores instead is a register to LLVM, so that these loops are as fast as plain ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...ir.loop_nest import (
+    PARALLEL,
+    SERIAL,
+    Local,
+    Places,
+    Statement,
+    allocated,
+    counter,
+    element,
+    function,
+    local,
+    loop,
+    parameter,
+    sequence,
+    store,
+)
+from ...ir.nodes import Expr, Var, dtype_of, op_name
+from ...ir.primfunc import StageFunction, external_reads, free_variables
+from ...ir.rewrite import expand_lets, map_loads, substituter
+from ...ir.stage import (
+    Axis,
+    Extent,
+    Reduction,
+    axis_range,
+    axis_vars,
+    bodies,
+    is_compute,
+    reduction_of,
+    shape_of,
+    tensor_key,
+)
+from ...ir.statements import written
+from ..declined import NOT_COMPUTED, Declined
+from ..kernel import Kernel, iterations
+from ..machine import Machine
+from .parallel import worth_threads
+
+
+def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
+    """A kernel element by element, each in statements of bounded size."""
+    if not is_compute(kernel.root):
+        return NOT_COMPUTED
+    inputs, results = external_reads(kernel.ops), kernel.outputs
+    tensors = [*inputs, *results]
+    if any(dtype_of(tensor) == "bfloat16" for tensor in tensors):
+        return Declined("TVM makes integers of bfloat16, but not of what is stored on the way")
+    dims = [dim for tensor in tensors for dim in shape_of(tensor) if not isinstance(dim, int)]
+    known = {hash(dim) for dim in dims if op_name(dim) == "var"}
+    if any(hash(var) not in known for op in kernel.ops for var in free_variables(op)):
+        return Declined("the shape of no parameter gives a size that it needs")
+    places, buffers = Places(), []
+    for number, tensor in enumerate(tensors):
+        buffers.append(parameter(tensor, f"p{number}"))
+        places.put(tensor, buffers[-1])
+    kind = PARALLEL if worth_threads(iterations(kernel.root), machine) else SERIAL
+    table: dict[Var, Expr] = {}
+    loops = _loops(kernel.root.axis, table)
+    return StageFunction(
+        function(buffers, _nest(loops, _element(kernel, table, places), kind)),
+        tuple(inputs),
+        tuple(results),
+    )
+
+
+_Loop = tuple[Var, Extent, Extent]  #: variable, minimum, extent
+
+
+def _loops(axes: Sequence[Axis], table: dict[Var, Expr]) -> list[_Loop]:
+    """Loops over axes, outermost first; the table gets their variables."""
+    loops = []
+    for axis in axes:
+        rename = substituter(dict(table))
+        low, extent = (b if isinstance(b, int) else rename(b) for b in axis_range(axis))
+        var = counter(axis.var.name, extent)
+        table[axis.var] = var
+        loops.append((var, low, extent))
+    return loops
+
+
+def _nest(loops: Sequence[_Loop], body: Statement, kind: object = SERIAL) -> Statement:
+    for number, (var, low, extent) in reversed(list(enumerate(loops))):
+        body = loop(var, extent, body, kind if number == 0 else SERIAL, low)
+    return body
+
+
+def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places) -> Statement:
+    """One element of every output."""
+    op = kernel.root
+    here = [table[var] for var in axis_vars(op)]
+    reduction = reduction_of(op)
+    before: list[Statement] = []
+    buffers: list[Local] = []
+    if reduction is None:
+        values = [substituter(table)(body) for body in bodies(op)]
+    else:
+        buffers = [local("acc", [], dtype_of(source)) for source in reduction.sources]
+        before = _reduced(reduction, table, buffers, places)
+        values = [element(buffer, []) for buffer in buffers]
+    if kernel.epilogue is not None:
+        root, [value] = tensor_key(op.output(0)), values
+        rename = substituter(dict(zip(axis_vars(kernel.epilogue), here, strict=True)))
+        values = [
+            map_loads(
+                rename(expand_lets(body)),
+                lambda tensor, _: value if tensor_key(tensor) == root else None,
+            )
+            for body in bodies(kernel.epilogue)
+        ]
+    stored, statements, values = written(values, places)
+    writes = [
+        places.write(tensor, value, here)
+        for tensor, value in zip(kernel.outputs, values, strict=True)
+    ]
+    return allocated([*buffers, *stored], sequence([*before, *statements, *writes]))
+
+
+def _reduced(
+    reduction: Reduction, outer: Mapping[Var, Expr], buffers: Sequence[Local], places: Places
+) -> list[Statement]:
+    """``acc = identity; for k: acc = combine(acc, source(k))``."""
+    table = dict(outer)
+    loops = _loops(reduction.axes, table)
+    sources = [substituter(table)(source) for source in reduction.sources]
+    combined = reduction.combiner.apply([element(buffer, []) for buffer in buffers], sources)
+    stored, statements, values = written(combined, places)
+    # every new value is computed before the first is stored
+    new = [local("new", [], dtype_of(value)) for value in values] if len(values) > 1 else []
+    steps = [store(place, value, []) for place, value in zip(new, values, strict=False)]
+    values = [element(place, []) for place in new] or values
+    steps += [store(acc, value, []) for acc, value in zip(buffers, values, strict=True)]
+    body = allocated([*stored, *new], sequence([*statements, *steps]))
+    identity = reduction.init or reduction.combiner.identity
+    begin = [store(acc, value, []) for acc, value in zip(buffers, identity, strict=True)]
+    return [*begin, _nest(loops, body)]

@@ -1,0 +1,23 @@
+"""Kernels whose expressions TVM's passes would walk for too long."""
+
+from __future__ import annotations
+
+from ..ir.stage import bodies, is_compute, reduction_of
+from ..ir.statements import MAX_WEIGHT, weight
+from .declined import Declined
+from .kernel import Kernel
+
+
+def too_large(kernel: Kernel) -> Declined | None:
+    """Why no rule that leaves the bodies of a kernel to TVM may take it; None for small ones."""
+    for op in kernel.ops:
+        if not is_compute(op):
+            continue
+        reduction = reduction_of(op)
+        for body in reduction.sources if reduction else bodies(op):
+            if weight(body) > MAX_WEIGHT:
+                return Declined(
+                    f"the expression of {op.name} has more than {MAX_WEIGHT} nodes as TVM's "
+                    "simplifier walks it"
+                )
+    return None
