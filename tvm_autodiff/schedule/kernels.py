@@ -30,6 +30,7 @@ from ..ir.stage import (
 from .chains import Chain, chained
 from .extremes import with_shared_extremes
 from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
+from .prefixes import with_prefixes_in_order
 from .unrolled import with_inlined_borders, with_written_classes
 
 __all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
@@ -73,7 +74,8 @@ def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
 
 def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Stages joined that would read the same data again."""
-    return with_written_classes(with_inlined_borders(with_shared_extremes(outputs)))
+    joined = with_written_classes(with_inlined_borders(with_shared_extremes(outputs)))
+    return with_prefixes_in_order(joined)
 
 
 def _epilogue_of(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Operation | None:
