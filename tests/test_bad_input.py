@@ -369,7 +369,7 @@ BUILD = {
         "w is read by the outputs but is not among the inputs",
     ),
     "size that no input tells": (
-        lambda: ad.build([x, w, tensor(te.var("m") * 2, name="even")], y),
+        lambda: ad.build([x, w, tensor(te.var("m") // 2, name="even")], y),
         LoweringError,
         "even uses the variable m, which is neither an axis nor a dimension",
     ),

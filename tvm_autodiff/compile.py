@@ -20,7 +20,8 @@ from tvm import te
 
 from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from .ir.deep import run_deep
-from .ir.nodes import Tensor, node_id
+from .ir.nodes import Tensor, node_id, op_name
+from .ir.sizes import with_plain_sizes
 from .ir.stage import tensor_key
 from .keywords import checked_keywords
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
@@ -305,7 +306,13 @@ def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) 
         raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
     check_graph(input_list, output_list, update_list)
     signature = signature_of(input_list, output_list, isinstance(outputs, te.Tensor))
-    return _Request(input_list, output_list, update_list, signature)
+    fresh = [new for _, new in update_list]
+    moved, results = with_plain_sizes(input_list, [*output_list, *fresh])
+    places = {tensor_key(old): new for old, new in zip(input_list, moved, strict=True)}
+    count = len(output_list)
+    pairs = zip((old for old, _ in update_list), results[count:], strict=True)
+    update_list = [(places[tensor_key(old)], new) for old, new in pairs]
+    return _Request(moved, results[:count], update_list, signature)
 
 
 def _plan(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
@@ -343,10 +350,10 @@ def _fault(request: _Request, error: Exception) -> LoweringError:
 
 def _record(request: _Request, done: Compiled, plan: Plan) -> Record:
     signature, program = request.signature, done.program
-    symbols: dict[int, str] = {}
+    symbols: dict[int, Dim] = {}
     for spec, param in zip((*signature.inputs, *signature.outputs), done.params, strict=False):
         for dim, expr in zip(spec.shape, param.ty.shape, strict=True):
-            if isinstance(dim, str):
+            if not isinstance(dim, int) and op_name(expr) == "var":
                 symbols.setdefault(node_id(expr), dim)
 
     def size_of(storage: PlannedStorage) -> Dim:

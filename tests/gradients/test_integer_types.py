@@ -165,12 +165,6 @@ CONDITIONS: dict[str, tuple[Index, Index]] = {
         lambda i: (5 - i).astype("uint8") < const(10, "uint8"),
         lambda i: (5 - i) % 256 < 10,
     ),
-    "int32(3000000001 i) >= 7": (
-        lambda i: (
-            (i.astype("int64") * const(3_000_000_001, "int64")).astype("int32") >= const(7, "int32")
-        ),
-        lambda i: (i * 3_000_000_001).astype("int32") >= 7,
-    ),
     "uint16(300 i) % 7 == 0": (
         lambda i: ((i * 300).astype("uint16") % const(7, "uint16")).equal(const(0, "uint16")),
         lambda i: i * 300 % 65536 % 7 == 0,

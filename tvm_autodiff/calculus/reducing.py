@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from ..errors import NotDifferentiableError, UnsolvableError
 from ..ir.bounded_stage import bounded_reduction
-from ..ir.build import all_of, compare
+from ..ir.build import all_of, cast, compare
 from ..ir.nodes import Expr, Tensor, Var, const_value, dtype_of
 from ..ir.plain_reduction import fold_condition
 from ..ir.rewrite import depends_on, substituter
@@ -75,11 +76,17 @@ def own_condition(stage: Reducing) -> tuple[Condition, ...]:
 
 
 def flat_position(axes: Sequence[Axis]) -> Expr:
-    """The place of the current element in iteration order, counted from zero."""
+    """The place of the current element in iteration order, counted from zero: int32 where all
+    places are known to fit, whatever the dtype of the axes.
+    """
     position: Expr | None = None
-    for axis in axes:
-        low, extent = axis_range(axis)
-        step = axis.var if isinstance(low, int) and low == 0 else axis.var - low
+    ranges = [axis_range(axis) for axis in axes]
+    literal = all(isinstance(bound, int) for pair in ranges for bound in pair)
+    small = literal and all(abs(low) + extent < 2**31 for low, extent in ranges)
+    small = small and prod(extent for _, extent in ranges) < 2**31
+    for axis, (low, extent) in zip(axes, ranges, strict=True):
+        var = cast("int32", axis.var) if small else axis.var
+        step = var if isinstance(low, int) and low == 0 else var - low
         position = step if position is None else position * extent + step
     assert position is not None
     return position

@@ -20,7 +20,7 @@ from .terms import Condition, Contribution
 def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
     """max (`better` is ``gt``), min (``lt``) → the seed goes to the first element that is best."""
     dtype = dtype_of(stage.source)
-    place = dtype_of(stage.reduction.axes[0].var)
+    place = dtype_of(flat_position(stage.reduction.axes))
     left = (variable("value_lhs", dtype), variable("place_lhs", place))
     right = (variable("value_rhs", dtype), variable("place_rhs", place))
     wins = any_of(
@@ -55,7 +55,7 @@ def selection(stage: Reducing) -> list[SourceSeed]:
     """select(better, lhs, rhs) → the seed goes to the element that the reducer itself selects."""
     combiner = stage.reduction.combiner
     better = operands(combiner.result[stage.component])[0]
-    place = dtype_of(stage.reduction.axes[0].var)
+    place = dtype_of(flat_position(stage.reduction.axes))
     lhs, rhs = variable("place_lhs", place), variable("place_rhs", place)
     extended = Combiner(
         (*combiner.lhs, lhs),

@@ -23,6 +23,7 @@ from .nodes import (
     dtype_of,
     is_const,
     is_float,
+    matched,
     op_name,
     operands,
 )
@@ -62,7 +63,9 @@ def add(left: Expr, right: Expr) -> Expr:
     if is_const(right, 0):
         return left
     negated = negation_of(right)
-    return prim.Sub(left, negated) if negated is not None else prim.Add(left, right)
+    if negated is not None:
+        return prim.Sub(*matched(left, negated))
+    return prim.Add(*matched(left, right))
 
 
 def sub(left: Expr, right: Expr) -> Expr:
@@ -71,7 +74,7 @@ def sub(left: Expr, right: Expr) -> Expr:
         return left
     if is_const(left, 0):
         return neg(right)
-    return prim.Sub(left, right)
+    return prim.Sub(*matched(left, right))
 
 
 def mul(left: Expr, right: Expr) -> Expr:
@@ -84,7 +87,7 @@ def mul(left: Expr, right: Expr) -> Expr:
     a, b = const_value(left), const_value(right)
     if a is not None and b is not None and is_float(left):
         return like(left, a * b)
-    return prim.Mul(left, right)
+    return prim.Mul(*matched(left, right))
 
 
 def neg(expr: Expr) -> Expr:
@@ -201,6 +204,7 @@ def if_then_else(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     value = const_value(condition)
     if value is not None:
         return then if value else otherwise
+    then, otherwise = matched(then, otherwise)
     return call_node("if_then_else", (condition, then, otherwise), dtype_of(then))
 
 
@@ -209,7 +213,7 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     value = const_value(condition)
     if value is not None:
         return then if value else otherwise
-    return prim.Select(condition, then, otherwise)
+    return prim.Select(condition, *matched(then, otherwise))
 
 
 def sum_of(terms: Sequence[Expr]) -> Expr:

@@ -21,6 +21,7 @@ from .intrinsics import with_llvm_code
 from .loop_nest import bind, sequence, when
 from .nodes import Expr, dtype_of, op_name
 from .primfunc import PrimFunc
+from .short_circuit import short_circuited
 
 Statement = Any  #: a TVM statement
 
@@ -102,7 +103,11 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
 
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = tirx.get_tir_pipeline("s_tir")
-    return lower, lambda: tvm.transform.Sequential([_apart, finish_host()]), finish_device
+    return (
+        lower,
+        lambda: tvm.transform.Sequential([_apart, short_circuited, finish_host()]),
+        finish_device,
+    )
 
 
 tirx.register_tir_pipeline(PIPELINE, _pipeline)

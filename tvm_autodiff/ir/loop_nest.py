@@ -18,6 +18,7 @@ from tvm import s_tir, tirx
 
 from .build import add, cast, const, mul
 from .in_place import WRITES_ONCE
+from .narrowed import plain_shape
 from .nodes import Expr, Tensor, Var, const_value, dtype_of
 from .primfunc import PrimFunc
 from .rewrite import map_loads
@@ -36,7 +37,7 @@ SERIAL, PARALLEL, VECTORIZED, UNROLLED = (
 
 def parameter(tensor: Tensor, name: str) -> Buffer:
     """A buffer of the shape and dtype of a tensor."""
-    return tirx.decl_buffer(tuple(tensor.shape), dtype_of(tensor), name)
+    return tirx.decl_buffer(plain_shape(tensor), dtype_of(tensor), name)
 
 
 @dataclass(frozen=True)

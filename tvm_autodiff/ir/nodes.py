@@ -328,10 +328,29 @@ def own_fields(node: Expr) -> Hashable:
     return node_id(node)
 
 
+def matched(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """Two operands of one dtype: of int32 and int64, the one that is int32 is widened.
+
+    Indices of both meet wherever a program has sizes of both; TVM's nodes take one dtype only.
+    """
+    a, b = left.ty, right.ty
+    if a.same_as(b) or a == b:
+        return left, right
+    dtypes = str(a), str(b)
+    if dtypes == ("int32", "int64"):
+        return _wide(left), right
+    return (left, _wide(right)) if dtypes == ("int64", "int32") else (left, right)
+
+
+def _wide(expr: Expr) -> Expr:
+    value = const_value(expr)
+    return prim.Cast("int64", expr) if value is None else tirx.const(value, "int64")
+
+
 def binary(name: str, left: Expr, right: Expr) -> Expr:
     """A binary node by name, not folded; ``"truncdiv"`` is the integer `div`."""
     cls = BINARY_CLASSES.get("div" if name == "truncdiv" else name) or BITWISE_CLASSES[name]
-    return cls(left, right)
+    return cls(*matched(left, right))
 
 
 def call_node(name: str, args: Sequence[Expr], dtype: str) -> Expr:

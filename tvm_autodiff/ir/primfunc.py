@@ -19,6 +19,7 @@ from ..errors import LoweringError
 from .function_widths import bounded_function
 from .graph import retarget, tensors_read_by
 from .lets import bind_shared
+from .narrowed import plain_shape, small_placeholder
 from .nodes import Expr, Tensor, Var, const_value, let_variable, node_id, op_name, operands
 from .rewrite import expand_lets, postorder, rewrite, variables_of
 from .stage import (
@@ -27,7 +28,6 @@ from .stage import (
     is_compute,
     make_stage,
     outputs_of,
-    placeholder_like,
     reduction_of,
     reduction_stage,
     shape_of,
@@ -85,7 +85,7 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
     used: set[str] = set()
     for tensor in inputs:
         name = _unique(f"p_{_identifier(tensor.op.name)}", used)
-        table[tensor_key(tensor)] = placeholder_like(tensor, name)
+        table[tensor_key(tensor)] = small_placeholder(tensor, name)
     parameters = [table[tensor_key(tensor)] for tensor in inputs]
     for op in ops:
         local = _lets_once(retarget(op, lambda tensor: table.get(tensor_key(tensor))))
@@ -221,7 +221,40 @@ def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
 
 def buffer_of(tensor: Tensor, name: str) -> Any:
     """A parameter of the shape and dtype of a tensor, over the variables of its shape."""
-    return tirx.decl_buffer(list(tensor.shape), str(tensor.dtype), name)
+    return tirx.decl_buffer(plain_shape(tensor), str(tensor.dtype), name)
+
+
+def with_sizes_from_shapes(launch: StageFunction, tensors: Sequence[Tensor]) -> StageFunction:
+    """``f(x, m, y) → f(x, b, y)`` with a tensor b of shape (m, ...) in the place of a scalar m.
+
+    A shape may be int32 where Relax passes scalars as int64, and TVM checks that shapes agree.
+    """
+    if not launch.scalars:
+        return launch
+    given = {tensor_key(tensor) for tensor in (*launch.inputs, *launch.outputs)}
+    carriers: list[Tensor] = []
+    known: set[int] = set()
+    wanted = list(launch.scalars)
+    while wanted:
+        var = wanted.pop()
+        if node_id(var) in known:
+            continue
+        carrier = next(
+            tensor
+            for tensor in tensors
+            if any(node_id(dim) == node_id(var) for dim in shape_of(tensor))
+        )
+        dims = [dim for dim in shape_of(carrier) if not isinstance(dim, int)]
+        known |= {node_id(dim) for dim in dims if op_name(dim) == "var"}
+        wanted += [other for dim in dims for other in variables_of(dim)]
+        if tensor_key(carrier) not in given:
+            given.add(tensor_key(carrier))
+            carriers.append(carrier)
+    first, last = len(launch.inputs), len(launch.func.params) - len(launch.outputs)
+    params = list(launch.func.params)
+    sizes = [buffer_of(tensor, f"sizes{number}") for number, tensor in enumerate(carriers)]
+    func = with_parameters(launch.func, [*params[:first], *sizes, *params[last:]])
+    return StageFunction(func, (*launch.inputs, *carriers), launch.outputs)
 
 
 def wide_dimension(dim: Any, symbols: dict[int, Var]) -> Any:

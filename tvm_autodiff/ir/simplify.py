@@ -8,6 +8,7 @@ Exact linear reasoning lives in `domain`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -81,8 +82,15 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     return normalize_div_mod(_analyzer(ranges).simplify(expr))
 
 
-def prove(condition: Expr, ranges: Ranges | None = None, *, strong: bool = False) -> bool:
-    """Whether TVM's analyzer proves a condition; `strong` lets it ask its SMT solver too.
+def prove(
+    condition: Expr,
+    ranges: Ranges | None = None,
+    *,
+    given: Sequence[Expr] = (),
+    strong: bool = False,
+) -> bool:
+    """Whether TVM's analyzer proves a condition, from those that are `given`; `strong` lets it ask
+    its SMT solver too.
 
     Examples
     --------
@@ -92,7 +100,11 @@ def prove(condition: Expr, ranges: Ranges | None = None, *, strong: bool = False
     (True, False, True)
     """
     strength = sym.ProofStrength.SYMBOLIC_BOUND if strong else sym.ProofStrength.DEFAULT
-    return bool(_analyzer(ranges).can_prove(condition, strength))
+    analyzer = _analyzer(ranges)
+    with contextlib.ExitStack() as scopes:
+        for fact in given:
+            scopes.enter_context(analyzer.constraint_scope(fact))
+        return bool(analyzer.can_prove(condition, strength))
 
 
 def prove_equal(left: Expr | int, right: Expr | int, ranges: Ranges | None = None) -> bool:

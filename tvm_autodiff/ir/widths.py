@@ -322,9 +322,6 @@ class _Rewriting:
 def _reduced(value: Expr, node: Expr) -> Expr:
     """An integer of 32 or 64 bits reduced to the values of a narrower type."""
     low, high = integer_range(scalar_dtype(node))
-    if low == _INT32[0]:  # TVM would fold the numbers of the form below into int32
-        by = like(value, 32)
-        return binary("shift_right", binary("shift_left", value, by), by)
     mask, half = (like(value, number) for number in (high - low, -low))
     rest = binary("bitwise_and", value, mask)
     return rest if low == 0 else binary("sub", binary("bitwise_xor", rest, half), half)

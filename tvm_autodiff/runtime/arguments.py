@@ -16,7 +16,7 @@ from ..keywords import suggestion
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
 from .overlap import first_overlap
 from .record import Record
-from .signature import Signature, TensorSpec, dim_value
+from .signature import Signature, TensorSpec, dim_text, dim_value
 
 
 class CheckedArguments:
@@ -176,3 +176,23 @@ class CheckedArguments:
             if not spec.static and (kind := kind_of(array)) is not None:
                 shape, dtype = kind.shape_dtype(array)
                 self.signature.check_array("argument", spec, shape, dtype, sizes)
+        self._check_not_negative(sizes)
+
+    def _check_not_negative(self, sizes: dict[str, int]) -> None:
+        """Raise `CallError` where a result or a temporary would have a negative size."""
+        given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        for spec in self.signature.outputs:
+            for number, dim in enumerate(spec.shape):
+                value = dim_value(dim, sizes)
+                if value is not None and value < 0:
+                    raise CallError(
+                        f"output {spec.name!r} would have {dim_text(dim)} = {value} elements in "
+                        f"dimension {number} for {given}: pass larger arrays"
+                    )
+        for storage in self._record.storages:
+            value = dim_value(storage.size, sizes)
+            if value is not None and value < 0:
+                raise CallError(
+                    f"{', '.join(storage.tensors)} would take {dim_text(storage.size)} = {value} "
+                    f"bytes for {given}: pass larger arrays"
+                )

@@ -50,6 +50,31 @@ def _symbols(dim: Dim) -> list[str]:
     return [dim] if isinstance(dim, str) else []
 
 
+def linear_in(symbol: str, dim: Dim, sizes: dict[str, int]) -> tuple[int, int] | None:
+    """``(a, b)`` with ``dim = a*symbol + b``, all other symbols known; None where it is not linear
+    in the symbol.
+
+    Examples
+    --------
+    >>> linear_in("n", ["add", ["mul", 2, "n"], "m"], {"m": 5})
+    (2, 5)
+    """
+    if symbol not in _symbols(dim):
+        value = dim_value(dim, sizes)
+        return None if value is None else (0, value)
+    if isinstance(dim, str):
+        return 1, 0
+    left, right = linear_in(symbol, dim[1], sizes), linear_in(symbol, dim[2], sizes)
+    if left is None or right is None:
+        return None
+    if dim[0] in ("add", "sub"):
+        join = _OPERATORS[dim[0]]
+        return join(left[0], right[0]), join(left[1], right[1])
+    if dim[0] == "mul" and 0 in (left[0], right[0]):
+        return left[0] * right[1] + left[1] * right[0], left[1] * right[1]
+    return None
+
+
 def dim_text(dim: Dim) -> str:
     """A dimension as a person writes it."""
     if not isinstance(dim, (list, tuple)):
@@ -140,6 +165,7 @@ class Signature:
                         f"{dim} = {known} in an argument before it (shape {shape_text(spec.shape)})"
                     )
                 continue
+            self._solve(dim, size, sizes)
             wanted = dim_value(dim, sizes)
             if wanted is not None and wanted != size:
                 raise CallError(
@@ -155,6 +181,18 @@ class Signature:
                 f"{place} {spec.name!r} has shape {tuple(shape)}: int32 sizes go up to 2**30, "
                 f'and arrays to 2**31 elements; declare them int64: te.var("{names[0]}", "int64")'
             )
+
+    @staticmethod
+    def _solve(dim: Dim, size: int, sizes: dict[str, int]) -> None:
+        """Learn the only unknown symbol of a dimension that is linear in it: ``2*n + 1 = 7``."""
+        unknown = set(_symbols(dim)) - set(sizes)
+        if len(unknown) != 1:
+            return
+        [symbol] = unknown
+        form = linear_in(symbol, dim, sizes)
+        if form is not None and form[0] != 0:
+            # what leaves a remainder, or is negative, is no size: the check that follows says so
+            sizes[symbol] = max(0, (size - form[1]) // form[0])
 
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""

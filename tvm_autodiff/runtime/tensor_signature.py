@@ -17,7 +17,7 @@ from .signature import DIM_OPERATORS, Dim, Signature, TensorSpec
 
 def signature_of(inputs: Sequence[Tensor], outputs: Sequence[Tensor], single: bool) -> Signature:
     """The signature of a function from some tensors to others; `single` as in `Signature`."""
-    symbols: dict[int, str] = {}
+    symbols: dict[int, Dim] = {}
 
     def spec(tensor: Tensor) -> TensorSpec:
         shape = tuple(dimension_of(dim, symbols) for dim in shape_of(tensor))
@@ -30,8 +30,10 @@ def signature_of(inputs: Sequence[Tensor], outputs: Sequence[Tensor], single: bo
     return Signature(*specs, single, tuple(wide))
 
 
-def dimension_of(dim: Any, symbols: dict[int, str]) -> Dim:
-    """A dimension in the form of a signature; `symbols` holds the names given so far, by node."""
+def dimension_of(dim: Any, symbols: dict[int, Dim]) -> Dim:
+    """A dimension in the form of a signature; `symbols` holds what stands for variables so far, by
+    node.
+    """
     if isinstance(dim, int):
         return dim
     value = const_value(dim)
@@ -41,7 +43,7 @@ def dimension_of(dim: Any, symbols: dict[int, str]) -> Dim:
     if name == "var":
         # two variables may share a name: a second one gets a number
         if node_id(dim) not in symbols:
-            taken = set(symbols.values())
+            taken = [value for value in symbols.values() if isinstance(value, str)]
             candidate, number = dim.name, 1
             while candidate in taken:
                 candidate, number = f"{dim.name}_{number}", number + 1

@@ -14,9 +14,10 @@ from tvm import te
 
 from ..errors import InvalidArgumentError, LoweringError
 from ..ir.graph import Graph
-from ..ir.nodes import Tensor, dtype_of, node_id, op_name
+from ..ir.nodes import Tensor, dtype_of, node_id
 from ..ir.primfunc import external_symbols, free_variables
 from ..ir.simplify import prove_equal
+from ..ir.sizes import known_sizes
 from ..ir.stage import is_placeholder, is_scan, shape_of, tensor_key
 from .normal_form import copy_of
 from .updates import Update
@@ -84,12 +85,7 @@ def check_graph(
                     f"stage {op.name} calls the C function {name}, which is not loaded: "
                     "load its library first (ctypes.CDLL(path, ctypes.RTLD_GLOBAL))"
                 )
-    known = {
-        node_id(dim)
-        for tensor in inputs
-        for dim in shape_of(tensor)
-        if not isinstance(dim, int) and op_name(dim) == "var"
-    }
+    known = {node_id(var) for var in known_sizes(inputs)}
     unread = [tensor.op for tensor in inputs if not graph.contains(tensor)]
     for op in [*graph.ops, *unread]:
         for var in free_variables(op):

@@ -72,10 +72,9 @@ def compiled(plan: Plan) -> Compiled:
 
 
 def _attempt(program: Program, machine: Machine) -> Compiled:
-    direct = program.workspace is not None
     executable, storages, params = run_deep(
         compile_watched,
-        lambda: _built(program.module, machine, PIPELINE if direct else "default"),
+        lambda: _built(program.module, machine),
         program.steps,
     )
     if program.workspace is not None:
@@ -83,13 +82,13 @@ def _attempt(program: Program, machine: Machine) -> Compiled:
     return Compiled(executable, program, storages, params)
 
 
-def _built(module: Any, machine: Machine, pipeline: str) -> Any:
+def _built(module: Any, machine: Machine) -> Any:
     try:
         return tvm.compile(
             module,
             target=machine.target,
             relax_pipeline=relax_pipeline_for(machine),
-            tir_pipeline=pipeline,
+            tir_pipeline=PIPELINE if machine.kind == "llvm" else "default",
         )
     except Exception as error:  # of TVM's passes and code generators, which raise anything
         raise _RefusedError(first_line(error)) from error
@@ -100,7 +99,7 @@ def _reason_against(one: Scheduled, machine: Machine) -> str | None:
     for launch in finished(one.launches, machine):
         module = tvm.IRModule({"main": function_alone(launch)})
         try:
-            run_deep(_built, module, machine, "default")
+            run_deep(_built, module, machine)
         except _RefusedError as refused:
             return str(refused)
     return None

@@ -3,8 +3,8 @@
 In: output tensors. Out: equal tensors over the same inputs, whose reductions have no `where=` and
 no `init=` (TVM drops both without a word), whose sums of float16 and bfloat16 are float32 inside,
 whose index expressions have coefficients in [0, divisor) inside floordiv and floormod (TVM compiles
-others wrongly), without intrinsics that no back end knows, with structurally equal stages merged
-and dead ones gone.
+others wrongly), whose reads are guarded by branches only, without intrinsics that no back end
+knows, with structurally equal stages merged and dead ones gone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ..errors import LoweringError
 from ..ir.graph import retarget, topological
+from ..ir.narrowed import narrowed
 from ..ir.nodes import (
     Expr,
     Tensor,
@@ -30,6 +31,7 @@ from ..ir.plain_reduction import fold_condition, split_init
 from ..ir.rewrite import rewrite, substituter
 from ..ir.simplify import normalize_node, simplify
 from ..ir.stage import (
+    Axis,
     Extent,
     Operation,
     Reduction,
@@ -51,6 +53,7 @@ from ..ir.stage import (
 from ..ir.stop_gradient import has_stop, without_stop
 from ..ir.structural import EqualStages
 from .accumulation import accumulated_wide, scattered_wide
+from .guards import with_guards
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -101,6 +104,7 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if not is_compute(op):
         scattered = scattered_wide(op)
         return outputs_of(stages.first(op)) if scattered is None else [scattered]
+    op = narrowed(op)
     reduction = reduction_of(op)
     split = accumulated_wide(op)
     if split is None and reduction is not None and reduction.init:
@@ -129,16 +133,21 @@ def _normal_node(node: Expr) -> Expr | None:
     return normalize_node(node) if plain is None else plain
 
 
+def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
+    return with_guards(rewrite(body, _normal_node), axes)
+
+
 def _with_normal_nodes(op: Operation) -> Operation:
     reduction = reduction_of(op)
     if reduction is None:
         old = bodies(op)
-        new = [rewrite(body, _normal_node) for body in old]
+        new = [_normal(body, op.axis) for body in old]
         if _same(old, new):
             return op
         return make_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[0].op
     literal = _with_literal_bounds(reduction)
-    sources = tuple(rewrite(source, _normal_node) for source in literal.sources)
+    axes = [*op.axis, *literal.axes]
+    sources = tuple(_normal(source, axes) for source in literal.sources)
     if literal is reduction and _same(reduction.sources, sources):
         return op
     return reduction_stage(op.name, list(op.axis), replace(literal, sources=sources))[0].op

@@ -19,14 +19,14 @@ from ..ir.nodes import (
     dtype_of,
     is_const,
     is_load,
-    load_tensor,
     node_id,
     op_name,
     operands,
 )
 from ..ir.rewrite import postorder, replace_outermost
-from ..ir.stage import Axis, Operation, Reduction, reduction_of, shape_of
-from .access import Affine, Interval, affine_forms, combine, interval, stride_of
+from ..ir.stage import Axis, Operation, Reduction, reduction_of
+from .access import Affine, affine_forms, combine, stride_of
+from .in_range import Loops, range_conditions
 
 #: comparison → (sign, slack) with ``sign * (left - right) - slack >= 0``
 _AT_LEAST = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}
@@ -221,42 +221,11 @@ def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
     return value
 
 
-def in_range_guards(
-    operand: Operand,
-    variables: Sequence[Var],
-    ranges: Mapping[int, Interval],
-) -> list[Expr]:
-    """Conditions that keep the reads of an operand inside their tensors."""
-    conditions: list[Expr] = []
-    for node in postorder(operand.expr):
-        if not is_load(node):
-            continue
-        forms = affine_forms(list(operands(node)), variables)
-        for index, dim in zip(operands(node), shape_of(load_tensor(node)), strict=True):
-            form = forms.get(node_id(index))
-            bounds = interval(form, ranges) if form is not None else None
-            if bounds is not None and isinstance(dim, int):
-                if bounds[0] < 0:
-                    conditions.append(compare("ge", index, const(0, dtype_of(index))))
-                if bounds[1] >= dim:
-                    conditions.append(compare("lt", index, const(dim, dtype_of(index))))
-            elif not _is_whole_axis(form, dim, ranges):
-                conditions.append(compare("ge", index, const(0, dtype_of(index))))
-                limit = const(dim, dtype_of(index)) if isinstance(dim, int) else dim
-                conditions.append(compare("lt", index, limit))
-    return conditions
-
-
-def _is_whole_axis(form: Affine | None, dim: object, ranges: Mapping[int, Interval]) -> bool:
-    # a symbolic axis read at itself stays inside: its extent is the dimension's, or te would be
-    # wrong
-    return (
-        form is not None
-        and form.constant == 0
-        and len(form.terms) == 1
-        and form.terms[0][1] == 1
-        and form.terms[0][0] not in ranges
-    )
+def operand_conditions(operand: Operand, loops: Loops) -> list[Expr]:
+    """The guards of an operand, and what keeps its reads and theirs inside their tensors."""
+    inside = range_conditions(operand.guards, loops)
+    reads = range_conditions([operand.expr], loops)
+    return distinct([*inside, *operand.guards, *reads], loops.variables)
 
 
 def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:
@@ -279,8 +248,17 @@ def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]
 
 
 def guarded(conditions: Sequence[Expr], value: Expr) -> Expr:
-    """``if all conditions then value else 0``."""
-    return if_then_else(all_of(conditions), value, const(0, dtype_of(value)))
+    """``if all conditions then value else 0``; one that reads is evaluated after those before it,
+    which keep it inside of its tensor.
+    """
+    zero = const(0, dtype_of(value))
+    pending: list[Expr] = []
+    for condition in reversed(conditions):
+        pending.insert(0, condition)
+        if _reads(condition):
+            value = if_then_else(all_of(pending), value, zero)
+            pending = []
+    return if_then_else(all_of(pending), value, zero)
 
 
 def operand_stride(operand: Operand, key: int, variables: Sequence[Var]) -> int | None:

@@ -25,6 +25,7 @@ from ..ir.primfunc import (
     relax_alignment,
     wide_dimension,
     with_parameters,
+    with_sizes_from_shapes,
 )
 from ..ir.stage import shape_of, tensor_key
 from .direct import direct_program, is_static
@@ -74,7 +75,8 @@ def assemble(
     if direct and is_static(steps, [*inputs, *outputs]):
         made = direct_program(steps, inputs, outputs, updates)
         return Program(made.module, False, tuple(steps), made.names, made.workspace)
-    if len(steps) == 1 and not steps[0].launch.scalars:
+    steps = [replace(step, launch=with_sizes_from_shapes(step.launch, inputs)) for step in steps]
+    if len(steps) == 1:
         func = _in_order(steps[0].launch, inputs, outputs, updates)
         if func is not None:
             func = _finished(func).with_attr("global_symbol", "main")
@@ -147,7 +149,6 @@ def _relax_module(
             for step in steps:
                 launch = _placed_first(step.launch, destinations)
                 arguments = [values[tensor_key(tensor)] for tensor in launch.inputs]
-                arguments += [wide_dimension(var, symbols) for var in launch.scalars]
                 types = [tensor_type(tensor) for tensor in launch.outputs]
                 places = [destinations.get(tensor_key(tensor)) for tensor in launch.outputs]
                 if updated & set(map(tensor_key, launch.inputs)) and places == [None]:

@@ -49,6 +49,7 @@ from ...ir.statements import MAX_WEIGHT, weight
 from ..access import Interval
 from ..boxes import decided, pieces
 from ..declined import Declined
+from ..in_range import Loops
 from ..kernel import size_of
 from ..machine import Machine
 from .elements import Elements, without_branches, worth_binding
@@ -263,6 +264,12 @@ class _Writer:
             for q, piece in zip(quotients, chosen, strict=True)
             if piece.interval is not None
         }
+        symbolic = {
+            node_id(q): (piece.low, piece.count)
+            for q, piece in zip(quotients, chosen, strict=True)
+            if piece.interval is None
+        }
+        loops = Loops(tuple(quotients), known, symbolic)
         values: list[Expr] = []
         writes: list[Write] = []
         for residues in itertools.product(*(piece.residues for piece in chosen)):
@@ -271,7 +278,7 @@ class _Writer:
             indices = tuple(table[axis.var] for axis in self._axes)
             for elem, tensor in zip(self._values, self._results, strict=True):
                 value = decided(rename(elem), quotients, known)
-                values.append(without_branches(value, quotients, known))
+                values.append(without_branches(value, loops))
                 writes.append(Write(tensor, residues, indices))
         values = merge_equal(values)
         self.weight = max(self.weight, weight(values, worth_binding(values)))

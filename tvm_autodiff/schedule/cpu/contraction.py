@@ -163,9 +163,8 @@ def _emit(
         copied = pack(
             operand,
             f"{name}_pack{number}",
-            nest.variables,
+            nest.loops(padded),
             nest.spatial,
-            ranges_of(padded),
             tile_axes,
         )
         if copied is None:

@@ -7,7 +7,7 @@ where reads are safe. The loops are written in `class_loops`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
 
@@ -26,8 +26,10 @@ from ...ir.nodes import (
     operands,
 )
 from ...ir.rewrite import postorder, rewrite
-from ...ir.stage import Axis, axis_range, shape_of, tensor_key
-from ..access import Affine, Interval, affine_forms, interval, strides_along
+from ...ir.stage import Axis, axis_range, tensor_key
+from ..access import Affine, affine_forms, strides_along
+from ..guards import unmarked
+from ..in_range import Loops, is_safe
 
 MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothing
 
@@ -141,38 +143,25 @@ def worth_binding(values: Sequence[Expr]) -> list[Expr]:
     return found
 
 
-def without_branches(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:
+def without_branches(expr: Expr, loops: Loops) -> Expr:
     """``if c then x[i] else 0 → select(c, x[i], 0)`` where i lies inside of x either way."""
 
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
             return None
         condition, *branches = operands(node)
-        safe = all(
-            _inside(part, variables, ranges)
-            for part in postorder(branches)
-            if is_load(part) or op_name(part) in ("if_then_else", "floordiv", "floormod")
-        )
-        return select(condition, *branches) if safe else None
+        return select(condition, *branches) if _is_plain(branches, loops) else None
 
-    return rewrite(expr, visit)
+    return rewrite(unmarked(expr, loops), visit)
 
 
-def _inside(read: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> bool:
-    """Whether a read stays in its tensor wherever the variables are; False for what is no read."""
-    if not is_load(read):
-        return False
-    forms = affine_forms(list(operands(read)), variables)
-    for index, dim in zip(operands(read), shape_of(load_tensor(read)), strict=True):
-        form = forms.get(node_id(index))
-        if form is None:
+def _is_plain(branches: Sequence[Expr], loops: Loops) -> bool:
+    """Whether branches may be evaluated wherever the loops are, and take little time."""
+    for node in postorder(list(branches)):
+        if op_name(node) in ("if_then_else", "floordiv", "floormod"):
             return False
-        bounds = interval(form, ranges)
-        if bounds is None:
-            # a symbolic axis read at itself: its extent is the dimension's, or te would be wrong
-            plain = len(form.terms) == 1 and form.terms[0][1] == 1 and form.constant == 0
-            if not plain or isinstance(dim, int):
+        if is_load(node):
+            forms = affine_forms(list(operands(node)), loops.variables)
+            if any(node_id(index) not in forms for index in operands(node)):
                 return False
-        elif not isinstance(dim, int) or bounds[0] < 0 or bounds[1] >= dim:
-            return False
-    return True
+    return is_safe(branches, loops)

@@ -15,7 +15,8 @@ from ...ir.build import add, const, mul
 from ...ir.nodes import Expr, Tensor, Var, load, node_id
 from ...ir.stage import data_axis, make_stage
 from ..access import Affine, Interval, interval
-from ..products import Atom, Operand, distinct, guarded, in_range_guards, rebased
+from ..in_range import Loops
+from ..products import Atom, Operand, guarded, operand_conditions, rebased
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,8 @@ def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
 def pack(
     operand: Operand,
     name: str,
-    variables: Sequence[Var],
+    loops: Loops,
     spatial: Sequence[int],
-    ranges: Mapping[int, Interval],
     tile: TileAxes,
 ) -> tuple[Tensor, Expr] | None:
     """The copy of an operand and the read that replaces it.
@@ -54,11 +54,11 @@ def pack(
     Parameters
     ----------
     operand : Operand
-        Over `variables`, the loop variables of the nest.
+        Over the loop variables of the nest.
+    loops : Loops
+        What each of them runs through, padding included.
     spatial : sequence of int
         Ids of the output axes.
-    ranges
-        The range of each loop, padding included.
     tile : TileAxes
         What is innermost.
 
@@ -67,8 +67,9 @@ def pack(
     (Tensor, Expr) or None
         None when the range of an atom is not known in numbers.
     """
-    by_id = {node_id(var): var for var in variables}
-    guards = distinct([*operand.guards, *in_range_guards(operand, variables, ranges)], variables)
+    by_id = {node_id(var): var for var in loops.variables}
+    variables, ranges = loops.variables, loops.ranges
+    guards = operand_conditions(operand, loops)
     if packed_size(operand, ranges) is None:
         return None
     atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))

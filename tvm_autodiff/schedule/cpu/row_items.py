@@ -25,9 +25,10 @@ from ...ir.stage import (
     tensor_key,
 )
 from ..chains import Chain
+from ..guards import unmarked
+from ..in_range import is_safe, loops_of
 from ..machine import Machine
 from ..members import Member, inner_axes, unit_strides
-from ..products import Operand, in_range_guards
 
 MAP, FOLD, BLOCK, SUM = "map", "fold", "block", "sum"
 
@@ -167,30 +168,21 @@ def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """``if c then a else b → select(c, a, b)`` where all reads of a and b are in range anyway."""
+    """``if c then a else b → select(c, a, b)`` where a and b are safe to evaluate anyway."""
     if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
         return sources
     reduction = reduction_of(op)
     axes = [*op.axis, *(reduction.axes if reduction else ())]
-    ranges = {}
-    for axis in axes:
-        low, extent = axis_range(axis)
-        if isinstance(low, int) and isinstance(extent, int):
-            ranges[node_id(axis.var)] = (low, low + extent - 1)
-    variables = [axis.var for axis in axes]
+    loops = loops_of(axes)
 
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
             return None
         condition, then, otherwise = operands(node)
-        guards = [
-            guard
-            for part in (then, otherwise)
-            for guard in in_range_guards(Operand(part, ()), variables, ranges)
-        ]
-        return None if guards else select(condition, then, otherwise)
+        safe = is_safe([then, otherwise], loops)
+        return select(condition, then, otherwise) if safe else None
 
-    return tuple(rewrite(source, visit) for source in sources)
+    return tuple(rewrite(unmarked(source, loops), visit) for source in sources)
 
 
 def has_branches(roots: Sequence[Expr], var: Var) -> bool:

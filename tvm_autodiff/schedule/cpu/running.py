@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir.build import add, cast, const, mul, sub
+from ...ir.build import add, cast, compare, const, mul, sub
 from ...ir.loop_nest import (
     PARALLEL,
     SERIAL,
@@ -27,12 +27,14 @@ from ...ir.loop_nest import (
     parameter,
     sequence,
     store,
+    when,
 )
 from ...ir.nodes import Expr, Var, dtype_of
 from ...ir.primfunc import StageFunction, external_reads
 from ...ir.rewrite import substituter
 from ...ir.stage import Operation, axis_range, reduction_of
 from ..declined import Declined, other_kind
+from ..in_range import is_safe, loops_of
 from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..members import unit_strides
@@ -99,6 +101,9 @@ class _Writer:
         indices[axis] = position
         old = element(states, [several])
         grown = store(states, self._combined(old, self._value(position, indices)), [several])
+        if not self._may_read_last():
+            last = const(self.extents[axis] - 1, dtype_of(step))
+            grown = when(compare("lt", step, last), grown)
         kept = self.places.write(self.op.output(0), old, indices)
         here = [grown, kept] if self.found.inclusive else [kept, grown]
         begin = store(states, self._identity(), [several])
@@ -114,6 +119,13 @@ class _Writer:
         )
         trips = [*outer[:-1], outer[-1] // count] if outer else []
         return self._outside(list(zip(self.counters[:axis], trips, strict=True)), [states], rows)
+
+    def _may_read_last(self) -> bool:
+        """Whether the last element may be read: no result has it where each has those before it."""
+        found = reduction_of(self.op)
+        assert found is not None
+        axes = [*self.op.axis, *found.axes]
+        return self.found.inclusive or is_safe([self.found.value], loops_of(axes))
 
     def _row_by_row(self) -> Statement:
         """Each row of memory from the one before."""

@@ -8,17 +8,19 @@ order of the loops over tiles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from itertools import product as all_choices
 
 from ...ir.nodes import Expr, Var, node_id, op_name
 from ...ir.rewrite import postorder
-from ...ir.stage import axis_range
+from ...ir.stage import Axis, axis_range
 from ..access import Interval
+from ..in_range import Loops, loops_of, range_conditions
 from ..kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
 from ..machine import Machine
-from ..products import Operand, Product, in_range_guards, operand_stride
+from ..products import Operand, Product, operand_stride
 from .packing import packed_size
 from .parallel import worth_threads
 from .tiling import Tile
@@ -49,7 +51,19 @@ class Nest:
     @property
     def variables(self) -> list[Var]:
         """All loop variables, output axes first."""
-        return [axis.var for axis in (*self.product.axes, *self.product.reduction.axes)]
+        return [axis.var for axis in self._axes]
+
+    def loops(self, padded: Mapping[int, int]) -> Loops:
+        """The loops, those with a literal extent up to another one."""
+        return replace(self._loops, ranges=ranges_of(padded))
+
+    @cached_property
+    def _loops(self) -> Loops:
+        return loops_of(self._axes)
+
+    @property
+    def _axes(self) -> tuple[Axis, ...]:
+        return (*self.product.axes, *self.product.reduction.axes)
 
 
 def nest_of(
@@ -275,7 +289,7 @@ def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, in
     vector_key = nest.spatial[tile.vector]
     if operand.guards or not operand.is_load:
         return True
-    if in_range_guards(operand, nest.variables, ranges_of(padded)):
+    if range_conditions([operand.expr], nest.loops(padded)):
         return True
     stride = operand_stride(operand, vector_key, nest.variables)
     if vector_key in operand.variables():

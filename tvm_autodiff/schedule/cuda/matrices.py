@@ -18,8 +18,9 @@ from ...ir.build import add, compare, const, mul
 from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id
 from ...ir.rewrite import substituter
 from ...ir.stage import Axis, axis_range, data_axis, make_stage
+from ..in_range import loops_of
 from ..kernels import size_of
-from ..products import Operand, Product, distinct, guarded, in_range_guards, operand_stride
+from ..products import Operand, Product, guarded, operand_conditions, operand_stride
 
 MAX_OPERANDS = 6  #: all ways to put them on two sides are tried
 
@@ -134,12 +135,9 @@ def matrix_stage(
             inside.append(compare("lt", axis.var, const(size, dtype_of(axis.var))))
     rename = substituter(table)
     value: Expr | None = None
-    loops = [axis for group in groups for axis in group]
-    variables = [axis.var for axis in loops]
-    ranges = {node_id(axis.var): (0, int(axis_range(axis)[1]) - 1) for axis in loops}
+    loops = loops_of([axis for group in groups for axis in group])
     for operand in operands:
-        guards = [*operand.guards, *in_range_guards(operand, variables, ranges)]
-        inside += [rename(guard) for guard in distinct(guards, variables)]
+        inside += [rename(guard) for guard in operand_conditions(operand, loops)]
         factor = rename(operand.expr)
         value = factor if value is None else mul(value, factor)
     assert value is not None

@@ -1,0 +1,262 @@
+"""Programs whose reads are safe behind a condition only, or whose sizes are symbols.
+
+In: nothing. Out: `PROGRAMS`, from a name to a function that makes inputs and outputs, and the sizes
+to call them with, by name of a symbol. Integer inputs are indices below the size that `indices`
+gives for their name, with some outside of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import te, tirx, topi
+from tvm.tirx import IntImm
+
+import tvm_autodiff as ad
+
+from .cases import axis, placeholder
+
+Sizes = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Inputs, outputs, and what the symbols are in each call."""
+
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    calls: Sequence[Sizes]
+    indices: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+ROWS = ({"n": 3, "m": 7}, {"n": 5, "m": 40}, {"n": 0, "m": 4}, {"n": 1, "m": 1})
+ONE = ({"n": 5}, {"n": 1}, {"n": 2}, {"n": 33})
+
+
+def zero(dtype: str = "float32") -> Any:
+    return tirx.const(0, dtype)
+
+
+def symbols(*names: str, dtype: str = "int32") -> list[Any]:
+    return [te.var(name, dtype) for name in names]
+
+
+def guarded_rows(width: int, dtype: str = "int32") -> Program:
+    n, m = symbols("n", "m", dtype=dtype)
+    x, b, k = placeholder("x", n, width), placeholder("b", m), axis(width)
+    s = te.compute(
+        (m,), lambda i: te.sum(te.if_then_else(i < n, x[i, k], zero()), axis=k), name="s"
+    )
+    return Program([x, b], [te.compute((m,), lambda i: s[i] + b[i], name="t")], ROWS)
+
+
+def padded_rows(width: int, before: int, after: int) -> Program:
+    [n] = symbols("n")
+    x = placeholder("x", n, width)
+    p, k = topi.nn.pad(x, (before, 0), (after, 0)), axis(width)
+    rows = te.compute((n + before + after,), lambda i: te.sum(p[i, k], axis=k), name="s")
+    return Program([x], [rows], [*ONE, {"n": 0}])
+
+
+def guarded_softmax(width: int) -> Program:
+    n, m = symbols("n", "m")
+    x = placeholder("x", n, width)
+    y = te.compute((m, width), lambda i, j: te.if_then_else(i < n, x[i, j], zero()), name="padded")
+    b = placeholder("b", m, width)
+    return Program([x, b], [topi.nn.softmax(topi.add(y, b))], ROWS)
+
+
+def guarded_product(k: int) -> Program:
+    n, m = symbols("n", "m")
+    A, B, r = placeholder("A", n, k), placeholder("B", k, 48), axis(k)
+    C = te.compute(
+        (m, 48),
+        lambda i, j: te.sum(te.if_then_else(i < n, A[i, r] * B[r, j], zero()), axis=r),
+        name="C",
+    )
+    bias = placeholder("bias", m)
+    return Program([A, B, bias], [te.compute((m, 48), lambda i, j: C[i, j] + bias[i])], ROWS)
+
+
+def guarded_sum_of_products() -> Program:
+    [n] = symbols("n")
+    A, B, r = placeholder("A", 40, n), placeholder("B", n, 48), axis(64)
+    C = te.compute(
+        (40, 48),
+        lambda i, j: te.sum(te.if_then_else(r < n, A[i, r] * B[r, j], zero()), axis=r),
+        name="C",
+    )
+    return Program([A, B], [C], [{"n": 64}, {"n": 50}, {"n": 1}])
+
+
+def stencil(ahead: int, *, select: bool = False) -> Program:
+    [n] = symbols("n")
+    x = placeholder("x", n)
+    choose = tirx.Select if select else te.if_then_else
+    y = te.compute(
+        (n,),
+        lambda i: (
+            choose(i + ahead < n, x[i + ahead], zero()) + choose(i >= ahead, x[i - ahead], zero())
+        ),
+        name="y",
+    )
+    return Program([x], [y], [*ONE, {"n": 0}])
+
+
+def blurred_rows(width: int) -> Program:
+    [n] = symbols("n")
+    x, k = placeholder("x", n, width), axis(3)
+    body = lambda i, j: te.sum(  # noqa: E731
+        te.if_then_else(te.all(i + k >= 1, i + k < n + 1), x[i + k - 1, j], zero()), axis=k
+    )
+    return Program([x], [te.compute((n, width), body, name="blurred")], ONE)
+
+
+def looked_up(form: str) -> Program:
+    n, m, r = symbols("n", "m", "r")
+    x, place = placeholder("x", r, 24), placeholder("I", n, dtype="int32")
+
+    def body(i: Any, j: Any) -> Any:
+        here = te.all(i < n, place[i] >= 0, place[i] < r)
+        if form == "nested":
+            inner = te.if_then_else(te.all(place[i] >= 0, place[i] < r), x[place[i], j], zero())
+            return te.if_then_else(i < n, inner, zero())
+        if form == "select":
+            return tirx.Select(here, x[place[i], j], zero())
+        if form == "or":
+            away = te.any(i >= n, place[i] < 0, place[i] >= r)
+            return te.if_then_else(away, zero(), x[place[i], j])
+        return te.if_then_else(here, x[place[i], j], zero())
+
+    y = te.compute((m, 24), body, name="y")
+    calls = [{**sizes, "r": 6} for sizes in ROWS]
+    b = placeholder("b", m)
+    squares = te.compute((m,), lambda i: b[i] * b[i], name="squares")
+    return Program([x, place, b], [y, squares], calls, {"I": (-3, 9)})
+
+
+def masked_lookup_sum() -> Program:
+    n, m = symbols("n", "m")
+    x, place, k = placeholder("x", n), placeholder("I", n, dtype="int32"), axis(96)
+    body = lambda i: te.sum(  # noqa: E731
+        te.if_then_else(te.all(k < n, place[k] == i), x[k], zero()), axis=k
+    )
+    b = placeholder("b", m)
+    s = te.compute((m,), body, name="s")
+    calls = [{"n": 96, "m": 5}, {"n": 7, "m": 9}, {"n": 1, "m": 1}]
+    doubled = te.compute((m,), lambda i: b[i] * 2.0, name="doubled")
+    return Program([x, place, b], [s, doubled], calls, {"I": (-2, 9)})
+
+
+def wrapped() -> Program:
+    n, m = symbols("n", "m")
+    x, b = placeholder("x", n), placeholder("b", m)
+    y = te.compute((m,), lambda i: te.if_then_else(n > 0, x[i % n], zero()) + b[i], name="y")
+    return Program([x, b], [y], ROWS)
+
+
+def joined(width: int) -> Program:
+    n, m = symbols("n", "m")
+    x, b = placeholder("x", n, width), placeholder("b", m, width)
+    joined = te.compute(
+        (n + m, width),
+        lambda i, j: te.if_then_else(i < n, x[i, j], b[i - n, j]),
+        name="joined",
+    )
+    k = axis(width)
+    return Program(
+        [x, b], [te.compute((n + m,), lambda i: te.sum(joined[i, k], axis=k), name="s")], ROWS
+    )
+
+
+def exclusive_sums(length: int) -> Program:
+    x, k = placeholder("x", 12, length - 1), axis(length)
+    y = te.compute(
+        (12, length),
+        lambda i, j: te.sum(te.if_then_else(k < j, x[i, k], zero()), axis=k),
+        name="sums",
+    )
+    return Program([x], [y], [{}])
+
+
+def turned(rows: int, columns: int) -> Program:
+    x = placeholder("x", columns - 3, rows)
+    y = te.compute(
+        (rows, columns),
+        lambda i, j: te.if_then_else(j < columns - 3, x[j, i], zero()),
+        name="turned",
+    )
+    return Program([x], [y], [{}])
+
+
+def pooled(size: int) -> Program:
+    [n] = symbols("n")
+    x = placeholder("x", n, 4, size, size)
+    y = topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max")
+    return with_gradient([x], y, [{"n": 1}, {"n": 3}])
+
+
+def convolved(size: int) -> Program:
+    [n] = symbols("n")
+    x, w = placeholder("x", n, 3, size, size), placeholder("w", 8, 3, 3, 3)
+    return with_gradient([x, w], topi.nn.conv2d_nchw(x, w, 1, 1, 1), [{"n": 1}, {"n": 2}])
+
+
+def with_gradient(inputs: Sequence[Any], output: Any, calls: Sequence[Sizes]) -> Program:
+    head = te.placeholder(output.shape, str(output.dtype), name="head")
+    floats = [t for t in inputs if str(t.dtype).startswith("float")]
+    return Program([*inputs, head], [output, *ad.differentiate(output, floats, head)], calls)
+
+
+def gradient_of(program: Program) -> Program:
+    derived = with_gradient(program.inputs, program.outputs[0], program.calls)
+    return Program(derived.inputs, derived.outputs, derived.calls, program.indices)
+
+
+def wide_shapes(rows: int, columns: int) -> Program:
+    shape = [IntImm("int64", rows), IntImm("int64", columns)]
+    x = te.placeholder(shape, "float32", name="x")
+    y = te.compute(
+        (IntImm("int64", rows + 5), shape[1]),
+        lambda i, j: te.if_then_else(i < rows, x[i, j], zero()),
+        name="y",
+    )
+    k = te.reduce_axis((IntImm("int64", 0), shape[1]), "k")
+    return Program(
+        [x], [te.compute((rows + 5,), lambda i: te.sum(y[i, k], axis=k), name="s")], [{}]
+    )
+
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    **{f"rows-{w}": lambda w=w: guarded_rows(w) for w in (1, 7, 100, 128, 1000)},
+    "rows-int64": lambda: guarded_rows(100, "int64"),
+    "padded-rows-after": lambda: padded_rows(100, 0, 3),
+    "padded-rows-around": lambda: padded_rows(128, 2, 1),
+    "softmax": lambda: guarded_softmax(40),
+    "product": lambda: guarded_product(64),
+    "sum-of-products": guarded_sum_of_products,
+    "stencil": lambda: stencil(1),
+    "stencil-far": lambda: stencil(20),
+    "stencil-select": lambda: stencil(3, select=True),
+    "blurred": lambda: blurred_rows(40),
+    "lookup-all": lambda: looked_up("all"),
+    "lookup-nested": lambda: looked_up("nested"),
+    "lookup-select": lambda: looked_up("select"),
+    "lookup-or": lambda: looked_up("or"),
+    "masked-lookup-sum": masked_lookup_sum,
+    "wrapped": wrapped,
+    "joined": lambda: joined(32),
+    "exclusive-sums": lambda: exclusive_sums(40),
+    "turned": lambda: turned(37, 53),
+    "pooled": lambda: pooled(9),
+    "convolved": lambda: convolved(10),
+    "gradient-rows": lambda: gradient_of(guarded_rows(100)),
+    "gradient-padded": lambda: gradient_of(padded_rows(100, 1, 2)),
+    "gradient-stencil": lambda: gradient_of(stencil(2)),
+    "gradient-lookup": lambda: gradient_of(looked_up("all")),
+    "gradient-joined": lambda: gradient_of(joined(32)),
+    "gradient-product": lambda: gradient_of(guarded_product(64)),
+    "wide-shapes": lambda: wide_shapes(20, 100),
+}

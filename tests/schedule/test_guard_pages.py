@@ -1,0 +1,44 @@
+"""No schedule reads or writes outside of an array: arrays touch pages that no one may read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.schedule.guarded_programs import PROGRAMS
+
+ROOT = Path(__file__).parents[2]
+
+
+def outcomes(place: str) -> dict[str, str]:
+    """How each program ended; a process that a program ends goes on with the next one."""
+    found: dict[str, str] = {}
+    while len(found) < len(PROGRAMS):
+        rest = [name for name in PROGRAMS if name not in found]
+        command = [sys.executable, "-m", "tests.schedule.guard_pages", place, *rest]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        begun = None
+        for line in run.stdout.splitlines():
+            verdict, name, *message = line.split(" ", 2)
+            if verdict == "begin":
+                begun = name
+            elif name in PROGRAMS:
+                found[name] = " ".join([verdict, *message])
+        if begun is None:
+            raise AssertionError(run.stderr)
+        found.setdefault(begun, f"the process ended: {run.stderr[-2000:]}")
+    return found
+
+
+@pytest.fixture(scope="module", params=["end", "begin"])
+def ended(request: pytest.FixtureRequest) -> dict[str, str]:
+    return outcomes(request.param)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_reads_only_its_arrays(ended: dict[str, str], name: str) -> None:
+    assert ended[name] == "right"

@@ -1,0 +1,144 @@
+"""Sizes that are symbols: of inputs, of what lies between, in expressions, zero among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx, topi
+
+import tvm_autodiff as ad
+from tvm_autodiff.errors import CallError, LoweringError
+
+M = 5  #: what the second symbol is at each call
+
+#: extent of an intermediate over n and m, and the values of n that it is called with
+EXTENTS = {
+    "n-1": (lambda n, m: n - 1, (1, 2, 7)),
+    "n+1": (lambda n, m: n + 1, (0, 1, 7)),
+    "n//2": (lambda n, m: n // 2, (0, 1, 7)),
+    "4*n": (lambda n, m: 4 * n, (0, 1, 7)),
+    "n+m": (lambda n, m: n + m, (0, 1, 7)),
+    "n*m": (lambda n, m: n * m, (0, 1, 7)),
+    "m": (lambda n, m: m, (0, 1, 7)),
+    "max": (lambda n, m: te.max(n, m) if hasattr(n, "ty") else max(n, m), (0, 7)),
+    "2*n+m-1": (lambda n, m: 2 * n + m - 1, (0, 3)),
+}
+
+
+def program(extent, dtypes):
+    """``s[k] = exp(x[k]) or k,  y[i] = Σ_k s[k]*x[i]`` with s of some extent."""
+    n, m = te.var("n", dtypes[0]), te.var("m", dtypes[1])
+    x, b = te.placeholder((n,), name="x"), te.placeholder((m,), name="b")
+    size = extent(n, m)
+    k = te.reduce_axis((0, size), "k")
+    s = te.compute(
+        (size,),
+        lambda i: te.if_then_else(i < n, te.exp(x[i]), i.astype("float32")),
+        name="s",
+    )
+    y = te.compute((n,), lambda i: te.sum(s[k] * x[i], axis=k), name="y")
+    return x, b, y, te.compute((m,), lambda i: b[i] * 2.0, name="z")
+
+
+def numpy_program(size, x):
+    places = np.arange(size)
+    padded = np.concatenate([np.exp(x), np.zeros(max(0, size - len(x)))])[:size]
+    s = np.where(places < len(x), padded, places)
+    return s.sum() * x
+
+
+@pytest.mark.parametrize("dtypes", [("int32", "int32"), ("int64", "int64"), ("int32", "int64")])
+@pytest.mark.parametrize("name", EXTENTS)
+def test_intermediate_of_another_extent(name, dtypes):
+    extent, values = EXTENTS[name]
+    x, b, y, z = program(extent, dtypes)
+    run = ad.build([x, b], [y, z], cache=False)
+    for n in values:
+        array = np.linspace(0.1, 0.9, n).astype("float32")
+        got, doubled = run(array, np.ones(M, "float32"))
+        np.testing.assert_allclose(got, numpy_program(extent(n, M), array), rtol=1e-5)
+        np.testing.assert_array_equal(doubled, np.full(M, 2))
+
+
+@pytest.mark.parametrize("name", ["n+1", "n+m", "4*n"])
+def test_gradient(name):
+    extent, values = EXTENTS[name]
+    x, b, y, _ = program(extent, ("int32", "int32"))
+    head = te.placeholder(y.shape, name="head")
+    [dx] = ad.differentiate(y, [x], head)
+    run = ad.build([x, b, head], [dx], cache=False)
+    for n in values:
+        array = np.linspace(0.1, 0.9, n).astype("float64")
+        weights = np.linspace(1.0, 2.0, n)
+        [got] = run(array.astype("float32"), np.ones(M, "float32"), weights.astype("float32"))
+        eps = 1e-6
+        for place in range(n):
+            step = np.eye(n)[place] * eps
+            ahead, behind = (numpy_program(extent(n, M), array + s) for s in (step, -step))
+            want = ((ahead - behind) / (2 * eps)) @ weights
+            np.testing.assert_allclose(got[place], want, rtol=1e-3)
+
+
+def test_several_kernels_of_a_chain():
+    n, m = te.var("n"), te.var("m")
+    x, b = te.placeholder((n, 40), name="x"), te.placeholder((m,), name="b")
+    y = topi.nn.softmax(topi.nn.pad(x, (0, 0), (m, 0)))
+    z = te.compute((m,), lambda i: b[i] + y[i, 0], name="z")
+    run = ad.build([x, b], [y, z], cache=False)
+    for rows, count in ((3, 2), (0, 4), (2, 3)):
+        array = np.random.default_rng(0).random((rows, 40)).astype("float32")
+        whole = np.exp(np.concatenate([array, np.zeros((count, 40))]))
+        want = whole / whole.sum(1, keepdims=True)
+        got, first = run(array, np.ones(count, "float32"))
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+        np.testing.assert_allclose(first, 1 + want[:count, 0], rtol=1e-5)
+
+
+#: a dimension over p that is the only one to tell p
+TOLD = {
+    "p+3": (lambda p: p + 3, (0, 1, 5)),
+    "2*p": (lambda p: 2 * p, (0, 1, 5)),
+    "3*p+1": (lambda p: 3 * p + 1, (0, 1, 4)),
+    "7-p": (lambda p: 7 - p, (0, 2, 7)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("name", TOLD)
+def test_size_that_an_expression_tells(name, dtype):
+    dim, values = TOLD[name]
+    p = te.var("p", dtype)
+    x = te.placeholder((dim(p),), name="x")
+    k = te.reduce_axis((0, dim(p)), "k")
+    total = te.compute((1,), lambda i: te.sum(x[k], axis=k), name="total")
+    y = te.compute((p,), lambda i: total[0] + i.astype("float32") * p.astype("float32"), name="y")
+    run = ad.build([x], [total, y], cache=False)
+    for size in values:
+        array = np.arange(dim(size), dtype="float32")
+        whole, got = run(array)
+        np.testing.assert_allclose(whole, [array.sum()])
+        np.testing.assert_allclose(got, array.sum() + np.arange(size) * size)
+
+
+def test_size_that_does_not_solve():
+    p = te.var("p")
+    x = te.placeholder((2 * p,), name="x")
+    run = ad.build([x], [te.compute((p,), lambda i: x[2 * i], name="y")], cache=False)
+    with pytest.raises(CallError, match=r"2 \* p"):
+        run(np.ones(7, "float32"))
+    square = te.placeholder((p * p,), name="square")
+    with pytest.raises(LoweringError, match="square uses the variable p"):
+        ad.build([square], [te.compute((p * p,), lambda i: square[i] * 2.0)], cache=False)
+
+
+@pytest.mark.parametrize("form", ["output", "temporary"])
+def test_negative_size(form):
+    n = te.var("n")
+    x = te.placeholder((n,), name="x")
+    s = te.compute((n - 2,), lambda i: te.exp(x[i] + x[i + 2]), name="s")
+    k = te.reduce_axis((0, n - 2), "k")
+    y = te.compute((n,), lambda i: te.sum(s[k] * x[i] * tirx.const(2.0, "float32"), axis=k))
+    run = ad.build([x], [s if form == "output" else y], cache=False)
+    with pytest.raises(CallError, match=r"n - 2.* = -\d+ .*for n = 1"):
+        run(np.ones(1, "float32"))
+    assert run(np.ones(2, "float32"))[0].shape == ((0,) if form == "output" else (2,))
