@@ -12,7 +12,7 @@ BENCH_FLAGS ?=
 BIN := $(VENV)/bin
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test quick lint bench clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -20,6 +20,10 @@ demo: $(VENV)/.installed-demo
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+# without what is marked slow in tests/conftest.py: some tests of every package, for use while editing
+quick: $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not slow"
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -36,6 +36,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+#: files that `make quick` leaves out: whole programs, notebooks, long compilations
+SLOW = (
+    "test_notebooks.py",
+    "test_tutorials.py",
+    "test_deep_graphs.py",
+    "test_determinism.py",
+    "test_differentiation_growth.py",
+    "test_cuda_audit.py",
+    "test_suite_cases.py",
+    "test_cuda_sources.py",
+    "test_random_graphs.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow the files above, and of every parametrised test all cases but the first."""
+    seen: set[tuple[Path, str]] = set()
+    for item in items:
+        name = getattr(item, "originalname", None)
+        key = (item.path, f"{getattr(item, 'cls', None)}.{name or item.name}")
+        if item.path.name in SLOW or key in seen:
+            item.add_marker(pytest.mark.slow)
+        seen.add(key)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with the one on file; a missing file is a failure, not a first recording."""

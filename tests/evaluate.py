@@ -9,6 +9,7 @@ interpreted statement by statement.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from tvm.ir import prim
 from tests.evaluate_functions import BINARY, CALLS, Array, is_floating, numpy_dtype
 
 Key = tuple[int, int]
+_WIDE: contextvars.ContextVar[bool] = contextvars.ContextVar("floats as float64", default=False)
 _FAR = -(2**30)  # an index that is outside of every tensor
 _MOST_POINTS = 1 << 21  # of a reduction that is evaluated at once
 _DEPTH = 20_000  # expressions are walked by recursion
@@ -80,10 +82,10 @@ class Expression:
     def value(self, node: Any, active: Array | None = None) -> Array:
         """The value of `node`; under `strict` its reads count where `active` holds."""
         if type(node) in _LITERALS:  # whose hash is that of the number
-            return np.asarray(node.value).astype(numpy_dtype(node.ty))
+            return np.asarray(node.value).astype(float_dtype(node.ty))
         key = (hash(node), id(active))
         if key not in self.known:
-            dtype = numpy_dtype(node.ty)
+            dtype = float_dtype(node.ty)
             found = self._compute(node, dtype, active)
             self.known[key] = np.asarray(found).astype(dtype, copy=False)
         return self.known[key]
@@ -140,6 +142,21 @@ class Expression:
         if callable(tensor):
             return tensor(indices, active)
         return read_array(tensor, indices, name, active if self.strict else None)
+
+
+@contextlib.contextmanager
+def _floats_as_float64() -> Iterator[None]:
+    """Every float is float64, whatever its dtype: for differences of small steps."""
+    token = _WIDE.set(True)
+    try:
+        yield
+    finally:
+        _WIDE.reset(token)
+
+
+def float_dtype(dtype: Any) -> np.dtype:
+    found = numpy_dtype(dtype)
+    return np.dtype("float64") if _WIDE.get() and is_floating(found) else found
 
 
 @contextlib.contextmanager
@@ -246,6 +263,78 @@ def evaluate_graph(
     return [known[key_of(tensor)] for tensor in outputs]
 
 
+def evaluate_batch(
+    outputs: Iterable[te.Tensor], inputs: Iterable[tuple[te.Tensor, Array]]
+) -> list[Array]:
+    """The values of tensors for several arrays of their inputs at once, in float64.
+
+    Parameters
+    ----------
+    inputs : pairs
+        Placeholders and arrays with one more axis before those of the placeholder, equally long
+        for all; results have it, too.
+
+    Examples
+    --------
+    >>> A = te.placeholder((2,), name="A")
+    >>> B = te.compute((2,), lambda i: A[1 - i] * 2.0, name="B")
+    >>> evaluate_batch([B], [(A, np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))])
+    [array([[ 4.,  2.],
+           [ 8.,  6.],
+           [12., 10.]])]
+    """
+    outputs = list(outputs)
+    arrays = {key_of(tensor): np.asarray(array) for tensor, array in inputs}
+    count = len(next(iter(arrays.values())))
+    known: dict[Key, Any] = {key: _batched(array) for key, array in arrays.items()}
+    with _quietly(), _floats_as_float64():
+        for op in stages_of(outputs):
+            targets = [key_of(op.output(place)) for place in range(op.num_outputs)]
+            if all(key in known for key in targets):
+                continue
+            shape = tuple(int(Expression({}, {}, False).value(dim)) for dim in op.output(0).shape)
+            whole = (count, *shape)
+            if isinstance(op, te.ExternOp):
+                values = _extern_batch(op, count, arrays)
+                arrays.update(zip(targets, values, strict=True))
+                known.update((key, _batched(arrays[key])) for key in targets)
+                continue
+            grid = [np.broadcast_to(axis, whole) for axis in np.indices(shape)]
+            active = np.ones(whole, bool)
+            values = points_of(op, grid, {}, known, active, whole)
+            arrays.update(zip(targets, values, strict=True))
+            known.update((key, _batched(arrays[key])) for key in targets)
+    return [arrays[key_of(tensor)] for tensor in outputs]
+
+
+def _extern_batch(op: Any, count: int, arrays: Mapping[Key, Array]) -> list[Array]:
+    from tests.evaluate_statements import run_extern
+
+    shapes = [
+        tuple(int(Expression({}, {}, False).value(dim)) for dim in op.output(place).shape)
+        for place in range(op.num_outputs)
+    ]
+    members = [
+        run_extern(op, shapes, {}, {key: array[place] for key, array in arrays.items()})
+        for place in range(count)
+    ]
+    return [np.stack(values) for values in zip(*members, strict=True)]
+
+
+def _batched(array: Array) -> Any:
+    def read(indices: list[Array], active: Array) -> Array:
+        batch = np.arange(len(array)).reshape([-1] + [1] * (np.ndim(active) - 1))
+        inside = np.asarray(True)
+        for index, extent in zip(indices, array.shape[1:], strict=True):
+            inside = inside & (index >= 0) & (index < extent)
+        if not array.size:
+            return poison(array.dtype)
+        places = [np.where(inside, index, 0).astype(np.int64) for index in indices]
+        return np.where(inside, array[(batch, *places)], poison(array.dtype))
+
+    return read
+
+
 def evaluate_at(
     tensor: te.Tensor,
     points: Sequence[Array],
@@ -319,9 +408,11 @@ def points_of(
     free: Mapping[int, Any],
     known: Mapping[Key, Any],
     active: Array | None,
+    shape: tuple[int, ...] | None = None,
 ) -> list[Array]:
     """Each output of a compute stage at points; reads are strict where `active` is given."""
-    shape = np.shape(indices[0]) if indices else ()
+    if shape is None:
+        shape = np.shape(indices[0]) if indices else ()
     axes = zip(op.axis, indices, strict=True)
     variables = {
         **free,

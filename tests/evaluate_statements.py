@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, te, tirx
 
-from tests.evaluate import Array, Expression, Key, key_of
+from tests.evaluate import Array, Expression, Key, float_dtype, key_of
 from tests.evaluate_functions import numpy_dtype
 
 
@@ -20,7 +20,7 @@ def run_extern(
 ) -> list[Array]:
     """The outputs of an opaque stage whose body is a loop nest."""
     results = [
-        np.zeros(shape, numpy_dtype(op.output(place).dtype)) for place, shape in enumerate(shapes)
+        np.zeros(shape, float_dtype(op.output(place).dtype)) for place, shape in enumerate(shapes)
     ]
     arrays = [*(known[key_of(tensor)] for tensor in op.inputs), *results]
     buffers: dict[Key, Array] = {}
@@ -73,7 +73,7 @@ class _Run:
 
     def allocate(self, node: Any) -> None:
         shape = tuple(int(self.value(dim)) for dim in node.buffer.ty.shape)
-        self.buffers[hash(node.buffer), 0] = np.zeros(shape, numpy_dtype(node.buffer.ty.dtype))
+        self.buffers[hash(node.buffer), 0] = np.zeros(shape, float_dtype(node.buffer.ty.dtype))
 
     def bind(self, node: Any) -> None:
         self.variables[hash(node.var)] = self.value(node.value)

@@ -11,7 +11,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -118,19 +118,37 @@ def test_every_room_is_on_a_floor() -> None:
     assert rooms <= FLOORS.keys(), f"put these into FLOORS: {sorted(rooms - FLOORS.keys())}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-class TestFile:
-    def test_imports_only_from_lower_floors(self, path: Path) -> None:
-        assert wrong_floors(path, path.read_text(encoding="utf-8")) == []
+def complaints_of(check: Callable[[Path, str], list[str]]) -> list[str]:
+    return [
+        f"{path.relative_to(PACKAGE)}: {complaint}"
+        for path in FILES
+        for complaint in check(path, path.read_text(encoding="utf-8"))
+    ]
 
-    def test_leaves_tvm_nodes_to_ir(self, path: Path) -> None:
-        assert reserved_names(path, path.read_text(encoding="utf-8")) == []
 
-    def test_opens_with_a_docstring(self, path: Path) -> None:
-        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+def without_docstring(path: Path, source: str) -> list[str]:
+    return [] if ast.get_docstring(ast.parse(source)) else ["no docstring"]
 
-    def test_has_at_most_400_lines(self, path: Path) -> None:
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+def too_long(path: Path, source: str) -> list[str]:
+    count = len(source.splitlines())
+    return [f"{count} lines"] if count > 400 else []
+
+
+def test_files_import_only_from_lower_floors() -> None:
+    assert complaints_of(wrong_floors) == []
+
+
+def test_files_leave_tvm_nodes_to_ir() -> None:
+    assert complaints_of(reserved_names) == []
+
+
+def test_files_open_with_a_docstring() -> None:
+    assert complaints_of(without_docstring) == []
+
+
+def test_files_have_at_most_400_lines() -> None:
+    assert complaints_of(too_long) == []
 
 
 @pytest.mark.parametrize(

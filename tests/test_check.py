@@ -43,6 +43,39 @@ def test_a_wrong_entry_is_named(monkeypatch):
         check_grads(y, x)
 
 
+@pytest.mark.parametrize("factor", [0.999, 1.001, 0.0])
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9])
+def test_a_small_entry_beside_large_ones_is_checked(monkeypatch, size, factor):
+    """y = (1e6 x₀², size · sin x₁): the derivative by x₁ alone is wrong."""
+    z = te.placeholder((2,), D, name="z")
+
+    def body(i):
+        large, small = z[0] * z[0] * tirx.const(1e6, D), te.sin(z[1]) * tirx.const(size, D)
+        return te.if_then_else(i == 0, large, small)
+
+    def wrong(outputs, inputs, cotangents):
+        [adjoint] = vjp(outputs, inputs, cotangents)
+        part = tirx.const(factor, D)
+        return [
+            te.compute(
+                (2,), lambda i: adjoint[i] * te.if_then_else(i == 0, tirx.const(1.0, D), part)
+            )
+        ]
+
+    w = te.compute((2,), body, name="w")
+    check_grads(w, z)
+    monkeypatch.setattr(check_module, "vjp", wrong)
+    with pytest.raises(GradientCheckError, match=r"z\[1\]"):
+        check_grads(w, z)
+
+
+def test_a_sum_that_cancels_may_be_rounded():
+    """The outputs are large, and what an entry changes of them is lost in their rounding."""
+    z = te.placeholder((3,), D, name="z")
+    k = te.reduce_axis((0, 3), "k")
+    check_grads(te.compute((), lambda: te.sum(z[k] + tirx.const(1e6, D), axis=k), name="w"), z)
+
+
 def test_nan_is_wrong(monkeypatch):
     def poisoned(outputs, inputs, cotangents):
         [head] = cotangents

@@ -31,26 +31,21 @@ COMPILED, BLOCK = 200, 20
 
 #: features with faults that are not mended yet; for compiled programs those below as well
 OFF = {
-    "symbolic": "an unhashable key in the bounds of quotients",
-    "data": "a variable that is left in a condition of a scatter",
-    "narrow": "indices are compared in the dtype of their tensor",
-    "tables": "the same",
+    "symbolic": "under trial: an unhashable key in the bounds of quotients was mended last",
+    "narrow": "the gradient of an unsigned index of one byte also reaches the row 256 further on",
     "wraps": "casts are taken for transparent",
-    "ragged": "a condition of a range does not guard the reads beside it",
-    "jagged": "ranges that are data are not supported",
-    "reducers": "",
+    "ragged": "`and` does not keep the reads beside it from being evaluated",
+    "jagged": "ranges that are data are refused",
     "extremes": "the product of the others is taken by division",
-    "masks": "a segment sum written as a mask is a dense double loop",
-    "joined": "",
     "large": "int32 overflow of emitted index arithmetic",
 }
 OFF_COMPILED = {
-    "scaled": "a row's divisor becomes its reciprocal",
     "float16": "windows of float16",
     "bfloat16": "the same",
     "mixed": "the same",
-    "second": "the builds take too long",
-    "windows": "the builds take too long",
+    "second": "the builds take long",
+    "windows": "the builds take long",
+    "wide": "the builds take long",
 }
 ON = tuple(name for name in NAMES if name not in OFF)
 SCHEDULED = tuple(name for name in ON if name not in OFF_COMPILED)

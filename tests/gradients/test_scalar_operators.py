@@ -105,7 +105,7 @@ ROWS = {
 
 
 def test_every_rule_has_a_row():
-    assert set(ROWS) == set(RULES)
+    assert set(ROWS) == set(RULES) - {"stop_gradient"}  # whose derivative is not its slope
 
 
 @pytest.mark.parametrize("name", ROWS)

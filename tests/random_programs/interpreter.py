@@ -367,9 +367,11 @@ class _Grid:
         before = np.concatenate([ones, np.cumprod(factors, axis=-1)[..., :-1]], axis=-1)
         backward = np.cumprod(factors[..., ::-1], axis=-1)[..., ::-1]
         after = np.concatenate([backward[..., 1:], ones], axis=-1)
-        # of a state `a + b - a * b`, which is near 1 where the factors are small
-        size = np.ones(1) if reducer == "either" else None
-        others = run.noisy((before * after)[..., :count], dtype, size)
+        # `either` keeps 1 - factors, which is rounded beside 1
+        before, after = before[..., :count], after[..., :count]
+        beside = np.abs(before) + np.abs(after) + 2 * np.abs(before * after) + 1
+        size = beside if reducer == "either" else None
+        others = run.noisy(before * after, dtype, size)
         whole = run.noisy(np.prod(factors, axis=-1), dtype)
         if reducer == "either":
             return run.noisy(1 - whole, dtype, np.ones(whole.shape)), others

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import tvm
 from tvm import te
 
+from tests.machines import avx512
 from tests.schedule import chain_cases as cases
 from tests.schedule.test_rules import arrays_for
 from tvm_autodiff.compile import build
@@ -17,7 +16,6 @@ from tvm_autodiff.schedule.cpu import parallel
 from tvm_autodiff.schedule.cpu.row_chain import row_chain
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.kernels import cut
-from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.normal_form import normal_form
 
 
@@ -79,7 +77,7 @@ def test_values(name, threads, monkeypatch):
 @pytest.mark.parametrize("name", CASES)
 def test_every_chain_is_taken(name, threads, monkeypatch):
     monkeypatch.setattr(parallel, "MIN_WORK", 0)
-    machine = replace(machine_of(as_target(None), threads), threads=threads)
+    machine = avx512(threads)
     for chain in chains_of(CASES[name][1]):
         rows = np.prod([int(extent) for extent in chain.extents])
         taken = row_chain(chain, machine)

@@ -7,11 +7,11 @@ import pytest
 import tvm
 from tvm import te
 
+from tests.machines import avx512
 from tests.schedule import cases
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.kernels import cut
-from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
@@ -37,7 +37,7 @@ def unscheduled(inputs, output, arrays, shape):
 
 def rules_of(output):
     """The rule that takes each kernel."""
-    machine = machine_of(as_target(None), 2)
+    machine = avx512(2)
     kernels, _ = cut(normal_form([output]))
     return [one.rule for kernel in kernels for one in apply_rules(kernel, machine, CPU_RULES)]
 

@@ -80,6 +80,8 @@ def _extreme(system: System, x: Form, sign: int) -> Form | None:
     if not strides:
         return None
     for v, stride in strides.items():
+        if system.atoms.kinds[v][0] != "var":  # a quotient that stands for itself has no range
+            return None
         lo, extent = system.domain.ranges.get(system.atoms.variable(v), (None, None))
         if lo != 0 or extent is None:
             return None

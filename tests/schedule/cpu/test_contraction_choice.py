@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tvm import te, topi
 
+from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import differentiate
 from tvm_autodiff.schedule.cpu.contraction import contraction
 from tvm_autodiff.schedule.kernels import separate
-from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.normal_form import normal_form
 
 
@@ -21,7 +21,7 @@ def dots(b, n, k):
 
 
 def launches(case):
-    machine = machine_of(as_target(None), 2)
+    machine = avx512(2)
     [kernel] = separate(normal_form([case[1]]))[0]
     return [launch.outputs[0].op.name for launch in contraction(kernel, machine) or []]
 
@@ -76,7 +76,7 @@ def test_groups_are_batches(groups, name):
 
 def contraction_functions(case):
     """The tiled functions of a case, as text."""
-    machine = machine_of(as_target(None), 1)
+    machine = avx512(1)
     kernels = separate(normal_form([case[1]]))[0]
     found = [contraction(kernel, machine) or [] for kernel in kernels]
     return [str(launch.func) for launches in found for launch in launches if "_acc" in str(launch)]

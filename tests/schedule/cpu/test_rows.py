@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tvm import te, tirx
 
+from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff.schedule.cpu.rounds import vectors_of_round
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.kernels import cut
-from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
@@ -94,7 +94,7 @@ def test_short_rows_are_added_up_several_at_a_time(name):
     """``out[c] = Σ_k x[k, c]  →  part[p, c] = Σ_o x[o*P + p, c], out[c] = Σ_p part[p, c]``."""
     check(NARROW[name])
     [kernel], _ = cut(normal_form([NARROW[name][1]]))
-    [found] = apply_rules(kernel, machine_of(as_target(None), 2), CPU_RULES)
+    [found] = apply_rules(kernel, avx512(2), CPU_RULES)
     assert found.rule == "rows"
     launches = found.launches
     assert launches[0].outputs[0].shape[0] * launches[1].outputs[0].shape[0] >= 64

@@ -7,11 +7,11 @@ import pytest
 from tvm import te
 
 from tests.evaluate import evaluate_graph
+from tests.machines import avx512
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule.backends import rules_for
 from tvm_autodiff.schedule.cpu import parallel
 from tvm_autodiff.schedule.kernels import cut
-from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
@@ -58,7 +58,7 @@ def test_inner_dimension(monkeypatch):
 
 
 def test_rule_applies():
-    machine = machine_of(as_target(None), 2)
+    machine = avx512(2)
     kernels, _ = cut(normal_form(taken_rows(50, 24, 200)[1]))
     [*_, last] = [apply_rules(kernel, machine, rules_for(machine)) for kernel in kernels]
     assert [one.rule for one in last] == ["scatter"]
@@ -115,7 +115,7 @@ def test_layouts(name, threads, monkeypatch):
 def test_the_rule_takes_every_layout(name):
     _, shape, read = LAYOUTS[name]
     gradient = differentiate(te.compute(shape, read), X, te.placeholder(shape))
-    machine = machine_of(as_target(None), 2)
+    machine = avx512(2)
     kernels, _ = cut(normal_form(list(gradient)))
     names = [
         one.rule for kernel in kernels for one in apply_rules(kernel, machine, rules_for(machine))

@@ -35,7 +35,8 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     schedule = s_tir.Schedule(unscheduled.func)
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     threads = worth_threads(iterations(op), machine)
-    if len(op.axis) and len(blocks) == 1:
+    # without elements there is nothing to schedule, and TVM divides by extents that are fused
+    if len(op.axis) and len(blocks) == 1 and 0 not in shape_of(op.output(0)):
         _schedule(schedule, blocks[0], op, machine, threads)
     return [
         StageFunction(
