@@ -18,7 +18,7 @@ from .ir.build import const
 from .ir.graph import tensors_read_by, topological
 from .ir.loop_points import loop_points
 from .ir.nodes import Expr, Tensor, Var, const_value, dtype_of, node_id, op_name, operands
-from .ir.rewrite import postorder, substituter, variables_of
+from .ir.rewrite import contains_load, depends_on, postorder, substituter, variables_of
 from .ir.scan_kernel import scan_of
 from .ir.simplify import constant_bounds, simplify
 from .ir.stage import (
@@ -80,7 +80,9 @@ def estimate_cost(
     tensors : Tensor or sequence of Tensor
         What is computed.
     params : mapping from Var to int, optional
-        Values of symbolic extents; those without a value stay symbolic in the result.
+        Values of symbolic extents; those without a value stay symbolic in the result. An extent
+        that is data, as of ``te.reduce_axis((0, length[i]))``, is the variable of its axis: the
+        iterations of one row on average.
 
     Returns
     -------
@@ -159,8 +161,12 @@ def multiplications_in(expr: Expr) -> int:
 def loop_iterations(axes: Sequence[Axis], put: Callable[[Any], Any] = lambda extent: extent) -> Any:
     """Points of a loop nest whose inner extents may depend on outer axes: adaptive windows.
 
-    Where such points are too many to count, every extent is at its largest.
+    Where such points are too many to count, every extent is at its largest. The variable of an axis
+    whose extent is data counts as that extent.
     """
+    known, unknown = _apart(axes)
+    if unknown:
+        return _product([loop_iterations(known, put), *(put(axis.var) for axis in unknown)])
     loops = [(axis.var, 0, put(axis_range(axis)[1])) for axis in axes]
     own = {node_id(var) for var, _, _ in loops}
     if not any(
@@ -172,6 +178,19 @@ def loop_iterations(axes: Sequence[Axis], put: Callable[[Any], Any] = lambda ext
         return _product([extent for _, _, extent in loops])
     count = loop_points(loops)
     return _product(_largest(loops)) if count is None else count
+
+
+def _apart(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
+    """The axes whose extents can be known, and those whose extents are data or follow such axes."""
+    known: list[Axis] = []
+    unknown: list[Axis] = []
+    for axis in axes:
+        extent = axis_range(axis)[1]
+        follows = not isinstance(extent, int) and (
+            contains_load(extent) or depends_on(extent, [other.var for other in unknown])
+        )
+        (unknown if follows else known).append(axis)
+    return known, unknown
 
 
 def _largest(loops: Sequence[tuple[Var, int, Any]]) -> list[Any]:

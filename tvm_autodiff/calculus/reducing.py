@@ -15,10 +15,10 @@ from typing import Any
 
 from ..errors import NotDifferentiableError, UnsolvableError
 from ..ir.bounded_stage import bounded_reduction
-from ..ir.build import all_of, cast, compare
-from ..ir.nodes import Expr, Tensor, Var, const_value, dtype_of
+from ..ir.build import all_of, cast, compare, zero_like
+from ..ir.nodes import Expr, Tensor, Var, binary, const_value, dtype_of
 from ..ir.plain_reduction import fold_condition
-from ..ir.rewrite import depends_on, substituter
+from ..ir.rewrite import contains_load, depends_on, substituter
 from ..ir.simplify import constant_bounds, simplify
 from ..ir.stage import (
     Axis,
@@ -155,8 +155,10 @@ def elements_of(op: Operation, reduction: Reduction) -> Elements:
     for old in reduction.axes:
         low, extent = axis_range(old)
         length: Expr | None = None
-        if not isinstance(extent, int) and depends_on(extent, list(mapping)):
-            length = simplify(substituter(mapping)(extent), ranges)
+        read = not isinstance(extent, int) and contains_load(extent)
+        if read or (not isinstance(extent, int) and depends_on(extent, list(mapping))):
+            length = substituter(mapping)(extent)
+            length = length if read else simplify(length, ranges)
             extent = _bound_of(op, length, ranges)
         new = data_axis(old.var.name, extent, dtype_of(old.var))
         if length is not None and const_value(length) is None:
@@ -173,7 +175,7 @@ def elements_of(op: Operation, reduction: Reduction) -> Elements:
 
 def _bound_of(op: Operation, extent: Expr, ranges: Mapping[Var, Any]) -> int:
     try:
-        return max(0, constant_bounds(extent, ranges)[1])
+        return constant_bounds(binary("max", extent, zero_like(extent)), ranges)[1]
     except UnsolvableError as error:
         raise NotDifferentiableError(
             f"stage {op.name} reduces over windows whose length {text(extent, limit=200)} has no "

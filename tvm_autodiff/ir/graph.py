@@ -15,7 +15,7 @@ from tvm import te, tirx
 
 from ..errors import LoweringError
 from .nodes import Expr, Tensor, is_load, load, load_tensor, node_id, operands
-from .rewrite import Rewriter, postorder
+from .rewrite import Rewriter, contains_load, postorder
 from .stage import (
     Operation,
     bodies,
@@ -23,17 +23,21 @@ from .stage import (
     is_extern,
     is_placeholder,
     make_stage,
+    mapped_reduction,
     outputs_of,
+    reduce_expr,
+    reduction_bounds,
+    reduction_of,
     tensor_key,
 )
 
 
 def tensors_read_by(op: Operation) -> list[Tensor]:
-    """The tensors that a stage reads, each once, in order of first occurrence."""
+    """The tensors that a stage reads, in bounds too, each once, in order of first occurrence."""
     if not is_compute(op):
         return [] if is_placeholder(op) else list(op.input_tensors)
     found: dict[tuple[int, int], Tensor] = {}
-    for node in postorder(bodies(op)):
+    for node in postorder([*reduction_bounds(op), *bodies(op)]):
         if is_load(node):
             tensor = load_tensor(node)
             found.setdefault(tensor_key(tensor), tensor)
@@ -150,8 +154,13 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
             return None if new is None else load(new, operands(node))
 
         visitor = Rewriter(visit)
-        new_bodies = [visitor(body) for body in bodies(op)]
         attrs = _retarget_attrs(op, replacement)
+        reduction = reduction_of(op)
+        if reduction is not None and contains_load(reduction_bounds(op)):
+            moved = mapped_reduction(reduction, visitor)
+            new_bodies = [reduce_expr(moved, index) for index in range(op.num_outputs)]
+        else:
+            new_bodies = [visitor(body) for body in bodies(op)]
         return make_stage(op.name, list(op.axis), new_bodies, op.tag, attrs)
     if is_extern(op):
         found = [replacement(tensor) for tensor in op.inputs]

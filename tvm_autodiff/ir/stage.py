@@ -168,6 +168,11 @@ def reduce_axis_over(var: Var, extent: Extent) -> Axis:
     return tirx.IterVar(ir.Range.from_min_extent(tirx.const(0, str(var.ty)), extent), var, _REDUCE)
 
 
+def reduce_axis_within(var: Var, low: Expr, extent: Expr) -> Axis:
+    """The reduce axis ``low <= var < low + extent`` over a variable that expressions hold."""
+    return tirx.IterVar(ir.Range.from_min_extent(low, extent), var, _REDUCE)
+
+
 def _axis(name: str, low: Extent, extent: Extent, kind: int, dtype: str | None) -> Axis:
     if dtype is None:
         dtype = index_dtype(extent)
@@ -206,6 +211,30 @@ def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
     if node_id(low) == node_id(new_low) and node_id(extent) == node_id(new_extent):
         return axis
     return type(axis)(type(axis.dom).from_min_extent(new_low, new_extent), axis.var, axis.iter_type)
+
+
+def reduction_bounds(op: Operation) -> list[Expr]:
+    """Minimum and extent of every reduce axis of a compute stage that are no literals."""
+    body = op.body[0]
+    axes = list(body.axis) if op_name(body) == "reduce" else []
+    return [
+        bound
+        for axis in axes
+        for bound in (axis.dom.min, axis.dom.extent)
+        if const_value(bound) is None
+    ]
+
+
+def mapped_reduction(reduction: Reduction, move: Callable[[Expr], Expr]) -> Reduction:
+    """The reduction over axes of its own, its expressions rewritten, those of the bounds too."""
+    fresh = renewed_reduction(reduction, {})
+    return Reduction(
+        fresh.combiner,
+        tuple(move(source) for source in fresh.sources),
+        tuple(rename_bounds(axis, move) for axis in fresh.axes),
+        move(fresh.condition),
+        tuple(move(value) for value in fresh.init),
+    )
 
 
 def renewed_reduction(reduction: Reduction, table: Mapping[Var, Expr]) -> Reduction:

@@ -35,6 +35,7 @@ from ..ir.stop_gradient import stopped_reads
 from ..zero_elimination.assemble import assemble
 from ..zero_elimination.copying import read_through_copies
 from ..zero_elimination.gather import Cotangent, Gathered, Target
+from ..zero_elimination.jagged import plain_form
 from ..zero_elimination.scatter import dense_form
 from ..zero_elimination.transpose import Transposed, target_of, transpose
 from .arguments import (
@@ -117,7 +118,9 @@ class Sweep:
         key = hash(op)
         if key not in self._stand_ins:
             found = stand_in(op)
-            self._stand_ins[key] = dense_form(op) if found is None else found
+            for form in (dense_form, plain_form):
+                found = form(op) if found is None else found
+            self._stand_ins[key] = found
         return self._stand_ins[key]
 
     def _reads(self, op: Operation) -> list[Tensor]:

@@ -20,6 +20,7 @@ from ..ir.stage import (
     bodies,
     is_compute,
     outputs_of,
+    reduction_bounds,
     reduction_of,
     tensor_key,
 )
@@ -83,7 +84,8 @@ def _reads(op: Operation) -> Iterator[Read]:
     if not is_compute(op):
         return
     reduction = reduction_of(op)
-    for node in postorder(list(reduction.sources) if reduction else bodies(op)):
+    roots = list(reduction.sources) if reduction else bodies(op)
+    for node in postorder([*reduction_bounds(op), *roots]):
         if is_load(node):
             yield load_tensor(node), operands(node)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir.nodes import Expr, Var, is_load, node_id, operands
-from ..ir.rewrite import depends_on, postorder
+from ..ir.rewrite import contains_load, depends_on, postorder
 from ..ir.stage import (
     Axis,
     Operation,
@@ -20,6 +20,7 @@ from ..ir.stage import (
     bodies,
     is_compute,
     outputs_of,
+    reduction_bounds,
     reduction_of,
     tensor_key,
 )
@@ -178,6 +179,8 @@ def _checked(member: Member) -> Member | None:
     reduction = reduction_of(op)
     if not member.rows or len(set(member.rows)) != len(member.rows):
         return None
+    if contains_load([bound for part in member.kernel.ops for bound in reduction_bounds(part)]):
+        return None  # loops of a row that data end
     if running_of(op) is not None:
         return None  # one step an element, which a row of its own does not know
     if reduction is not None and _has_reuse(op, reduction):

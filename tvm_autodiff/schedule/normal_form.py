@@ -28,7 +28,7 @@ from ..ir.nodes import (
     same_node,
 )
 from ..ir.plain_reduction import fold_condition, split_init
-from ..ir.rewrite import rewrite, substituter
+from ..ir.rewrite import contains_load, rewrite, substituter
 from ..ir.simplify import normalize_node, simplify
 from ..ir.stage import (
     Axis,
@@ -175,7 +175,7 @@ def _literal(bound: Extent, table: Mapping[Var, Expr]) -> Extent:
     """A bound as a number, where it is one; else over axes that have taken the place of others."""
     if isinstance(bound, int):
         return bound
-    value = const_value(simplify(bound))
+    value = None if contains_load(bound) else const_value(simplify(bound))
     return value if isinstance(value, int) else substituter(table)(bound)
 
 

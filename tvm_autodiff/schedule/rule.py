@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import AutodiffError, LoweringError
 from ..ir.primfunc import RefusedStageError, StageFunction
-from ..ir.rewrite import depends_on
+from ..ir.rewrite import contains_load, depends_on
 from ..ir.stage import Operation, axis_vars, is_compute, reduction_of
 from .chains import Chain
 from .declined import Declined, refused
@@ -80,12 +80,12 @@ class Refusals:
 
 
 def is_ragged(op: Operation) -> bool:
-    """Whether the bounds of a reduce axis depend on the axes of the output, as in ``k < i``."""
+    """Whether the bounds of a reduce axis depend on axes of the output or on data: ``k < i``."""
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None:
         return False
     bounds = [bound for axis in reduction.axes for bound in (axis.dom.min, axis.dom.extent)]
-    return any(depends_on(bound, axis_vars(op)) for bound in bounds)
+    return any(contains_load(bound) or depends_on(bound, axis_vars(op)) for bound in bounds)
 
 
 def apply_rules(

@@ -15,7 +15,16 @@ from dataclasses import dataclass, replace
 
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, DomainTransformation, simplify_domain
-from ..ir.build import add, all_of, compare, conjuncts, const, equal_integers
+from ..ir.build import (
+    add,
+    all_of,
+    compare,
+    conjuncts,
+    const,
+    equal_integers,
+    if_then_else,
+    zero_like,
+)
 from ..ir.ceil_division import fold_ceil_divisions
 from ..ir.fold import fold
 from ..ir.lets import bind_shared
@@ -32,7 +41,7 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import depends_on, postorder, substituter, variables_of
+from ..ir.rewrite import contains_load, depends_on, postorder, substituter, variables_of
 from ..ir.simplify import collect_indices, constant_bounds
 from ..ir.stage import (
     Axis,
@@ -43,7 +52,7 @@ from ..ir.stage import (
     is_compute,
     reduce_axis_over,
 )
-from .data_equations import Points, is_data_equation, solve_data_equations
+from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
 from .scaling import read_through_scaling
 
 Ranges = dict[Var, tuple[Extent, Extent]]
@@ -181,9 +190,17 @@ def sum_where(
     Gathered or None
         None where the conditions never hold.
     """
-    index_conditions = [c.expr for c in conditions if on_indices(c.expr)]
-    others = [c for c in conditions if not on_indices(c.expr)]
-    box, limits = constant_box({axis.var: axis_range(axis) for axis in axes})
+    loops, axes, bounds = _data_loops(axes, equations)
+    looping = [axis.var for axis in loops]
+    index_conditions, others = [], list(bounds)
+    for condition in conditions:
+        if on_indices(condition.expr) and not depends_on(condition.expr, looping):
+            index_conditions.append(condition.expr)
+        else:
+            others.append(condition)
+    tied = {axis.var: (0, None) for axis in axes if is_jagged(axis)}
+    box, limits = constant_box({a.var: axis_range(a) for a in axes if not is_jagged(a)})
+    box |= tied
     domain = Domain(tuple(box), {**box, **parameters}, (*equations, *index_conditions, *limits))
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
@@ -221,9 +238,15 @@ def sum_where(
             *(Condition(move_on(c), False) for c in data),
         ],
     )
-    summed = tuple(reduce_axis_over(var, found.ranges[var][1]) for var in found.variables)
+    summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
+    for loop in loops:
+        extent = move_on(move(loop.dom.extent))
+        if not reads_inside(extent, {**parameters, **found.ranges}):
+            allowed = all_of(c for c in known if not depends_on(c, looping))
+            extent = if_then_else(allowed, extent, zero_like(extent))
+        summed.append(reduce_axis_over(loop.var, extent))
     return Gathered(
-        summed,
+        tuple(summed),
         bind_shared(source),
         tuple(known),
         tuple(map(move_on, unsolved)),
@@ -231,6 +254,28 @@ def sum_where(
             c for c in masks if _is_join(c, found.variables, parameters) and depends_on(c, loose)
         ),
     )
+
+
+def is_jagged(axis: Axis) -> bool:
+    """Whether a bound of an axis is data: ``k < length[i]``."""
+    return contains_load([axis.dom.min, axis.dom.extent])
+
+
+def _data_loops(
+    axes: Sequence[Axis], equations: Sequence[Expr]
+) -> tuple[list[Axis], list[Axis], list[Condition]]:
+    """Axes with data for bounds that stay loops, all other axes, and the bounds of those of them
+    that an equation determines.
+    """
+    loops: list[Axis] = []
+    others: list[Axis] = []
+    bounds: list[Condition] = []
+    for axis in axes:
+        tied = any(depends_on(equation, [axis.var]) for equation in equations)
+        (loops if is_jagged(axis) and not tied else others).append(axis)
+        if is_jagged(axis) and tied:
+            bounds.append(Condition(compare("lt", axis.var, axis.dom.extent), True))
+    return loops, others, bounds
 
 
 def _loose(axis: Axis, equations: Sequence[Expr], solution: DomainTransformation) -> list[Var]:

@@ -16,6 +16,7 @@ from ..calculus.copies import through_copy
 from ..calculus.linearize import linearize
 from ..calculus.terms import Term
 from ..domain.from_floats import without_floats
+from ..errors import NotDifferentiableError, UnsolvableError
 from ..ir.build import conjuncts
 from ..ir.nodes import (
     Expr,
@@ -31,7 +32,8 @@ from ..ir.nodes import (
 from ..ir.rewrite import contains, postorder
 from ..ir.stage import Operation, axis_range, axis_vars, data_axis, index_dtype, shape_of
 from .cases import cases_of
-from .gather import Cotangent, Gathered, Target, gather
+from .gather import Cotangent, Gathered, Target, gather, is_jagged
+from .jagged import from_zero, update_loops
 from .narrow import narrow_to_guards
 from .ragged import follow_guards
 from .residues import split_by_residue
@@ -56,8 +58,8 @@ class Transposed:
     gathered : Gathered
         What it contributes.
     way : str
-        How: ``gather``, ``residue classes``, ``part of the box``, ``ragged loops``, ``scatter-add``
-        or ``dense sum``.
+        How: ``gather``, ``residue classes``, ``part of the box``, ``ragged loops``,
+        ``scatter-add``, ``loop over updates`` or ``dense sum``.
     target : Target
         The axes it contributes at.
     cotangent : Cotangent
@@ -174,6 +176,8 @@ def _past_copies(
     copies: Callable[[Tensor], list[Term] | None],
 ) -> list[Transposed]:
     """The term gathered at the sources of the copies it reads, or at the copy where that fails."""
+    if any(is_jagged(axis) for axis in term.reduce_axes):
+        return _by_data_bounds(op, from_zero(term), cotangent, target(term.tensor))
     inner = None if reads_by_data(term) else copies(term.tensor)
     if inner is not None:
         further = [
@@ -203,6 +207,37 @@ def _past_copies(
             whole, way = Gathered((), source, masks=scattered.unsolved), "scatter-add"
         return [Transposed(op, term, whole, way, where, cotangent)]
     return [_divided(op, term, cotangent, where, whole, name)]
+
+
+def _by_data_bounds(
+    op: Operation, term: Term, cotangent: Cotangent, where: Target
+) -> list[Transposed]:
+    """A term whose loops have data for bounds: gathered where its index determines them or leaves
+    them loops, else added up in one loop over the points.
+    """
+    name = f"d{term.tensor.op.name}"
+    whole = None
+    if not reads_by_data(term):
+        try:
+            whole = gather(op, term, cotangent, where)
+        except UnsolvableError:  # an index that does not bound such a loop
+            whole = None
+        else:
+            if whole is None:
+                return []
+    if whole is None or whole.dense:
+        updated = update_loops(op, term, cotangent, where, f"{name}_updates")
+        if updated is not None:
+            here = [axis.var for axis in (*where.prefix, *where.axes)]
+            whole = Gathered((), load(updated, here))
+            return [Transposed(op, term, whole, "loop over updates", where, cotangent)]
+    if whole is None:
+        raise NotDifferentiableError(
+            f"stage {op.name} reads {term.tensor.op.name} at an index that is data, in a reduction "
+            "whose bounds are data: its Jacobian has no form. Pass head= for its product with a "
+            "cotangent"
+        )
+    return [Transposed(op, term, whole, "gather", where, cotangent)]
 
 
 def _divided(
