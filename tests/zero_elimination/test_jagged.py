@@ -28,9 +28,6 @@ from tvm_autodiff import (
     simplify_reductions,
 )
 
-# rows of any length: no rule but the plainest takes them, which is told
-pytestmark = pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")
-
 D = "float64"
 N, K, C, NNZ = 6, 9, 7, 20
 rng = np.random.default_rng(0)

@@ -88,7 +88,8 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
         table[tensor_key(tensor)] = small_placeholder(tensor, name)
     parameters = [table[tensor_key(tensor)] for tensor in inputs]
     for op in ops:
-        local = _lets_once(retarget(op, lambda tensor: table.get(tensor_key(tensor))))
+        local = retarget(op, lambda tensor: table.get(tensor_key(tensor)))
+        local = never_empty(_lets_once(local))
         for old, new in zip(outputs_of(op), local, strict=True):
             table[tensor_key(old)] = new
     results = [table[tensor_key(tensor)] for tensor in outputs]

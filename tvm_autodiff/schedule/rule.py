@@ -40,6 +40,17 @@ class ChainRule:
 
 
 @dataclass(frozen=True)
+class RaggedRule:
+    """A rule for reductions whose bounds vary along the output or are data."""
+
+    schedule: Callable[[Kernel, Machine], Launches | Declined]
+
+    def __call__(self, kernel: Kernel, machine: Machine) -> Launches | Declined:
+        """The launches of a kernel, or why it is none for this rule."""
+        return self.schedule(kernel, machine)
+
+
+@dataclass(frozen=True)
 class Scheduled:
     """A kernel with its schedule.
 
@@ -96,8 +107,8 @@ def apply_rules(
 ) -> list[Scheduled]:
     """A kernel by the first rule that takes it; the kernels of a chain one by one where none does.
 
-    Rules take loop nests for boxes: a reduction whose bounds vary along the output is left to the
-    last one.
+    Rules take loop nests for boxes: a reduction whose bounds vary along the output is left to rules
+    of its own and to the last one.
     """
     known = Refusals() if refusals is None else refusals
     if not isinstance(kernel, Chain):
@@ -126,6 +137,8 @@ def _by_kernel_rules(
     if barred is not None:
         declined, rules = [("all other rules", barred)], rules[-1:]
     for rule in rules[:-1]:
+        if isinstance(rule, RaggedRule) != ragged:
+            continue
         found = _tried(rule, kernel, machine, refusals)
         if not isinstance(found, Declined):
             return Scheduled(kernel, found, name_of(rule), tuple(declined))
@@ -138,7 +151,7 @@ def _by_kernel_rules(
 
 def name_of(rule: Rule) -> str:
     """The name of a rule, as in a profile."""
-    return str((rule.schedule if isinstance(rule, ChainRule) else rule).__name__)
+    return str((rule.schedule if isinstance(rule, (ChainRule, RaggedRule)) else rule).__name__)
 
 
 def _tried(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..rule import ChainRule, Rule
+from ..rule import ChainRule, RaggedRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
+from .ragged import ragged
 from .reduction import reduction
 from .row_chain import row_chain
 from .rows import rows
@@ -26,5 +27,6 @@ CPU_RULES: tuple[Rule, ...] = (
     reduction,
     scatter,
     scan,
+    RaggedRule(ragged),
     fallback,
 )

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.build import all_of, compare, const, if_then_else, sub
-from ..ir.nodes import Expr, Var, binary, dtype_of
-from ..ir.rewrite import contains_load, depends_on
-from ..ir.simplify import prove
-from ..ir.stage import (
+from .build import all_of, compare, const, if_then_else, sub
+from .nodes import Expr, Tensor, Var, binary, dtype_of
+from .rewrite import contains_load, depends_on
+from .simplify import prove
+from .stage import (
     Axis,
     Extent,
-    Operation,
-    Reduction,
     axis_range,
     axis_vars,
+    is_compute,
     reduce_axis_within,
+    reduction_of,
+    reduction_stage,
 )
 
 
-def never_empty(reduction: Reduction, op: Operation) -> Reduction:
+def never_empty(tensors: list[Tensor]) -> list[Tensor]:
     """``⊕_{k < n(i)} f  →  ⊕_{k < max(n(i), 1)} if k < n(i) then f else identity``.
 
     In loops whose bounds vary, TVM writes the identity in the first iteration of all, and an empty
     range has none: its result would be what lay in memory.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        The outputs of a stage.
     """
+    op = tensors[0].op
+    reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is None:
+        return tensors
     moving = [*axis_vars(op), *(axis.var for axis in reduction.axes)]
     ranges: dict[Var, tuple[Extent, Extent]] = {axis.var: axis_range(axis) for axis in op.axis}
     axes: list[Axis] = []
@@ -41,10 +51,11 @@ def never_empty(reduction: Reduction, op: Operation) -> Reduction:
             axes.append(axis)
         ranges[axis.var] = axis_range(axis)
     if not inside:
-        return reduction
+        return tensors
     condition = all_of(inside)
     sources = tuple(
         if_then_else(condition, source, identity)
         for source, identity in zip(reduction.sources, reduction.combiner.identity, strict=True)
     )
-    return replace(reduction, sources=sources, axes=tuple(axes))
+    filled = replace(reduction, sources=sources, axes=tuple(axes))
+    return reduction_stage(op.name, list(op.axis), filled)
