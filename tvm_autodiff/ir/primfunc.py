@@ -20,6 +20,7 @@ from .function_widths import bounded_function
 from .graph import retarget, tensors_read_by
 from .lets import bind_shared
 from .narrowed import plain_shape, small_placeholder
+from .never_empty import never_empty
 from .nodes import Expr, Tensor, Var, const_value, let_variable, node_id, op_name, operands
 from .rewrite import expand_lets, postorder, rewrite, variables_of
 from .stage import (

@@ -132,12 +132,13 @@ def apply_rules(
 def _by_kernel_rules(
     kernel: Kernel, machine: Machine, rules: Sequence[Rule], refusals: Refusals
 ) -> Scheduled:
-    barred = RAGGED if any(map(is_ragged, kernel.ops)) else too_large(kernel)
+    ragged, large = any(map(is_ragged, kernel.ops)), too_large(kernel)
+    barred = RAGGED if ragged else large
     declined: list[tuple[str, Declined]] = []
     if barred is not None:
-        declined, rules = [("all other rules", barred)], rules[-1:]
+        declined = [("all other rules", barred)]
     for rule in rules[:-1]:
-        if isinstance(rule, RaggedRule) != ragged:
+        if large is not None or isinstance(rule, RaggedRule) != ragged:
             continue
         found = _tried(rule, kernel, machine, refusals)
         if not isinstance(found, Declined):
