@@ -198,9 +198,8 @@ def sum_where(
             index_conditions.append(condition.expr)
         else:
             others.append(condition)
-    tied = {axis.var: (0, None) for axis in axes if is_jagged(axis)}
     box, limits = constant_box({a.var: axis_range(a) for a in axes if not is_jagged(a)})
-    box |= tied
+    box |= {axis.var: (0, None) for axis in axes if is_jagged(axis)}
     domain = Domain(tuple(box), {**box, **parameters}, (*equations, *index_conditions, *limits))
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
