@@ -95,6 +95,8 @@ def lower(
         An argument is no tensor, occurs twice, or is an input and an output at once.
     LoweringError
         A placeholder is missing, a variable is free, a stage is a te.scan.
+    OutOfBoundsError
+        A stage is certain to read outside of a tensor.
 
     Examples
     --------
@@ -176,6 +178,8 @@ def build(
     LoweringError
         A placeholder is missing, a variable is free, a stage is a te.scan, or TVM compiles a stage
         in no schedule.
+    OutOfBoundsError
+        A stage is certain to read outside of a tensor.
 
     Warns
     -----

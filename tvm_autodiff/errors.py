@@ -41,6 +41,10 @@ class LoweringError(AutodiffError, RuntimeError):
     """Tensors cannot be lowered or compiled: missing placeholders, opaque or free parts."""
 
 
+class OutOfBoundsError(AutodiffError, IndexError):
+    """A stage is certain to read outside of a tensor, whatever the data."""
+
+
 class CallError(AutodiffError, TypeError):
     """A compiled function was called with arrays of wrong number, shape, dtype, rank or layout."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import LargeIdentityWarning, UnrelatedInputWarning
 from ..ir.graph import Graph
 from ..ir.nodes import Tensor, dtype_of
+from ..ir.out_of_bounds import refuse_reads_out_of_bounds
 from ..ir.stage import shape_of
 from ..keywords import checked_keywords
 from ..warn import warn
@@ -80,6 +81,8 @@ def differentiate(
         A tensor is not floating point, or a stage on the way is opaque or has no rule.
     InvalidArgumentError
         An argument has the wrong form, shape or dtype.
+    OutOfBoundsError
+        A stage of the program is certain to read outside of a tensor.
 
     Warns
     -----
@@ -111,6 +114,7 @@ def differentiate(
         require_float(tensor, "inputs")
     prefix = shape_of(output) if head is None else prefix_of(as_tensor(head, "head"), output)
     graph = Graph([output])
+    refuse_reads_out_of_bounds(graph.ops)
     by_hand = check_by_hand(graph, manual, override)
     require_function(fdiff, "fdiff")
     _warn_of_unrelated(asked or [], graph)

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import InvalidArgumentError, NotDifferentiableError
 from ..ir.graph import Graph
 from ..ir.nodes import Tensor, dtype_of, is_float
+from ..ir.out_of_bounds import refuse_reads_out_of_bounds
 from ..ir.stage import Extent
 from ..keywords import checked_keywords
 from ..zero_elimination.gather import Cotangent
@@ -69,6 +70,8 @@ def vjp(
         opaque or has no rule.
     InvalidArgumentError
         An argument has the wrong form, number, shape or dtype, or prefixes differ.
+    OutOfBoundsError
+        A stage of the program is certain to read outside of a tensor.
 
     Warns
     -----
@@ -97,7 +100,9 @@ def vjp(
     for tensor in asked:
         require_float(tensor, "inputs")
     seeds, prefix = _seeds(wanted, listed(cotangents, "cotangents"))
-    by_hand = check_by_hand(Graph(wanted), manual, override)
+    graph = Graph(wanted)
+    refuse_reads_out_of_bounds(graph.ops)
+    by_hand = check_by_hand(graph, manual, override)
     require_function(fdiff, "fdiff")
     sweep = Sweep(wanted, seeds, asked, prefix, by_hand, fdiff)
     warn_of_dense_sums(sweep.sites)

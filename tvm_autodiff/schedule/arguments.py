@@ -15,6 +15,7 @@ from tvm import te
 from ..errors import InvalidArgumentError, LoweringError
 from ..ir.graph import Graph
 from ..ir.nodes import Tensor, dtype_of, node_id
+from ..ir.out_of_bounds import refuse_reads_out_of_bounds
 from ..ir.primfunc import external_symbols, free_variables
 from ..ir.simplify import prove_equal
 from ..ir.sizes import known_sizes
@@ -71,6 +72,8 @@ def check_graph(
                 f"stage {op.name} is a te.scan, which TVM cannot lower: "
                 "unroll it into compute stages"
             )
+    unread = [tensor.op for tensor in inputs if not graph.contains(tensor)]
+    refuse_reads_out_of_bounds([*unread, *graph.ops])
     given = {tensor_key(tensor) for tensor in inputs}
     for tensor in graph.placeholders():
         if tensor_key(tensor) not in given:
@@ -86,7 +89,6 @@ def check_graph(
                     "load its library first (ctypes.CDLL(path, ctypes.RTLD_GLOBAL))"
                 )
     known = {node_id(var) for var in known_sizes(inputs)}
-    unread = [tensor.op for tensor in inputs if not graph.contains(tensor)]
     for op in [*graph.ops, *unread]:
         for var in free_variables(op):
             if node_id(var) not in known:
