@@ -101,6 +101,7 @@ class Graph:
             return self._reads[key]
 
         self.ops = topological(tensors, reads_once)
+        self._places = {hash(op): place for place, op in enumerate(self.ops)}
         self._consumers: dict[tuple[int, int], list[Operation]] = {}
         for op in self.ops:
             for tensor in self._reads[hash(op)]:
@@ -113,6 +114,10 @@ class Graph:
     def consumers(self, tensor: Tensor) -> list[Operation]:
         """The stages that read a tensor, in topological order."""
         return self._consumers.get(tensor_key(tensor), [])
+
+    def place(self, key: int) -> int:
+        """Where the stage of a hash comes in topological order."""
+        return self._places[key]
 
     def contains(self, tensor: Tensor) -> bool:
         """Whether the stage of a tensor belongs to this graph."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..calculus.copies import terms_of_copy
+from ..calculus.invariance import unneeded_tensors
 from ..calculus.product import stand_in
 from ..calculus.scans import scan_adjoints
 from ..calculus.terms import Term
@@ -82,22 +83,19 @@ class Sweep:
         self.by_hand = by_hand
         self.fdiff = fdiff
         self._stand_ins: dict[int, Tensor | None] = {}
-        self.graph = Graph(outputs, self._reads)
-        self._on_path = (
-            {hash(op) for op in self.graph.ops}
-            if inputs is None
-            else self.graph.depends_on(inputs, self._leads_to)
-        )
-        self._targets: dict[tuple[int, int], Target] = {}
-        self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
-        self._cotangents: dict[tuple[int, int], Cotangent] = {}
-        self._tensors: dict[tuple[int, int], Tensor] = {}
-        self._terms_of_copies: dict[tuple[int, int], list[Term] | None] = {}
         self._touched_by_hand = {
             *(key for edge in by_hand.manual for key in edge),
             *by_hand.override,
             *(tensor_key(dep) for deps, _ in by_hand.override.values() for dep in deps),
         }
+        self.graph = Graph(outputs, self._reads)
+        self._unneeded: set[tuple[int, int]] = set()
+        self._on_path = self._path()
+        self._targets: dict[tuple[int, int], Target] = {}
+        self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
+        self._cotangents: dict[tuple[int, int], Cotangent] = {}
+        self._tensors: dict[tuple[int, int], Tensor] = {}
+        self._terms_of_copies: dict[tuple[int, int], list[Term] | None] = {}
         self._full_sweep: Sweep | None = None
         self.sites: list[Transposed] = []
         self.scanned: list[tuple[Operation, Tensor]] = []
@@ -105,6 +103,19 @@ class Sweep:
         for output, cotangent in seeds:
             self._seed(output, cotangent)
         self._sweep()
+
+    def _path(self) -> set[int]:
+        """Hashes of the stages between outputs and inputs that a cotangent may pass."""
+        if self.inputs is None:
+            return {hash(op) for op in self.graph.ops}
+        path = self.graph.depends_on(self.inputs, self._leads_to)
+        if self.fdiff is not None:
+            return path
+        ends = {tensor_key(output) for output, _ in self.seeds}
+        self._unneeded = unneeded_tensors(
+            self.graph, ends, path, self._asked, self._touched_by_hand
+        )
+        return self.graph.depends_on(self.inputs, self._leads_to) if self._unneeded else path
 
     def _seed(self, output: Tensor, cotangent: Cotangent) -> None:
         """A cotangent that is given; an output may have several, and be read by other outputs."""
@@ -134,8 +145,12 @@ class Sweep:
         return [*reads, *(dep for entry in overridden if entry for dep in entry[0])]
 
     def _leads_to(self, op: Operation) -> list[Tensor]:
-        """The tensors that cotangents of a stage go to; past a stopped gradient only by hand."""
+        """The tensors that cotangents of a stage go to: none whose cotangent is zero; past a
+        stopped gradient only by hand.
+        """
         reads = self.graph.reads(op)
+        if self._unneeded:
+            reads = [tensor for tensor in reads if tensor_key(tensor) not in self._unneeded]
         ended = stopped_reads(op)
         if not ended:
             return reads
