@@ -93,10 +93,8 @@ def lower(
     ------
     InvalidArgumentError
         An argument is no tensor, occurs twice, or is an input and an output at once.
-    LoweringError
-        A placeholder is missing, a variable is free, a stage is a te.scan.
-    OutOfBoundsError
-        A stage is certain to read outside of a tensor.
+    LoweringError, OutOfBoundsError
+        As for `build`.
 
     Examples
     --------
@@ -133,8 +131,7 @@ def build(
     ----------
     inputs : Tensor or sequence of Tensor
         The placeholders that the outputs read, in the order of the arguments. One that nothing
-        reads stays an argument, which calls check as they check the others; its shape may be what
-        tells a symbolic size.
+        reads stays an argument that is checked, and may be what tells a symbolic size.
     outputs : Tensor or sequence of Tensor
         What a call returns: a list for a sequence, one array for a single tensor.
     target : optional
