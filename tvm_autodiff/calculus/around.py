@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..ir.bounded_stage import bounded_stage
-from ..ir.build import all_of, if_then_else
+from ..ir.build import if_then_else
 from ..ir.lets import merge_equal
 from ..ir.nodes import Expr, Tensor, Var, is_const, load, node_id
 from ..ir.rewrite import expand_lets, substituter
@@ -32,19 +32,22 @@ from .reducing import Around, elements_of, zero_based
 def around_elements(op: Operation, reduction: Reduction) -> Around:
     """``before[a, k] = ⊕_{k' < k} F(a, k'), after[a, k] = ⊕_{k' > k} F(a, k')``."""
     places = elements_of(op, reduction)
-    exists = all_of([places.inside, places.rename(reduction.condition)])
+    condition = places.rename(reduction.condition)
+    everywhere = always(places.inside) and always(condition)
     literals: dict[int, Expr] = {}
     tensors: dict[int, Tensor] = {}
     made: dict[tuple[int, str], Tensor] = {}
     sources = merge_equal([expand_lets(source) for source in reduction.sources])
     pairs = zip(sources, reduction.combiner.identity, strict=True)
     for number, (source, identity) in enumerate(pairs):
-        if is_const(source) and always(exists):
+        if is_const(source) and everywhere:
             literals[number] = source
             continue
         key = (node_id(source), repr(identity))  # equal components share their elements
         if key not in made:
-            body = if_then_else(exists, places.rename(source), identity)
+            # a condition may read what exists only inside
+            counted = if_then_else(condition, places.rename(source), identity)
+            body = if_then_else(places.inside, counted, identity)
             made[key] = element_tensor(f"{op.name}_elements", places.axes, body, len(op.axis))
         tensors[number] = made[key]
     before, after = combined_around(

@@ -313,6 +313,17 @@ def placeholder_like(tensor: Tensor, name: str | None = None) -> Tensor:
     return te.placeholder(tuple(tensor.shape), str(tensor.dtype), name or tensor.op.name)
 
 
+def marks_of(op: Operation) -> dict[str, Any]:
+    """The attributes that this package gives to stages of a kind of their own.
+
+    What such a stage computes may be read elsewhere, but its body is not rewritten: other code
+    finds its parts there.
+    """
+    given = getattr(op, "attrs", None) or {}
+    found = {str(name): value for name, value in given.items()}
+    return {name: found[name] for name in sorted(found) if name.startswith("tvm_autodiff.")}
+
+
 def always(condition: Expr) -> bool:
     """Whether a condition is the literal truth."""
     return is_const(condition, 1)

@@ -29,6 +29,7 @@ from .stage import (
     axis_vars,
     bodies,
     is_compute,
+    marks_of,
     outputs_of,
     reduction_of,
     shape_of,
@@ -109,7 +110,7 @@ class StructuralKeys:
                     for e in (*reduction.sources, *reduction.init, reduction.condition)
                 ),
             )
-        return self._intern(("stage", op.num_outputs, shape, _marks(op), parts))
+        return self._intern(("stage", op.num_outputs, shape, repr(marks_of(op)), parts))
 
     def _scan(self, scan: Scan) -> int:
         recurrence = scan.recurrence
@@ -130,15 +131,6 @@ class StructuralKeys:
     def _intern_extent(self, extent: Expr, bound: Mapping[Var, Any]) -> Any:
         value = const_value(extent)
         return value if value is not None else ("expr", self.expr(extent, bound))
-
-
-def _marks(op: Operation) -> tuple[tuple[str, str], ...]:
-    """The attributes that this package gives to stages of a kind of their own."""
-    return tuple(
-        (str(name), repr(value))
-        for name, value in sorted(op.attrs.items())
-        if str(name).startswith("tvm_autodiff.")
-    )
 
 
 class EqualStages:

@@ -21,6 +21,7 @@ from ..ir.stage import (
     bodies,
     is_compute,
     is_placeholder,
+    marks_of,
     outputs_of,
     reduce_expr,
     reduction_of,
@@ -109,10 +110,20 @@ class _Inliner:
         if not is_compute(tensor.op):
             kind = "an input" if is_placeholder(tensor.op) else "an opaque stage"
             raise InvalidArgumentError(f"tensor {name} is {kind} and has no expression to inline")
+        if marks_of(tensor.op):
+            raise InvalidArgumentError(
+                f"tensor {name} is differentiated as another expression than the one that computes "
+                "it: it must stay a stage, leave it out"
+            )
         for reader in self._graph.consumers(tensor):
             if not is_compute(reader):
                 raise InvalidArgumentError(
                     f"tensor {name} is read by the opaque stage {reader.name}: it must stay a stage"
+                )
+            if _is_start(reader, tensor) and not is_load(bodies(tensor.op)[tensor.value_index]):
+                raise InvalidArgumentError(
+                    f"tensor {name} is the initial value of the reduction {reader.name}, which TVM "
+                    "takes from a tensor only: leave it out"
                 )
             is_sum = reduction_of(tensor.op) is not None
             if is_sum and tensor.op.num_outputs > 1:
@@ -145,8 +156,12 @@ class _Inliner:
             axes = (axis.var for axis in new.op.axis)
             return substituter(dict(zip(axes, indices, strict=True)))(plain[key])
 
-        new = [bind_shared(map_loads(expand_lets(body), replaced)) for body in bodies(op)]
-        return bounded_stage(op.name, list(op.axis), new, op.tag)
+        marks = marks_of(op)
+        if marks:  # other code finds the parts of such a body: only the reads in it change
+            new = [map_loads(body, replaced) for body in bodies(op)]
+        else:
+            new = [bind_shared(map_loads(expand_lets(body), replaced)) for body in bodies(op)]
+        return bounded_stage(op.name, list(op.axis), new, op.tag, marks)
 
     def _replacement(self, tensor: Tensor) -> Tensor | None:
         """The new tensor for one of the old graph, None where it is the same."""
@@ -157,7 +172,10 @@ class _Inliner:
         """Whether a tensor is inlined in one of its readers."""
         key = tensor_key(tensor)
         new = self._new[key]
-        if not is_compute(new.op):
+        if not is_compute(new.op) or marks_of(new.op):
+            return False
+        body = bodies(new.op)[new.value_index]
+        if _is_start(reader, tensor) and not is_load(body):
             return False
         is_sum = reduction_of(new.op) is not None
         if is_sum and not (_copies(reader, tensor) and new.op.num_outputs == 1):
@@ -166,9 +184,8 @@ class _Inliner:
             return key in self._asked
         if is_shifted_copy(new):
             return True
-        if key in self._outputs or self._sites.get(key, 0) != 1:
+        if key in self._outputs or self._sites.get(key, 0) != 1 or marks_of(reader):
             return False
-        body = bodies(new.op)[new.value_index]
         if tree_size(body) > _LARGEST_BODY:
             return False
         is_cheap = not is_sum and not multiplications_in(body) and len(loaded_tensors(body)) <= 1
@@ -189,6 +206,13 @@ def _sites_of(graph: Graph) -> dict[_Key, int]:
             for tensor in graph.reads(op):
                 sites[tensor_key(tensor)] = 2  # an opaque stage reads it as a whole
     return sites
+
+
+def _is_start(reader: Operation, tensor: Tensor) -> bool:
+    """Whether a stage is a reduction that begins with elements of the tensor."""
+    reduction = reduction_of(reader)
+    found = [] if reduction is None else loaded_tensors(list(reduction.init))
+    return tensor_key(tensor) in map(tensor_key, found)
 
 
 def _copies(reader: Operation, tensor: Tensor) -> bool:

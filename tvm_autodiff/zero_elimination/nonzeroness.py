@@ -26,7 +26,7 @@ from ..ir.nodes import (
     operands,
     with_operands,
 )
-from ..ir.stage import bodies, is_compute
+from ..ir.stage import bodies, is_compute, marks_of
 from .summands import joined, summands, where
 
 TensorOrExpr = TypeVar("TensorOrExpr")
@@ -80,7 +80,7 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
             f"tensor {op.name} is not the output of te.compute: there is no expression to factor"
         )
     old = bodies(op)
-    new = [_lifted_body(body) for body in old]
+    new = [body if marks_of(op) else _lifted_body(body) for body in old]
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
         return tensor
     return bounded_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[tensor.value_index]
