@@ -75,6 +75,7 @@ def test_values(name):
     np.testing.assert_allclose(build([head], dx)(weights), expected, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")  # numbers, not speed
 @pytest.mark.parametrize("name", CASES)
 def test_is_differentiated_again(name):
     (x, y), _ = CASES[name]

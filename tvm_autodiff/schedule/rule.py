@@ -133,7 +133,7 @@ def _by_kernel_rules(
     kernel: Kernel, machine: Machine, rules: Sequence[Rule], refusals: Refusals
 ) -> Scheduled:
     ragged, large = any(map(is_ragged, kernel.ops)), too_large(kernel)
-    barred = RAGGED if ragged else large
+    barred = large if large is not None else RAGGED if ragged else None
     declined: list[tuple[str, Declined]] = []
     if barred is not None:
         declined = [("all other rules", barred)]
