@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tvm import te, tirx
 
 from tests.domain.systems import linear
+from tests.evaluate import evaluate
 from tvm_autodiff.errors import UnsolvableError
 from tvm_autodiff.ir.integer_functions import compile_integers
 from tvm_autodiff.ir.nodes import const_value, op_name, operands, same_node
@@ -141,3 +142,45 @@ def test_constant_bounds() -> None:
     assert constant_bounds(7) == (7, 7)
     with pytest.raises(UnsolvableError, match="no constant bounds"):
         constant_bounds(i + n, {i: (0, 4)})
+
+
+def narrow(dtype: str, value: Any) -> Any:
+    return tirx.Cast(dtype, value) if hasattr(value, "ty") else tirx.const(value, dtype)
+
+
+WRAPPING = {
+    "a cast below zero": narrow("uint8", j - 5),
+    "a cast beyond": narrow("int8", j * 50),
+    "unsigned below zero": narrow("uint8", j) - narrow("uint8", 4),
+    "32 bits": narrow("uint32", j) - narrow("uint32", 5),
+    "a sum": narrow("uint8", j) + narrow("uint8", 250),
+    "a product": narrow("int16", j) * narrow("int16", 9000),
+    "one in another": narrow("uint8", narrow("int8", j * 50) + narrow("int8", 100)),
+    "exact": narrow("uint8", j) + narrow("uint8", 200),
+}
+
+
+@pytest.mark.parametrize("case", WRAPPING)
+def test_values_that_wrap_are_neither_bounded_nor_compared_as_if_exact(case: str) -> None:
+    number, ranges = tirx.Cast("int64", WRAPPING[case]), {j: (0, 8)}
+    values = [int(evaluate(number, {j: at})) for at in range(8)]
+    low, high = constant_bounds(number, ranges)
+    assert low <= min(values)
+    assert max(values) <= high
+    for limit in sorted({-1, 0, 4, 127, 207, *values}):
+        condition = number < tirx.const(limit, "int64")
+        holds = [value < limit for value in values]
+        assert prove(condition, ranges) <= all(holds)
+        assert prove(tirx.Not(condition), ranges) <= (not any(holds))
+        simpler = simplify(condition, ranges)
+        assert [bool(evaluate(simpler, {j: at})) for at in range(8)] == holds
+    assert prove_equal(number, tirx.Cast("int64", j), ranges) <= (values == list(range(8)))
+    if case == "exact":
+        assert (low, high) == (200, 207)
+
+
+def test_facts_about_values_that_wrap_are_found_again() -> None:
+    first, again = (narrow("uint8", i) - narrow("uint8", 4) for _ in range(2))
+    limit = narrow("uint8", 9)
+    assert prove(first < limit, {i: (0, 99)}, given=[again < limit])
+    assert not prove(first < narrow("uint8", 8), {i: (0, 99)}, given=[again < limit])

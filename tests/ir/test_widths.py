@@ -51,7 +51,11 @@ INDICES: list[tuple[Any, int, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("index", "extent", "wanted"), INDICES, ids=[f"{n}-{wanted}" for n, (_, _, wanted) in enumerate(INDICES)])
+@pytest.mark.parametrize(
+    ("index", "extent", "wanted"),
+    INDICES,
+    ids=[f"{n}-{wanted}" for n, (_, _, wanted) in enumerate(INDICES)],
+)
 def test_index(index: Any, extent: int, wanted: str | None) -> None:
     index = index.asobject() if hasattr(index, "asobject") else index
     new = widths().index(index, extent)

@@ -295,6 +295,8 @@ class Draw:
             if tuple(e for _, e in names) == self.data["L"].shape and self.chance(0.8):
                 indices = tuple(variable(axis) for axis, _ in names)
                 length = Node("load", indices, "L", self.data["L"].dtype)
+                if reducer not in ("sum", "moments"):  # whose elements become a tensor: bounded
+                    length = Node("min", (length, integer(self.data["L"].high)))
                 return (name, 0, self.data["L"].high), (name, 0, length)
         if self.options.ragged and self.spatial and reducer not in ARG_REDUCERS:
             axis, extent = self.pick(self.spatial)

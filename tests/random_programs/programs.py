@@ -272,6 +272,8 @@ class Writer:
         args = [self.text(arg, dtype) for arg in node.args]
         if node.op == "const":
             return f'const({node.value!r}, "{dtype if node.dtype == "float" else node.dtype}")'
+        if node.op == "int" and node.dtype != "index":  # te widens what is beside a plain number
+            return f'const({node.value}, "{node.dtype}")'
         if node.op in ("int", "var"):
             return str(node.value)
         if node.op == "load":

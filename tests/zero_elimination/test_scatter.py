@@ -9,6 +9,7 @@ import pytest
 import tvm
 from tvm import te, tirx, topi
 
+from tests.evaluate import evaluate_graph
 from tvm_autodiff import build, check_grads, differentiate, estimate_cost
 from tvm_autodiff.ir.scatter_kernel import ScatterLayout, scatter_add_stage
 
@@ -135,3 +136,22 @@ def test_several_trailing_axes_are_one_parallel_loop(shape):
     result = tvm.runtime.tensor(np.full_like(expected, np.nan))
     library(tvm.runtime.tensor(place), tvm.runtime.tensor(updates), result)
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+
+
+def test_a_condition_that_reads_at_a_place_with_data_stands_behind_its_bounds():
+    """``max(b, A[I + j])`` compares at row i0 - I: outside of what was compared for other rows."""
+    A, B = te.placeholder((4,), D, name="A"), te.placeholder((3,), D, name="B")
+    at, head = te.placeholder((), "int32", name="I"), te.placeholder((3,), D, name="head")
+    y = te.compute((3,), lambda j: tirx.Max(A[at() + j], B[j]), name="y")
+    k = te.reduce_axis((0, 2), "k")
+    z = te.compute((3,), lambda j: te.max(A[at() + j] * B[k], axis=k), name="z")
+    values = [(A, np.array([1.0, -2, 3, -4])), (B, np.array([0.5, 2.0, -1])), (head, np.ones(3))]
+    for place, of_y, of_z in (
+        (0, [1, 0, 1, 0], [2, 0.5, 2, 0]),
+        (1, [0, 0, 1, 0], [0, 0.5, 2, 0.5]),
+    ):
+        given = [*values, (at, np.array(place, "int32"))]
+        for out, wanted in ((y, of_y), (z, of_z)):
+            [gradient] = differentiate(out, [A], head)
+            [found] = evaluate_graph([gradient], given, strict=True)
+            assert found.tolist() == wanted

@@ -27,7 +27,8 @@ from .nodes import (
     op_name,
     operands,
 )
-from .rewrite import contains_load, map_loads, rewrite, variables_of
+from .rewrite import contains_load, map_loads, rewrite, substituter, variables_of
+from .wrapping import hide_wrapping
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 
@@ -79,7 +80,17 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     >>> simplify((i * 8 + j) // 8, {j: (0, 8)})
     i
     """
-    return normalize_div_mod(_analyzer(ranges).simplify(expr))
+    analyzer = _analyzer(ranges)
+    [exact], wrapping = hide_wrapping([expr], analyzer)
+    found = analyzer.simplify(exact)
+    return normalize_div_mod(_put_back(found, wrapping) if wrapping else found)
+
+
+def _put_back(expr: Expr, wrapping: Mapping[Var, Expr]) -> Expr:
+    """The expression with what was hidden, the outermost last: they may hold each other."""
+    for var, value in reversed(list(wrapping.items())):
+        expr = substituter({var: value})(expr)
+    return expr
 
 
 def prove(
@@ -101,6 +112,7 @@ def prove(
     """
     strength = sym.ProofStrength.SYMBOLIC_BOUND if strong else sym.ProofStrength.DEFAULT
     analyzer = _analyzer(ranges)
+    [condition, *given], _ = hide_wrapping([condition, *given], analyzer)
     with contextlib.ExitStack() as scopes:
         for fact in given:
             scopes.enter_context(analyzer.constraint_scope(fact))
@@ -120,7 +132,13 @@ def prove_equal(left: Expr | int, right: Expr | int, ranges: Ranges | None = Non
     a, b = const_value(left), const_value(right)
     if a is not None and b is not None:
         return a == b
-    return bool(_analyzer(ranges).can_prove_equal(left, right))
+    analyzer = _analyzer(ranges)
+    exact = [
+        build.const(x, dtype_of(y)) if isinstance(x, int) else x
+        for x, y in ((left, right), (right, left))
+    ]
+    (left, right), _ = hide_wrapping(exact, analyzer)
+    return bool(analyzer.can_prove_equal(left, right))
 
 
 def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int, int]:
@@ -141,7 +159,9 @@ def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int
     value = const_value(expr)
     if value is not None:
         return int(value), int(value)
-    found = _analyzer(ranges).const_int_bound(expr)
+    analyzer = _analyzer(ranges)
+    [exact], _ = hide_wrapping([expr], analyzer)
+    found = analyzer.const_int_bound(exact)
     bits = 31 if dtype_of(expr) == "int32" else 63
     if found.max_value >= (1 << bits) - 1 or found.min_value <= 1 - (1 << bits):
         raise UnsolvableError(

@@ -52,6 +52,7 @@ from ..ir.stage import (
     is_compute,
     reduce_axis_over,
 )
+from .condition_order import in_order
 from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
 from .scaling import read_through_scaling
 
@@ -232,9 +233,7 @@ def sum_where(
         collect_indices(move_on(move(value))),
         [
             *([Condition(all_of(known), True)] if known else []),
-            *_joined(others),
-            # behind the conditions that protect what these equations read
-            *(Condition(move_on(c), False) for c in data),
+            *in_order(others, [Condition(move_on(c), False) for c in data]),
         ],
     )
     summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
@@ -289,20 +288,6 @@ def _is_join(equation: Expr, summed: Sequence[Var], parameters: Ranges) -> bool:
     axes = {node_id(var) for var in (*summed, *parameters)}
     count = sum(node_id(var) in axes for var in variables_of(equation))
     return count > 1 and depends_on(equation, summed)
-
-
-def _joined(conditions: Sequence[Condition]) -> list[Condition]:
-    """``if a then (if b then v) → if a and b then v``, where b reads nothing that a does not."""
-    result: list[Condition] = []
-    reads: set[int] = set()
-    for condition in conditions:
-        own = {node_id(node) for node in postorder(condition.expr) if is_load(node)}
-        if result and own <= reads and condition.guards == result[-1].guards:
-            result[-1] = Condition(all_of([result[-1].expr, condition.expr]), condition.guards)
-        else:
-            result.append(condition)
-            reads = own
-    return result
 
 
 def on_indices(condition: Expr) -> bool:
