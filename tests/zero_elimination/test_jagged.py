@@ -52,7 +52,7 @@ start, count = (
     given("count", [2, 0, 9, 1, 0, 4], "int64"),
 )
 byte = given("byte", [0, 3, 9, 1, 0, 4], "uint8")
-one = given("one", 5, "int32")
+one, scale = given("one", 5, "int32"), numbers("scale")
 col, x, b = given("col", rng.integers(0, C, NNZ), "int32"), numbers("x", N, K), numbers("b", K, 4)
 value, dense, table = numbers("value", NNZ), numbers("dense", C), numbers("table", C, 3)
 LENGTH, PTR, COL, X, B = (DATA[t] for t in (length, ptr, col, x, b))
@@ -154,6 +154,11 @@ CASES = {
         lambda: jagged((N,), lambda i: (0, byte[i].astype("int32")), lambda i, k: x[i, k]),
         lambda: rows(lambda i: X[i, : LENGTH[i]].sum()),
         [x],
+    ),
+    "a tensor without dimensions beside data": (
+        lambda: jagged((N,), lambda i: (ptr[i], ptr[i + 1]), lambda i, k: dense[col[k]] * scale()),
+        lambda: rows(lambda i: DENSE[COL[row(i)]].sum() * DATA[scale]),
+        [dense, scale],
     ),
     "one length for all": (
         lambda: jagged((N,), lambda i: (0, one()), lambda i, k: x[i, k] * x[i, k]),
@@ -257,7 +262,14 @@ def test_values_and_gradients(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["rows of a product", "a sparse matrix times rows", "two lengths", "a triangle in it"]
+    "name",
+    [
+        "rows of a product",
+        "a sparse matrix times rows",
+        "a tensor without dimensions beside data",
+        "two lengths",
+        "a triangle in it",
+    ],
 )
 def test_built(name):
     """What is compiled equals numpy, the second time too, with results of the first in memory."""

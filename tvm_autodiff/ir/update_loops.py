@@ -94,7 +94,16 @@ def update_stage(name: str, loops: UpdateLoops, shape: Sequence[Extent]) -> Tens
                 nest.enter_context(T.Then())
             T.buffer_store(out, out[tuple(at)] + move(loops.value), at)
     attrs = _encoded(loops, list(tensors))
-    return te.extern_primfunc(list(tensors.values()), builder.get(), name=name, attrs=attrs)
+    # not `te.extern_primfunc`: it finds no access to a buffer without dimensions
+    return te.extern(
+        [out.shape],
+        list(tensors.values()),
+        lambda ins, outs: builder.get().body,
+        name=name,
+        in_buffers=list(buffers.values()),
+        out_buffers=[out],
+        attrs=attrs,
+    )
 
 
 def _encoded(loops: UpdateLoops, keys: Sequence[tuple[int, int]]) -> dict[str, Any]:
