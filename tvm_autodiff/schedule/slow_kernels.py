@@ -104,7 +104,9 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
         if Cause.REFUSED in causes:
             return True
         heavy = work[id(one)] >= MIN_WORK and work[id(one)] * SHARE > total
-        return one.plain and heavy and _is_open(one) and Cause.NO_GAIN not in causes
+        # where no other rule was tried, plain loops are what the caller chose
+        chosen = not causes or Cause.NO_GAIN in causes
+        return one.plain and heavy and _is_open(one) and not chosen
 
     return sorted(filter(is_slow, scheduled), key=lambda one: -work[id(one)])
 
