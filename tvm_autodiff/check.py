@@ -205,7 +205,8 @@ def _central_difference(
 
     The slopes of one and of two steps have errors of step² and 4·step²: a third of their difference
     is taken off, and all of it counts as possible error. Only outputs that the entry changes are
-    rounded differently at the two ends.
+    rounded differently at the two ends. Where it changes none, the gradient may be the rounding of
+    terms of the size of the outputs over the entry.
     """
     key = tensor_key(tensor)
     slopes, rounding = [], 0.0
@@ -216,10 +217,12 @@ def _central_difference(
             moved[index] += sign * length
             ends.append((function({**arrays, key: moved}), float(moved[index])))
         (high, right), (low, left) = ends
-        changed = high != low
-        size = np.abs(high) + np.abs(low)
+        size, changed = np.abs(high) + np.abs(low), high != low
+        apart = abs(right - left)
+        if not changed.any():  # a slope of zero may be what is left of terms that cancel
+            changed, apart = np.ones_like(changed), max(apart, abs(right))
         noise = eps * float((size * np.abs(weights))[changed].sum())
-        rounding = max(rounding, noise / abs(right - left))
+        rounding = max(rounding, noise / apart)
         slopes.append(float(((high - low) * weights).sum()) / (right - left))
     slope = slopes[0] + (slopes[0] - slopes[1]) / 3
     return slope, abs(slopes[0] - slopes[1]) + _ROUNDINGS * rounding
