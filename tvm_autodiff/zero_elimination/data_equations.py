@@ -97,7 +97,7 @@ def solve_data_equations(points: Points) -> Points | None:
     >>> equation = Condition(idx(e).equal(n + 1), False)
     >>> solved = solve_data_equations(Points((e, n), {e: (0, 9), n: (0, 4)}, (equation,), {}))
     >>> solved.variables, text(solved.values[n]), [text(c.expr) for c in solved.conditions]
-    ((e,), 'idx[e] - 1', ['idx[e] >= 1', 'idx[e] < 5'])
+    ((e,), 'idx[e] - 1', ['idx[e] >= 1', 'idx[e] <= 4'])
     """
     place = 0
     while place < len(points.conditions):
