@@ -148,7 +148,7 @@ class _Narrowing:
         if value is not None:
             return const(value, "int32") if -_LIMIT <= value < _LIMIT else None
         if name == "cast":
-            return parts[0] if dtype_of(parts[0]) == "int32" else None
+            return wide[node_id(parts[0])] if dtype_of(parts[0]) == "int32" else None
         chosen = parts[1:] if name in ("select", "if_then_else") else parts
         if not all(node_id(part) in narrow for part in chosen):
             return None
