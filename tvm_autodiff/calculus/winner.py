@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.build import all_of, any_of, compare, const, lowest, select, variable
+from ..ir.choices import choices, prefers
 from ..ir.nodes import Expr, const_value, dtype_of, load, operands
 from ..ir.stage import Combiner, axis_vars
 from .reducing import Reducing, SourceSeed, copy_of_stage, flat_position, own_condition
@@ -18,7 +19,12 @@ from .terms import Condition, Contribution
 
 
 def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
-    """max (`better` is ``gt``), min (``lt``) → the seed goes to the first element that is best."""
+    """max (`better` is ``gt``), min (``lt``) → the seed goes to the first element that is best, or
+    to the one that another component of the reducer shows.
+    """
+    shown = _shown(stage.reduction.combiner, stage.component, better)
+    if shown is not None:
+        return _selected(stage, shown)
     dtype = dtype_of(stage.source)
     place = dtype_of(flat_position(stage.reduction.axes))
     left = (variable("value_lhs", dtype), variable("place_lhs", place))
@@ -54,7 +60,28 @@ def is_neutral(identity: Expr, better: str) -> bool:
 def selection(stage: Reducing) -> list[SourceSeed]:
     """select(better, lhs, rhs) → the seed goes to the element that the reducer itself selects."""
     combiner = stage.reduction.combiner
-    better = operands(combiner.result[stage.component])[0]
+    own = operands(combiner.result[stage.component])[0]
+    preferred = prefers(own, combiner)
+    shown = None
+    if preferred is not None and preferred[0] == stage.component:
+        shown = _shown(combiner, *preferred)
+    return _selected(stage, own if shown is None else shown)
+
+
+def _shown(combiner: Combiner, component: int, better: str) -> Expr | None:
+    """The condition by which other components, such as an index, follow the extreme of this one:
+    of equal values it may keep another than the extreme alone would.
+    """
+    for choice in choices(combiner):
+        others = set(choice.components) != {component}
+        if others and prefers(choice.keeps_left, combiner) == (component, better):
+            return choice.keeps_left
+    return None
+
+
+def _selected(stage: Reducing, better: Expr) -> list[SourceSeed]:
+    """The seed goes to the element that is kept on the left where `better` holds."""
+    combiner = stage.reduction.combiner
     place = dtype_of(flat_position(stage.reduction.axes))
     lhs, rhs = variable("place_lhs", place), variable("place_rhs", place)
     extended = Combiner(

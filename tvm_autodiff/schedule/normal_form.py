@@ -54,6 +54,7 @@ from ..ir.stop_gradient import has_stop, without_stop
 from ..ir.structural import EqualStages
 from .accumulation import accumulated_wide, scattered_wide
 from .guards import with_guards
+from .selections import selected_in_order
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -69,7 +70,8 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
             )
         current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
         marked = has_stop(current)
-        for old, new in zip(outputs_of(op), _plain(current, stages), strict=True):
+        # a selection may have got its place as one more output
+        for old, new in zip(outputs_of(op), _plain(current, stages), strict=False):
             same = _source_of_copy(new) if marked and tensor_key(old) not in wanted else None
             if same is not None:
                 new = same
@@ -106,6 +108,11 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
         return outputs_of(stages.first(op)) if scattered is None else [scattered]
     op = narrowed(op)
     reduction = reduction_of(op)
+    if reduction is not None:
+        ordered = selected_in_order(reduction)
+        if ordered is not reduction:
+            op = reduction_stage(op.name, list(op.axis), ordered)[0].op
+            reduction = reduction_of(op)
     split = accumulated_wide(op)
     if split is None and reduction is not None and reduction.init:
         split = split_init(op)
