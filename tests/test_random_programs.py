@@ -25,19 +25,20 @@ from tests.random_programs.programs import HEADER
 from tests.random_programs.tasks import NAMES, Seeds, report
 from tests.random_programs.workers import Worker, run_all
 
-#: programs that are evaluated, and that are compiled, and how many of them at a time
-EVALUATED, TASK, TASKS = 2800, 20, 10
+#: programs of mixed features that are evaluated, of one feature, and that are compiled, and how
+#: many of them at a time
+EVALUATED, ALONE, TASK, TASKS = 2100, 100, 20, 10
 COMPILED, BLOCK = 200, 20
 
-#: features with faults that are not mended yet; for compiled programs those below as well
+#: features that are tried alone, and what they showed beside others: seeds of all of CHEAP and OFF
 OFF = {
-    "data": "a read at data whose guard is lost: seed 81 of what else is on",
-    "narrow": "the gradient of an unsigned index of one byte also reaches the row 256 further on",
-    "wraps": "casts are taken for transparent",
-    "ragged": "`and` does not keep the reads beside it from being evaluated",
-    "jagged": "ranges that are data are refused",
-    "extremes": "the product of the others is taken by division",
-    "large": "int32 overflow of emitted index arithmetic",
+    "data": "nothing in 2,000 programs of all features",
+    "narrow": "the same",
+    "wraps": "the same",
+    "ragged": "windows of symbolic lengths are refused: seeds 1665, 1947",
+    "jagged": "a Jacobian through data is refused: seed 1796",
+    "extremes": "nothing in 2,000 programs of all features",
+    "large": "the same",
 }
 OFF_COMPILED = {
     "float16": "windows of float16",
@@ -60,8 +61,14 @@ def fail_of(outcomes: Iterator) -> None:
 
 @pytest.mark.parametrize("first", range(0, EVALUATED, TASK * TASKS))
 def test_evaluated(first: int) -> None:
-    seeds = range(first, first + TASK * TASKS)
+    seeds = range(first, min(first + TASK * TASKS, EVALUATED))
     tasks = [Seeds(CHEAP, tuple(seeds[n : n + TASK]), False) for n in range(0, len(seeds), TASK)]
+    fail_of(run_all(tasks, 1))
+
+
+@pytest.mark.parametrize("feature", OFF)
+def test_one_feature_evaluated(feature: str) -> None:
+    tasks = [Seeds((feature,), tuple(range(n, n + TASK)), False) for n in range(0, ALONE, TASK)]
     fail_of(run_all(tasks, 1))
 
 

@@ -41,6 +41,10 @@ def given(name, values, dtype=D):
     return tensor
 
 
+def wide(number):
+    return te.const(number, "int64")
+
+
 def numbers(name, *shape):
     return given(name, rng.integers(-3, 4, shape))
 
@@ -159,6 +163,13 @@ CASES = {
         lambda: jagged((N,), lambda i: (ptr[i], ptr[i + 1]), lambda i, k: dense[col[k]] * scale()),
         lambda: rows(lambda i: DENSE[COL[row(i)]].sum() * DATA[scale]),
         [dense, scale],
+    ),
+    "int64 axes of int32 lengths": (
+        lambda: jagged(
+            (wide(N),), lambda i: (wide(0), length[i]), lambda i, k: dense[col[9 - k]] * value[k]
+        ),
+        lambda: rows(lambda i: DENSE[COL[9::-1][: LENGTH[i]]] @ VALUE[: LENGTH[i]]),
+        [dense, value],
     ),
     "one length for all": (
         lambda: jagged((N,), lambda i: (0, one()), lambda i, k: x[i, k] * x[i, k]),

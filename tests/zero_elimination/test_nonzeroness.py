@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tvm import te
+from tvm import te, tirx
 
 from tests.evaluate import evaluate, evaluate_graph
 from tvm_autodiff import lift_nonzeroness_condition, show
@@ -40,6 +40,10 @@ EXPRESSIONS = [
     (where(a, where(b, x)), "if i < 3 and j < 2 then x else 0.0"),
     (where(a, ZERO, x), "if i >= 3 then x else 0.0"),
     (where(te.any(a, b), ZERO, x), "if i >= 3 and j >= 2 then x else 0.0"),
+    (
+        where(tirx.Cast("uint8", i) - te.const(2, "uint8") < te.const(9, "uint8"), x),
+        "if uint8(i) - 2 < 9 then x else 0.0",
+    ),
     (where(a, x) / y, "if i < 3 then x/y else 0.0"),
     (y / where(a, x, y), "y/(if i < 3 then x else y)"),
     (where(a, x) + where(a, y), "if i < 3 then x + y else 0.0"),

@@ -15,7 +15,7 @@ from tvm import te
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .build import const, variable
+from .build import add, cast, const, variable
 from .nodes import Expr, Tensor, Var, dtype_of, is_load, load, load_tensor, node_id, operands
 from .rewrite import Rewriter, postorder, substituter
 from .scatter_kernel import as_index, inside
@@ -85,7 +85,8 @@ def update_stage(name: str, loops: UpdateLoops, shape: Sequence[Extent]) -> Tens
             for axis in loops.axes:
                 move = Rewriter(visit)
                 low, extent = move(axis.dom.min), move(axis.dom.extent)
-                counters[node_id(axis.var)] = nest.enter_context(T.serial(low, low + extent))
+                counter = nest.enter_context(T.serial(low, add(low, extent)))
+                counters[node_id(axis.var)] = cast(dtype_of(axis.var), counter)
             move = Rewriter(visit)
             at = [as_index(move(index)) for index in loops.place]
             tests = [test for i, n in zip(at, shape, strict=True) for test in inside(i, n)]

@@ -123,7 +123,8 @@ class _Splitter:
             len(part) == 1 and not part[0].conditions and node_id(part[0].value) == node_id(old)
             for part, old in zip(parts, operands(node), strict=True)
         )
-        if rule is None or dtype_of(node) == "bool" or (plain and op_name(node) not in _BRANCHING):
+        whole = dtype_of(node).startswith(("bool", "uint"))  # which have no negatives
+        if rule is None or whole or (plain and op_name(node) not in _BRANCHING):
             return [Summand(node)]
         return rule(self, node, parts)
 
