@@ -44,7 +44,7 @@ def printed(seed: int, program: str = PROGRAM) -> bytes:
 
 def test_printed_gradients_are_equal_byte_for_byte_under_three_hash_seeds():
     first, *others = (printed(seed) for seed in (0, 1, 20231))
-    assert first.count(b"\n") > 200
+    assert first.count(b"\n") > 150
     assert others == [first, first]
 
 

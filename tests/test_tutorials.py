@@ -79,7 +79,7 @@ def test_override_jacobian(tmp_path):
     manual, fdiff = rows[1][1:], rows[3][1:]
     assert manual == fdiff  # both leave all edges but one to the default rule
     assert rows[0][1] <= manual[0]  # the default is no worse than flatten by hand
-    assert rows[5][1] < rows[4][1]  # log_softmax by hand is better
+    assert rows[5][1] < rows[4][1]  # the root by hand is better
     assert "compute → conv2d_nchw" in text
     differences = re.findall(r"^\w+ +\d+ +\d+ +\d+ +(\S+)$", text, re.MULTILINE)
     assert max(map(float, differences)) < 1e-5

@@ -40,7 +40,7 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import depends_on, postorder, substituter, variables_of
+from ..ir.rewrite import contains_load, depends_on, postorder, substituter, variables_of
 from ..ir.simplify import prove, simplify
 from ..ir.stage import Axis, Extent, always, axis_range, reduce_axis_over, tensor_key
 from .gather import Gathered, Target
@@ -157,8 +157,14 @@ def _independent(guards: Sequence[Expr]) -> list[list[Expr]]:
 
 
 def _filled(guards: Sequence[Expr], ranges: Mapping[Var, tuple[int, int]]) -> float:
-    """The part of the points that fulfil guards, among evenly spread ones of the axes they name."""
-    box = {var: ranges[var] for var in variables_of(guards) if var in ranges}
+    """The part of the points that fulfil guards, among evenly spread ones of the axes they name.
+
+    All of them where it cannot be counted, since guards read sizes or data.
+    """
+    named = variables_of(guards)
+    if contains_load(guards) or any(var not in ranges for var in named):
+        return 1.0
+    box = {var: ranges[var] for var in named}
     holds = compile_integers(guards, list(box))
     volume = prod(extent for _, extent in box.values())
     tried = min(volume, _SAMPLES)
