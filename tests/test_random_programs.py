@@ -53,6 +53,17 @@ SCHEDULED = tuple(name for name in ON if name not in OFF_COMPILED)
 CHEAP = tuple(name for name in ON if name == "large" or not FEATURES[name].compiled)
 
 
+#: seeds of CHEAP with faults that are not mended yet; each must go on failing until it leaves
+_HOISTED = "a let binds a read in front of the branches that guard its uses (ir/lets.py)"
+KNOWN = {
+    822: _HOISTED,
+    1025: _HOISTED,
+    1327: _HOISTED,
+    1957: _HOISTED,
+    1871: "what is left of terms that cancel is compared with a tolerance of its own size",
+}
+
+
 def fail_of(outcomes: Iterator) -> None:
     for outcome in outcomes:
         if outcome.complaints:
@@ -61,9 +72,16 @@ def fail_of(outcomes: Iterator) -> None:
 
 @pytest.mark.parametrize("first", range(0, EVALUATED, TASK * TASKS))
 def test_evaluated(first: int) -> None:
-    seeds = range(first, min(first + TASK * TASKS, EVALUATED))
+    last = min(first + TASK * TASKS, EVALUATED)
+    seeds = [seed for seed in range(first, last) if seed not in KNOWN]
     tasks = [Seeds(CHEAP, tuple(seeds[n : n + TASK]), False) for n in range(0, len(seeds), TASK)]
     fail_of(run_all(tasks, 1))
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, id=f"{n}") for n in KNOWN])
+def test_known_faults_are_still_there(seed: int) -> None:
+    [outcome] = run_all([Seeds(CHEAP, (seed,), False)], 1)
+    assert outcome.complaints, f"seed {seed} is right now: take it out of KNOWN"
 
 
 @pytest.mark.parametrize("feature", OFF)
@@ -111,6 +129,7 @@ def test_a_worker_is_replaced_after_a_crash() -> None:
         assert worker.run(Fine()).complaints == []
 
 
+@pytest.mark.filterwarnings("ignore::tvm_autodiff.DenseSumWarning")  # numbers, not speed
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_the_checker_sees_a_wrong_entry(dtype: str) -> None:
     """Of every gradient the smallest entry that is not zero, wrong by a part of itself."""
@@ -191,7 +210,7 @@ COVERAGE = {
 
 @pytest.mark.parametrize("feature", COVERAGE)
 def test_programs_cover_what_they_should(feature: str) -> None:
-    cases = [random_case(seed, (feature,)) for seed in range(100)]
+    cases = [random_case(seed, (feature,)) for seed in range(200)]
     sources = [case.program.source()[len(HEADER) :] for case in cases]
     for text, least in COVERAGE[feature].items():
         assert sum(text in source for source in sources) >= least, text
