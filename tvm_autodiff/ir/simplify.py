@@ -55,13 +55,19 @@ def _analyzer(ranges: Ranges | None) -> Any:
         ]
         for var, (lo, extent) in ready or pending:
             if extent is not None:
-                analyzer.bind(var, ir.Range.from_min_extent(lo, extent))
+                # of the dtype of the variable, since an extent of one puts the minimum in its place
+                bounds = (_of_dtype(part, dtype_of(var)) for part in (lo, extent))
+                analyzer.bind(var, ir.Range.from_min_extent(*bounds))
             elif const_value(lo) is not None:
                 low = int(const_value(lo) or 0)
                 analyzer.update(var, sym.ConstIntBound(low, sym.ConstIntBound.POS_INF), True)
             bound.add(node_id(var))
         pending = [item for item in pending if node_id(item[0]) not in bound]
     return analyzer
+
+
+def _of_dtype(bound: Expr | int, dtype: str) -> Expr:
+    return build.const(bound, dtype) if isinstance(bound, int) else build.cast(dtype, bound)
 
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
