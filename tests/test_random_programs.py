@@ -63,6 +63,9 @@ KNOWN = {
     1871: "what is left of terms that cancel is compared with a tolerance of its own size",
 }
 
+#: the same of SCHEDULED, compiled
+KNOWN_COMPILED = {187: "compiling its forward program ends the process; lowering it does not"}
+
 
 def fail_of(outcomes: Iterator) -> None:
     for outcome in outcomes:
@@ -78,10 +81,14 @@ def test_evaluated(first: int) -> None:
     fail_of(run_all(tasks, 1))
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, id=f"{n}") for n in KNOWN])
-def test_known_faults_are_still_there(seed: int) -> None:
-    [outcome] = run_all([Seeds(CHEAP, (seed,), False)], 1)
-    assert outcome.complaints, f"seed {seed} is right now: take it out of KNOWN"
+@pytest.mark.parametrize(
+    ("features", "seed", "compiled"),
+    [*((CHEAP, n, False) for n in KNOWN), *((SCHEDULED, n, True) for n in KNOWN_COMPILED)],
+    ids=[*(f"{n}" for n in KNOWN), *(f"{n}-compiled" for n in KNOWN_COMPILED)],
+)
+def test_known_faults_are_still_there(features: tuple[str, ...], seed: int, compiled: bool) -> None:
+    [outcome] = run_all([Seeds(features, (seed,), compiled)], 1)
+    assert outcome.complaints, f"seed {seed} is right now: take it out of the table"
 
 
 @pytest.mark.parametrize("feature", OFF)
@@ -93,7 +100,8 @@ def test_one_feature_evaluated(feature: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, COMPILED, BLOCK))
 def test_compiled(first: int) -> None:
-    fail_of(run_all([Seeds(SCHEDULED, tuple(range(first, first + BLOCK)), True)], 1, limit=600))
+    seeds = tuple(n for n in range(first, first + BLOCK) if n not in KNOWN_COMPILED)
+    fail_of(run_all([Seeds(SCHEDULED, seeds, True)], 1, limit=600))
 
 
 @dataclass(frozen=True)
