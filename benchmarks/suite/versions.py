@@ -1,4 +1,4 @@
-"""`python benchmarks/versions.py BASE`: the cases of the suite and of `breadth`, this checkout
+"""`python -m benchmarks.suite.versions BASE`: the cases of the suite and of `breadth`, this checkout
 beside an earlier one, as ratios.
 
 Each version computes in a process of its own, from its own package and its own benchmarks; they
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CASES_OF_SUITE = """
 from benchmarks.suite.cases import ENTRIES
 CASES = {name: (lambda name=name: ENTRIES[name].case(False)) for name in ENTRIES}
