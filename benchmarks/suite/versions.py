@@ -1,9 +1,9 @@
-"""`python -m benchmarks.suite.versions BASE`: the cases of the suite and of `breadth`, this checkout
-beside an earlier one, as ratios.
+"""`python -m benchmarks.suite.versions BASE`: all cases, this checkout beside an earlier one.
 
-Each version computes in a process of its own, from its own package and its own benchmarks; they
-take turns. A ratio above 1 says that this checkout is faster. On a machine whose other tenants slow
-some rounds down, the ratio of the best rounds is the one to believe.
+Cases of the suite and of `breadth`; each version computes in a process of its own, from its own
+package and its own benchmarks, and they take turns. A ratio above 1 says that this checkout is
+faster. On a machine whose other tenants slow some rounds down, the ratio of the best rounds is the
+one to believe.
 """
 
 from __future__ import annotations
@@ -136,6 +136,8 @@ def main() -> None:
             print(f"{'microseconds':36s} {'base':>10s} {'this':>10s} {'ratio':>6s} {'best':>6s}")
             for source in options.source:
                 ratios = compare(source, base, options)
+                if not ratios:
+                    continue
                 means = [statistics.geometric_mean(kind) for kind in zip(*ratios, strict=True)]
                 print(f"{source}: geometric means {means[0]:.3f}, best rounds {means[1]:.3f}")
         finally:
