@@ -17,8 +17,8 @@ import numpy as np
 import tvm
 from tvm import tirx
 
-from tvm_autodiff.ir.launches import lowered
-from tvm_autodiff.ir.nodes import const_value, is_float, node_id, op_name, operands
+from tvm_autodiff.codegen.passes.launches import lowered
+from tvm_autodiff.expr.nodes import const_value, is_float, node_id, op_name, operands
 
 SECTOR = 32  #: bytes that memory hands over at least
 LANES = 32  #: threads of a warp

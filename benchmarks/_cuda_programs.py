@@ -12,8 +12,8 @@ from typing import Any
 from tvm import te, topi
 
 import tvm_autodiff as ad
-from tvm_autodiff.ir.graph import Graph
-from tvm_autodiff.ir.nodes import is_float
+from tvm_autodiff.expr.nodes import is_float
+from tvm_autodiff.graph.graph import Graph
 
 Program = tuple[list[Any], list[Any]]
 

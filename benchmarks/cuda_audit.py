@@ -25,7 +25,7 @@ from cuda_kernels import SM_90, program
 from suite.cases import ENTRIES
 
 from tvm_autodiff import build
-from tvm_autodiff.ir.primfunc import StageFunction
+from tvm_autodiff.codegen.primfunc import StageFunction
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 from tvm_autodiff.schedule.kernels import cut
 from tvm_autodiff.schedule.machine import as_target, machine_of

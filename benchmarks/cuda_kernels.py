@@ -22,7 +22,7 @@ from suite.case import Case
 from suite.cases import ENTRIES
 
 from tvm_autodiff import build
-from tvm_autodiff.ir.graph import Graph
+from tvm_autodiff.graph.graph import Graph
 
 ROUNDS = 15
 MIN_SECONDS = 0.005  # of a round

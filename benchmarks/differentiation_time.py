@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from _residual_network import residual_network
 
 import tvm_autodiff as ad
-from tvm_autodiff.ir.graph import topological
+from tvm_autodiff.graph.graph import topological
 
 #: name → bar in seconds
 BARS = {

@@ -16,7 +16,7 @@ from typing import Any
 from tvm import te
 
 from tvm_autodiff.domain import Domain, simplify_domain, solve_linear_equations
-from tvm_autodiff.ir import build
+from tvm_autodiff.expr import build
 
 
 def dense_system(seed: int) -> Domain:

@@ -27,8 +27,8 @@ import tvm_autodiff as ad
 from tests.zero_elimination.cost_cases import CASES, OPERATORS, CostCase
 from tests.zero_elimination.floor import floor_of
 from tvm_autodiff.cost import stage_cost
-from tvm_autodiff.ir.graph import topological
-from tvm_autodiff.ir.stage import is_placeholder, shape_of
+from tvm_autodiff.graph.graph import topological
+from tvm_autodiff.graph.stage import is_placeholder, shape_of
 
 
 @dataclass(frozen=True)

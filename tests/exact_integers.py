@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm_autodiff.ir.nodes import const_value, dtype_of, node_id, op_name, operands
-from tvm_autodiff.ir.rewrite import postorder
+from tvm_autodiff.expr.nodes import const_value, dtype_of, node_id, op_name, operands
+from tvm_autodiff.expr.rewrite import postorder
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": operator.add,

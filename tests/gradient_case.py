@@ -19,9 +19,9 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_batch, evaluate_graph
-from tvm_autodiff.ir.graph import Graph
-from tvm_autodiff.ir.nodes import is_float
-from tvm_autodiff.ir.stage import shape_of, tensor_key
+from tvm_autodiff.expr.nodes import is_float, tensor_key
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import shape_of
 
 Inputs = Sequence[Any]
 

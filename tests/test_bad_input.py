@@ -14,7 +14,7 @@ from tvm import te, topi
 
 import tvm_autodiff as ad
 from tvm_autodiff import CallError, InvalidArgumentError, LoweringError, NotDifferentiableError
-from tvm_autodiff.ir.nodes import call_node
+from tvm_autodiff.expr.nodes import call_node
 
 
 def tensor(*shape, name="x", dtype="float32"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import tvm_autodiff.zero_elimination.gather as gather_module
+import tvm_autodiff.zero_elimination.transposition.gather as gather_module
 from benchmarks.differentiation_time import computation
 from tvm_autodiff import differentiate
-from tvm_autodiff.ir.graph import topological
+from tvm_autodiff.graph.graph import topological
 
 
 def work(layers: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:

@@ -11,8 +11,8 @@ from tvm import te, tirx, topi
 
 from tests.evaluate import OutsideRead, evaluate, evaluate_at, evaluate_graph, stages_of
 from tvm_autodiff import differentiate
-from tvm_autodiff.ir.build import const, if_then_else, select
-from tvm_autodiff.ir.nodes import binary
+from tvm_autodiff.expr.build import const, if_then_else, select
+from tvm_autodiff.expr.nodes import binary
 
 A = te.placeholder((4, 6), name="A")
 IMAGE = te.placeholder((2, 3, 6, 6), name="image")

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from tvm_autodiff.calculus.scalar_rules import RULES
+from tvm_autodiff.rules.scalar_rules import RULES
 
 
 def test_command():

@@ -19,9 +19,9 @@ from tvm.topi import image, nn, vision
 
 import tvm_autodiff as ad
 from tests.topi_operators import GROUPS, NOT_OPERATORS, NOT_USABLE
-from tvm_autodiff.ir.graph import topological
-from tvm_autodiff.ir.nodes import const_value, dtype_of, is_float
-from tvm_autodiff.ir.stage import bodies, is_compute, is_extern
+from tvm_autodiff.expr.nodes import const_value, dtype_of, is_float
+from tvm_autodiff.graph.graph import topological
+from tvm_autodiff.graph.stage import bodies, is_compute, is_extern
 
 FILE = Path(__file__).parent.parent / "docs" / "operators.md"
 CASES = {case.name: case for cases in GROUPS.values() for case in cases}

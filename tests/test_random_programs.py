@@ -54,7 +54,7 @@ CHEAP = tuple(name for name in ON if name == "large" or not FEATURES[name].compi
 
 
 #: seeds of CHEAP with faults that are not mended yet; each must go on failing until it leaves
-_HOISTED = "a let binds a read in front of the branches that guard its uses (ir/lets.py)"
+_HOISTED = "a let binds a read in front of the branches that guard its uses (expr/lets.py)"
 KNOWN = {
     822: _HOISTED,
     1025: _HOISTED,

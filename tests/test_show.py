@@ -13,7 +13,7 @@ import pytest
 from tvm import te, tirx, topi
 
 from tvm_autodiff.errors import InvalidArgumentError
-from tvm_autodiff.ir.build import const, if_then_else
+from tvm_autodiff.expr.build import const, if_then_else
 from tvm_autodiff.show import show
 
 ROOT = Path(__file__).parent.parent

@@ -1,6 +1,6 @@
 """Expressions translated to sympy: the oracle of the scalar rules.
 
-In: an expression in the vocabulary of `ir.nodes`, a symbol for each variable. Out: the sympy
+In: an expression in the vocabulary of `expr.nodes`, a symbol for each variable. Out: the sympy
 expression of the same mathematical value: floats become the exact rationals that they are.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import sympy as S
 
-from tvm_autodiff.ir.nodes import Expr, Var, const_value, node_id, op_name, operands
-from tvm_autodiff.ir.rewrite import expand_lets, postorder
+from tvm_autodiff.expr.nodes import Expr, Var, const_value, node_id, op_name, operands
+from tvm_autodiff.expr.rewrite import expand_lets, postorder
 
 #: name of an operator → sympy's expression; operators that sympy lacks are missing
 FUNCTIONS: dict[str, Callable[..., Any]] = {

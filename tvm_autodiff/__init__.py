@@ -28,8 +28,8 @@ from .errors import (
     UnsolvableError,
 )
 from .operators import scatter_add, segment_sum
-from .reverse import DifferentiationResult, differentiate, gradient, pullback, stop_gradient, vjp
 from .show import show
+from .transforms import DifferentiationResult, differentiate, gradient, pullback, stop_gradient, vjp
 from .zero_elimination import (
     inline_tensors,
     lift_nonzeroness_condition,

@@ -16,12 +16,12 @@ from tvm import te
 
 from .compile import build
 from .errors import GradientCheckError, InvalidArgumentError
-from .ir.graph import Graph
-from .ir.nodes import Tensor, dtype_of, is_float
-from .ir.stage import is_placeholder, shape_of, tensor_key
+from .expr.nodes import Tensor, dtype_of, is_float, tensor_key
+from .graph.graph import Graph
+from .graph.stage import is_placeholder, shape_of
 from .keywords import checked_keywords
-from .reverse import vjp
-from .reverse.arguments import as_tensor, as_tensors, require_float
+from .transforms import vjp
+from .transforms.arguments import as_tensor, as_tensors, require_float
 
 #: dtype → (step relative to 1, relative tolerance)
 _PRECISION = {"float64": (1e-5, 1e-6), "float32": (1e-2, 2e-2)}

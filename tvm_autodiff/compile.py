@@ -18,11 +18,10 @@ from typing import Any
 import tvm
 from tvm import te
 
+from .codegen.deep import run_deep
+from .codegen.sizes import with_plain_sizes
 from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
-from .ir.deep import run_deep
-from .ir.nodes import Tensor, node_id, op_name
-from .ir.sizes import with_plain_sizes
-from .ir.stage import tensor_key
+from .expr.nodes import Tensor, node_id, op_name, tensor_key
 from .keywords import checked_keywords
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
 from .runtime.build_key import build_key
@@ -54,7 +53,7 @@ from .schedule.tuning.options import Tuning
 from .schedule.updates import Update
 from .schedule.work import operations, traffic
 from .warn import warn
-from .zero_elimination.reductions import solve_masks
+from .zero_elimination.passes.reductions import solve_masks
 
 __all__ = ["Tuning", "build", "clear_cache", "load", "lower"]
 

@@ -14,15 +14,14 @@ from functools import reduce
 from typing import Any
 
 from .errors import InvalidArgumentError
-from .ir.build import const
-from .ir.graph import tensors_read_by, topological
-from .ir.loop_points import loop_points
-from .ir.nodes import Expr, Tensor, Var, const_value, dtype_of, node_id, op_name, operands
-from .ir.rewrite import contains_load, depends_on, postorder, substituter, variables_of
-from .ir.scan_kernel import scan_of
-from .ir.simplify import constant_bounds, simplify
-from .ir.stage import (
-    Axis,
+from .expr.build import const
+from .expr.integers.loop_points import loop_points
+from .expr.nodes import Axis, Expr, Tensor, Var, const_value, dtype_of, node_id, op_name, operands
+from .expr.rewrite import contains_load, depends_on, postorder, substituter, variables_of
+from .expr.simplify import constant_bounds, simplify
+from .graph.graph import tensors_read_by, topological
+from .graph.kinds.prefix_scan import scan_of
+from .graph.stage import (
     Operation,
     Reduction,
     axis_range,
@@ -33,7 +32,7 @@ from .ir.stage import (
     reduction_of,
     shape_of,
 )
-from .ir.stop_gradient import NAME as STOP
+from .graph.stop_gradient import NAME as STOP
 
 #: nodes that cost nothing next to a multiplication
 _FREE = frozenset(

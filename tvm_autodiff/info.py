@@ -11,7 +11,7 @@ import platform
 import textwrap
 from importlib import metadata
 
-from .calculus.scalar_rules import NO_DERIVATIVE, RULES
+from .rules.scalar_rules import NO_DERIVATIVE, RULES
 from .runtime.threads import available_cpus, resolve_threads
 from .schedule.machine import host_target, machine_of
 

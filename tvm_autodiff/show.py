@@ -2,7 +2,7 @@
 
 In: tensors. Out: one line for the inputs and one a stage, producers first: the axes, the
 reduction with its bounds and condition, the body in plain notation, dtype and shape. Names are
-distinct, and the text is the same in every process. Expressions are printed by `ir.text`.
+distinct, and the text is the same in every process. `expr.printing.text` prints expressions.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from .errors import InvalidArgumentError
-from .ir.build import variable
-from .ir.graph import tensors_read_by, topological
-from .ir.names import Names
-from .ir.nodes import Expr, Tensor, Var, dtype_of, is_tensor, let_variable, node_id, op_name
-from .ir.rewrite import postorder
-from .ir.scan_kernel import Scan, scan_of
-from .ir.stage import (
+from .expr.build import variable
+from .expr.nodes import Expr, Tensor, Var, dtype_of, is_tensor, let_variable, node_id, op_name
+from .expr.printing.names import Names
+from .expr.printing.text import Printer
+from .expr.rewrite import postorder
+from .graph.graph import tensors_read_by, topological
+from .graph.kinds.prefix_scan import Scan, scan_of
+from .graph.stage import (
     Operation,
     axis_vars,
     bodies,
@@ -27,7 +28,6 @@ from .ir.stage import (
     outputs_of,
     reduction_of,
 )
-from .ir.text import Printer
 
 _WIDTH = 100
 #: stages longer than this do not push the column of types to the right

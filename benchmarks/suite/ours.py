@@ -12,8 +12,8 @@ from typing import Any
 from tvm import te
 
 from tvm_autodiff import build, differentiate
-from tvm_autodiff.ir.graph import Graph
-from tvm_autodiff.ir.stage import shape_of
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import shape_of
 
 from .case import RATE, Array, Case, aligned
 

@@ -17,8 +17,8 @@ from tvm.ir import Var
 
 from tests.evaluate import evaluate
 from tvm_autodiff.domain import Domain, DomainTransformation
-from tvm_autodiff.ir import build
-from tvm_autodiff.ir.nodes import Expr, const_value, node_id, op_name, operands
+from tvm_autodiff.expr import build
+from tvm_autodiff.expr.nodes import Expr, const_value, node_id, op_name, operands
 
 COMPARISONS = ("eq", "eq", "le", "lt", "ge", "gt")
 DIVISIONS = ("floordiv", "floordiv", "floormod", "floormod", "truncdiv", "truncmod")

@@ -11,9 +11,9 @@ from tvm import te, tirx
 
 from tests.domain.systems import linear
 from tvm_autodiff.domain.affine import Atoms
-from tvm_autodiff.ir.integer_functions import compile_integers
-from tvm_autodiff.ir.nodes import const_value, op_name, operands
-from tvm_autodiff.ir.rewrite import postorder
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.expr.nodes import const_value, op_name, operands
+from tvm_autodiff.expr.rewrite import postorder
 
 i, j, m, n = (te.var(name) for name in "ijmn")
 table = te.placeholder((8,), "int32", name="table")

@@ -10,8 +10,8 @@ import tvm
 from tvm import te
 
 from tvm_autodiff.domain import Domain, DomainTransformation, simplify_domain
-from tvm_autodiff.ir import build
-from tvm_autodiff.ir.rewrite import substituter
+from tvm_autodiff.expr import build
+from tvm_autodiff.expr.rewrite import substituter
 
 
 def random_map(seed: int) -> Domain:

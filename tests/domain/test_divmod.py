@@ -11,8 +11,8 @@ from tvm import te, tirx
 from tests.domain.systems import domains
 from tvm_autodiff.domain import Domain, eliminate_div_mod
 from tvm_autodiff.errors import UnsolvableError
-from tvm_autodiff.ir.nodes import op_name
-from tvm_autodiff.ir.rewrite import contains
+from tvm_autodiff.expr.nodes import op_name
+from tvm_autodiff.expr.rewrite import contains
 
 b, i, j, n = (te.var(name) for name in "bijn")
 three = tirx.const(3, "int32")

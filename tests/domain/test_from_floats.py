@@ -8,8 +8,8 @@ from tvm import te, tirx
 
 from tests.evaluate import evaluate
 from tvm_autodiff.domain.from_floats import without_floats
-from tvm_autodiff.ir.nodes import is_float
-from tvm_autodiff.ir.rewrite import contains
+from tvm_autodiff.expr.nodes import is_float
+from tvm_autodiff.expr.rewrite import contains
 
 i, j = te.var("i"), te.var("j")
 wide = te.var("wide", "int64")

@@ -9,7 +9,7 @@ import pytest
 from tvm import te
 
 from tvm_autodiff.domain import Domain, simplify_domain
-from tvm_autodiff.ir.integer_functions import compile_integers
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
 
 a, b, i, j, k, m, n, p = (te.var(name) for name in "abijkmnp")
 b0, b1, b2 = (te.var(name) for name in ("b0", "b1", "b2"))

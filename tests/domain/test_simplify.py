@@ -13,8 +13,8 @@ from tvm import te, tirx
 from tests.domain.systems import bijection, domains, isl_bijection
 from tvm_autodiff.domain import Domain, DomainTransformation, simplify_domain
 from tvm_autodiff.errors import UnsolvableError
-from tvm_autodiff.ir.integer_functions import compile_integers
-from tvm_autodiff.ir.rewrite import variables_of
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.expr.rewrite import variables_of
 
 a, b, c, i, j, k, l, m, n, x = (te.var(name) for name in "abcijklmnx")  # noqa: E741
 b0, b1, b2 = (te.var(name) for name in ("b0", "b1", "b2"))

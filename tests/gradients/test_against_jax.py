@@ -20,7 +20,7 @@ from tvm.topi import nn
 
 import tvm_autodiff as ad
 from tests.gradient_case import Case, evaluate
-from tvm_autodiff.ir.nodes import is_float
+from tvm_autodiff.expr.nodes import is_float
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_platforms", "cpu")

@@ -15,7 +15,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
-from tvm_autodiff.ir.nodes import (
+from tvm_autodiff.expr.nodes import (
     const_value,
     dtype_of,
     is_integer,
@@ -24,8 +24,8 @@ from tvm_autodiff.ir.nodes import (
     op_name,
     operands,
 )
-from tvm_autodiff.ir.rewrite import expand_lets, postorder
-from tvm_autodiff.ir.stage import axis_vars, bodies, is_placeholder, reduction_of
+from tvm_autodiff.expr.rewrite import expand_lets, postorder
+from tvm_autodiff.graph.stage import axis_vars, bodies, is_placeholder, reduction_of
 
 Map = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from tvm import te, topi
 
 from tvm_autodiff.compile import build
 from tvm_autodiff.errors import CallError, InvalidArgumentError
-from tvm_autodiff.reverse.differentiate import differentiate
+from tvm_autodiff.transforms.differentiate import differentiate
 
 N = 6
 

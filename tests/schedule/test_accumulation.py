@@ -8,11 +8,11 @@ import pytest
 from tvm import te
 
 from tvm_autodiff.compile import build
-from tvm_autodiff.ir.graph import topological
-from tvm_autodiff.ir.nodes import dtype_of
-from tvm_autodiff.ir.stage import is_placeholder, reduction_of
-from tvm_autodiff.reverse.differentiate import differentiate
+from tvm_autodiff.expr.nodes import dtype_of
+from tvm_autodiff.graph.graph import topological
+from tvm_autodiff.graph.stage import is_placeholder, reduction_of
 from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.transforms.differentiate import differentiate
 
 NARROW = {"float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 

@@ -7,9 +7,9 @@ import itertools
 import pytest
 from tvm import te
 
-from tvm_autodiff.ir.integer_functions import compile_integers
-from tvm_autodiff.ir.nodes import node_id, op_name
-from tvm_autodiff.ir.rewrite import postorder
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.expr.nodes import node_id, op_name
+from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.schedule.boxes import decided, pieces
 
 i, j = te.var("i"), te.var("j")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tvm import te, tirx, topi
 
-from tvm_autodiff.ir.graph import topological
-from tvm_autodiff.ir.stage import always, is_placeholder, reduction_of, tensor_key
+from tvm_autodiff.expr.nodes import always, tensor_key
+from tvm_autodiff.graph.graph import topological
+from tvm_autodiff.graph.stage import is_placeholder, reduction_of
 from tvm_autodiff.schedule.kernels import separate
 from tvm_autodiff.schedule.normal_form import normal_form
 

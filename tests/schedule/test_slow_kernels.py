@@ -10,10 +10,10 @@ import pytest
 from tvm import te, tirx
 
 from tests.schedule import cases, chain_cases
+from tvm_autodiff.codegen.loop_nest import function, parameter, store
+from tvm_autodiff.codegen.primfunc import StageFunction, external_reads, stage_function
 from tvm_autodiff.compile import build
 from tvm_autodiff.errors import LoweringError, PlainScheduleWarning
-from tvm_autodiff.ir.loop_nest import function, parameter, store
-from tvm_autodiff.ir.primfunc import StageFunction, external_reads, stage_function
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.declined import Cause, Declined, no_gain, other_kind
 from tvm_autodiff.schedule.kernel import Kernel

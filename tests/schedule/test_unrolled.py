@@ -8,7 +8,7 @@ from tvm import te, topi
 
 from tests.schedule.cpu.test_windows import interleaved, pool, pool_gradient, window_sums
 from tvm_autodiff import build, differentiate
-from tvm_autodiff.ir.stage import reduction_of
+from tvm_autodiff.graph.stage import reduction_of
 from tvm_autodiff.schedule.kernels import cut, separate
 from tvm_autodiff.schedule.normal_form import normal_form
 from tvm_autodiff.schedule.unrolled import is_window, unrolled_bodies

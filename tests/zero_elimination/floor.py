@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.evaluate import evaluate, evaluate_graph
-from tvm_autodiff.ir.graph import topological
-from tvm_autodiff.ir.nodes import (
+from tvm_autodiff.expr.nodes import (
+    Axis,
     Expr,
     Tensor,
     Var,
@@ -32,10 +32,11 @@ from tvm_autodiff.ir.nodes import (
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from tvm_autodiff.ir.rewrite import expand_lets, postorder
-from tvm_autodiff.ir.stage import (
-    Axis,
+from tvm_autodiff.expr.rewrite import expand_lets, postorder
+from tvm_autodiff.graph.graph import topological
+from tvm_autodiff.graph.stage import (
     Operation,
     axis_vars,
     bodies,
@@ -43,7 +44,6 @@ from tvm_autodiff.ir.stage import (
     outputs_of,
     reduction_of,
     shape_of,
-    tensor_key,
 )
 
 Array = np.ndarray

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.evaluate import evaluate_graph
-from tvm_autodiff.ir.graph import Graph
-from tvm_autodiff.ir.nodes import dtype_of
-from tvm_autodiff.ir.stage import shape_of
+from tvm_autodiff.expr.nodes import dtype_of
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import shape_of
 
 
 def assert_equal_values(before, after, seed=0):

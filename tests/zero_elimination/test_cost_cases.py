@@ -14,8 +14,9 @@ from tvm import te
 from tests.evaluate import evaluate_graph
 from tests.zero_elimination.cost_cases import CASES
 from tvm_autodiff import DenseSumWarning, build, differentiate
-from tvm_autodiff.ir.graph import Graph
-from tvm_autodiff.ir.stage import is_extern, shape_of, tensor_key
+from tvm_autodiff.expr.nodes import tensor_key
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import is_extern, shape_of
 
 #: what topi computes in float32 whatever comes in
 SINGLE = ("resize: nearest, 2x, 1-D", "resize: nearest, 3x, 2-D", "resize: nearest, half")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..ir import build
-from ..ir.nodes import (
+from ..expr import build
+from ..expr.nodes import (
     COMPARISONS,
     INDEX_DTYPES,
     Expr,
@@ -27,7 +27,7 @@ from ..ir.nodes import (
     own_fields,
     with_operands,
 )
-from ..ir.rewrite import postorder, substitute
+from ..expr.rewrite import postorder, substitute
 from .forms import (
     CONST,
     UNBOUNDED,

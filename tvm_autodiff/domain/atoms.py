@@ -12,16 +12,8 @@ from collections.abc import Iterable, Sequence
 from math import gcd
 from typing import Any
 
-from ..ir import build
-from ..ir.nodes import (
-    INDEX_DTYPES,
-    Expr,
-    Var,
-    dtype_of,
-    integer_range,
-    keeps_values,
-    node_id,
-)
+from ..expr import build
+from ..expr.nodes import INDEX_DTYPES, Expr, Var, dtype_of, integer_range, keeps_values, node_id
 from .forms import (
     CONST,
     UNBOUNDED,

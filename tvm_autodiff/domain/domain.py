@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import InvalidArgumentError, UnsolvableError
-from ..ir import build
-from ..ir.integer_functions import compile_integers
-from ..ir.nodes import Expr, Var, const_value, dtype_of, node_id, op_name
-from ..ir.rewrite import substituter, variables_of
+from ..expr import build
+from ..expr.integers.integer_functions import compile_integers
+from ..expr.nodes import Expr, Var, const_value, dtype_of, node_id, op_name
+from ..expr.rewrite import substituter, variables_of
 
 Range = tuple["Expr | int", "Expr | int | None"]
 

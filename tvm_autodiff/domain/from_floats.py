@@ -14,8 +14,8 @@ from math import gcd
 import ml_dtypes
 import numpy as np
 
-from ..ir.build import add, cast, const, mul
-from ..ir.nodes import (
+from ..expr.build import add, cast, const, mul
+from ..expr.nodes import (
     Expr,
     Var,
     binary,
@@ -28,7 +28,7 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import postorder, rewrite, variables_of
+from ..expr.rewrite import postorder, rewrite, variables_of
 
 #: points of an axis that are tried at most
 _MOST_POINTS = 1 << 16

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.nodes import Expr, Var
+from ..expr.nodes import Expr, Var
 from .bounds import tighten
 from .domain import Domain
 from .forms import CONST, Form, combine, scaled

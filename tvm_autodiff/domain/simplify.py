@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UnsolvableError
-from ..ir.nodes import Expr
+from ..expr.nodes import Expr
 from .bounds import tighten
 from .box import UnboundedBox, smallest_box
 from .domain import Domain, DomainTransformation

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..ir.nodes import Expr, Var, dtype_of, node_id
-from ..ir.rewrite import substitute
+from ..expr.nodes import Expr, Var, dtype_of, node_id
+from ..expr.rewrite import substitute
 from .affine import Atoms
 from .bounds import Facts
 from .domain import Domain

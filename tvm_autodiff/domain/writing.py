@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir import build
-from ..ir.nodes import Expr
+from ..expr import build
+from ..expr.nodes import Expr
 from .atoms import AtomTable
 from .forms import CONST, Form, combine, scaled, shifted
 

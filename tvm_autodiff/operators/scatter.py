@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..ir.nodes import Tensor, const_value, dtype_of, is_float, is_integer, is_tensor, load
-from ..ir.scatter_kernel import ScatterLayout, scatter_add_stage
-from ..ir.simplify import prove_equal
-from ..ir.stage import Extent, data_axis, make_stage, shape_of
+from ..expr.nodes import Tensor, const_value, dtype_of, is_float, is_integer, is_tensor, load
+from ..expr.simplify import prove_equal
+from ..graph.kinds.scatter_add import ScatterLayout, scatter_add_stage
+from ..graph.stage import Extent, data_axis, make_stage, shape_of
 
 
 def scatter_add(

@@ -18,10 +18,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from ..codegen.call_check import OVERLAP, call_table
+from ..codegen.deep import run_deep
+from ..codegen.direct_calls import ALL_LAUNCHES
 from ..errors import CallError, InvalidArgumentError, LoweringError
-from ..ir.call_check import OVERLAP, call_table
-from ..ir.deep import run_deep
-from ..ir.direct_calls import ALL_LAUNCHES
 from .arguments import CheckedArguments
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype
 from .host import check_host

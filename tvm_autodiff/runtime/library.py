@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 from tvm.support import cc
 
-from ..ir.primfunc import first_line
+from ..codegen.primfunc import first_line
 from .record import Record
 
 SUFFIXES = (".so", ".dylib", ".dll")

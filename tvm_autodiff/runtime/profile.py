@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.direct_calls import ALL_LAUNCHES, NO_LAUNCH
+from ..codegen.direct_calls import ALL_LAUNCHES, NO_LAUNCH
 from .record import Launch
 
 

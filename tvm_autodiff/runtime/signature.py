@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from ..errors import CallError
-from ..ir.intervals import MOST_SYMBOLIC
+from ..expr.integers.intervals import MOST_SYMBOLIC
 
 Dim = Any  #: int, str or [operator, left, right]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import LoweringError
-from ..ir.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
-from ..ir.rewrite import variables_of
-from ..ir.stage import shape_of
+from ..expr.nodes import Tensor, const_value, dtype_of, node_id, op_name, operands
+from ..expr.rewrite import variables_of
+from ..graph.stage import shape_of
 from .signature import DIM_OPERATORS, Dim, Signature, TensorSpec
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.nodes import (
+from ..expr.nodes import (
     INDEX_DTYPES,
     Expr,
     Tensor,
@@ -24,8 +24,8 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import postorder
-from ..ir.stage import shape_of
+from ..expr.rewrite import postorder
+from ..graph.stage import shape_of
 
 Interval = tuple[int, int]
 

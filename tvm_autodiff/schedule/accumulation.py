@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..ir.build import cast, if_then_else, select, variable
-from ..ir.nodes import (
+from ..expr.build import cast, if_then_else, select, variable
+from ..expr.nodes import (
     COMPARISONS,
     Expr,
     Tensor,
@@ -27,9 +27,9 @@ from ..ir.nodes import (
     operands,
     with_operands,
 )
-from ..ir.rewrite import postorder, substituter
-from ..ir.scatter_kernel import scatter_add_stage, scatter_of
-from ..ir.stage import (
+from ..expr.rewrite import postorder, substituter
+from ..graph.kinds.scatter_add import scatter_add_stage, scatter_of
+from ..graph.stage import (
     Combiner,
     Operation,
     axis_vars,

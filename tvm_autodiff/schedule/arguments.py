@@ -12,14 +12,14 @@ from typing import Any
 
 from tvm import te
 
+from ..codegen.primfunc import external_symbols, free_variables
+from ..codegen.sizes import known_sizes
 from ..errors import InvalidArgumentError, LoweringError
-from ..ir.graph import Graph
-from ..ir.nodes import Tensor, dtype_of, node_id
-from ..ir.out_of_bounds import refuse_reads_out_of_bounds
-from ..ir.primfunc import external_symbols, free_variables
-from ..ir.simplify import prove_equal
-from ..ir.sizes import known_sizes
-from ..ir.stage import is_placeholder, is_scan, shape_of, tensor_key
+from ..expr.nodes import Tensor, dtype_of, node_id, tensor_key
+from ..expr.simplify import prove_equal
+from ..graph.graph import Graph
+from ..graph.out_of_bounds import refuse_reads_out_of_bounds
+from ..graph.stage import is_placeholder, is_scan, shape_of
 from .normal_form import copy_of
 from .updates import Update
 

@@ -14,10 +14,10 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from ..ir.function_widths import with_safe_indices
-from ..ir.infinities import with_infinities_from_bits
-from ..ir.opaque_indices import C_CAST
-from ..ir.primfunc import StageFunction
+from ..codegen.passes.function_widths import with_safe_indices
+from ..codegen.passes.infinities import with_infinities_from_bits
+from ..codegen.passes.opaque_indices import C_CAST
+from ..codegen.primfunc import StageFunction
 from .cpu.elementary.functions import with_own_functions
 from .cpu.elementary.library import with_library_functions
 from .cpu.rules import CPU_RULES

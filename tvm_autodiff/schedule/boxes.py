@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..ir.build import add, all_of, any_of, const, if_then_else, mul, negate, select, true
-from ..ir.nodes import COMPARISONS, Expr, Var, const_value, dtype_of, is_integer, node_id, op_name
-from ..ir.nodes import operands as operands_of
-from ..ir.rewrite import postorder, rewrite
+from ..expr.build import add, all_of, any_of, const, if_then_else, mul, negate, select, true
+from ..expr.nodes import COMPARISONS, Expr, Var, const_value, dtype_of, is_integer, node_id, op_name
+from ..expr.nodes import operands as operands_of
+from ..expr.rewrite import postorder, rewrite
 from .access import Affine, Interval, affine_forms, combine, interval
 
 MAX_PIECES = 5  #: pieces of an axis at most; each is a copy of the loop body

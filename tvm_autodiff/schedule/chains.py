@@ -12,8 +12,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..ir.nodes import Tensor, node_id
-from ..ir.stage import Extent, Operation, axis_range, outputs_of, tensor_key
+from ..expr.nodes import Tensor, node_id, tensor_key
+from ..graph.stage import Extent, Operation, axis_range, outputs_of
 from .kernel import Kernel
 from .members import Member, natural_member, placed_member
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import tvm
 
+from ..codegen.deep import run_deep
+from ..codegen.direct_calls import PIPELINE
+from ..codegen.primfunc import first_line
 from ..errors import LoweringError
-from ..ir.deep import run_deep
-from ..ir.direct_calls import PIPELINE
-from ..ir.primfunc import first_line
 from .backends import finished, relax_pipeline_for
 from .machine import Machine
 from .memory_plan import PlannedStorage, compile_watched

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from tvm.error import InternalError
 from tvm.s_tir.schedule import ScheduleError
 
-from ..ir.primfunc import first_line
+from ..codegen.primfunc import first_line
 
 Result = TypeVar("Result")
 

@@ -17,7 +17,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from ..ir.direct_calls import (
+from ..codegen.direct_calls import (
     ALIGNMENT,
     DirectCall,
     Offset,
@@ -26,11 +26,11 @@ from ..ir.direct_calls import (
     by_address,
     calling,
 )
-from ..ir.function_widths import with_safe_indices
-from ..ir.in_place import shared
-from ..ir.nodes import Tensor
-from ..ir.primfunc import StageFunction, relax_alignment, same_function
-from ..ir.stage import shape_of, tensor_key
+from ..codegen.passes.function_widths import with_safe_indices
+from ..codegen.passes.in_place import shared
+from ..codegen.primfunc import StageFunction, relax_alignment, same_function
+from ..expr.nodes import Tensor, tensor_key
+from ..graph.stage import shape_of
 from .names import identifier
 from .updates import Step, Update
 from .work import bytes_of

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..calculus.winner import is_neutral
-from ..ir.build import zero_like
-from ..ir.graph import Graph, rebuild
-from ..ir.nodes import Tensor, binary, load, op_name
-from ..ir.reducer_signs import sign_of
-from ..ir.stage import (
+from ..expr.build import zero_like
+from ..expr.nodes import Tensor, binary, load, op_name, tensor_key
+from ..expr.printing.reducer_signs import sign_of
+from ..graph.graph import Graph, rebuild
+from ..graph.stage import (
     Combiner,
     Operation,
     Reduction,
@@ -23,9 +22,9 @@ from ..ir.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
-    tensor_key,
 )
-from ..ir.structural import StructuralKeys
+from ..graph.structural import StageKeys
+from ..rules.winner import is_neutral
 
 _EXTREMES = {"argmax": "max", "argmin": "min"}
 
@@ -38,7 +37,7 @@ def with_shared_extremes(outputs: Sequence[Tensor]) -> list[Tensor]:
     """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
-    keys = StructuralKeys()
+    keys = StageKeys()
     pairs: dict[int, Tensor] = {}
     plain: list[tuple[int, Operation]] = []
     for op in graph.ops:

@@ -2,19 +2,18 @@
 read are marked.
 
 ``select(c, x[i], 0) → if c then x[i] else 0`` and ``i < n and I[i] > 0 → i < n and marked(I[i] >
-0)`` where what is guarded is not proved to be safe (`ir.short_circuit` has what a mark does). All
-other selects and conditions stay.
+0)`` where what is guarded is not proved to be safe (`codegen.passes.short_circuit` has what a mark
+does). All other selects and conditions stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.build import conjuncts, if_then_else, negate
-from ..ir.nodes import Expr, node_id, op_name, operands, with_operands
-from ..ir.rewrite import postorder, rewrite
-from ..ir.short_circuit import condition_of, marked
-from ..ir.stage import Axis
+from ..codegen.passes.short_circuit import condition_of, marked
+from ..expr.build import conjuncts, if_then_else, negate
+from ..expr.nodes import Axis, Expr, node_id, op_name, operands, with_operands
+from ..expr.rewrite import postorder, rewrite
 from .in_range import Loops, is_safe, loops_of
 
 _CAN_FAIL = frozenset(("load", "floordiv", "floormod", "truncdiv", "truncmod"))

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.build import compare, const
-from ..ir.nodes import (
+from ..expr.build import compare, const
+from ..expr.nodes import (
+    Axis,
     Expr,
     Var,
     const_value,
@@ -22,10 +23,10 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import postorder
-from ..ir.simplify import prove
-from ..ir.stage import Axis, Extent, axis_range, shape_of
-from ..ir.widened import Widened
+from ..expr.rewrite import postorder
+from ..expr.simplify import prove
+from ..graph.stage import Extent, axis_range, shape_of
+from ..graph.widened import Widened
 from .access import Affine, Interval, affine_forms, interval
 
 _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..ir.graph import tensors_read_by
-from ..ir.nodes import Expr, Tensor, is_load, load_tensor, operands
-from ..ir.rewrite import postorder
-from ..ir.stage import (
-    Axis,
+from ..expr.nodes import Axis, Expr, Tensor, is_load, load_tensor, operands, tensor_key
+from ..expr.rewrite import postorder
+from ..graph.graph import tensors_read_by
+from ..graph.stage import (
     Operation,
     axis_range,
     bodies,
@@ -22,7 +21,6 @@ from ..ir.stage import (
     outputs_of,
     reduction_bounds,
     reduction_of,
-    tensor_key,
 )
 
 Read = tuple[Tensor, tuple[Expr, ...]]  #: a tensor and the indices that it is read at

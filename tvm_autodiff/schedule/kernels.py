@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir.graph import Graph, retarget
-from ..ir.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands
-from ..ir.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
-from ..ir.stage import (
+from ..expr.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands, tensor_key
+from ..expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
+from ..graph.graph import Graph, retarget
+from ..graph.stage import (
     Operation,
     axis_vars,
     bodies,
@@ -25,7 +25,6 @@ from ..ir.stage import (
     reduction_of,
     reduction_stage,
     shape_of,
-    tensor_key,
 )
 from .chains import Chain, chained
 from .extremes import with_shared_extremes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.stage import bodies, is_compute, reduction_of
-from ..ir.statements import MAX_WEIGHT, weight
+from ..codegen.statements import MAX_WEIGHT, weight
+from ..graph.stage import bodies, is_compute, reduction_of
 from .declined import Declined
 from .kernel import Kernel
 

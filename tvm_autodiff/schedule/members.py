@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..ir.nodes import Expr, Var, is_load, node_id, operands
-from ..ir.rewrite import contains_load, depends_on, postorder
-from ..ir.stage import (
-    Axis,
+from ..expr.nodes import Axis, Expr, Var, is_load, node_id, operands, tensor_key
+from ..expr.rewrite import contains_load, depends_on, postorder
+from ..graph.stage import (
     Operation,
     Reduction,
     axis_range,
@@ -22,7 +21,6 @@ from ..ir.stage import (
     outputs_of,
     reduction_bounds,
     reduction_of,
-    tensor_key,
 )
 from .access import stride_of
 from .kernel import Kernel, iterations, size_of

@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from ..ir.nodes import Expr, const_value, node_id
+from ..expr.nodes import Expr, const_value, node_id
 from .updates import Step
 
 Result = TypeVar("Result")

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import LoweringError
-from ..ir.graph import retarget, topological
-from ..ir.narrowed import narrowed
-from ..ir.nodes import (
+from ..expr.nodes import (
+    Axis,
     Expr,
     Tensor,
     Var,
+    always,
     binary,
     const_value,
     dtype_of,
@@ -26,16 +26,17 @@ from ..ir.nodes import (
     op_name,
     operands,
     same_node,
+    tensor_key,
 )
-from ..ir.plain_reduction import fold_condition, split_init
-from ..ir.rewrite import contains_load, rewrite, substituter
-from ..ir.simplify import normalize_node, simplify
-from ..ir.stage import (
-    Axis,
+from ..expr.rewrite import contains_load, rewrite, substituter
+from ..expr.simplify import normalize_node, simplify
+from ..graph.graph import retarget, topological
+from ..graph.narrowed import narrowed
+from ..graph.plain_reduction import fold_condition, split_init
+from ..graph.stage import (
     Extent,
     Operation,
     Reduction,
-    always,
     axis_range,
     bodies,
     data_axis,
@@ -47,11 +48,10 @@ from ..ir.stage import (
     reduction_of,
     reduction_stage,
     shape_of,
-    tensor_key,
     whole_tensor,
 )
-from ..ir.stop_gradient import has_stop, without_stop
-from ..ir.structural import EqualStages
+from ..graph.stop_gradient import has_stop, without_stop
+from ..graph.structural import EqualStages
 from .accumulation import accumulated_wide, scattered_wide
 from .guards import with_guards
 from .selections import selected_in_order

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..ir.nodes import Tensor
-from ..ir.stage import tensor_key
+from ..expr.nodes import Tensor, tensor_key
 from .backends import finished
 from .kernels import Chain, Kernel, cut
 from .machine import Machine

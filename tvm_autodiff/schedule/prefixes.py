@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.build import all_of, compare, conjuncts, const, if_then_else, like
-from ..ir.graph import Graph, retarget
-from ..ir.nodes import (
+from ..expr.build import all_of, compare, conjuncts, const, if_then_else, like
+from ..expr.nodes import (
     COMPARISONS,
+    Axis,
     Expr,
     Tensor,
     Var,
@@ -26,11 +26,12 @@ from ..ir.nodes import (
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from ..ir.rewrite import depends_on, expand_lets, replace_outermost, substituter
-from ..ir.simplify import collect_indices, linear_terms
-from ..ir.stage import (
-    Axis,
+from ..expr.rewrite import depends_on, expand_lets, replace_outermost, substituter
+from ..expr.simplify import collect_indices, linear_terms
+from ..graph.graph import Graph, retarget
+from ..graph.stage import (
     Operation,
     Reduction,
     axis_range,
@@ -40,7 +41,6 @@ from ..ir.stage import (
     reduce_axis,
     reduction_of,
     reduction_stage,
-    tensor_key,
 )
 from .access import affine_forms, combine
 from .running import MIN_LENGTH, running_of

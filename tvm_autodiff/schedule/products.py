@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.build import add, all_of, compare, conjuncts, const, if_then_else, mul
-from ..ir.nodes import (
+from ..expr.build import add, all_of, compare, conjuncts, const, if_then_else, mul
+from ..expr.nodes import (
     COMPARISONS,
+    Axis,
     Expr,
     Var,
     dtype_of,
@@ -23,8 +24,8 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import postorder, replace_outermost
-from ..ir.stage import Axis, Operation, Reduction, reduction_of
+from ..expr.rewrite import postorder, replace_outermost
+from ..graph.stage import Operation, Reduction, reduction_of
 from .access import Affine, affine_forms, combine, stride_of
 from .in_range import Loops, range_conditions
 

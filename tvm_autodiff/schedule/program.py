@@ -16,10 +16,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from ..ir.function_widths import with_safe_indices
-from ..ir.in_place import shared
-from ..ir.nodes import Tensor, dtype_of
-from ..ir.primfunc import (
+from ..codegen.passes.function_widths import with_safe_indices
+from ..codegen.passes.in_place import shared
+from ..codegen.primfunc import (
     StageFunction,
     buffer_of,
     relax_alignment,
@@ -27,7 +26,8 @@ from ..ir.primfunc import (
     with_parameters,
     with_sizes_from_shapes,
 )
-from ..ir.stage import shape_of, tensor_key
+from ..expr.nodes import Tensor, dtype_of, tensor_key
+from ..graph.stage import shape_of
 from .direct import direct_program, is_static
 from .names import identifier
 from .updates import Step, Update
@@ -40,7 +40,7 @@ __all__ = ["Program", "assemble", "function_alone"]
 class Program:
     """A scheduled module and how its ``main`` is called; the launches and their functions.
 
-    With a `workspace`, ``main`` takes more than arrays, as told in `ir.direct_calls`.
+    With a `workspace`, ``main`` takes more than arrays, as told in `codegen.direct_calls`.
     """
 
     module: Any

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.build import add, const, mul
-from ..ir.merged_axes import with_merged_result
-from ..ir.nodes import (
+from ..codegen.passes.merged_axes import with_merged_result
+from ..codegen.primfunc import StageFunction
+from ..expr.build import add, const, mul
+from ..expr.nodes import (
+    Axis,
     Expr,
     Tensor,
     Var,
@@ -24,11 +26,10 @@ from ..ir.nodes import (
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from ..ir.primfunc import StageFunction
-from ..ir.rewrite import expand_lets, map_loads, postorder, replace_outermost
-from ..ir.stage import (
-    Axis,
+from ..expr.rewrite import expand_lets, map_loads, postorder, replace_outermost
+from ..graph.stage import (
     Operation,
     axis_range,
     axis_vars,
@@ -39,7 +40,6 @@ from ..ir.stage import (
     reduction_stage,
     renew_axis,
     shape_of,
-    tensor_key,
 )
 from .kernels import Kernel
 

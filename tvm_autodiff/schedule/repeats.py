@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from ..ir.nodes import Tensor
-from ..ir.primfunc import same_function
-from ..ir.stage import tensor_key
+from ..codegen.primfunc import same_function
+from ..expr.nodes import Tensor, tensor_key
 from .machine import Machine
 from .updates import Step
 from .work import bytes_of

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..codegen.primfunc import RefusedStageError, StageFunction
 from ..errors import AutodiffError, LoweringError
-from ..ir.primfunc import RefusedStageError, StageFunction
-from ..ir.rewrite import contains_load, depends_on
-from ..ir.stage import Operation, axis_vars, is_compute, reduction_of
+from ..expr.rewrite import contains_load, depends_on
+from ..graph.stage import Operation, axis_vars, is_compute, reduction_of
 from .chains import Chain
 from .declined import Declined, refused
 from .kernel import Kernel

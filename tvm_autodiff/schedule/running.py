@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..ir.build import all_of, conjuncts, if_then_else
-from ..ir.nodes import COMPARISONS, Expr, Var, const_value, node_id, op_name, operands
-from ..ir.rewrite import depends_on, expand_lets
-from ..ir.stage import Operation, Reduction, axis_range, is_compute, reduction_of
+from ..expr.build import all_of, conjuncts, if_then_else
+from ..expr.nodes import COMPARISONS, Expr, Var, const_value, node_id, op_name, operands
+from ..expr.rewrite import depends_on, expand_lets
+from ..graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
 from .access import affine_forms, combine
 
 MIN_LENGTH = 16  #: elements of a row below which all of them are reduced for each

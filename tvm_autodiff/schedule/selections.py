@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..calculus.reducing import flat_position
-from ..ir.build import compare, const, negate, select, variable
-from ..ir.choices import Choice, choices, is_open
-from ..ir.nodes import (
+from ..expr.build import compare, const, negate, select, variable
+from ..expr.nodes import (
     Var,
     const_value,
     dtype_of,
@@ -21,8 +19,10 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
-from ..ir.rewrite import depends_on
-from ..ir.stage import Combiner, Reduction, axis_range
+from ..expr.rewrite import depends_on
+from ..graph.choices import Choice, choices, is_open
+from ..graph.stage import Combiner, Reduction, axis_range
+from ..rules.reducing import flat_position
 
 
 def selected_in_order(reduction: Reduction) -> Reduction:

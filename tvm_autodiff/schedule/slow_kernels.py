@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from math import prod
 
 from ..errors import UnsolvableError
-from ..ir.nodes import is_load, op_name
-from ..ir.rewrite import postorder
-from ..ir.scan_kernel import scan_of
-from ..ir.scatter_kernel import scatter_of
-from ..ir.simplify import constant_bounds
-from ..ir.stage import (
-    Axis,
+from ..expr.nodes import Axis, is_load, op_name
+from ..expr.rewrite import postorder
+from ..expr.simplify import constant_bounds
+from ..graph.kinds.prefix_scan import scan_of
+from ..graph.kinds.scatter_add import scatter_of
+from ..graph.stage import (
     Operation,
     axis_range,
     bodies,

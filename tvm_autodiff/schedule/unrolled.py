@@ -12,10 +12,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ..ir.build import conjuncts, const
-from ..ir.fold import fold
-from ..ir.graph import Graph, retarget
-from ..ir.nodes import (
+from ..expr.build import conjuncts, const
+from ..expr.fold import fold
+from ..expr.nodes import (
     Expr,
     Tensor,
     Var,
@@ -27,9 +26,11 @@ from ..ir.nodes import (
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from ..ir.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
-from ..ir.stage import (
+from ..expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
+from ..graph.graph import Graph, retarget
+from ..graph.stage import (
     Operation,
     axis_range,
     axis_vars,
@@ -41,7 +42,6 @@ from ..ir.stage import (
     reduction_of,
     reduction_stage,
     shape_of,
-    tensor_key,
 )
 from .access import stride_of
 from .kernel import size_of

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..ir.in_place import may_share
-from ..ir.nodes import Tensor
-from ..ir.primfunc import StageFunction
-from ..ir.stage import tensor_key
+from ..codegen.passes.in_place import may_share
+from ..codegen.primfunc import StageFunction
+from ..expr.nodes import Tensor, tensor_key
 from .kernels import Chain, Kernel
 
 Update = tuple[Tensor, Tensor]  #: an input and its new value

@@ -12,10 +12,10 @@ from typing import Any
 
 import tvm
 
-from ..ir.nodes import Tensor, dtype_of, is_float, is_load, op_name
-from ..ir.primfunc import StageFunction
-from ..ir.rewrite import postorder
-from ..ir.stage import Axis, Operation, axis_range, bodies, is_compute, reduction_of, shape_of
+from ..codegen.primfunc import StageFunction
+from ..expr.nodes import Axis, Tensor, dtype_of, is_float, is_load, op_name
+from ..expr.rewrite import postorder
+from ..graph.stage import Operation, axis_range, bodies, is_compute, reduction_of, shape_of
 from .kernels import Chain, Kernel
 
 #: float nodes that compute nothing

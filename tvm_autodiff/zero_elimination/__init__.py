@@ -1,10 +1,10 @@
 """Transposition of derivative terms, and the removal of sums over zeros from any tensors."""
 
-from .equal_stages import merge_equal_stages
-from .inlining import inline_tensors
-from .nonzeroness import lift_nonzeroness_condition
-from .reductions import simplify_reductions
-from .unused_dims import remove_unused_dims
+from .passes.equal_stages import merge_equal_stages
+from .passes.inlining import inline_tensors
+from .passes.nonzeroness import lift_nonzeroness_condition
+from .passes.reductions import simplify_reductions
+from .passes.unused_dims import remove_unused_dims
 
 __all__ = [
     "inline_tensors",

@@ -14,7 +14,7 @@ from tvm import s_tir, te, tirx
 
 from tests.float_errors import arguments, errors
 from tvm_autodiff.compile import build, lower
-from tvm_autodiff.ir.build import call
+from tvm_autodiff.expr.build import call
 from tvm_autodiff.schedule.cpu.elementary import trigonometric
 from tvm_autodiff.schedule.cpu.elementary.functions import FUNCTIONS, with_own_functions
 from tvm_autodiff.schedule.cpu.elementary.power import LITERAL_POWERS

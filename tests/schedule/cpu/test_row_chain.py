@@ -11,8 +11,8 @@ from tvm import te
 
 from tests.schedule import chain_cases as cases
 from tests.schedule.test_chains import chains_of
+from tvm_autodiff.codegen.passes.in_place import may_share
 from tvm_autodiff.compile import build
-from tvm_autodiff.ir.in_place import may_share
 from tvm_autodiff.schedule.cpu.row_chain import row_chain
 from tvm_autodiff.schedule.cpu.row_items import items_of, nests_of
 from tvm_autodiff.schedule.cpu.shared_work import with_shared_work

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tvm import te, tirx
 
-from tvm_autodiff.ir.nodes import op_name
-from tvm_autodiff.ir.rewrite import contains
+from tvm_autodiff.expr.nodes import op_name
+from tvm_autodiff.expr.rewrite import contains
 from tvm_autodiff.schedule.cpu.segments import MAX_PIECES, pieces
 
 A, N = te.placeholder((64,), name="A"), te.var("n")

@@ -8,7 +8,7 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
-from tvm_autodiff.ir.nodes import op_name
+from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.schedule.cpu.statement_loops import statement_loops
 from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.large import too_large

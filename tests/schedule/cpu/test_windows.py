@@ -9,7 +9,7 @@ from tvm import te, tirx, topi
 from tests.schedule import cases
 from tests.schedule.test_rules import arrays_for, check, rules_of
 from tvm_autodiff import build, differentiate, lower
-from tvm_autodiff.ir.graph import topological
+from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.schedule.cpu.windows import windows
 from tvm_autodiff.schedule.kernels import separate
 from tvm_autodiff.schedule.machine import Machine, as_target

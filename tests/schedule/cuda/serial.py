@@ -17,11 +17,10 @@ import tvm
 import tvm_ffi
 from tvm import te, tirx
 
+from tvm_autodiff.codegen.passes.opaque_indices import C_CAST, hide_divisions
+from tvm_autodiff.codegen.primfunc import StageFunction, relax_alignment
 from tvm_autodiff.compile import lower
-from tvm_autodiff.ir.nodes import const_value, node_id
-from tvm_autodiff.ir.opaque_indices import C_CAST, hide_divisions
-from tvm_autodiff.ir.primfunc import StageFunction, relax_alignment
-from tvm_autodiff.ir.stage import tensor_key
+from tvm_autodiff.expr.nodes import const_value, node_id, tensor_key
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 from tvm_autodiff.schedule.kernels import cut
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of

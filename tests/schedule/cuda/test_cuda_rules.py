@@ -15,7 +15,7 @@ import tvm_autodiff as ad
 from tests.schedule import cases
 from tests.schedule.cuda.serial import gpu, rules_of, run, scheduled, writes
 from tests.schedule.test_rules import CONTRACTIONS, ELEMENTWISE, REDUCTIONS, arrays_for, unscheduled
-from tvm_autodiff.ir.launches import lowered
+from tvm_autodiff.codegen.passes.launches import lowered
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 from tvm_autodiff.schedule.cuda.verify import problem_of
 

@@ -24,11 +24,10 @@ from tests.schedule import cases
 from tests.schedule.cuda.serial import SM_90, on_cpu, scheduled
 from tests.schedule.cuda.test_cuda_rules import RULES
 from tests.topi_operators import GROUPS
+from tvm_autodiff.codegen.passes.launches import launches_threads
 from tvm_autodiff.compile import lower
-from tvm_autodiff.ir.graph import Graph
-from tvm_autodiff.ir.launches import launches_threads
-from tvm_autodiff.ir.nodes import is_float
-from tvm_autodiff.ir.stage import tensor_key
+from tvm_autodiff.expr.nodes import is_float, tensor_key
+from tvm_autodiff.graph.graph import Graph
 
 KERNEL = 'extern "C" __global__'  #: what the first kernel of a source begins with
 

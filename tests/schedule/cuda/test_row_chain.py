@@ -12,7 +12,7 @@ from tvm import te, tirx, topi
 import tvm_autodiff as ad
 from tests.schedule.cuda.serial import gpu, rules_of, run, scheduled, writes
 from tests.schedule.cuda.test_cuda_sources import PROGRAMS, with_gradients
-from tvm_autodiff.ir.nodes import is_float
+from tvm_autodiff.expr.nodes import is_float
 from tvm_autodiff.schedule.cuda.verify import problem_of
 
 

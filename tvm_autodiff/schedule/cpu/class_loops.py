@@ -13,9 +13,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.build import add, const, mul, variable
-from ...ir.lets import merge_equal
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     PARALLEL,
     SERIAL,
     Buffer,
@@ -32,20 +30,13 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import (
-    Expr,
-    Tensor,
-    Var,
-    binary,
-    dtype_of,
-    is_load,
-    node_id,
-    op_name,
-)
-from ...ir.primfunc import StageFunction
-from ...ir.rewrite import postorder, replace_outermost, substituter, variables_of
-from ...ir.stage import Axis, Extent, axis_range, shape_of
-from ...ir.statements import MAX_WEIGHT, weight
+from ...codegen.primfunc import StageFunction
+from ...codegen.statements import MAX_WEIGHT, weight
+from ...expr.build import add, const, mul, variable
+from ...expr.lets import merge_equal
+from ...expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id, op_name
+from ...expr.rewrite import postorder, replace_outermost, substituter, variables_of
+from ...graph.stage import Extent, axis_range, shape_of
 from ..access import Interval
 from ..boxes import decided, pieces
 from ..declined import Declined
@@ -177,7 +168,7 @@ class _Writer:
         self._axes, self._values, self._results = elements.axes, elements.values, results
         self._moduli, self._plan, self._places = moduli, plan, places
         self.nodes = 0
-        self.weight = 0  #: of the largest statement, as `ir.statements` weighs it
+        self.weight = 0  #: of the largest statement, as `codegen.statements` weighs it
         self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
 
     def nest(self, threads: int) -> Statement:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...ir.build import mul
-from ...ir.nodes import Expr, Tensor, Var, dtype_of, load, node_id
-from ...ir.primfunc import StageFunction
-from ...ir.rewrite import map_loads, substituter
-from ...ir.stage import (
-    Axis,
+from ...codegen.primfunc import StageFunction
+from ...expr.build import mul
+from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, node_id, tensor_key
+from ...expr.rewrite import map_loads, substituter
+from ...graph.stage import (
     Operation,
     bodies,
     data_axis,
@@ -24,7 +23,6 @@ from ...ir.stage import (
     reduction_of,
     renew_axis,
     sum_over,
-    tensor_key,
 )
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
 from ..kernels import SYMBOLIC_SIZE, Kernel, size_of

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from ...ir.build import select
-from ...ir.nodes import (
+from ...expr.build import select
+from ...expr.nodes import (
     COMPARISONS,
+    Axis,
     Expr,
     Tensor,
     Var,
@@ -24,9 +25,10 @@ from ...ir.nodes import (
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from ...ir.rewrite import postorder, rewrite
-from ...ir.stage import Axis, axis_range, tensor_key
+from ...expr.rewrite import postorder, rewrite
+from ...graph.stage import axis_range
 from ..access import Affine, affine_forms, strides_along
 from ..guards import unmarked
 from ..in_range import Loops, is_safe

@@ -11,10 +11,18 @@ from typing import Any
 
 from tvm import s_tir
 
-from ...ir.nodes import is_load, load_tensor, node_id, op_name, operands
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.rewrite import postorder
-from ...ir.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of, shape_of
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.nodes import is_load, load_tensor, node_id, op_name, operands
+from ...expr.rewrite import postorder
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    axis_vars,
+    bodies,
+    is_compute,
+    reduction_of,
+    shape_of,
+)
 from ..access import affine_forms, strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined
 from ..kernels import Kernel, iterations

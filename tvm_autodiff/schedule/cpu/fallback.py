@@ -10,10 +10,10 @@ from typing import Any
 
 from tvm import s_tir
 
-from ...ir.nodes import op_name
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.rewrite import postorder
-from ...ir.stage import bodies, is_compute
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.nodes import op_name
+from ...expr.rewrite import postorder
+from ...graph.stage import bodies, is_compute
 from ..declined import Declined, by_tvm
 from ..kernels import Kernel, iterations
 from ..large import too_large

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir.nodes import Expr, Var, is_load, node_id, operands
-from ...ir.rewrite import postorder
-from ...ir.stage import Axis, axis_range, widened_axis
+from ...expr.nodes import Axis, Expr, Var, is_load, node_id, operands
+from ...expr.rewrite import postorder
+from ...graph.stage import axis_range, widened_axis
 from ..access import stride_of
 from .row_items import BLOCK, FOLD, Item, Nest
 

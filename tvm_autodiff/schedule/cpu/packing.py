@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...ir.build import add, const, mul
-from ...ir.nodes import Expr, Tensor, Var, load, node_id
-from ...ir.stage import data_axis, make_stage
+from ...expr.build import add, const, mul
+from ...expr.nodes import Expr, Tensor, Var, load, node_id
+from ...graph.stage import data_axis, make_stage
 from ..access import Affine, Interval, interval
 from ..in_range import Loops
 from ..products import Atom, Operand, guarded, operand_conditions, rebased

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ...ir.build import const
-from ...ir.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
-from ...ir.nodes import Var, binary, dtype_of
+from ...codegen.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
+from ...expr.build import const
+from ...expr.nodes import Var, binary, dtype_of
 from ..machine import Machine
 
 #: evaluations of a body below which starting threads costs more than it saves

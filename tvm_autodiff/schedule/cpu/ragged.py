@@ -6,9 +6,7 @@ in vectors; sums along memory have a vector of partial sums. Other results are l
 
 from __future__ import annotations
 
-from ...calculus.reducers import classify
-from ...ir.build import add, const, mul, sub, variable
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     PARALLEL,
     SERIAL,
     VECTORIZED,
@@ -25,10 +23,12 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import Expr, Var, binary, dtype_of, is_load, node_id, op_name, operands
-from ...ir.primfunc import StageFunction, external_reads
-from ...ir.rewrite import contains, depends_on, expand_lets, postorder, substituter
-from ...ir.stage import Axis, Reduction, axis_range, axis_vars, bodies, is_compute, reduction_of
+from ...codegen.primfunc import StageFunction, external_reads
+from ...expr.build import add, const, mul, sub, variable
+from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, is_load, node_id, op_name, operands
+from ...expr.rewrite import contains, depends_on, expand_lets, postorder, substituter
+from ...graph.stage import Reduction, axis_range, axis_vars, bodies, is_compute, reduction_of
+from ...rules.reducers import classify
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..kernel import Kernel, iterations
 from ..machine import Machine

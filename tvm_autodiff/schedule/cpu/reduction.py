@@ -12,13 +12,12 @@ from typing import Any
 
 from tvm import s_tir
 
-from ...ir.build import add, const, mul
-from ...ir.graph import retarget
-from ...ir.nodes import Expr, Tensor, Var, dtype_of, load, op_name
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.rewrite import map_loads, postorder, substituter
-from ...ir.stage import (
-    Axis,
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.build import add, const, mul
+from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, op_name, tensor_key
+from ...expr.rewrite import map_loads, postorder, substituter
+from ...graph.graph import retarget
+from ...graph.stage import (
     Operation,
     Reduction,
     axis_range,
@@ -30,7 +29,6 @@ from ...ir.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
-    tensor_key,
 )
 from ..access import strides_along
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined

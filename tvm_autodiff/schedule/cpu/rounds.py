@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ir.build import add, const, mul, sub
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     SERIAL,
     UNROLLED,
     VECTORIZED,
@@ -22,8 +21,9 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import Expr, binary, dtype_of
-from ...ir.stage import Extent
+from ...expr.build import add, const, mul, sub
+from ...expr.nodes import Expr, binary, dtype_of
+from ...graph.stage import Extent
 from .row_items import Item
 
 MAX_UNROLL = 4  #: vectors of partial results of a reduction

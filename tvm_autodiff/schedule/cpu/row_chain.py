@@ -13,8 +13,7 @@ from typing import Any
 
 from tvm import DataType
 
-from ...ir.build import add, const, mul, sub
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     PARALLEL,
     Local,
     Places,
@@ -30,19 +29,11 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name
-from ...ir.primfunc import StageFunction, external_reads, free_variables
-from ...ir.rewrite import postorder, substituter
-from ...ir.stage import (
-    Extent,
-    Operation,
-    axis_range,
-    bodies,
-    outputs_of,
-    reduction_of,
-    shape_of,
-    tensor_key,
-)
+from ...codegen.primfunc import StageFunction, external_reads, free_variables
+from ...expr.build import add, const, mul, sub
+from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
+from ...expr.rewrite import postorder, substituter
+from ...graph.stage import Extent, Operation, axis_range, bodies, outputs_of, reduction_of, shape_of
 from ..chains import Chain
 from ..declined import Declined
 from ..kernel import EXPENSIVE, iterations, size_of

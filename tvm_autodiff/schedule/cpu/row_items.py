@@ -10,11 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ...ir.build import select
-from ...ir.nodes import Expr, Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
-from ...ir.rewrite import depends_on, postorder, rewrite
-from ...ir.stage import (
+from ...expr.build import select
+from ...expr.nodes import (
     Axis,
+    Expr,
+    Var,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ...expr.rewrite import depends_on, postorder, rewrite
+from ...graph.stage import (
     Extent,
     Operation,
     Reduction,
@@ -22,7 +32,6 @@ from ...ir.stage import (
     bodies,
     outputs_of,
     reduction_of,
-    tensor_key,
 )
 from ..chains import Chain
 from ..guards import unmarked

@@ -8,9 +8,9 @@ Rows that are shorter than a few vectors are added up several at a time.
 
 from __future__ import annotations
 
-from ...ir.nodes import dtype_of
-from ...ir.primfunc import StageFunction
-from ...ir.stage import axis_range, is_compute, reduction_of
+from ...codegen.primfunc import StageFunction
+from ...expr.nodes import dtype_of
+from ...graph.stage import axis_range, is_compute, reduction_of
 from ..chains import Chain
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined
 from ..kernel import Kernel, iterations, size_of

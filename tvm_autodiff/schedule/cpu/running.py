@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir.build import add, cast, compare, const, mul, sub
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     PARALLEL,
     SERIAL,
     UNROLLED,
@@ -29,10 +28,11 @@ from ...ir.loop_nest import (
     store,
     when,
 )
-from ...ir.nodes import Expr, Var, dtype_of
-from ...ir.primfunc import StageFunction, external_reads
-from ...ir.rewrite import substituter
-from ...ir.stage import Operation, axis_range, reduction_of
+from ...codegen.primfunc import StageFunction, external_reads
+from ...expr.build import add, cast, compare, const, mul, sub
+from ...expr.nodes import Expr, Var, dtype_of
+from ...expr.rewrite import substituter
+from ...graph.stage import Operation, axis_range, reduction_of
 from ..declined import Declined, other_kind
 from ..in_range import is_safe, loops_of
 from ..kernel import Kernel, size_of

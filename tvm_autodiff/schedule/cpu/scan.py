@@ -7,10 +7,10 @@ rows run in parallel where the work is worth threads.
 
 from __future__ import annotations
 
-from ...ir.nodes import dtype_of
-from ...ir.primfunc import StageFunction
-from ...ir.scan_kernel import scan_function, scan_of
-from ...ir.stage import shape_of
+from ...codegen.primfunc import StageFunction
+from ...expr.nodes import dtype_of
+from ...graph.kinds.prefix_scan import scan_function, scan_of
+from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
 from ..kernels import Kernel, size_of
 from ..machine import Machine

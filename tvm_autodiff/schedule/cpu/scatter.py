@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...ir.build import add, all_of, cast, compare, const, mul, sub, variable
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     PARALLEL,
     SERIAL,
     VECTORIZED,
@@ -28,10 +27,11 @@ from ...ir.loop_nest import (
     store,
     when,
 )
-from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of
-from ...ir.primfunc import StageFunction
-from ...ir.scatter_kernel import ScatterAdd, as_index, inside, scatter_of
-from ...ir.stage import Extent, shape_of, tensor_key
+from ...codegen.primfunc import StageFunction
+from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
+from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
+from ...graph.kinds.scatter_add import ScatterAdd, as_index, inside, scatter_of
+from ...graph.stage import Extent, shape_of
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine

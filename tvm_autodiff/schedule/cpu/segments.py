@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from ...ir.build import add, all_of, any_of, const, if_then_else, negate, select, sub
-from ...ir.nodes import COMPARISONS, Expr, Var, node_id, op_name, operands
-from ...ir.rewrite import postorder, replace_outermost, rewrite
+from ...expr.build import add, all_of, any_of, const, if_then_else, negate, select, sub
+from ...expr.nodes import COMPARISONS, Expr, Var, node_id, op_name, operands
+from ...expr.rewrite import postorder, replace_outermost, rewrite
 from ..access import Affine, affine_forms, combine
 
 MAX_PIECES = 16

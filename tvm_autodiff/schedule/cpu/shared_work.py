@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ...ir.build import call, cast, compare, div, like, mul, select
-from ...ir.graph import retarget
-from ...ir.nodes import (
+from ...expr.build import call, cast, compare, div, like, mul, select
+from ...expr.nodes import (
+    Axis,
     Expr,
     Tensor,
     Var,
@@ -25,10 +25,11 @@ from ...ir.nodes import (
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from ...ir.rewrite import postorder, replace_outermost, substituter, variables_of
-from ...ir.stage import (
-    Axis,
+from ...expr.rewrite import postorder, replace_outermost, substituter, variables_of
+from ...graph.graph import retarget
+from ...graph.stage import (
     Operation,
     axis_range,
     bodies,
@@ -37,9 +38,8 @@ from ...ir.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
-    tensor_key,
 )
-from ...ir.structural import EqualStages
+from ...graph.structural import EqualStages
 from ..chains import Chain
 from ..kernel import EXPENSIVE, Kernel, size_of
 from ..machine import Machine

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir.build import add, const, mul
-from ...ir.graph import retarget
-from ...ir.nodes import Expr, Tensor, Var, load
-from ...ir.primfunc import StageFunction
-from ...ir.rewrite import substituter
-from ...ir.stage import (
-    Axis,
+from ...codegen.primfunc import StageFunction
+from ...expr.build import add, const, mul
+from ...expr.nodes import Axis, Expr, Tensor, Var, load, tensor_key
+from ...expr.rewrite import substituter
+from ...graph.graph import retarget
+from ...graph.stage import (
     Reduction,
     axis_range,
     data_axis,
@@ -25,7 +24,6 @@ from ...ir.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
-    tensor_key,
 )
 from ..kernels import Kernel
 

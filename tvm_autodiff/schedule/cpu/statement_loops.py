@@ -1,14 +1,15 @@
 """Plain loops whose body is written in small statements: for kernels that are too large for TVM.
 
 TVM's passes walk expressions as trees, some of them several times at each level. What
-`ir.statements` stores instead is a register to LLVM, so that these loops are as fast as plain ones.
+`codegen.statements` stores instead is a register to LLVM, so that these loops are as fast as plain
+ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     PARALLEL,
     SERIAL,
     Local,
@@ -24,11 +25,11 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import Expr, Var, dtype_of, op_name
-from ...ir.primfunc import StageFunction, external_reads, free_variables
-from ...ir.rewrite import expand_lets, map_loads, substituter
-from ...ir.stage import (
-    Axis,
+from ...codegen.primfunc import StageFunction, external_reads, free_variables
+from ...codegen.statements import written
+from ...expr.nodes import Axis, Expr, Var, dtype_of, op_name, tensor_key
+from ...expr.rewrite import expand_lets, map_loads, substituter
+from ...graph.stage import (
     Extent,
     Reduction,
     axis_range,
@@ -37,9 +38,7 @@ from ...ir.stage import (
     is_compute,
     reduction_of,
     shape_of,
-    tensor_key,
 )
-from ...ir.statements import written
 from ..declined import NOT_COMPUTED, Declined
 from ..kernel import Kernel, iterations
 from ..machine import Machine

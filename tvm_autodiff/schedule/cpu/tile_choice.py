@@ -13,9 +13,9 @@ from functools import cached_property
 from itertools import combinations
 from itertools import product as all_choices
 
-from ...ir.nodes import Expr, Var, node_id, op_name
-from ...ir.rewrite import postorder
-from ...ir.stage import Axis, axis_range
+from ...expr.nodes import Axis, Expr, Var, node_id, op_name
+from ...expr.rewrite import postorder
+from ...graph.stage import axis_range
 from ..access import Interval
 from ..in_range import Loops, loops_of, range_conditions
 from ..kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of

@@ -14,9 +14,9 @@ from typing import Any
 
 from tvm import s_tir
 
-from ...ir.nodes import Tensor
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import Operation
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.nodes import Tensor
+from ...graph.stage import Operation
 from ..machine import Machine
 from .parallel import share_out
 

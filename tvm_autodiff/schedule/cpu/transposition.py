@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.build import add, const, mul, variable
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     VECTORIZED,
     Local,
     Places,
@@ -27,8 +26,12 @@ from ...ir.loop_nest import (
     parameter,
     sequence,
 )
-from ...ir.nodes import (
+from ...codegen.primfunc import StageFunction
+from ...codegen.vectors import filled_with, picked, whole, widened_read
+from ...expr.build import add, const, mul, variable
+from ...expr.nodes import (
     BINARY_CLASSES,
+    Axis,
     Expr,
     Var,
     binary,
@@ -38,10 +41,8 @@ from ...ir.nodes import (
     op_name,
     operands,
 )
-from ...ir.primfunc import StageFunction
-from ...ir.rewrite import expand_lets, postorder, replace_outermost, substitute, variables_of
-from ...ir.stage import Axis, Operation, axis_range, bodies, is_compute, reduction_of
-from ...ir.vectors import filled_with, picked, whole, widened_read
+from ...expr.rewrite import expand_lets, postorder, replace_outermost, substitute, variables_of
+from ...graph.stage import Operation, axis_range, bodies, is_compute, reduction_of
 from ..access import affine_forms
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
 from ..kernel import EXPENSIVE, Kernel, iterations

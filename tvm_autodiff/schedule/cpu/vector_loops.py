@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...ir.build import add, const, variable
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     VECTORIZED,
     Local,
     Places,
@@ -23,9 +22,10 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import Expr, Var, dtype_of
-from ...ir.rewrite import substituter
-from ...ir.stage import Axis, Extent, Reduction, axis_range, outputs_of, tensor_key
+from ...expr.build import add, const, variable
+from ...expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
+from ...expr.rewrite import substituter
+from ...graph.stage import Extent, Reduction, axis_range, outputs_of
 from .merged_loops import merged
 from .rounds import (
     Body,

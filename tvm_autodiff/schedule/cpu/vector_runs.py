@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...ir.build import add, const, variable
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     VECTORIZED,
     Local,
     Places,
@@ -25,7 +24,9 @@ from ...ir.loop_nest import (
     sequence,
     store,
 )
-from ...ir.nodes import (
+from ...codegen.vectors import filled_with, picked, whole, widened_read, widened_store
+from ...expr.build import add, const, variable
+from ...expr.nodes import (
     BINARY_CLASSES,
     Expr,
     Tensor,
@@ -37,10 +38,10 @@ from ...ir.nodes import (
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from ...ir.rewrite import postorder, replace_outermost, substitute
-from ...ir.stage import shape_of, tensor_key
-from ...ir.vectors import filled_with, picked, whole, widened_read, widened_store
+from ...expr.rewrite import postorder, replace_outermost, substitute
+from ...graph.stage import shape_of
 from ..access import Affine, Interval, affine_forms
 from .elements import worth_binding
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ...ir.primfunc import StageFunction
-from ...ir.rewrite import expand_lets, map_loads, substituter
-from ...ir.stage import axis_range, axis_vars, bodies, is_compute, reduction_of, tensor_key
+from ...codegen.primfunc import StageFunction
+from ...expr.nodes import tensor_key
+from ...expr.rewrite import expand_lets, map_loads, substituter
+from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, Declined, other_kind
 from ..kernel import Kernel
 from ..machine import Machine

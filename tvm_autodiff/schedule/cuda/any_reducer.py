@@ -7,8 +7,8 @@ few elements have long reductions.
 
 from __future__ import annotations
 
-from ...ir.primfunc import StageFunction
-from ...ir.stage import axis_range, is_compute, reduction_of
+from ...codegen.primfunc import StageFunction
+from ...graph.stage import axis_range, is_compute, reduction_of
 from ..chains import Chain
 from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain

@@ -14,11 +14,11 @@ from typing import Any
 
 import tvm
 
-from ...ir.build import mul
-from ...ir.nodes import Expr, Tensor, dtype_of, load, node_id
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.rewrite import map_loads
-from ...ir.stage import (
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.build import mul
+from ...expr.nodes import Expr, Tensor, dtype_of, load, node_id, tensor_key
+from ...expr.rewrite import map_loads
+from ...graph.stage import (
     Operation,
     axis_range,
     bodies,
@@ -29,7 +29,6 @@ from ...ir.stage import (
     reduction_of,
     renew_axis,
     sum_over,
-    tensor_key,
 )
 from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind

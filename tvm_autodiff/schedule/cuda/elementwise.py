@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import tvm
 
-from ...ir.nodes import is_load, op_name
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.rewrite import postorder
-from ...ir.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.nodes import is_load, op_name
+from ...expr.rewrite import postorder
+from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..access import strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined
 from ..kernels import Kernel, iterations

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from tvm.s_tir.schedule import ScheduleError
 
+from ...codegen.loop_nest import function, parameter, sequence
+from ...codegen.passes.launches import launches_threads
+from ...codegen.passes.opaque_threads import bind_parallel
+from ...codegen.primfunc import StageFunction, stage_function
 from ...errors import LoweringError
-from ...ir.launches import launches_threads
-from ...ir.loop_nest import function, parameter, sequence
-from ...ir.opaque_threads import bind_parallel
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import (
+from ...graph.stage import (
     Operation,
     Reduction,
     axis_range,

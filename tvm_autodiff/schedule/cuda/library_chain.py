@@ -11,9 +11,9 @@ from __future__ import annotations
 from tvm import s_tir
 from tvm.s_tir import dlight
 
-from ...ir.launches import unrolled_by_cuda
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import is_compute
+from ...codegen.passes.launches import unrolled_by_cuda
+from ...codegen.primfunc import StageFunction, stage_function
+from ...graph.stage import is_compute
 from ..chains import Chain
 from ..declined import Declined, by_tvm
 from ..kernel import iterations, size_of

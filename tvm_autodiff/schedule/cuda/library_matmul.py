@@ -10,9 +10,9 @@ from __future__ import annotations
 from tvm import s_tir
 from tvm.s_tir import dlight
 
-from ...ir.launches import unrolled_by_cuda, with_nonempty_grids
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import axis_range, is_compute
+from ...codegen.passes.launches import unrolled_by_cuda, with_nonempty_grids
+from ...codegen.primfunc import StageFunction, stage_function
+from ...graph.stage import axis_range, is_compute
 from ..declined import NOT_COMPUTED, Declined, by_tvm, other_kind
 from ..kernels import Kernel
 from ..machine import Machine

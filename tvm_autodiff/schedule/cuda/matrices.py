@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as all_choices
 
-from ...ir.build import add, compare, const, mul
-from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, node_id
-from ...ir.rewrite import substituter
-from ...ir.stage import Axis, axis_range, data_axis, make_stage
+from ...expr.build import add, compare, const, mul
+from ...expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id
+from ...expr.rewrite import substituter
+from ...graph.stage import axis_range, data_axis, make_stage
 from ..in_range import loops_of
 from ..kernels import size_of
 from ..products import Operand, Product, guarded, operand_conditions, operand_stride

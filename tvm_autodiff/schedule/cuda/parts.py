@@ -10,18 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir.build import compare, const, if_then_else
-from ...ir.graph import retarget
-from ...ir.nodes import dtype_of
-from ...ir.rewrite import substituter
-from ...ir.stage import (
-    axis_range,
-    reduce_axis,
-    reduction_of,
-    reduction_stage,
-    renew_axis,
-    tensor_key,
-)
+from ...expr.build import compare, const, if_then_else
+from ...expr.nodes import dtype_of, tensor_key
+from ...expr.rewrite import substituter
+from ...graph.graph import retarget
+from ...graph.stage import axis_range, reduce_axis, reduction_of, reduction_stage, renew_axis
 from ..cpu.split import split_reduction
 from ..kernels import Kernel
 

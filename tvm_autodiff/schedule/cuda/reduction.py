@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.nodes import Var
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import Operation, Reduction, axis_range, is_compute, reduction_of
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.nodes import Var
+from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
 from ..access import strides_along
 from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain

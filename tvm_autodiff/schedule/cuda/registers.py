@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.build import const
-from ...ir.loop_nest import Local, Statement, element, sequence, store
-from ...ir.nodes import Expr, dtype_of
-from ...ir.stage import Combiner, outputs_of
-from ...ir.thread_loops import REGISTERS, buffer_in
+from ...codegen.loop_nest import Local, Statement, element, sequence, store
+from ...codegen.thread_loops import REGISTERS, buffer_in
+from ...expr.build import const
+from ...expr.nodes import Expr, dtype_of
+from ...graph.stage import Combiner, outputs_of
 from ..cpu.row_items import Item
 
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ...ir.build import add, cast, compare, const, mul, sub
-from ...ir.loop_nest import (
+from ...codegen.loop_nest import (
     Local,
     Places,
     Statement,
@@ -28,16 +27,23 @@ from ...ir.loop_nest import (
     store,
     when,
 )
-from ...ir.nodes import Expr, Tensor, Var, binary, dtype_of, is_load, load_tensor, node_id, operands
-from ...ir.rewrite import expand_lets, map_loads, postorder, substituter
-from ...ir.stage import (
+from ...codegen.thread_loops import REGISTERS, SHARED, bound, buffer_in
+from ...expr.build import add, cast, compare, const, mul, sub
+from ...expr.nodes import (
     Axis,
-    Extent,
-    axis_range,
-    outputs_of,
+    Expr,
+    Tensor,
+    Var,
+    binary,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    operands,
     tensor_key,
 )
-from ...ir.thread_loops import REGISTERS, SHARED, bound, buffer_in
+from ...expr.rewrite import expand_lets, map_loads, postorder, substituter
+from ...graph.stage import Extent, axis_range, outputs_of
 from ..cpu.row_items import FOLD, MAP, Item, Nest, nests_of
 from ..kernel import size_of
 from ..machine import Machine

@@ -8,11 +8,11 @@ the last bits depend on the order in which they arrive.
 
 from __future__ import annotations
 
-from ...ir.nodes import dtype_of
-from ...ir.primfunc import StageFunction
-from ...ir.scatter_kernel import scatter_of
-from ...ir.scatter_threads import scatter_add_threads
-from ...ir.stage import shape_of
+from ...codegen.primfunc import StageFunction
+from ...codegen.scatter_threads import scatter_add_threads
+from ...expr.nodes import dtype_of
+from ...graph.kinds.scatter_add import scatter_of
+from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
 from ..kernels import Kernel, size_of
 from ..machine import Machine

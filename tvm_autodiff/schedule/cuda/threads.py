@@ -12,8 +12,8 @@ from typing import Any
 
 from tvm import s_tir
 
-from ...ir.primfunc import StageFunction
-from ...ir.stage import Operation
+from ...codegen.primfunc import StageFunction
+from ...graph.stage import Operation
 from ..machine import Machine
 
 WARP = 32  #: threads that run in step

@@ -9,18 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.nodes import Tensor, is_load, load_tensor, node_id, operands
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.rewrite import postorder
-from ...ir.stage import (
-    Operation,
-    axis_range,
-    axis_vars,
-    bodies,
-    is_compute,
-    reduction_of,
-    tensor_key,
-)
+from ...codegen.primfunc import StageFunction, stage_function
+from ...expr.nodes import Tensor, is_load, load_tensor, node_id, operands, tensor_key
+from ...expr.rewrite import postorder
+from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..access import strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
 from ..kernels import Kernel, iterations

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ...ir.launches import fits_device, has_unbound_write, lowered
-from ...ir.primfunc import first_line
+from ...codegen.passes.launches import fits_device, has_unbound_write, lowered
+from ...codegen.primfunc import first_line
 from ..declined import Declined
 from ..machine import Machine
 from ..rule import Launches, Rule

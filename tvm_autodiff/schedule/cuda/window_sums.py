@@ -14,13 +14,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir.build import add, all_of, compare, const, select, variable
-from ...ir.fold import fold
-from ...ir.nodes import Expr, Tensor, Var, dtype_of, is_load, load, node_id
-from ...ir.primfunc import StageFunction
-from ...ir.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
-from ...ir.stage import (
-    Axis,
+from ...codegen.primfunc import StageFunction
+from ...expr.build import add, all_of, compare, const, select, variable
+from ...expr.fold import fold
+from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_load, load, node_id, tensor_key
+from ...expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
+from ...graph.stage import (
     Combiner,
     Operation,
     Reduction,
@@ -31,7 +30,6 @@ from ...ir.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
-    tensor_key,
 )
 from ..access import stride_of
 from ..cpu.split import writes_to

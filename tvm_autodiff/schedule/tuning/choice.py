@@ -17,9 +17,9 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 
+from ...codegen.primfunc import StageFunction, stage_function
 from ...errors import InvalidArgumentError
-from ...ir.primfunc import StageFunction, stage_function
-from ...ir.stage import is_compute, shape_of
+from ...graph.stage import is_compute, shape_of
 from ..backends import finished
 from ..chains import Chain
 from ..declined import Declined, other_kind

@@ -15,9 +15,9 @@ import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from ...ir.nodes import dtype_of
-from ...ir.primfunc import StageFunction
-from ...ir.stage import shape_of
+from ...codegen.primfunc import StageFunction
+from ...expr.nodes import dtype_of
+from ...graph.stage import shape_of
 
 _REPEATS = 3
 _LEAST_MILLISECONDS = 10

@@ -1,0 +1,186 @@
+"""The form of divisions that TVM compiles rightly, and the thin layer over TVM's analyzer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import te, tirx
+
+from tests.domain.systems import linear
+from tests.evaluate import evaluate
+from tvm_autodiff.errors import UnsolvableError
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.expr.nodes import const_value, op_name, operands, same_node
+from tvm_autodiff.expr.rewrite import postorder
+from tvm_autodiff.expr.simplify import (
+    constant_bounds,
+    linear_terms,
+    normalize_div_mod,
+    prove,
+    prove_equal,
+    simplify,
+)
+
+i, j, n = (te.var(name) for name in "ijn")
+x = te.var("x", "float32")
+wide = te.var("w", "int64")
+table = te.placeholder((8,), "int32", name="table")
+
+NORMAL: list[tuple[Any, str]] = [
+    ((2 - j) % 3, "2 - j % 3"),
+    ((-1 - j) // 3, "-1 - j // 3"),
+    ((i - j) % 3, "(i + j * 2) % 3"),
+    ((i - j) // 3, "(i + j * 2) // 3 - j"),
+    ((4 * i + 5) // 3, "i + (i + 2) // 3 + 1"),
+    ((3 * i + 6) // 3, "i + 2"),
+    ((3 * i + 6) % 3, "0"),
+    ((i - i + 4) % 3, "1"),
+    ((2 - wide) % 3, "T.int64(2) - w % T.int64(3)"),
+]
+UNCHANGED = [
+    i % 3,
+    (2 * i + 1) // 3,
+    i // n,
+    tirx.truncdiv(2 - i, tirx.const(3, "int32")),
+    x / 3.0,
+    te.if_then_else(i < 3, x, te.exp(x)),
+]
+
+
+@pytest.mark.parametrize(("expr", "text"), NORMAL, ids=[str(e) for e, _ in NORMAL])
+def test_normal_form(expr: Any, text: str) -> None:
+    assert str(normalize_div_mod(expr)) == text
+
+
+@pytest.mark.parametrize("expr", UNCHANGED, ids=str)
+def test_nothing_else_changes(expr: Any) -> None:
+    assert same_node(normalize_div_mod(expr), expr)
+
+
+def test_inside_loads_and_branches() -> None:
+    expr = te.if_then_else((1 - i) % 2 == 0, te.exp(x) * table[(3 - i) % 4].astype("float32"), x)
+    found = [node for node in postorder(normalize_div_mod(expr)) if op_name(node) == "floormod"]
+    assert sorted(str(node) for node in found) == ["(i + 1) % 2", "i % 4"]
+
+
+def test_large_values_are_not_multiplied() -> None:
+    """What is read from memory may be large: only its remainder is multiplied."""
+    expr = normalize_div_mod((i - table[j]) // 5)
+    for node in postorder(expr):
+        if op_name(node) == "mul":
+            left, right = operands(node)
+            inner = right if const_value(left) is not None else left
+            factor = const_value(left) or const_value(right)
+            assert factor == -1 or op_name(inner) in ("floormod", "floordiv")
+
+
+def test_deep_expressions() -> None:
+    expr = i
+    for _ in range(1500):
+        expr = (expr + j) % 7
+    assert op_name(normalize_div_mod(expr)) == "floormod"
+
+
+@settings(max_examples=400)
+@given(linear([i, j]), st.integers(-20, 20), st.integers(-20, 20))
+def test_value_is_kept(expr: Any, at_i: int, at_j: int) -> None:
+    one, other = compile_integers([expr, normalize_div_mod(expr)], [i, j])(at_i, at_j)
+    assert one == other
+
+
+@settings(max_examples=400)
+@given(linear([i, j]))
+def test_coefficients_are_reduced(expr: Any) -> None:
+    for node in postorder(normalize_div_mod(expr)):
+        if op_name(node) in ("floordiv", "floormod"):
+            numerator, divisor = operands(node)
+            terms, constant = linear_terms(numerator)
+            assert 0 <= constant < const_value(divisor)
+            assert all(0 <= k < const_value(divisor) for _, k in terms)
+
+
+INDICES = [
+    lambda v: (2 - v) % 3,
+    lambda v: (-1 - v) // 3 + 4,
+    lambda v: (7 - 2 * v) % 5,
+    lambda v: (11 - 3 * v) // 4 + 6,
+    lambda v: (5 - v) // 2 % 3,
+]
+
+
+@pytest.mark.parametrize("place", range(len(INDICES)))
+def test_compiles_rightly_as_an_index(place: int) -> None:
+    """The reason for the normal form: TVM 0.27 compiles some of these wrongly as they are."""
+    index = INDICES[place]
+    data = te.placeholder((64,), name="data")
+    out = te.compute((9,), lambda v: data[normalize_div_mod(index(v))], name="out")
+    built = tvm.compile(te.create_prim_func([data, out]), target="llvm")
+    result = np.empty(9, "float32")
+    built(np.arange(64, dtype="float32"), result)
+    assert result.tolist() == [index(v) for v in range(9)]
+
+
+def test_analyzer() -> None:
+    ranges = {i: (0, n), j: (0, 8), n: (1, None)}
+    assert str(simplify((i * 8 + j) // 8, ranges)) == "i"
+    assert prove(i < n, ranges)
+    assert not prove(2 * i < 2 * n, ranges)
+    assert prove(2 * i < 2 * n, ranges, strong=True)
+    assert not prove(i + j < n, ranges, strong=True)
+    assert prove_equal(n * 2, n + n)
+    assert not prove_equal(n, 2)
+    assert prove_equal(3, 3)
+
+
+def test_constant_bounds() -> None:
+    assert constant_bounds(i * 2 - j, {i: (1, 4), j: (0, i)}) == (-1, 8)
+    assert constant_bounds(7) == (7, 7)
+    with pytest.raises(UnsolvableError, match="no constant bounds"):
+        constant_bounds(i + n, {i: (0, 4)})
+
+
+def narrow(dtype: str, value: Any) -> Any:
+    return tirx.Cast(dtype, value) if hasattr(value, "ty") else tirx.const(value, dtype)
+
+
+WRAPPING = {
+    "a cast below zero": narrow("uint8", j - 5),
+    "a cast beyond": narrow("int8", j * 50),
+    "unsigned below zero": narrow("uint8", j) - narrow("uint8", 4),
+    "32 bits": narrow("uint32", j) - narrow("uint32", 5),
+    "a sum": narrow("uint8", j) + narrow("uint8", 250),
+    "a product": narrow("int16", j) * narrow("int16", 9000),
+    "one in another": narrow("uint8", narrow("int8", j * 50) + narrow("int8", 100)),
+    "exact": narrow("uint8", j) + narrow("uint8", 200),
+}
+
+
+@pytest.mark.parametrize("case", WRAPPING)
+def test_values_that_wrap_are_neither_bounded_nor_compared_as_if_exact(case: str) -> None:
+    number, ranges = tirx.Cast("int64", WRAPPING[case]), {j: (0, 8)}
+    values = [int(evaluate(number, {j: at})) for at in range(8)]
+    low, high = constant_bounds(number, ranges)
+    assert low <= min(values)
+    assert max(values) <= high
+    for limit in sorted({-1, 0, 4, 127, 207, *values}):
+        condition = number < tirx.const(limit, "int64")
+        holds = [value < limit for value in values]
+        assert prove(condition, ranges) <= all(holds)
+        assert prove(tirx.Not(condition), ranges) <= (not any(holds))
+        simpler = simplify(condition, ranges)
+        assert [bool(evaluate(simpler, {j: at})) for at in range(8)] == holds
+    assert prove_equal(number, tirx.Cast("int64", j), ranges) <= (values == list(range(8)))
+    if case == "exact":
+        assert (low, high) == (200, 207)
+
+
+def test_facts_about_values_that_wrap_are_found_again() -> None:
+    first, again = (narrow("uint8", i) - narrow("uint8", 4) for _ in range(2))
+    limit = narrow("uint8", 9)
+    assert prove(first < limit, {i: (0, 99)}, given=[again < limit])
+    assert not prove(first < narrow("uint8", 8), {i: (0, 99)}, given=[again < limit])

@@ -1,1 +1,0 @@
-"""The rules of calculus: scalar operators, reducers, and the terms of a stage's derivative."""

@@ -1,0 +1,1 @@
+"""TIR: functions of stages, loop nests, host functions, checks of arguments."""

@@ -1,0 +1,191 @@
+"""Functions written loop by loop: what stages and schedules cannot say.
+
+In: expressions over te tensors, a buffer for each tensor. Out: statements (loops, stores, local
+buffers), and a PrimFunc made of them, without a block for
+each stage. Several stages can so share a loop, keep a
+row of their results in a buffer of the stack, and end together. What the loops are is left to the
+rules of `schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from ..expr.build import add, cast, const, mul
+from ..expr.nodes import Expr, Tensor, Var, const_value, dtype_of, tensor_key
+from ..expr.rewrite import map_loads
+from ..graph.narrowed import plain_shape
+from ..graph.stage import Extent, index_dtype, shape_of
+from .passes.in_place import WRITES_ONCE
+from .primfunc import PrimFunc
+
+Statement = Any  #: a TVM statement
+Buffer = Any  #: a TVM buffer
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED = (
+    tirx.ForKind.SERIAL,
+    tirx.ForKind.PARALLEL,
+    tirx.ForKind.VECTORIZED,
+    tirx.ForKind.UNROLLED,
+)
+
+
+def parameter(tensor: Tensor, name: str) -> Buffer:
+    """A buffer of the shape and dtype of a tensor."""
+    return tirx.decl_buffer(plain_shape(tensor), dtype_of(tensor), name)
+
+
+@dataclass(frozen=True)
+class Local:
+    """A buffer of a function's own, of constant shape, that lies in memory in one piece.
+
+    To TVM it has one dimension: a dimension whose index is always zero would be taken out of a
+    buffer of several, while here the next index may run on through it.
+    """
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+def local(name: str, shape: Sequence[int], dtype: str) -> Local:
+    """A buffer of constant shape for `allocated`, on the stack up to 1 KiB, else in the heap."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    return Local(tirx.decl_buffer([count], dtype, name), tuple(shape))
+
+
+def allocated(buffers: Sequence[Local], body: Statement) -> Statement:
+    """`body` with local buffers, which live as long as it runs."""
+    return sequence([*(tirx.AllocBuffer(local.buffer) for local in buffers), body])
+
+
+def sequence(statements: Sequence[Statement]) -> Statement:
+    """Statements one after the other."""
+    if len(statements) == 1:
+        return statements[0]
+    return tirx.SeqStmt(list(statements)) if statements else tirx.Evaluate(tirx.const(0, "int32"))
+
+
+def loop(
+    var: Var, extent: Extent, body: Statement, kind: Any = SERIAL, low: Extent = 0
+) -> Statement:
+    """``for var in low .. low + extent``; a loop of one iteration is its body."""
+    dtype = dtype_of(var)
+    size = const(extent, dtype) if isinstance(extent, int) else extent
+    start = const(low, dtype) if isinstance(low, int) else low
+    if const_value(size) == 1:
+        return sequence([bind(var, start), body])
+    return tirx.For(var, start, size, kind, body)
+
+
+def when(condition: Expr, body: Statement) -> Statement:
+    """`body`, where a condition holds."""
+    return body if const_value(condition) else tirx.IfThenElse(condition, body, None)
+
+
+def branch(condition: Expr, then: Statement, otherwise: Statement) -> Statement:
+    """`then` where a condition holds, `otherwise` elsewhere."""
+    return tirx.IfThenElse(condition, then, otherwise)
+
+
+def bind(var: Var, value: Expr) -> Statement:
+    """``var = value`` for the statements that follow in the same sequence."""
+    return tirx.Bind(var, value)
+
+
+def store(place: Buffer | Local, value: Expr, indices: Sequence[Expr]) -> Statement:
+    """``place[indices] = value``."""
+    if isinstance(place, Local):
+        return tirx.BufferStore(place.buffer, value, [_flat(place, indices)])
+    return tirx.BufferStore(place, value, list(indices))
+
+
+def element(place: Buffer | Local, indices: Sequence[Expr]) -> Expr:
+    """``place[indices]``."""
+    if isinstance(place, Local):
+        return tirx.BufferLoad(place.buffer, [_flat(place, indices)])
+    return tirx.BufferLoad(place, list(indices))
+
+
+def _flat(place: Local, indices: Sequence[Expr]) -> Expr:
+    """The position of an element in a buffer of one dimension."""
+    position: Expr = const(0, "int32")
+    for index, extent in zip(indices, place.shape, strict=True):
+        dtype = dtype_of(index)
+        position = add(mul(cast(dtype, position), const(extent, dtype)), index)
+    return position
+
+
+def counter(name: str, extent: Extent) -> Var:
+    """A fresh loop variable that can count to `extent`."""
+    return tirx.Var(name, index_dtype(extent))
+
+
+class Places:
+    """Where the elements of tensors lie: a buffer each, of which some dimensions are left out.
+
+    A buffer that holds one row of a tensor at a time has no dimension for the row's position.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[int, int], tuple[Buffer | Local, tuple[int, ...]]] = {}
+
+    def put(
+        self, tensor: Tensor, buffer: Buffer | Local, kept: Sequence[int] | None = None
+    ) -> None:
+        """Keep a tensor in a buffer that has its dimensions `kept`, or all of them."""
+        kept = range(len(shape_of(tensor))) if kept is None else kept
+        self._places[tensor_key(tensor)] = buffer, tuple(kept)
+
+    def write(self, tensor: Tensor, value: Expr, indices: Sequence[Expr]) -> Statement:
+        """The store of an element."""
+        buffer, kept = self._places[tensor_key(tensor)]
+        return store(buffer, value, [indices[dim] for dim in kept])
+
+    def read(self, expr: Expr) -> Expr:
+        """The expression with reads of tensors made reads of their buffers."""
+
+        def place(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+            buffer, kept = self._places[tensor_key(tensor)]
+            return element(buffer, [indices[dim] for dim in kept])
+
+        return map_loads(expr, place)
+
+
+def function(parameters: Sequence[Buffer], body: Statement, once: bool = False) -> PrimFunc:
+    """A PrimFunc over buffers that do not overlap.
+
+    With `once`, each element of a result is stored at most once, so that a result may take the
+    place of a parameter (see `in_place`).
+    """
+    attrs: dict[str, Any] = {"tirx.noalias": True, "s_tir": True}
+    if once:
+        attrs[WRITES_ONCE] = True
+    # Relax looks for a block at the root of every function that a program calls
+    root = s_tir.SBlock([], [], [], "root", body)
+    body = s_tir.SBlockRealize([], const(1, "bool"), root)
+    made = tirx.PrimFunc(list(parameters), body, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+    return _with_own_variables(made)
+
+
+def _with_own_variables(func: PrimFunc) -> PrimFunc:
+    """``a[0] = let t = x in f(t); a[1] = let t = y in f(t)  →  .. let u = y in f(u)``.
+
+    An expression that is written in several places binds its variables in each, which TVM refuses.
+    """
+    module = tvm.IRModule({"main": func})
+    return tirx.transform.ConvertSSA()(module)["main"]

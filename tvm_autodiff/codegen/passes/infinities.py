@@ -1,0 +1,33 @@
+"""Infinities of bfloat16 as CUDA has them: TVM writes ``-inff``, which is no C.
+
+In: a scheduled function. Out: the same with each such literal as a call that makes it of its bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import prim
+
+from ...expr.nodes import const_value, dtype_of
+from ..primfunc import PrimFunc
+
+_FROM_BITS = "__ushort_as_bfloat16"  #: of cuda_bf16.h
+_POSITIVE, _NEGATIVE, _NOT_A_NUMBER = 0x7F80, 0xFF80, 0x7FC0
+
+
+def with_infinities_from_bits(func: PrimFunc) -> PrimFunc:
+    """``bfloat16(-inf) → __ushort_as_bfloat16(0xff80)``, and NaN likewise."""
+
+    def literal(node: Any) -> Any:
+        value = const_value(node)
+        if dtype_of(node) != "bfloat16" or value is None or math.isfinite(value):
+            return node
+        bits = _POSITIVE if value > 0 else _NEGATIVE if value < 0 else _NOT_A_NUMBER
+        return tirx.call_pure_extern("bfloat16", _FROM_BITS, tirx.const(bits, "uint16"))
+
+    body = tvm_ffi.structural_map(func.body, (prim.FloatImm, literal))
+    return tirx.PrimFunc(list(func.params), body, func.ret_type, func.attrs)

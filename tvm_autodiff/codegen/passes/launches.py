@@ -1,0 +1,120 @@
+"""What a scheduled GPU function launches: whether threads do all writes, and how many there are.
+
+In: a scheduled PrimFunc. Out: facts, found after TVM's own lowering of blocks and thread loops, so
+that shared buffers have the size that they will have. Which limits hold is left to the schedule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from ...expr.build import const
+from ...expr.nodes import const_value, dtype_of
+
+
+def lowered(func: Any) -> Any:
+    """The function with blocks as loops and thread loops as launches."""
+    passes = [
+        s_tir.transform.LowerCrossThreadReduction(),
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.LiftThreadBinding(),
+        s_tir.transform.CompactBufferAllocation(),
+        s_tir.transform.UnifyThreadBinding(),
+        s_tir.transform.LowerOpaqueBlock(),
+    ]
+    module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    return tvm.transform.Sequential(passes)(module)["main"]
+
+
+def has_unbound_write(func: Any) -> bool:
+    """Whether a lowered function writes outside of every launch, so that the host would do it."""
+    found = False
+
+    def attribute(node: Any) -> Any:
+        launches = node.attr_key == "thread_extent"
+        return tvm_ffi.WalkResult.SKIP if launches else tvm_ffi.WalkResult.ADVANCE
+
+    def write(node: Any) -> None:
+        nonlocal found
+        found = True
+
+    visitors = [(tirx.AttrStmt, attribute), (tirx.BufferStore, write)]
+    tvm_ffi.structural_walk(func.body, visitors, order="pre")
+    return found
+
+
+def launches_threads(func: Any) -> bool:
+    """Whether a function binds a loop to threads, or launches them by hand."""
+    found = False
+
+    def attribute(node: Any) -> None:
+        nonlocal found
+        found |= node.attr_key == "thread_extent"
+
+    def loop(node: Any) -> None:
+        nonlocal found
+        found |= node.thread_binding is not None
+
+    tvm_ffi.structural_walk(func.body, [(tirx.AttrStmt, attribute), (tirx.For, loop)])
+    return found
+
+
+def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
+    """Whether no launch of a lowered function asks for more than a block of threads may have."""
+
+    def launch(node: Any) -> Any:
+        # TVM's check knows numbers only; a grid, which may be symbolic, has no limit to keep
+        if node.attr_key != "thread_extent" or const_value(node.value) is not None:
+            return node
+        return tirx.AttrStmt(node.node, node.attr_key, const(1, "int32"), node.body)
+
+    body = tvm_ffi.structural_map(func.body, (tirx.AttrStmt, launch))
+    func = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    limits = {"max_threads_per_block": block_threads, "max_shared_memory_per_block": shared_bytes}
+    return bool(s_tir.analysis.verify_gpu_code(func, limits))
+
+
+def with_nonempty_grids(func: Any) -> Any:
+    """The function with at least one block along each axis: CUDA refuses a launch of none.
+
+    ``for b in blocks(n): f(b)  →  for b in blocks(max(n, 1)): f(b)``, where `f` has bounds of its
+    own.
+    """
+
+    def loop(node: Any) -> Any:
+        if node.kind != tirx.ForKind.THREAD_BINDING or const_value(node.extent) is not None:
+            return node
+        extent = tirx.max(node.extent, const(1, dtype_of(node.extent)))
+        return tirx.For(
+            node.loop_var,
+            node.min,
+            extent,
+            node.kind,
+            node.body,
+            node.thread_binding,
+            node.annotations,
+        )
+
+    body = tvm_ffi.structural_map(func.body, (tirx.For, loop))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def unrolled_by_cuda(func: Any) -> Any:
+    """The function whose loops CUDA's compiler unrolls, not TVM: the source stays short."""
+
+    def loop(node: Any) -> Any:
+        if "pragma_unroll_explicit" not in node.annotations:
+            return node
+        notes = {**dict(node.annotations.items()), "pragma_unroll_explicit": 0}
+        return tirx.For(
+            node.loop_var, node.min, node.extent, node.kind, node.body, node.thread_binding, notes
+        )
+
+    body = tvm_ffi.structural_map(func.body, (tirx.For, loop))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)

@@ -1,0 +1,78 @@
+"""Conditions that read are evaluated only where those before them leave the result open.
+
+``a and b → if a then b else false``, ``a or b → if a then true else b``: TVM evaluates both sides
+of either on a CPU, and makes one conjunction of two nested branches, so that no form of a stage
+keeps a guard in front of a read. A condition that must not be evaluated everywhere is marked
+(`marked`), which TVM leaves alone and LLVM drops; the step is the last before machine code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import prim
+
+from ...expr.build import all_of, any_of, cast, compare, const, if_then_else, true
+from ...expr.nodes import Expr, call_node, dtype_of, is_const, op_name, operands
+from ...expr.rewrite import postorder
+
+_MARK = "reinterpret"
+
+
+def marked(condition: Expr) -> Expr:
+    """A condition that is evaluated behind those before it only: ``c → int32(c) != 0``, where TVM
+    does not see the number.
+    """
+    number = call_node(_MARK, (cast("int32", condition),), "int32")
+    return compare("ne", number, const(0, "int32"))
+
+
+def condition_of(node: Expr) -> Expr | None:
+    """``marked(c) → c``; None for other nodes."""
+    if op_name(node) != "ne" or not is_const(operands(node)[1], 0):
+        return None
+    number = operands(node)[0]
+    if op_name(number) == _MARK:  # which TVM drops towards the end
+        [number] = operands(number)
+    whole = op_name(number) == "cast" and dtype_of(operands(number)[0]) == "bool"
+    return operands(number)[0] if whole else None
+
+
+@tirx.transform.prim_func_pass(opt_level=0)
+def short_circuited(func: Any, _module: Any, _context: Any) -> Any:
+    """The function with branches in the place of conjunctions of marked conditions."""
+    found: list[Any] = []
+
+    def find(node: Any) -> None:
+        if condition_of(node) is not None:
+            found.append(node)
+
+    tvm_ffi.structural_walk(func.body, (prim.NE, find))
+    if not found:
+        return func
+    body = tvm_ffi.structural_map(func.body, [(prim.And, _branch), (prim.Or, _branch)])
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def _holds_mark(root: Expr) -> bool:
+    return any(condition_of(node) is not None for node in postorder(root))
+
+
+def _branch(node: Expr) -> Expr:
+    """A conjunction or disjunction with its marked parts last, in branches."""
+    name = op_name(node)
+    parts = list(operands(node))
+    late = [part for part in parts if _holds_mark(part)]
+    if not late:
+        return node
+    early = [part for part in parts if not any(part is other for other in late)]
+    result = late.pop()
+    joined = [all_of(early) if name == "and" else any_of(early)] if early else []
+    for part in reversed([*joined, *late]):
+        if name == "and":
+            result = if_then_else(part, result, const(0, "bool"))
+        else:
+            result = if_then_else(part, true(), result)
+    return result

@@ -1,0 +1,287 @@
+"""Stages as TVM functions: one PrimFunc from a few stages, ready to be scheduled.
+
+In: stages over the tensors of a larger graph. Out: a PrimFunc whose parameters are the tensors that
+these stages read, then those they hand on, in buffers of any alignment. Which stages belong
+together, and how their loops run, is decided in `schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import te, tirx
+
+from ..errors import LoweringError
+from ..expr.lets import bind_shared
+from ..expr.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    let_variable,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ..expr.rewrite import expand_lets, postorder, rewrite, variables_of
+from ..graph.graph import retarget, tensors_read_by
+from ..graph.narrowed import plain_shape, small_placeholder
+from ..graph.never_empty import never_empty
+from ..graph.stage import (
+    Operation,
+    bodies,
+    is_compute,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+    shape_of,
+)
+from .passes.function_widths import bounded_function
+
+_EXTERNAL_CALLS = ("call_extern", "call_pure_extern")
+
+PrimFunc = Any  #: a TVM function of loops and buffers
+
+
+@dataclass(frozen=True)
+class StageFunction:
+    """A PrimFunc and what its parameters stand for, in order: inputs, scalars, outputs.
+
+    Scalars are shape variables that the shape of no parameter tells.
+    """
+
+    func: PrimFunc
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    scalars: tuple[Var, ...] = ()
+
+
+def external_reads(ops: Sequence[Operation]) -> list[Tensor]:
+    """The tensors that stages read and none of them computes, in order of first occurrence."""
+    own = {hash(op) for op in ops}
+    found: dict[tuple[int, int], Tensor] = {}
+    for op in ops:
+        for tensor in tensors_read_by(op):
+            if hash(tensor.op) not in own:
+                found.setdefault(tensor_key(tensor), tensor)
+    return list(found.values())
+
+
+class RefusedStageError(LoweringError):
+    """TVM makes no function of stages."""
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an error of TVM that holds its message."""
+    lines = [line.strip() for line in str(error).strip().splitlines()]
+    told = [line for line in lines if line and not line.startswith(("#", "File ", "Traceback"))]
+    chosen = next((line for line in told if "rror" in line), told[-1] if told else "")
+    return chosen[:200] or type(error).__name__
+
+
+def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> StageFunction:
+    """The unscheduled PrimFunc of some stages, in topological order, that hands on `outputs`.
+
+    Every block is named after its stage; names are made unique in order.
+    """
+    inputs = external_reads(ops)
+    table: dict[tuple[int, int], Tensor] = {}
+    used: set[str] = set()
+    for tensor in inputs:
+        name = _unique(f"p_{_identifier(tensor.op.name)}", used)
+        table[tensor_key(tensor)] = small_placeholder(tensor, name)
+    parameters = [table[tensor_key(tensor)] for tensor in inputs]
+    for op in ops:
+        local = retarget(op, lambda tensor: table.get(tensor_key(tensor)))
+        local = never_empty(_lets_once(local))
+        for old, new in zip(outputs_of(op), local, strict=True):
+            table[tensor_key(old)] = new
+    results = [table[tensor_key(tensor)] for tensor in outputs]
+    scalars = _unbound_shape_variables([*parameters, *results], [t.op for t in table.values()])
+    try:
+        func = te.create_prim_func([*parameters, *scalars, *results])
+    except Exception as error:  # of TVM: there is no telling what it refuses and what it asserts
+        names = ", ".join(op.name for op in ops)
+        reason = first_line(error)
+        raise RefusedStageError(f"TVM cannot lower the stages {names}: {reason}") from error
+    # schedules simplify indices, and TVM fails on numbers that int32 does not hold
+    func = bounded_function(func.without_attr("global_symbol"))
+    return StageFunction(func, tuple(inputs), tuple(outputs), tuple(scalars))
+
+
+def _lets_once(tensors: list[Tensor]) -> list[Tensor]:
+    """The stage with every let bound in one place: TVM refuses a variable that is bound in two.
+
+    A let occurs twice when what holds it is shared: it is expanded, and what is then shared too
+    often is bound anew.
+    """
+    op = tensors[0].op
+    if not is_compute(op):
+        return tensors
+    reduction = reduction_of(op)
+    roots = list(reduction.sources) if reduction else bodies(op)
+    if not any(op_name(node) == "let" for node in postorder(roots)):
+        return tensors
+    fresh = [bind_shared(expand_lets(root)) for root in roots]
+    if reduction is None:
+        return make_stage(op.name, list(op.axis), fresh, op.tag, dict(op.attrs))
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(fresh)))
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name) or "t"
+
+
+def _unique(name: str, used: set[str]) -> str:
+    candidate, number = name, 1
+    while candidate in used:
+        candidate, number = f"{name}_{number}", number + 1
+    used.add(candidate)
+    return candidate
+
+
+def free_variables(op: Operation) -> list[Var]:
+    """Variables of a stage that are neither axes nor bound in it: those of shapes included."""
+    roots: list[Any] = [dim for tensor in outputs_of(op) for dim in shape_of(tensor)]
+    bound: set[int] = set()
+    if is_compute(op):
+        bound |= {node_id(axis.var) for axis in op.axis}
+        for axis in op.axis:
+            roots += [axis.dom.min, axis.dom.extent]
+        reduction = reduction_of(op)
+        if reduction is None:
+            roots += bodies(op)
+        else:
+            for axis in reduction.axes:
+                roots += [axis.dom.min, axis.dom.extent]
+                bound.add(node_id(axis.var))
+            roots += [*reduction.sources, *reduction.init, reduction.condition]
+    roots = [root for root in roots if not isinstance(root, int)]
+    for node in postorder(roots):
+        if op_name(node) == "let":
+            bound.add(node_id(let_variable(node)))
+    return [var for var in variables_of(roots) if node_id(var) not in bound]
+
+
+def external_symbols(op: Operation) -> list[str]:
+    """The C functions that the bodies of a compute stage call by name."""
+    if not is_compute(op):
+        return []
+    calls = (node for node in postorder(bodies(op)) if op_name(node) in _EXTERNAL_CALLS)
+    return [str(operands(node)[0].value) for node in calls]
+
+
+def _unbound_shape_variables(parameters: Sequence[Tensor], ops: Sequence[Operation]) -> list[Var]:
+    known = {
+        node_id(dim)
+        for tensor in parameters
+        for dim in shape_of(tensor)
+        if not isinstance(dim, int) and op_name(dim) == "var"
+    }
+    found: dict[int, Var] = {}
+    for op in ops:
+        for var in free_variables(op):
+            if node_id(var) not in known:
+                found.setdefault(node_id(var), var)
+    return list(found.values())
+
+
+def relax_alignment(func: PrimFunc) -> PrimFunc:
+    """The same function for buffers that are aligned to their elements only.
+
+    TVM assumes 64 bytes; numpy arrays and views do not keep that, and the kernel would crash the
+    process.
+    """
+    new: dict[Any, Any] = {}
+    parameters = []
+    for param in func.params:
+        ty = param.ty
+        if not hasattr(ty, "shape"):
+            parameters.append(param)
+            continue
+        bits = tvm.DataType(str(ty.dtype)).bits
+        buffer = tirx.decl_buffer(
+            ty.shape,
+            ty.dtype,
+            param.name,
+            data_alignment=max(1, bits // 8),
+            elem_offset=ty.elem_offset,
+            layout=ty.layout,
+        )
+        new[param] = buffer
+        parameters.append(buffer)
+    body = tvm_ffi.structural_map(func.body, (tirx.Var, lambda var: new.get(var, var)))
+    return tirx.PrimFunc(parameters, body, func.ret_type, func.attrs)
+
+
+def same_function(left: PrimFunc, right: PrimFunc) -> bool:
+    """Whether two functions differ in nothing but the names of their variables."""
+    return bool(tvm_ffi.structural_equal(left, right))
+
+
+def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
+    """The same function with its parameters in another order."""
+    return tirx.PrimFunc(list(params), func.body, func.ret_type, func.attrs)
+
+
+def buffer_of(tensor: Tensor, name: str) -> Any:
+    """A parameter of the shape and dtype of a tensor, over the variables of its shape."""
+    return tirx.decl_buffer(plain_shape(tensor), str(tensor.dtype), name)
+
+
+def with_sizes_from_shapes(launch: StageFunction, tensors: Sequence[Tensor]) -> StageFunction:
+    """``f(x, m, y) → f(x, b, y)`` with a tensor b of shape (m, ...) in the place of a scalar m.
+
+    A shape may be int32 where Relax passes scalars as int64, and TVM checks that shapes agree.
+    """
+    if not launch.scalars:
+        return launch
+    given = {tensor_key(tensor) for tensor in (*launch.inputs, *launch.outputs)}
+    carriers: list[Tensor] = []
+    known: set[int] = set()
+    wanted = list(launch.scalars)
+    while wanted:
+        var = wanted.pop()
+        if node_id(var) in known:
+            continue
+        carrier = next(
+            tensor
+            for tensor in tensors
+            if any(node_id(dim) == node_id(var) for dim in shape_of(tensor))
+        )
+        dims = [dim for dim in shape_of(carrier) if not isinstance(dim, int)]
+        known |= {node_id(dim) for dim in dims if op_name(dim) == "var"}
+        wanted += [other for dim in dims for other in variables_of(dim)]
+        if tensor_key(carrier) not in given:
+            given.add(tensor_key(carrier))
+            carriers.append(carrier)
+    first, last = len(launch.inputs), len(launch.func.params) - len(launch.outputs)
+    params = list(launch.func.params)
+    sizes = [buffer_of(tensor, f"sizes{number}") for number, tensor in enumerate(carriers)]
+    func = with_parameters(launch.func, [*params[:first], *sizes, *params[last:]])
+    return StageFunction(func, (*launch.inputs, *carriers), launch.outputs)
+
+
+def wide_dimension(dim: Any, symbols: dict[int, Var]) -> Any:
+    """A dimension over int64 variables, as Relax wants them; `symbols` holds the variables made
+    so far.
+    """
+    if isinstance(dim, int):
+        return dim
+
+    def visit(node: Expr) -> Expr | None:
+        value = const_value(node)
+        if value is not None:
+            return tirx.const(int(value), "int64")
+        name = op_name(node)
+        if name == "var":
+            return symbols.setdefault(node_id(node), tirx.Var(node.name, "int64"))
+        return operands(node)[0] if name == "cast" else None
+
+    return rewrite(dim, visit)

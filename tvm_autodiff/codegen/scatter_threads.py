@@ -1,0 +1,147 @@
+"""A scatter-add as a GPU function: the loop nests that te cannot express, bound to threads.
+
+Either each thread adds one update with an atomic addition, in no fixed order,
+or each owns a slice of the result and adds all that belongs to it in order. Which one is left to
+the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import reduce
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from ..expr.build import cast, compare, const, mul
+from ..expr.nodes import Expr, binary, const_value, dtype_of
+from ..graph.kinds.scatter_add import ScatterAdd, as_index, inside_result
+from ..graph.stage import index_dtype, shape_of
+
+_BLOCK = 256  #: threads of a block
+_MAX_GRID = 65_536  #: blocks; beyond, threads go on with the next elements
+
+
+def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
+    """The function ``(*positions, updates, out)`` of a scatter-add.
+
+    Parameters
+    ----------
+    scatter : ScatterAdd
+        The stage.
+    atomic : bool
+        A thread for each update, which adds it atomically; else one for each slice.
+    grid : int
+        Blocks where the number of elements is symbolic.
+    """
+    layout, updates = scatter.layout, scatter.updates
+    dtype, shape = dtype_of(updates), shape_of(scatter.result)
+    extents = dict(zip(layout.updates, updates.shape, strict=True))
+    trailing = [-1 - dim for dim in layout.trailing]
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("scatter_add")
+        places = [
+            T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
+            for n, tensor in enumerate(scatter.positions)
+        ]
+        values = T.arg("updates", T.buffer(updates.shape, dtype))
+        out = T.arg("out", T.buffer(list(scatter.result.shape), dtype))
+
+        def add_update(index: Mapping[int, Expr], store: Callable) -> None:
+            found = [
+                as_index(buffer[tuple(layout.place(number, index))])
+                for number, buffer in enumerate(places)
+            ]
+            with T.If(inside_result(found, shape, layout.dims)), T.Then():
+                store(layout.element(found, index), _at(values, layout.update(index)))
+
+        def add_in_order(index: Sequence[Expr], value: Expr) -> None:
+            T.buffer_store(out, out[tuple(index)] + value, list(index))
+
+        def add_atomically(index: Sequence[Expr], value: Expr) -> None:
+            address = tirx.call_intrin("handle", "tirx.address_of", out[tuple(index)])
+            T.evaluate(tirx.call_extern(dtype, "atomicAdd", address, value))
+
+        if atomic:
+            with _each_thread(list(shape), grid) as index:
+                T.buffer_store(out, const(0, dtype), list(index))
+            with _each_thread([extents[axis] for axis in layout.updates], grid) as index:
+                add_update(dict(zip(layout.updates, index, strict=True)), add_atomically)
+        else:
+            with _each_thread([extents[axis] for axis in trailing], grid) as rest:
+                own = dict(zip(trailing, rest, strict=True))
+                with ExitStack() as loops:
+                    cleared = [
+                        own[-1 - dim] if number < 0 else loops.enter_context(T.serial(0, extent))
+                        for dim, (number, extent) in enumerate(zip(layout.dims, shape, strict=True))
+                    ]
+                    T.buffer_store(out, const(0, dtype), cleared)
+                with ExitStack() as loops:
+                    points = {
+                        axis: loops.enter_context(T.serial(0, extents[axis]))
+                        for axis in layout.updates
+                        if axis >= 0
+                    }
+                    add_update({**own, **points}, add_in_order)
+    return builder.get()
+
+
+@contextmanager
+def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
+    """A thread for each point of a box; gives the indices of the point."""
+    total = reduce(_product, extents, 1)
+    size = _literal(total)
+    blocks = grid if size is None else max(1, min(-(-size // _BLOCK), _MAX_GRID))
+    with ExitStack() as loops:
+        block = loops.enter_context(T.thread_binding(0, blocks, thread="blockIdx.x"))
+        thread = loops.enter_context(T.thread_binding(0, _BLOCK, thread="threadIdx.x"))
+        place = block * _BLOCK + thread
+        if size is not None and index_dtype(size + blocks * _BLOCK) == "int64":
+            place = cast("int64", place)
+        if size is None or blocks * _BLOCK < size:
+            again: Any = -(-(size or 0) // (blocks * _BLOCK))
+            if size is None:
+                total_up = total + (blocks * _BLOCK - 1)
+                again = binary("floordiv", total_up, _like(total, blocks * _BLOCK))
+            place = loops.enter_context(T.serial(0, again)) * (blocks * _BLOCK) + place
+        loops.enter_context(T.If(compare("lt", place, _like(place, total))))
+        loops.enter_context(T.Then())
+        yield _unflatten(place, extents)
+
+
+def _product(left: Any, right: Any) -> Any:
+    a, b = _literal(left), _literal(right)
+    if a is not None and b is not None:
+        return a * b
+    return right if a == 1 else mul(_like(right, left), right)
+
+
+def _literal(extent: Any) -> int | None:
+    value = extent if isinstance(extent, int) else const_value(extent)
+    return None if value is None else int(value)
+
+
+def _like(sample: Any, value: Any) -> Any:
+    """A literal of the dtype of an expression; other values as they are."""
+    if not isinstance(value, int) or isinstance(sample, int):
+        return value
+    return const(value, dtype_of(sample))
+
+
+def _unflatten(place: Expr, extents: Sequence[Any]) -> list[Expr]:
+    """Indices of a point from its number in row-major order."""
+    indices: list[Expr] = []
+    for number, extent in enumerate(reversed(extents)):
+        known = _literal(extent)
+        size = extent if known is None else const(known, dtype_of(place))
+        last = number == len(extents) - 1
+        indices.append(place if last else binary("floormod", place, size))
+        place = binary("floordiv", place, size)
+    return list(reversed(indices))
+
+
+def _at(buffer: Any, indices: Sequence[Expr]) -> Expr:
+    return buffer[tuple(indices)]

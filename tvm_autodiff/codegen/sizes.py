@@ -1,0 +1,142 @@
+"""Sizes that only expressions of an input's shape tell, written over the dimension itself.
+
+``x: (2*p + 1,) → x: (d,)`` with ``(d - 1)//2`` in the place of p everywhere: TVM and Relax take a
+size from a dimension that is a variable, and solve nothing. A call has to check that d fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvm import ir, te, tirx
+
+from ..errors import LoweringError
+from ..expr.build import cast, const
+from ..expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
+from ..expr.rewrite import substituter, variables_of
+from ..expr.simplify import linear_sum, linear_terms
+from ..graph.graph import retarget, topological
+from ..graph.stage import (
+    Operation,
+    bodies,
+    is_compute,
+    is_placeholder,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+    shape_of,
+)
+from .primfunc import free_variables
+
+
+def with_plain_sizes(
+    inputs: Sequence[Tensor], others: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The inputs, and tensors computed from them, over sizes that are dimensions of an input.
+
+    Raises
+    ------
+    LoweringError
+        An opaque stage uses a size that has to be solved for.
+    """
+    table, dims = _solved(inputs)
+    if not table:
+        return list(inputs), list(others)
+    rename = substituter(table)
+
+    def placed(tensor: Tensor) -> Tensor:
+        shape = [
+            dim if isinstance(dim, int) else dims.get(node_id(dim), rename(dim))
+            for dim in shape_of(tensor)
+        ]
+        return te.placeholder(shape, dtype_of(tensor), name=tensor.op.name)
+
+    done = {tensor_key(tensor): placed(tensor) for tensor in inputs}
+    for op in topological(others):
+        if is_placeholder(op):
+            continue
+        moved = retarget(op, lambda tensor: done.get(tensor_key(tensor)))[0].op
+        if any(node_id(var) in set(map(node_id, table)) for var in free_variables(moved)):
+            moved = _renamed(moved, table)
+        for old, new in zip(outputs_of(op), outputs_of(moved), strict=True):
+            done[tensor_key(old)] = new
+    return [done[tensor_key(t)] for t in inputs], [done.get(tensor_key(t), t) for t in others]
+
+
+def known_sizes(inputs: Sequence[Tensor]) -> list[Var]:
+    """The variables whose values the shapes of some tensors tell."""
+    shapes = [dim for tensor in inputs for dim in shape_of(tensor) if not isinstance(dim, int)]
+    return [*(dim for dim in shapes if op_name(dim) == "var"), *_solved(inputs)[0]]
+
+
+def _solved(inputs: Sequence[Tensor]) -> tuple[dict[Var, Expr], dict[int, Var]]:
+    """What stands for each size that no dimension is, and variables for the dimensions that tell
+    them, by id.
+    """
+    shapes = [dim for tensor in inputs for dim in shape_of(tensor) if not isinstance(dim, int)]
+    known = {node_id(dim) for dim in shapes if op_name(dim) == "var"}
+    table: dict[Var, Expr] = {}
+    dims: dict[int, Var] = {}
+    again = True
+    while again:
+        again = False
+        for dim in shapes:
+            unknown = {node_id(var): var for var in variables_of(dim) if node_id(var) not in known}
+            if len(unknown) != 1:
+                continue
+            [var] = unknown.values()
+            fresh = Var(f"{var.name}_dim", dtype_of(dim))
+            value = _solution(dim, var, fresh)
+            if value is not None:
+                table[var] = substituter(table)(value)
+                dims[node_id(dim)] = fresh
+                known.add(node_id(var))
+                again = True
+    return table, dims
+
+
+def _solution(dim: Expr, var: Var, value: Var) -> Expr | None:
+    """``factor*var + rest = value → var = (value - rest)//factor``; None for other forms."""
+    terms, constant = linear_terms(dim)
+    mine = [factor for node, factor in terms if node_id(node) == node_id(var)]
+    rest = [(node, -factor) for node, factor in terms if node_id(node) != node_id(var)]
+    inside = {node_id(other) for node, _ in rest for other in variables_of(node)}
+    if len(mine) != 1 or node_id(var) in inside:
+        return None
+    [factor] = mine
+    sign = 1 if factor > 0 else -1
+    dtype = dtype_of(value)
+    terms = [(node, sign * k) for node, k in [(value, 1), *rest]]
+    whole = linear_sum(terms, -sign * constant, dtype)
+    divided = whole if abs(factor) == 1 else binary("floordiv", whole, const(abs(factor), dtype))
+    return cast(dtype_of(var), divided)
+
+
+def _renamed(op: Operation, table: Mapping[Var, Expr]) -> Operation:
+    """A stage with expressions in the place of sizes."""
+    if not is_compute(op):
+        names = ", ".join(var.name for var in table)
+        raise LoweringError(
+            f"stage {op.name} is opaque and uses a size ({names}) that is no dimension of an "
+            "input: add an input with that dimension"
+        )
+    rename = substituter(table)
+
+    def axis_of(axis: Axis) -> Axis:
+        low, extent = rename(axis.dom.min), rename(axis.dom.extent)
+        return tirx.IterVar(ir.Range.from_min_extent(low, extent), axis.var, axis.iter_type)
+
+    axes = [axis_of(axis) for axis in op.axis]
+    reduction = reduction_of(op)
+    if reduction is None:
+        attrs = dict(op.attrs)
+        return make_stage(op.name, axes, [rename(body) for body in bodies(op)], op.tag, attrs)[0].op
+    moved = type(reduction)(
+        reduction.combiner,
+        tuple(map(rename, reduction.sources)),
+        tuple(map(axis_of, reduction.axes)),
+        rename(reduction.condition),
+        tuple(map(rename, reduction.init)),
+    )
+    return reduction_stage(op.name, axes, moved)[0].op

@@ -1,0 +1,34 @@
+"""Loops over the threads of a GPU, written by hand: what a block does, phase after phase.
+
+In: what each thread does in a phase. Out: loops bound to threads, and buffers that a block shares
+or that a thread keeps in registers. A phase is a loop of its own over all threads, so that the
+same function means the same with plain loops; where threads have to wait for each other between
+phases TVM finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tvm import tirx
+
+from ..expr.build import const
+from ..expr.nodes import Var, dtype_of
+from .loop_nest import Local, Statement
+
+SHARED, REGISTERS = "shared", "local"
+
+
+def bound(var: Var, extent: int, tag: str, body: Statement) -> Statement:
+    """``for var in threads along tag``: ``"blockIdx.x"``, ``"threadIdx.x"``..."""
+    axis = tirx.IterVar(None, var, tirx.IterVar.ThreadIndex, tag)
+    dtype = dtype_of(var)
+    kind = tirx.ForKind.THREAD_BINDING
+    return tirx.For(var, const(0, dtype), const(extent, dtype), kind, body, axis, {})
+
+
+def buffer_in(scope: str, name: str, shape: Sequence[int], dtype: str) -> Local:
+    """A buffer of constant shape that a block shares, or that each thread has for itself."""
+    flat = tirx.decl_buffer([max(1, prod(shape))], dtype, name, scope=scope)
+    return Local(flat, tuple(shape))

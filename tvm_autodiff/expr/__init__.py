@@ -1,0 +1,1 @@
+"""Scalar expressions: vocabulary of TVM's nodes, building, rewriting, simplification, printing."""

@@ -1,0 +1,1 @@
+"""Integer expressions: bounds, widths, and their values at the points of loops."""

@@ -1,0 +1,69 @@
+"""What an index must be made of, for it to lie inside of its dimension.
+
+Data and symbolic sizes may have any value, but not in a read that has a meaning:
+``table[I[n] + 4]`` with ten rows says that ``I[n]`` lies in [-4, 5].
+"""
+
+from __future__ import annotations
+
+from ..nodes import Expr, const_value, integer_range, op_name, operands
+from .intervals import (
+    ARITHMETIC,
+    Interval,
+    Intervals,
+    add,
+    contains,
+    is_index,
+    meet,
+    scalar_dtype,
+    sub,
+)
+
+
+def demand(root: Expr, wanted: Interval, bounds: Intervals) -> None:
+    """Bound what an index is made of by what it must be: ``I + 4`` in [0, 9] → I in [-4, 5]."""
+    pending = [(root, wanted)]
+    while pending:
+        node, target = pending.pop()
+        if not is_index(node) or const_value(node) is not None:
+            continue
+        known = meet(bounds.of(node), target)
+        pending += _demanded(node, known, bounds)
+        bounds.assume(node, known)
+
+
+def _demanded(node: Expr, known: Interval, bounds: Intervals) -> list[tuple[Expr, Interval]]:
+    """What the operands of a node must be, for its value to lie in an interval."""
+    name, parts = op_name(node), operands(node)
+    if name in ("likely", "reinterpret"):
+        return [(parts[0], known)]
+    if name == "cast" and is_index(parts[0]):
+        inside = contains(integer_range(scalar_dtype(node)), bounds.of(parts[0]))
+        return [(parts[0], known)] if inside else []
+    if name not in ARITHMETIC:
+        return []
+    left, right = parts
+    a, b = bounds.of(left), bounds.of(right)
+    if name == "add":
+        return [(left, sub(known, b)), (right, sub(known, a))]
+    if name == "sub":
+        return [(left, add(known, b)), (right, sub(a, known))]
+    factor = const_value(right) if const_value(right) is not None else const_value(left)
+    other = left if const_value(right) is not None else right
+    if name == "mul" and factor:
+        return [(other, _around(known, int(factor)))]
+    if name == "floordiv" and const_value(right) is not None and int(const_value(right) or 0) > 0:
+        c = int(const_value(right) or 1)
+        return [(left, (known[0] * c, known[1] * c + c - 1))]
+    most = integer_range("int64")
+    if name == "min":
+        return [(part, (known[0], most[1])) for part in parts]
+    if name == "max":
+        return [(part, (most[0], known[1])) for part in parts]
+    return []
+
+
+def _around(known: Interval, factor: int) -> Interval:
+    """The integers x with ``factor * x`` in an interval."""
+    low, high = known if factor > 0 else (-known[1], -known[0])
+    return -(-low // abs(factor)), high // abs(factor)

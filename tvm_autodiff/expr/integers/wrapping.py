@@ -1,0 +1,72 @@
+"""Arithmetic that may wrap, hidden from TVM's analyzer, which takes every integer for exact.
+
+For 0 <= k < 9 the analyzer bounds ``uint8(k - 5)`` by 0 and 3, and ``uint8(k) - uint8(4)`` by -4
+and 4; both reach 255.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm_ffi
+
+from ..build import variable
+from ..nodes import Expr, Var, dtype_of, op_name, operands
+from ..rewrite import contains, rewrite
+
+#: dtype → its least and its largest value; indices themselves, int32 and int64, do not wrap
+_LIMITS = {
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32)},
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16)},
+}
+_WRAPPING = ("cast", "add", "sub", "mul")
+
+
+def hide_wrapping(exprs: Sequence[Expr], analyzer: Any) -> tuple[list[Expr], dict[Var, Expr]]:
+    """``int32(uint8(k - 5)) <= 3  →  int32(v) <= 3``, where k - 5 may be outside of uint8.
+
+    Parameters
+    ----------
+    exprs : sequence of Expr
+        Integer expressions and conditions.
+    analyzer : tvm.sym.Analyzer
+        Knows the ranges of variables.
+
+    Returns
+    -------
+    list of Expr, dict of Var to Expr
+        The expressions, and what each new variable stands for: equal expressions share one.
+
+    Examples
+    --------
+    >>> from tvm import sym, te, tirx
+    >>> k, analyzer = te.var("k"), sym.Analyzer()
+    >>> [hidden], values = hide_wrapping([tirx.Cast("int32", tirx.Cast("uint8", k - 5))], analyzer)
+    >>> hidden, list(values.values())
+    (T.Cast("int32", wrapped), [T.Cast("uint8", k - 5)])
+    """
+    values: dict[Var, Expr] = {}
+
+    def visit(node: Expr) -> Expr | None:
+        if not _may_wrap(node):
+            return None
+        exact = operands(node)[0] if op_name(node) == "cast" else node
+        low, high = _LIMITS[dtype_of(node)]
+        bound = analyzer.const_int_bound(exact)
+        if low <= bound.min_value and bound.max_value <= high:
+            return None
+        for var, value in values.items():
+            if tvm_ffi.structural_equal(value, node, map_free_vars=False):
+                return var
+        fresh = variable("wrapped", dtype_of(node))
+        values[fresh] = node
+        return fresh
+
+    if not contains(exprs, _may_wrap):
+        return list(exprs), values
+    return [rewrite(expr, visit) for expr in exprs], values
+
+
+def _may_wrap(node: Expr) -> bool:
+    return op_name(node) in _WRAPPING and dtype_of(node) in _LIMITS

@@ -1,0 +1,377 @@
+"""The vocabulary of expressions: what a node is called, what its operands are, how it is rebuilt.
+
+In: TVM expression nodes. Out: a plain name (``"add"``, ``"exp"``, ``"load"``), a tuple of operands,
+a new node with other operands. All other packages speak this vocabulary, so that a TVM release that
+renames its classes costs this file. Traversal lives in `rewrite`, construction with folding in
+`build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import ir, te, tirx
+from tvm.ir import prim
+from tvm_ffi import Object
+
+Expr = Any  #: a TVM scalar expression
+Var: TypeAlias = ir.Var
+Tensor: TypeAlias = te.Tensor
+Axis: TypeAlias = tirx.IterVar
+
+BINARY_CLASSES: dict[str, type] = {
+    "add": prim.Add,
+    "sub": prim.Sub,
+    "mul": prim.Mul,
+    "div": prim.Div,
+    "truncmod": prim.Mod,
+    "floordiv": prim.FloorDiv,
+    "floormod": prim.FloorMod,
+    "min": prim.Min,
+    "max": prim.Max,
+    "eq": prim.EQ,
+    "ne": prim.NE,
+    "lt": prim.LT,
+    "le": prim.LE,
+    "gt": prim.GT,
+    "ge": prim.GE,
+    "and": prim.And,
+    "or": prim.Or,
+}
+BITWISE_CLASSES: dict[str, type] = {
+    name: getattr(prim, cls)
+    for name, cls in {
+        "bitwise_and": "BitwiseAnd",
+        "bitwise_or": "BitwiseOr",
+        "bitwise_xor": "BitwiseXor",
+        "shift_left": "LShift",
+        "shift_right": "RShift",
+    }.items()
+    if hasattr(prim, cls)
+}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+#: the dtypes of indices, whose arithmetic counts as that of integers: what would leave the dtype is
+#: widened where it is emitted; all other integer arithmetic wraps round
+INDEX_DTYPES = ("int32", "int64")
+
+_address = Object.__hash__
+_NAME_OF_CLASS: dict[type, str] = {
+    **{cls: name for name, cls in BINARY_CLASSES.items()},
+    **{cls: name for name, cls in BITWISE_CLASSES.items()},
+    prim.Not: "not",
+    prim.BitwiseNot: "bitwise_not",
+    prim.Select: "select",
+    prim.Cast: "cast",
+    prim.Let: "let",
+    prim.IntImm: "const",
+    prim.FloatImm: "const",
+    ir.StringImm: "string",
+    ir.Var: "var",
+    tirx.Reduce: "reduce",
+}
+#: nodes that are known by their class, dtype and operands
+_VALUE_IN_OPERANDS = frozenset(
+    (*BINARY_CLASSES.values(), *BITWISE_CLASSES.values())
+    + (prim.Not, prim.BitwiseNot, prim.Select, prim.Cast)
+)
+_LOAD = "te.tensor_load"
+#: calls whose name in the vocabulary differs from TVM's
+_CALL_NAMES = {_LOAD: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
+_CALL_IDS = {"power": "tirx.pow", "abs": "tirx.fabs"}
+_PRIM_CALLS = ("if_then_else", "ceil", "log2", "likely", "clz")
+
+
+def op_name(expr: Expr) -> str:
+    """Name of a node in the library's vocabulary.
+
+    Binary nodes and calls have their mathematical name (``"add"``, ``"floordiv"``, ``"exp"``,
+    ``"power"``, ``"abs"``, ``"if_then_else"``); the others are ``"const"``, ``"var"``, ``"load"``,
+    ``"select"``, ``"cast"``, ``"let"``, ``"not"``, ``"bitwise_not"``, ``"string"``, ``"reduce"``.
+    An integer `div` is ``"truncdiv"``.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> op_name(te.var("i") // 2)
+    'floordiv'
+    """
+    cls = type(expr)
+    name = _NAME_OF_CLASS.get(cls)
+    if name is None:
+        if cls is ir.Call:
+            op = expr.op
+            full = op.name if isinstance(op, ir.Op) else str(op)
+            return _CALL_NAMES.get(full) or full.rpartition(".")[2]
+        return cls.__name__.lower()
+    if name == "div" and not is_float(expr):
+        return "truncdiv"
+    return name
+
+
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """Scalar operands of a node, left to right.
+
+    The tensor of a load, the variable of a let and the axes of a reduction are not operands:
+    see `load_tensor`, `let_variable` and `Reduction`.
+    """
+    cls = type(expr)
+    if cls is prim.IntImm or cls is prim.FloatImm or cls is ir.Var or cls is ir.StringImm:
+        return ()
+    if cls is ir.Call:
+        args = tuple(expr.args)
+        return args[1:] if _is_load(expr) else args
+    if cls in _NAME_OF_CLASS:
+        if cls is prim.Select:
+            return (expr.condition, expr.true_value, expr.false_value)
+        if cls is prim.Cast:
+            return (expr.value,)
+        if cls is prim.Not or cls is prim.BitwiseNot:
+            return (expr.a,)
+        if cls is prim.Let:
+            return (expr.value, expr.body)
+        if cls is tirx.Reduce:
+            return (*expr.source, *expr.init, expr.condition)
+        return (expr.a, expr.b)
+    if hasattr(expr, "args"):
+        return tuple(expr.args)
+    return ()
+
+
+def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
+    """The same node over other operands; nothing is folded."""
+    cls = type(expr)
+    if cls is ir.Call:
+        args = [expr.args[0], *new] if _is_load(expr) else list(new)
+        return ir.Call(expr.op, args, expr.attrs, list(expr.ty_args) or None, ret_ty=expr.ty)
+    if cls is prim.Select:
+        return prim.Select(*new)
+    if cls is prim.Cast:
+        return prim.Cast(dtype_of(expr), new[0])
+    if cls is prim.Not or cls is prim.BitwiseNot:
+        return cls(new[0])
+    if cls is prim.Let:
+        return prim.Let(expr.var, new[0], new[1])
+    if cls is tirx.Reduce:
+        n_source, n_init = len(expr.source), len(expr.init)
+        return tirx.Reduce(
+            expr.combiner,
+            list(new[:n_source]),
+            list(expr.axis),
+            new[-1],
+            expr.value_index,
+            list(new[n_source : n_source + n_init]),
+        )
+    if cls in _NAME_OF_CLASS and len(new) == 2:
+        return cls(new[0], new[1])
+    return expr
+
+
+def _is_load(call: Any) -> bool:
+    op = call.op
+    return isinstance(op, ir.Op) and op.name == _LOAD
+
+
+def is_load(expr: Expr) -> bool:
+    """Whether a node reads an element of a tensor."""
+    return type(expr) is ir.Call and _is_load(expr)
+
+
+def load_tensor(expr: Expr) -> Tensor:
+    """The tensor that a load reads."""
+    return expr.args[0]
+
+
+def load(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+    """The element of `tensor` at `indices`."""
+    return tensor(*indices)
+
+
+def let_variable(expr: Expr) -> Var:
+    """The variable that a let binds; its operands are the value and the body."""
+    return expr.var
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a te tensor (an element or a slice of one is not)."""
+    return isinstance(value, te.Tensor)
+
+
+def is_expr(value: Any) -> bool:
+    """Whether a value is a scalar expression."""
+    return isinstance(value, ir.Expr)
+
+
+def as_expr(value: Any) -> Expr:
+    """The expression that a user's value stands for: an element ``A[i]`` is a slice until used."""
+    return value.asobject() if isinstance(value, te.TensorSlice) else value
+
+
+def is_const(expr: Expr, value: float | None = None) -> bool:
+    """Whether a node is a literal, and, where `value` is given, whether it equals it."""
+    cls = type(expr)
+    if cls is not prim.IntImm and cls is not prim.FloatImm:
+        return False
+    return value is None or expr.value == value
+
+
+def const_value(expr: Expr) -> int | float | None:
+    """The value of a literal, or None for any other node. Booleans come back as 0 or 1."""
+    if isinstance(expr, (int, float)):
+        return expr
+    cls = type(expr)
+    return expr.value if cls is prim.IntImm or cls is prim.FloatImm else None
+
+
+def dtype_of(node: Any) -> str:
+    """The dtype of an expression or tensor as a plain string (``"float32"``, ``"int32"``,
+    ``"bool"``).
+    """
+    return str(node.dtype) if isinstance(node, te.Tensor) else str(node.ty)
+
+
+def is_float(node: Any) -> bool:
+    """Whether an expression or tensor has a floating point dtype."""
+    dtype = dtype_of(node)
+    return dtype.startswith(("float", "bfloat"))
+
+
+def is_integer(node: Any) -> bool:
+    """Whether an expression or tensor has an integer dtype (bool is not one)."""
+    return dtype_of(node).startswith(("int", "uint"))
+
+
+@cache
+def integer_range(dtype: str) -> tuple[int, int]:
+    """The least and the largest value of an integer dtype or bool.
+
+    Examples
+    --------
+    >>> integer_range("int8"), integer_range("uint16")
+    ((-128, 127), (0, 65535))
+    """
+    if dtype == "bool":
+        return 0, 1
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    return (0, (1 << bits) - 1) if dtype[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def keeps_values(source: str, target: str) -> bool:
+    """Whether a conversion between integer dtypes keeps every value.
+
+    Examples
+    --------
+    >>> keeps_values("uint8", "int32"), keeps_values("uint32", "int32")
+    (True, False)
+    """
+    (least, most), (low, high) = integer_range(source), integer_range(target)
+    return low <= least and most <= high
+
+
+def common_index(*dtypes: str) -> str:
+    """The index dtype that integers of several dtypes are compared in.
+
+    It holds the values of all of them but those of uint64 from 2**63 on, which are no index.
+
+    Examples
+    --------
+    >>> common_index("uint8", "int32"), common_index("uint32", "int32")
+    ('int32', 'int64')
+    """
+    return "int32" if all(keeps_values(dtype, "int32") for dtype in dtypes) else "int64"
+
+
+def node_id(node: Any) -> int:
+    """Identity of a node: equal for two Python handles of one TVM object. Valid while the node
+    lives.
+    """
+    # the hash of an integer literal is that of its value: Python gives -1 and -2 the same one
+    return _address(node) if type(node) is prim.IntImm else hash(node)
+
+
+def same_node(left: Any, right: Any) -> bool:
+    """Whether two handles are one and the same TVM object."""
+    return node_id(left) == node_id(right)
+
+
+def own_fields(node: Expr) -> Hashable:
+    """What a node holds beside its dtype and operands, as far as that decides about its value.
+
+    Two nodes of equal name, dtype and own fields over equal operands compute the same. Variables,
+    reductions and nodes outside of the vocabulary equal only themselves; so keys are valid while
+    the nodes live.
+
+    Examples
+    --------
+    >>> from tvm import te, tirx
+    >>> x = te.var("x", "float32")
+    >>> sine, cosine = (tirx.call_pure_extern("float32", f, x) for f in ("sinf", "cosf"))
+    >>> [own_fields(operands(call)[0]) for call in (sine, cosine)]
+    ['sinf', 'cosf']
+    """
+    cls = type(node)
+    if cls in _VALUE_IN_OPERANDS:
+        return None
+    if cls is prim.IntImm or cls is prim.FloatImm:
+        return repr(node.value)  # tells -0.0 from 0.0, and a NaN is equal to itself
+    if cls is ir.StringImm:
+        return node.value
+    if cls is prim.Let:
+        return node_id(node.var)
+    if cls is ir.Call:
+        called = node.op.name if isinstance(node.op, ir.Op) else node_id(node.op)
+        attrs = None if node.attrs is None else node_id(node.attrs)
+        read = (hash(node.args[0].op), node.args[0].value_index) if _is_load(node) else None
+        return (called, attrs, tuple(str(ty) for ty in node.ty_args), read)
+    return node_id(node)
+
+
+def matched(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """Two operands of one dtype: of int32 and int64, the one that is int32 is widened.
+
+    Indices of both meet wherever a program has sizes of both; TVM's nodes take one dtype only.
+    """
+    a, b = left.ty, right.ty
+    if a.same_as(b) or a == b:
+        return left, right
+    dtypes = str(a), str(b)
+    if dtypes == ("int32", "int64"):
+        return _wide(left), right
+    return (left, _wide(right)) if dtypes == ("int64", "int32") else (left, right)
+
+
+def _wide(expr: Expr) -> Expr:
+    value = const_value(expr)
+    return prim.Cast("int64", expr) if value is None else tirx.const(value, "int64")
+
+
+def binary(name: str, left: Expr, right: Expr) -> Expr:
+    """A binary node by name, not folded; ``"truncdiv"`` is the integer `div`."""
+    cls = BINARY_CLASSES.get("div" if name == "truncdiv" else name) or BITWISE_CLASSES[name]
+    return cls(*matched(left, right))
+
+
+def call_node(name: str, args: Sequence[Expr], dtype: str) -> Expr:
+    """A call of an intrinsic by its name in the vocabulary."""
+    full = _CALL_IDS.get(name) or ("prim." if name in _PRIM_CALLS else "tirx.") + name
+    return ir.Call(ir.Op.get(full), list(args), ret_ty=ir.PrimType(dtype))
+
+
+def tensor_key(tensor: Tensor) -> tuple[int, int]:
+    """Key of a tensor for dictionaries: its operation and its place among the outputs.
+
+    Equality of te tensors of rank 0 raises, so tensors themselves are no keys. Valid while the
+    tensor lives.
+    """
+    return (hash(tensor.op), tensor.value_index)
+
+
+def always(condition: Expr) -> bool:
+    """Whether a condition is the literal truth."""
+    return is_const(condition, 1)
+
+
+TVM_VERSION: str = tvm.__version__

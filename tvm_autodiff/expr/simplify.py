@@ -1,0 +1,359 @@
+"""Simplification and proofs by TVM's analyzer, and the form of divisions that TVM compiles rightly.
+
+In: integer expressions and conditions with ranges of their variables. Out: simpler ones, verdicts,
+and for any expression `normalize_div_mod`: an index with a negative coefficient inside ``//`` or
+``%`` is turned into wrong code by TVM 0.27, so everything emitted or lowered goes through it.
+Exact linear reasoning lives in `domain`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import ir, sym
+
+from ..errors import UnsolvableError
+from . import build
+from .integers.wrapping import hide_wrapping
+from .nodes import (
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    load,
+    node_id,
+    op_name,
+    operands,
+)
+from .rewrite import contains_load, map_loads, rewrite, substituter, variables_of
+
+Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
+
+#: a coefficient above this is not multiplied with a whole operand, which may be large
+_LARGE = 64
+
+
+def _analyzer(ranges: Ranges | None) -> Any:
+    """An analyzer that knows the ranges; those that others depend on are bound first."""
+    analyzer = sym.Analyzer()
+    pending = list((ranges or {}).items())
+    bound: set[int] = set()
+    waiting = {node_id(var) for var, _ in pending}
+    while pending:
+        ready = [
+            item
+            for item in pending
+            if not any(
+                node_id(v) in waiting and node_id(v) not in bound
+                for part in item[1]
+                if part is not None and not isinstance(part, int)
+                for v in variables_of(part)
+            )
+        ]
+        for var, (lo, extent) in ready or pending:
+            if extent is not None:
+                # of the dtype of the variable, since an extent of one puts the minimum in its place
+                bounds = (_of_dtype(part, dtype_of(var)) for part in (lo, extent))
+                analyzer.bind(var, ir.Range.from_min_extent(*bounds))
+            elif const_value(lo) is not None:
+                low = int(const_value(lo) or 0)
+                analyzer.update(var, sym.ConstIntBound(low, sym.ConstIntBound.POS_INF), True)
+            bound.add(node_id(var))
+        pending = [item for item in pending if node_id(item[0]) not in bound]
+    return analyzer
+
+
+def _of_dtype(bound: Expr | int, dtype: str) -> Expr:
+    return build.const(bound, dtype) if isinstance(bound, int) else build.cast(dtype, bound)
+
+
+def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
+    """An equal expression, simplified by TVM's analyzer and put in the form that compiles rightly.
+
+    Parameters
+    ----------
+    expr : integer or boolean expression
+    ranges : mapping of Var to (min, extent), optional
+        An extent of None means no upper end.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, j = te.var("i"), te.var("j")
+    >>> simplify((i * 8 + j) // 8, {j: (0, 8)})
+    i
+    """
+    analyzer = _analyzer(ranges)
+    [exact], wrapping = hide_wrapping([expr], analyzer)
+    found = analyzer.simplify(exact)
+    return normalize_div_mod(_put_back(found, wrapping) if wrapping else found)
+
+
+def _put_back(expr: Expr, wrapping: Mapping[Var, Expr]) -> Expr:
+    """The expression with what was hidden, the outermost last: they may hold each other."""
+    for var, value in reversed(list(wrapping.items())):
+        expr = substituter({var: value})(expr)
+    return expr
+
+
+def prove(
+    condition: Expr,
+    ranges: Ranges | None = None,
+    *,
+    given: Sequence[Expr] = (),
+    strong: bool = False,
+) -> bool:
+    """Whether TVM's analyzer proves a condition, from those that are `given`; `strong` lets it ask
+    its SMT solver too.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> prove(i % 4 < 4), prove(i < 4), prove(i < 4, {i: (0, 4)})
+    (True, False, True)
+    """
+    strength = sym.ProofStrength.SYMBOLIC_BOUND if strong else sym.ProofStrength.DEFAULT
+    analyzer = _analyzer(ranges)
+    [condition, *given], _ = hide_wrapping([condition, *given], analyzer)
+    with contextlib.ExitStack() as scopes:
+        for fact in given:
+            scopes.enter_context(analyzer.constraint_scope(fact))
+        return bool(analyzer.can_prove(condition, strength))
+
+
+def prove_equal(left: Expr | int, right: Expr | int, ranges: Ranges | None = None) -> bool:
+    """Whether TVM's analyzer proves that two integer expressions are equal.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> n = te.var("n")
+    >>> prove_equal(n + n, 2 * n), prove_equal(n, 3)
+    (True, False)
+    """
+    a, b = const_value(left), const_value(right)
+    if a is not None and b is not None:
+        return a == b
+    analyzer = _analyzer(ranges)
+    exact = [
+        build.const(x, dtype_of(y)) if isinstance(x, int) else x
+        for x, y in ((left, right), (right, left))
+    ]
+    (left, right), _ = hide_wrapping(exact, analyzer)
+    return bool(analyzer.can_prove_equal(left, right))
+
+
+def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int, int]:
+    """The least and the largest value that an integer expression may have, both inclusive.
+
+    Raises
+    ------
+    UnsolvableError
+        Where there is no constant bound.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> constant_bounds(3 - i // 2, {i: (0, 8)})
+    (0, 3)
+    """
+    value = const_value(expr)
+    if value is not None:
+        return int(value), int(value)
+    analyzer = _analyzer(ranges)
+    [exact], _ = hide_wrapping([expr], analyzer)
+    found = analyzer.const_int_bound(exact)
+    bits = 31 if dtype_of(expr) == "int32" else 63
+    if found.max_value >= (1 << bits) - 1 or found.min_value <= 1 - (1 << bits):
+        raise UnsolvableError(
+            f"{expr} has no constant bounds: give its variables ranges with constant extents"
+        )
+    return found.min_value, found.max_value
+
+
+def normalize_div_mod(expr: Expr) -> Expr:
+    """Reduce the coefficients inside ``//`` and ``%`` by positive constants to [0, divisor).
+
+    ``(a*i + c) % n → ((a % n)*i + c % n) % n``,
+    ``(a*i + c) // n → (a // n)*i + c // n + ((a % n)*i + c % n) // n``, or the same of the mirrored
+    numerator ``-x - 1``, whichever has smaller coefficients. Large coefficients multiply ``i % n``
+    and not ``i``, which keeps numbers small. Nothing else in the expression changes.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> j = te.var("j")
+    >>> normalize_div_mod((2 - j) % 3), normalize_div_mod((j * 4 - 1) // 3)
+    (2 - j % 3, j + (j + 2) // 3 - 1)
+    """
+    return rewrite(expr, normalize_node)
+
+
+def normalize_node(node: Expr) -> Expr | None:
+    """The step of `normalize_div_mod` at one node; None where nothing changes."""
+    name = op_name(node)
+    if name != "floordiv" and name != "floormod":
+        return None
+    dtype = dtype_of(node)
+    if dtype not in ("int32", "int64"):
+        return None
+    numerator, divisor = operands(node)
+    value = const_value(divisor)
+    if value is None or value <= 0:
+        return None
+    c = int(value)
+    terms, constant = linear_terms(numerator)
+    if name == "floormod":
+        opened = [_without_remainder(node, k, c) for node, k in terms]
+        if any(new is not old for new, (old, _) in zip(opened, terms, strict=True)):
+            terms = [(new, k) for new, (_, k) in zip(opened, terms, strict=True)]
+            whole = build.binary(name, linear_sum(terms, constant, dtype), divisor)
+            again = normalize_node(whole)
+            return whole if again is None else again
+    collected = _summands(numerator) == len(terms) + (constant != 0)
+    if collected and 0 <= constant < c and all(0 <= k < c for _, k in terms):
+        return None
+    return _reduced(name, terms, constant, c, dtype)
+
+
+def collect_indices(expr: Expr) -> Expr:
+    """``x[i + (3 - i), (2*k)//2] → x[3, k]``: terms that cancel in the indices of reads.
+
+    What does not cancel stays as it was written.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, k = te.var("i"), te.var("k")
+    >>> x = te.placeholder((9, 9), name="x")
+    >>> list(operands(collect_indices(load(x, [i + (3 - i), (i + k * 2 - i) // 2]))))
+    [3, k]
+    """
+
+    def collected(node: Expr) -> Expr | None:
+        if op_name(node) in ("add", "sub") and dtype_of(node) in ("int32", "int64"):
+            terms, constant = linear_terms(node)
+            if _summands(node) > len(terms) + (constant != 0):
+                return linear_sum(terms, constant, dtype_of(node))
+        return normalize_node(node)
+
+    def indices(tensor: Tensor, old: Sequence[Expr]) -> Expr | None:
+        new = [rewrite(index, collected) for index in old]
+        same = all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True))
+        return None if same else load(tensor, new)
+
+    return map_loads(expr, indices)
+
+
+def _summands(expr: Expr) -> int:
+    """How many operands the sums in an expression have; `linear_terms` has fewer where some
+    cancel.
+    """
+    count, pending = 0, [expr]
+    while pending:
+        node = pending.pop()
+        if op_name(node) in ("add", "sub"):
+            pending += operands(node)
+        else:
+            count += 1
+    return count
+
+
+def _without_remainder(node: Expr, factor: int, c: int) -> Expr:
+    """``e % m → e`` as a term ``factor*(e % m)`` of a numerator of ``% c``, where c divides
+    factor*m.
+    """
+    if op_name(node) != "floormod":
+        return node
+    inner, divisor = operands(node)
+    modulus = const_value(divisor)
+    return inner if modulus and factor * int(modulus) % c == 0 else node
+
+
+def linear_terms(expr: Expr) -> tuple[list[tuple[Expr, int]], int]:
+    """``sum(k * operand) + constant``; equal nodes are one operand."""
+    found: dict[int, tuple[Expr, int]] = {}
+    constant = 0
+    pending = [(expr, 1)]
+    while pending:
+        node, factor = pending.pop()
+        value = const_value(node)
+        if value is not None:
+            constant += factor * int(value)
+            continue
+        name = op_name(node)
+        if name in ("add", "sub"):
+            left, right = operands(node)
+            pending += [(right, factor if name == "add" else -factor), (left, factor)]
+            continue
+        if name == "mul":
+            left, right = operands(node)
+            a, b = const_value(left), const_value(right)
+            if a is not None or b is not None:
+                if b is not None:
+                    pending.append((left, factor * int(b)))
+                else:
+                    pending.append((right, factor * int(a or 0)))
+                continue
+        key = node_id(node)
+        found[key] = (node, found.get(key, (node, 0))[1] + factor)
+    return [(node, k) for node, k in found.values() if k], constant
+
+
+def _reduced(name: str, terms: list[tuple[Expr, int]], constant: int, c: int, dtype: str) -> Expr:
+    """Write the division of ``sum(k * operand) + constant`` by c with reduced coefficients."""
+    direct = sum(k % c for _, k in terms)
+    mirrored = sum(-k % c for _, k in terms)
+    sign = 1
+    if mirrored < direct:
+        # x // c = -1 - (-x - 1) // c,  x % c = c - 1 - (-x - 1) % c
+        sign, constant = -1, -constant - 1
+        terms = [(node, -k) for node, k in terms]
+    outside: list[tuple[Expr, int]] = []
+    inside: list[tuple[Expr, int]] = []
+    divisor = build.const(c, dtype)
+    for node, k in terms:
+        low = k % c
+        if low and low != k and (low > _LARGE or contains_load(node)):
+            # k*y = k*c*(y // c) + k*(y % c)
+            outside.append((build.binary("floordiv", node, divisor), k))
+            node = build.binary("floormod", node, divisor)
+        outside.append((node, k // c))
+        inside.append((node, low))
+    inner = linear_sum(inside, constant % c, dtype)
+    is_plain = not any(k for _, k in inside)
+    if name == "floormod":
+        result = inner if is_plain else build.binary("floormod", inner, divisor)
+        if sign < 0:
+            result = linear_sum([(result, -1)], c - 1, dtype)
+    else:
+        if not is_plain:
+            outside.append((build.binary("floordiv", inner, divisor), 1))
+        shift = constant // c
+        outside = [(node, sign * k) for node, k in outside]
+        result = linear_sum(outside, shift if sign > 0 else -1 - shift, dtype)
+    return result
+
+
+def linear_sum(terms: list[tuple[Expr, int]], constant: int, dtype: str) -> Expr:
+    """``sum(k * operand) + constant`` with the constant first where all else is subtracted."""
+    result: Expr | None = None
+    for node, k in sorted((t for t in terms if t[1]), key=lambda term: term[1] < 0):
+        if result is None and k < 0 and constant:
+            result, constant = build.const(constant, dtype), 0
+        if result is None:
+            result = build.mul(node, build.const(k, dtype))
+        else:
+            term = build.mul(node, build.const(abs(k), dtype))
+            result = build.binary("add" if k > 0 else "sub", result, term)
+    if result is None:
+        return build.const(constant, dtype)
+    if constant:
+        name = "add" if constant > 0 else "sub"
+        result = build.binary(name, result, build.const(abs(constant), dtype))
+    return result

@@ -1,0 +1,68 @@
+"""Structural keys: two expressions get the same key exactly when they compute the same thing in the
+same way, up to the names of bound variables.
+
+Tensors may occur inside (TVM's own structural hash refuses those). Keys are small ints, comparable
+within one `StructuralKeys` object. Shared sub-expressions are visited once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .nodes import (
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    own_fields,
+    tensor_key,
+)
+from .rewrite import postorder
+
+
+class StructuralKeys:
+    """Interned keys of expressions.
+
+    Tensors are compared by identity, or by the representative that `same_tensor` gave them. Free
+    variables are compared by identity, bound ones by position.
+    """
+
+    def __init__(self) -> None:
+        self._table: dict[Any, int] = {}
+        self._tensors: dict[tuple[int, int], Any] = {}
+        self.alive: list[Any] = []
+
+    def same_tensor(self, tensor: Tensor, representative: Tensor) -> None:
+        """Treat reads of `tensor` as reads of `representative` from now on."""
+        self._tensors[tensor_key(tensor)] = self.tensor_key_of(representative)
+        self.alive += [tensor, representative]
+
+    def tensor_key_of(self, tensor: Tensor) -> Any:
+        """Key of a tensor, or of its representative."""
+        key = tensor_key(tensor)
+        return self._tensors.get(key, key)
+
+    def intern(self, key: Any) -> int:
+        """The number of a key: equal for equal keys."""
+        return self._table.setdefault(key, len(self._table))
+
+    def expr(self, expr: Expr, bound: Mapping[Var, Any] | None = None) -> int:
+        """Key of an expression; `bound` numbers the variables that are compared by position."""
+        self.alive.append(expr)
+        numbers = {node_id(var): ("bound", number) for var, number in (bound or {}).items()}
+        keys: dict[int, int] = {}
+        for node in postorder(expr):
+            name = op_name(node)
+            own: Any = own_fields(node)
+            if name == "var":
+                own = numbers.get(node_id(node), own)
+            elif name == "load":
+                own = self.tensor_key_of(load_tensor(node))
+            parts = tuple(keys[node_id(part)] for part in operands(node))
+            keys[node_id(node)] = self.intern((name, dtype_of(node), own, parts))
+        return keys[node_id(expr)]

@@ -1,0 +1,1 @@
+"""Stages, the graphs that they form, and rewrites of whole stages."""

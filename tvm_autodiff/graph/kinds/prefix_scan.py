@@ -1,0 +1,245 @@
+"""A scan as one opaque stage: the loop nest that te cannot express.
+
+In: a recurrence ``state ← step(state, element)`` and its elements as tensors. Out: the state before
+each element, as tensors that lower like any stage. Rows are independent and run in parallel; the
+elements of a row are taken in iteration order, or from the last to the first. The stage's
+attributes hold the recurrence, so that `scan_of` gives back what a stage computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tvm import te
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from ...expr.build import cast, const, like, variable
+from ...expr.lets import bind_shared
+from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
+from ...expr.rewrite import expand_lets, substituter
+from ..stage import Extent, Operation, index_dtype, is_extern, outputs_of, shape_of
+
+#: attributes of a scan: the recurrence, the input that each element is read from, [number of
+#: scanned axes, whether from the last to the first]
+_RECURRENCE, _READS, _ORDER = (f"tvm_autodiff.scan_{name}" for name in ("step", "reads", "order"))
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """``state ← step(state, element)``, component by component, begun with `start`."""
+
+    state: tuple[Var, ...]
+    element: tuple[Var, ...]
+    step: tuple[Expr, ...]
+    start: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A recurrence over tensors.
+
+    Attributes
+    ----------
+    recurrence : Recurrence
+        What is repeated.
+    elements : tuple of Tensor
+        One for each variable of ``recurrence.element``, of shape ``rows + scanned``; one that is
+        the same in all rows may lack the first axes.
+    rows, scanned : tuple of int or Expr
+        The extents of the axes that stay apart, and of those that are run along.
+    backward : bool
+        Whether it begins with the last element.
+    """
+
+    recurrence: Recurrence
+    elements: tuple[Tensor, ...]
+    rows: tuple[Extent, ...]
+    scanned: tuple[Extent, ...]
+    backward: bool
+
+
+def scan_stage(name: str, scan: Scan) -> list[Tensor]:
+    """``out[a, k] = the state of row a before element k is taken``, one tensor for each component.
+
+    Parameters
+    ----------
+    name : str
+        Name of the stage.
+    scan : Scan
+        What it computes; every element's tensor has the dtype of its variable.
+
+    Returns
+    -------
+    list of Tensor
+        Of shape ``rows + scanned``.
+    """
+    recurrence = scan.recurrence
+    tensors, reads = _inputs(scan)
+    attrs = {
+        _RECURRENCE: [
+            list(part)
+            for part in (recurrence.state, recurrence.element, recurrence.step, recurrence.start)
+        ],
+        _READS: reads,
+        _ORDER: [len(scan.scanned), int(scan.backward)],
+    }
+    func = scan_function(name, scan, s_tir=False)
+    buffers, results = list(func.params)[: len(tensors)], list(func.params)[len(tensors) :]
+    made = te.extern(
+        [buffer.shape for buffer in results],
+        tensors,
+        lambda ins, outs: func.body,
+        name=name,
+        in_buffers=buffers,
+        out_buffers=results,
+        attrs=attrs,
+    )
+    return outputs_of((made if len(results) == 1 else made[0]).op)
+
+
+def _inputs(scan: Scan) -> tuple[list[Tensor], list[int]]:
+    """The tensors that a scan reads, each once, and which of them each element comes from."""
+    inputs: dict[tuple[int, int], Tensor] = {}
+    for tensor in scan.elements:
+        inputs.setdefault(tensor_key(tensor), tensor)
+    places = list(inputs)
+    return list(inputs.values()), [places.index(tensor_key(tensor)) for tensor in scan.elements]
+
+
+def scan_of(op: Operation) -> Scan | None:
+    """What a stage made by `scan_stage` computes; None for other stages."""
+    if not is_extern(op) or _RECURRENCE not in op.attrs:
+        return None
+    state, element, step, start = (tuple(part) for part in op.attrs[_RECURRENCE])
+    inputs = list(op.inputs)
+    scanned, backward = (int(value) for value in op.attrs[_ORDER])
+    shape = shape_of(op.output(0))
+    return Scan(
+        Recurrence(state, element, step, start),
+        tuple(inputs[int(place)] for place in op.attrs[_READS]),
+        shape[: len(shape) - scanned],
+        shape[len(shape) - scanned :],
+        bool(backward),
+    )
+
+
+def scan_function(
+    name: str, scan: Scan, *, lanes: int = 1, threads: bool = True, s_tir: bool = True
+) -> Any:
+    """The function ``(*tensors read, *outputs)``: one element after the other within a row.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function.
+    scan : Scan
+        What it computes.
+    lanes : int
+        How many rows go forward together, as the lanes of a vector.
+    threads : bool
+        Whether rows run in parallel.
+    s_tir : bool
+        Whether the function is launched as it is, or becomes the body of a stage.
+    """
+    recurrence = scan.recurrence
+    inputs, reads = _inputs(scan)
+    shape = [*scan.rows, *scan.scanned]
+    with IRBuilder() as builder, T.prim_func(s_tir=s_tir):
+        T.func_name(name)
+        sources = [
+            T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
+            for n, tensor in enumerate(inputs)
+        ]
+        results = [
+            T.arg(f"out{n}", T.buffer(shape, dtype_of(var)))
+            for n, var in enumerate(recurrence.state)
+        ]
+        with ExitStack() as loops:
+            if s_tir:  # Relax asks for a block around everything
+                loops.enter_context(T.sblock("root"))
+                T.reads()
+                T.writes()
+            row = _rows(scan.rows, lanes, threads, loops)
+            states = [
+                T.alloc_buffer((lanes,), dtype_of(var), scope="local") for var in recurrence.state
+            ]
+            with _each_lane(lanes) as lane:
+                for state, start in zip(states, recurrence.start, strict=True):
+                    T.buffer_store(state, start, [lane])
+            scanned = _places(scan, loops)
+            lane = loops.enter_context(_each_lane(lanes))
+            place = [*row(lane), *scanned]
+            known: dict[Var, Expr] = {}
+            for var, state, result in zip(recurrence.state, states, results, strict=True):
+                known[var] = _bound(var, state[lane])
+                T.buffer_store(result, known[var], place)
+            for var, source in zip(recurrence.element, reads, strict=True):
+                index = place[len(place) - len(inputs[source].shape) :]
+                known[var] = _bound(var, sources[source][tuple(index)])
+            here = substituter(known)
+            news = [
+                _bound(var, bind_shared(here(expand_lets(step))))
+                for var, step in zip(recurrence.state, recurrence.step, strict=True)
+            ]
+            for state, new in zip(states, news, strict=True):
+                T.buffer_store(state, new, [lane])
+    return builder.get()
+
+
+def _bound(var: Var, value: Expr) -> Var:
+    """A value under the name of a variable, evaluated once."""
+    return T.bind(value, var=variable(var.name, dtype_of(var)))
+
+
+@contextmanager
+def _each_lane(lanes: int) -> Iterator[Any]:
+    if lanes == 1:
+        yield 0
+        return
+    with T.vectorized(0, lanes) as lane:
+        yield lane
+
+
+def _rows(
+    extents: Sequence[Extent], lanes: int, threads: bool, loops: ExitStack
+) -> Callable[[Any], list[Expr]]:
+    """One loop over groups of rows, since TVM runs no nested parallel ones; gives the indices of
+    the row in a lane. Lanes past the last row repeat that row.
+    """
+    if not extents:
+        return lambda lane: []
+    size = prod(extents)
+    groups: Any = size
+    if lanes > 1:
+        groups = (size + (lanes - 1)) // lanes
+    groups = const(groups, index_dtype(size)) if isinstance(groups, int) else groups
+    group = loops.enter_context((T.parallel if threads else T.serial)(0, groups))
+
+    def indices(lane: Any) -> list[Expr]:
+        row = group
+        if lanes > 1:
+            row = group * lanes + cast(dtype_of(group), lane)
+            if not isinstance(size, int) or size % lanes:
+                last = size - 1
+                row = binary("min", row, like(row, last) if isinstance(last, int) else last)
+        found: list[Expr] = []
+        for extent in reversed(extents[1:]):
+            found.append(cast(index_dtype(extent), row % extent))
+            row = row // extent
+        found.append(cast(index_dtype(extents[0]), row))
+        return found[::-1]
+
+    return indices
+
+
+def _places(scan: Scan, loops: ExitStack) -> list[Expr]:
+    """Indices of an element within its row, in the order of the scan."""
+    steps = [loops.enter_context(T.serial(0, extent)) for extent in scan.scanned]
+    if not scan.backward:
+        return steps
+    return [extent - 1 - step for extent, step in zip(scan.scanned, steps, strict=True)]

@@ -1,0 +1,60 @@
+"""Reductions whose ranges are never empty, as TVM's loops need them where bounds vary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..expr.build import all_of, compare, const, if_then_else, sub
+from ..expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of
+from ..expr.rewrite import contains_load, depends_on
+from ..expr.simplify import prove
+from .stage import (
+    Extent,
+    axis_range,
+    axis_vars,
+    is_compute,
+    reduce_axis_within,
+    reduction_of,
+    reduction_stage,
+)
+
+
+def never_empty(tensors: list[Tensor]) -> list[Tensor]:
+    """``⊕_{k < n(i)} f  →  ⊕_{k < max(n(i), 1)} if k < n(i) then f else identity``.
+
+    In loops whose bounds vary, TVM writes the identity in the first iteration of all, and an empty
+    range has none: its result would be what lay in memory.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        The outputs of a stage.
+    """
+    op = tensors[0].op
+    reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is None:
+        return tensors
+    moving = [*axis_vars(op), *(axis.var for axis in reduction.axes)]
+    ranges: dict[Var, tuple[Extent, Extent]] = {axis.var: axis_range(axis) for axis in op.axis}
+    axes: list[Axis] = []
+    inside: list[Expr] = []
+    for axis in reduction.axes:
+        low, extent = axis.dom.min, axis.dom.extent
+        read, one = contains_load(extent), const(1, dtype_of(extent))
+        varies = read or depends_on(extent, moving)
+        if varies and (read or not prove(compare("ge", extent, one), ranges)):
+            inside.append(compare("lt", sub(axis.var, low), extent))
+            least = binary("max", extent, one)
+            axes.append(reduce_axis_within(axis.var, low, least))
+        else:
+            axes.append(axis)
+        ranges[axis.var] = axis_range(axis)
+    if not inside:
+        return tensors
+    condition = all_of(inside)
+    sources = tuple(
+        if_then_else(condition, source, identity)
+        for source, identity in zip(reduction.sources, reduction.combiner.identity, strict=True)
+    )
+    filled = replace(reduction, sources=sources, axes=tuple(axes))
+    return reduction_stage(op.name, list(op.axis), filled)

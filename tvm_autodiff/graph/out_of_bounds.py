@@ -1,0 +1,250 @@
+"""Reads that are certain to be out of bounds: an error before anything is built upon them.
+
+Only what is proved is refused. A read counts where no branch guards it and every loop around it
+runs; its index where the extreme values are exact: affine in axes of a box, or small enough to be
+tried out. Data in an index, ragged loops, `where=` and both sides of a select are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from ..errors import OutOfBoundsError, UnsolvableError
+from ..expr.integers.integer_functions import compile_integers
+from ..expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    always,
+    const_value,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ..expr.printing.text import text
+from ..expr.rewrite import expand_lets, postorder, variables_of
+from ..expr.simplify import constant_bounds, linear_terms, prove, simplify
+from .stage import (
+    Extent,
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    is_placeholder,
+    is_scan,
+    reduction_of,
+    shape_of,
+)
+
+#: points of a box that an index which is not affine is tried at
+_MOST_POINTS = 1 << 12
+_LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
+
+
+@dataclass(frozen=True)
+class _Box:
+    """The axes around a read: minimum and extent of each, and sizes, which are at least one."""
+
+    ranges: dict[int, tuple[Extent, Extent]]
+    axes: dict[int, Var]
+    sizes: dict[Var, tuple[int, None]]
+
+
+def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
+    """Raise where a stage is certain to read outside of a tensor.
+
+    Parameters
+    ----------
+    ops : sequence of Operation
+        The stages of a graph, placeholders included: their shapes tell the sizes.
+
+    Raises
+    ------
+    OutOfBoundsError
+        The message names stage, tensor, index and bounds.
+    """
+    if any(map(is_scan, ops)):
+        return  # the ranges of what a te.scan repeats are not those of the axes
+    sizes: dict[Var, tuple[int, None]] = {
+        dim: (1, None)
+        for op in ops
+        if is_placeholder(op)
+        for dim in shape_of(op.output(0))
+        if not isinstance(dim, int) and op_name(dim) == "var"
+    }
+    for op in ops:
+        if not is_compute(op):
+            continue
+        for axes, roots in _loops(op):
+            reads = _unguarded_reads(roots)
+            doubtful = [read for read in reads if not _is_inside(read, axes)]
+            box = _box(axes, sizes) if doubtful else None
+            if box is not None:
+                for read in doubtful:
+                    _check(op, read, box)
+
+
+def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
+    """The axes of a stage and the expressions that every point of them evaluates."""
+    reduction = reduction_of(op)
+    if reduction is None:
+        yield list(op.axis), [expand_lets(body) for body in bodies(op)]
+        return
+    yield list(op.axis), [expand_lets(value) for value in reduction.init]
+    if always(reduction.condition):
+        axes = [*op.axis, *reduction.axes]
+        yield axes, [expand_lets(source) for source in reduction.sources]
+
+
+def _unguarded_reads(roots: Iterable[Expr]) -> list[Expr]:
+    """The reads that are evaluated whatever a condition says, those in conditions included."""
+    pending, seen, found = list(roots), set(), []
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        name, parts = op_name(node), operands(node)
+        if is_load(node):
+            found.append(node)
+        # of a choice, and of a condition that may be cut short, the first operand alone
+        pending += parts[:1] if name in ("if_then_else", "select", "and", "or") else parts
+    return found
+
+
+def _is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
+    """Whether each index is plainly an axis that is as long as the dimension."""
+    extents = {node_id(axis.var): axis.dom for axis in axes}
+    for index, dim in zip(operands(read), load_tensor(read).shape, strict=True):
+        dom = extents.get(node_id(index))
+        if dom is None or const_value(dom.min) != 0:
+            return False
+        if node_id(dom.extent) != node_id(dim):
+            have, want = const_value(dom.extent), const_value(dim)
+            if have is None or want is None or have > want:
+                return False
+    return True
+
+
+def _box(axes: Sequence[Axis], sizes: Mapping[Var, tuple[int, None]]) -> _Box | None:
+    """The axes as a box all of whose points are visited, for all sizes; None for other loops."""
+    known = {node_id(var) for var in sizes}
+    ranges: dict[int, tuple[Extent, Extent]] = {}
+    for axis in axes:
+        low, extent = axis_range(axis)
+        for bound in (low, extent):
+            if not isinstance(bound, int) and any(
+                node_id(var) not in known for var in variables_of(bound)
+            ):
+                return None
+        if extent <= 0 if isinstance(extent, int) else not prove(extent >= 1, sizes):
+            return None
+        ranges[node_id(axis.var)] = low, extent
+    return _Box(ranges, {node_id(axis.var): axis.var for axis in axes}, dict(sizes))
+
+
+def _check(op: Operation, read: Expr, box: _Box) -> None:
+    tensor = load_tensor(read)
+    for number, (index, dim) in enumerate(zip(operands(read), shape_of(tensor), strict=True)):
+        found = _extremes(index, dim, box)
+        if found is None:
+            continue
+        least, most = found
+        if _below(least, 0, box) or not _below(most, dim, box, certain=False):
+            raise OutOfBoundsError(
+                f"stage {op.name} reads {text(read, limit=200)}, and the index "
+                f"{text(index, limit=200)} of dimension {number} takes the values {_shown(least)} "
+                f"to {_shown(most)} where {tensor.op.name} has 0 to {_shown(dim - 1)}: make "
+                f"{tensor.op.name} larger, or guard the read with te.if_then_else"
+            )
+
+
+def _below(value: Extent, bound: Extent, box: _Box, certain: bool = True) -> bool:
+    """Whether ``value < bound`` is certain; or, with `certain` off, whether it is possible."""
+    if isinstance(value, int) and isinstance(bound, int):
+        return value < bound
+    return prove(value < bound, box.sizes) if certain else not prove(value >= bound, box.sizes)
+
+
+def _shown(value: Extent) -> str:
+    return str(value) if isinstance(value, int) else text(simplify(value))
+
+
+def _extremes(index: Expr, dim: Extent, box: _Box) -> tuple[Extent, Extent] | None:
+    """The least and the largest value of an index, both taken; None where unknown or inside."""
+    value = const_value(index)
+    if value is not None:
+        return int(value), int(value)
+    nodes = postorder(index)
+    if any(is_load(node) or dtype_of(node) not in (*_LARGEST, "bool") for node in nodes):
+        return None
+    affine = _affine_extremes(index, box)
+    return _tried_extremes(index, dim, nodes, box) if affine is None else affine
+
+
+def _affine_extremes(index: Expr, box: _Box) -> tuple[Extent, Extent] | None:
+    terms, constant = linear_terms(index)
+    least: Extent = constant
+    most: Extent = constant
+    sizes = {node_id(var) for var in box.sizes}
+    seen: set[int] = set()
+    for operand, factor in terms:
+        while op_name(operand) == "cast":
+            [operand] = operands(operand)
+        key = node_id(operand)
+        if key in seen:
+            return None
+        seen.add(key)
+        if key in box.ranges:
+            low, extent = box.ranges[key]
+            ends = [low * factor, (low + extent - 1) * factor]
+            least, most = least + ends[factor < 0], most + ends[factor > 0]
+        elif key in sizes:
+            least, most = least + operand * factor, most + operand * factor
+        else:
+            return None
+    limit = _LARGEST[dtype_of(index)]
+    if any(isinstance(end, int) and abs(end) > limit for end in (least, most)):
+        return None
+    return least, most
+
+
+def _tried_extremes(
+    index: Expr, dim: Extent, nodes: Sequence[Expr], box: _Box
+) -> tuple[int, int] | None:
+    """The extremes over all points, where these are few and no step leaves its dtype."""
+    variables = variables_of(index)
+    bounds: dict[Var, tuple[int, int]] = {}
+    for var in variables:
+        low, extent = box.ranges.get(node_id(var), (None, None))
+        if not isinstance(low, int) or not isinstance(extent, int):
+            return None
+        bounds[var] = low, extent
+    if prod(extent for _, extent in bounds.values()) > _MOST_POINTS:
+        return None
+    for node in reversed(nodes):  # the index comes first
+        if op_name(node) in ("floordiv", "floormod", "truncdiv", "truncmod") and not const_value(
+            operands(node)[1]
+        ):
+            return None
+        try:
+            least, most = (0, 0) if dtype_of(node) == "bool" else constant_bounds(node, bounds)
+        except UnsolvableError:
+            return None
+        if max(-least, most) >= _LARGEST.get(dtype_of(node), 1):
+            return None
+        if node is nodes[-1] and isinstance(dim, int) and least >= 0 and most < dim:
+            return None
+    try:
+        values = compile_integers([index], variables)
+    except UnsolvableError:
+        return None
+    points = product(*(range(low, low + extent) for low, extent in bounds.values()))
+    tried = [values(*point)[0] for point in points]
+    return min(tried), max(tried)

@@ -1,0 +1,54 @@
+"""Reductions without `where=` and `init=`, which TVM's lowering drops without a word.
+
+In: a stage that reduces. Out: stages of equal value whose reduction has neither. Differentiation
+needs the second step (an initial value is one more operand of the combiner), lowering needs both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..expr.build import if_then_else, true
+from ..expr.nodes import Tensor, always, load
+from .stage import (
+    Operation,
+    Reduction,
+    axis_vars,
+    make_stage,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    renewed_reduction,
+)
+
+
+def fold_condition(reduction: Reduction) -> Reduction:
+    """``⊕_{k | c} source → ⊕_k (if c then source else identity)``, component by component."""
+    if always(reduction.condition):
+        return reduction
+    sources = tuple(
+        if_then_else(reduction.condition, source, identity)
+        for source, identity in zip(reduction.sources, reduction.combiner.identity, strict=True)
+    )
+    return Reduction(reduction.combiner, sources, reduction.axes, true(), reduction.init)
+
+
+def split_init(op: Operation) -> tuple[list[Tensor], list[Tensor]]:
+    """``init ⊕ (⊕_k source)`` as two stages: the combination, and the plain reduction it reads.
+
+    Returns
+    -------
+    combination, plain : list of Tensor
+        The outputs of the stage that combines, over the axes of `op`, and of the reduction without
+        init.
+    """
+    reduction = reduction_of(op)
+    assert reduction is not None
+    fresh = [renew_axis(axis) for axis in op.axis]
+    moved = renewed_reduction(
+        reduction, {old.var: new.var for old, new in zip(op.axis, fresh, strict=True)}
+    )
+    plain = reduction_stage(f"{op.name}_plain", fresh, replace(moved, init=()))
+    here = axis_vars(op)
+    body = reduction.combiner.apply(reduction.init, [load(tensor, here) for tensor in plain])
+    return make_stage(op.name, list(op.axis), list(body), op.tag), plain

@@ -1,0 +1,331 @@
+"""Stages of a tensor program: what a stage holds and how a new one is made.
+
+In: a te operation or tensor. Out: its axes, bodies and reduction as plain Python data, and new
+compute stages from axes and bodies. The graph that stages form is in `graph`; expressions inside
+bodies in `rewrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir, te, tirx
+
+from ..expr.build import true
+from ..expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ..expr.rewrite import Rewriter, expand_lets, substituter
+
+Operation = Any  #: a te operation
+Extent = Any  #: an int or a TVM integer expression
+
+_DATA_PARALLEL, _REDUCE = 0, 2
+
+
+@dataclass(frozen=True)
+class Combiner:
+    """A commutative reducer over tuples: ``result(lhs, rhs)`` component by component, and its
+    identity.
+    """
+
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    result: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
+
+    def apply(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The combination of two tuples of expressions, one expression a component."""
+        table = {
+            node_id(var): value
+            for var, value in zip((*self.lhs, *self.rhs), (*lhs, *rhs), strict=True)
+        }
+        visit = Rewriter(lambda node: table.get(node_id(node)) if op_name(node) == "var" else None)
+        return tuple(visit(expand_lets(result)) for result in self.result)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction as data: Σ or another combiner over `sources`, for `axes`, where `condition`
+    holds.
+    """
+
+    combiner: Combiner
+    sources: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    condition: Expr
+    init: tuple[Expr, ...]
+
+
+def is_compute(op: Operation) -> bool:
+    """Whether a stage is a compute expression."""
+    return isinstance(op, te.ComputeOp)
+
+
+def is_placeholder(op: Operation) -> bool:
+    """Whether a stage is an input."""
+    return isinstance(op, te.PlaceholderOp)
+
+
+def is_extern(op: Operation) -> bool:
+    """Whether a stage is an opaque `te.extern` stage."""
+    return isinstance(op, te.ExternOp)
+
+
+def is_scan(op: Operation) -> bool:
+    """Whether a stage is a `te.scan`."""
+    return isinstance(op, te.ScanOp)
+
+
+def outputs_of(op: Operation) -> list[Tensor]:
+    """All output tensors of a stage."""
+    return [op.output(index) for index in range(op.num_outputs)]
+
+
+def bodies(op: Operation) -> list[Expr]:
+    """The body expression of each output of a compute stage."""
+    return list(op.body)
+
+
+def axis_vars(op: Operation) -> list[Var]:
+    """The variables of the output axes of a compute stage."""
+    return [axis.var for axis in op.axis]
+
+
+def axis_range(axis: Axis) -> tuple[Extent, Extent]:
+    """``(minimum, extent)`` of an axis; ints where they are literals."""
+    low, extent = const_value(axis.dom.min), const_value(axis.dom.extent)
+    return (
+        axis.dom.min if low is None else low,
+        axis.dom.extent if extent is None else extent,
+    )
+
+
+def shape_of(tensor: Tensor) -> tuple[Extent, ...]:
+    """The shape of a tensor; ints where extents are literals."""
+    return tuple(dim if (value := const_value(dim)) is None else int(value) for dim in tensor.shape)
+
+
+def reduction_of(op: Operation) -> Reduction | None:
+    """The reduction that a stage performs, or None for an elementwise or an opaque one."""
+    return reduction_of_body(op.body[0]) if is_compute(op) else None
+
+
+def reduction_of_body(body: Expr) -> Reduction | None:
+    """The reduction that is the body of a stage, or None for another body."""
+    if op_name(body) != "reduce":
+        return None
+    combiner = body.combiner
+    return Reduction(
+        Combiner(
+            tuple(combiner.lhs),
+            tuple(combiner.rhs),
+            tuple(combiner.result),
+            tuple(combiner.identity_element),
+        ),
+        tuple(body.source),
+        tuple(body.axis),
+        body.condition,
+        tuple(body.init),
+    )
+
+
+def data_axis(name: str, extent: Extent, dtype: str | None = None) -> Axis:
+    """A fresh output axis ``0 <= name < extent``."""
+    return _axis(name, 0, extent, _DATA_PARALLEL, dtype)
+
+
+def reduce_axis(name: str, extent: Extent, minimum: Extent = 0, dtype: str | None = None) -> Axis:
+    """A fresh reduce axis ``minimum <= name < minimum + extent``."""
+    return _axis(name, minimum, extent, _REDUCE, dtype)
+
+
+def reduce_axis_over(var: Var, extent: Extent) -> Axis:
+    """The reduce axis ``0 <= var < extent`` for a variable that expressions hold already."""
+    if isinstance(extent, int):
+        extent = tirx.const(extent, str(var.ty))
+    return tirx.IterVar(ir.Range.from_min_extent(tirx.const(0, str(var.ty)), extent), var, _REDUCE)
+
+
+def reduce_axis_within(var: Var, low: Expr, extent: Expr) -> Axis:
+    """The reduce axis ``low <= var < low + extent`` over a variable that expressions hold."""
+    return tirx.IterVar(ir.Range.from_min_extent(low, extent), var, _REDUCE)
+
+
+def _axis(name: str, low: Extent, extent: Extent, kind: int, dtype: str | None) -> Axis:
+    if dtype is None:
+        dtype = index_dtype(extent)
+    if isinstance(low, int):
+        low = tirx.const(low, dtype)
+    if isinstance(extent, int):
+        extent = tirx.const(extent, dtype)
+    return tirx.IterVar(ir.Range.from_min_extent(low, extent), tirx.Var(name, dtype), kind)
+
+
+def index_dtype(extent: Extent) -> str:
+    """The dtype of an index below `extent`: that of the extent, int32 for small literal ints."""
+    if isinstance(extent, int):
+        return "int32" if extent < 2**31 else "int64"
+    return str(extent.ty)
+
+
+def renew_axis(axis: Axis, name: str | None = None) -> Axis:
+    """A copy of an axis with a variable of its own."""
+    return tirx.IterVar(axis.dom, tirx.Var(name or axis.var.name, str(axis.var.ty)), axis.iter_type)
+
+
+def widened_axis(axis: Axis, extent: int) -> Axis:
+    """The axis with the same variable, from zero to another extent."""
+    dtype = str(axis.var.ty)
+    dom = ir.Range.from_min_extent(tirx.const(0, dtype), tirx.const(extent, dtype))
+    return tirx.IterVar(dom, axis.var, axis.iter_type)
+
+
+def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
+    """The axis with its own variable and its bounds renamed: adaptive windows have bounds on output
+    axes.
+    """
+    low, extent = axis.dom.min, axis.dom.extent
+    new_low, new_extent = rename(low), rename(extent)
+    if node_id(low) == node_id(new_low) and node_id(extent) == node_id(new_extent):
+        return axis
+    return type(axis)(type(axis.dom).from_min_extent(new_low, new_extent), axis.var, axis.iter_type)
+
+
+def reduction_bounds(op: Operation) -> list[Expr]:
+    """Minimum and extent of every reduce axis of a compute stage that are no literals."""
+    body = op.body[0]
+    axes = list(body.axis) if op_name(body) == "reduce" else []
+    return [
+        bound
+        for axis in axes
+        for bound in (axis.dom.min, axis.dom.extent)
+        if const_value(bound) is None
+    ]
+
+
+def mapped_reduction(reduction: Reduction, move: Callable[[Expr], Expr]) -> Reduction:
+    """The reduction over axes of its own, its expressions rewritten, those of the bounds too."""
+    fresh = renewed_reduction(reduction, {})
+    return Reduction(
+        fresh.combiner,
+        tuple(move(source) for source in fresh.sources),
+        tuple(rename_bounds(axis, move) for axis in fresh.axes),
+        move(fresh.condition),
+        tuple(move(value) for value in fresh.init),
+    )
+
+
+def renewed_reduction(reduction: Reduction, table: Mapping[Var, Expr]) -> Reduction:
+    """The reduction over axes of its own, with other variables replaced, in bounds too."""
+    inner = [renew_axis(axis) for axis in reduction.axes]
+    own: dict[Var, Expr] = {
+        old.var: new.var for old, new in zip(reduction.axes, inner, strict=True)
+    }
+    move = substituter({**table, **own})
+    return Reduction(
+        reduction.combiner,
+        tuple(move(source) for source in reduction.sources),
+        tuple(rename_bounds(axis, move) for axis in inner),
+        move(reduction.condition),
+        tuple(move(value) for value in reduction.init),
+    )
+
+
+def reduce_expr(reduction: Reduction, value_index: int = 0) -> Expr:
+    """The TVM node of a reduction, as the body of output `value_index`."""
+    combiner = reduction.combiner
+    node = tirx.CommReducer(
+        list(combiner.lhs), list(combiner.rhs), list(combiner.result), list(combiner.identity)
+    )
+    return tirx.Reduce(
+        node,
+        list(reduction.sources),
+        list(reduction.axes),
+        reduction.condition,
+        value_index,
+        list(reduction.init),
+    )
+
+
+def sum_combiner(dtype: str) -> Combiner:
+    """The combiner of a plain sum."""
+    lhs, rhs = tirx.Var("x", dtype), tirx.Var("y", dtype)
+    return Combiner((lhs,), (rhs,), (lhs + rhs,), (tirx.const(0, dtype),))
+
+
+def sum_over(source: Expr, axes: Sequence[Axis]) -> Expr:
+    """``Σ_axes source`` as the body of a stage; the source itself when there are no axes."""
+    if not axes:
+        return source
+    reduction = Reduction(sum_combiner(str(source.ty)), (source,), tuple(axes), true(), ())
+    return reduce_expr(reduction)
+
+
+def make_stage(
+    name: str,
+    axes: Sequence[Axis],
+    body: Sequence[Expr],
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> list[Tensor]:
+    """A compute stage ``name[axes] = body``; one tensor for each body.
+
+    The bodies are all reductions that share combiner and axes, or none is one.
+    """
+    if len(body) > 1 and op_name(body[0]) == "reduce":
+        first = body[0]  # TVM wants the components to hold the very same arrays, not equal ones
+        shared = (first.combiner, first.source, first.axis, first.condition)
+        body = [tirx.Reduce(*shared, index, first.init) for index in range(len(body))]
+    op = te._ffi_api.ComputeOp(name, tag, dict(attrs or {}), list(axes), list(body))
+    return outputs_of(op)
+
+
+def reduction_stage(name: str, axes: Sequence[Axis], reduction: Reduction) -> list[Tensor]:
+    """A stage that performs a (tuple) reduction; one tensor for each component."""
+    body = [reduce_expr(reduction, index) for index in range(len(reduction.sources))]
+    return make_stage(name, axes, body)
+
+
+def placeholder_like(tensor: Tensor, name: str | None = None) -> Tensor:
+    """A fresh input of the shape and dtype of a tensor."""
+    return te.placeholder(tuple(tensor.shape), str(tensor.dtype), name or tensor.op.name)
+
+
+def marks_of(op: Operation) -> dict[str, Any]:
+    """The attributes that this package gives to stages of a kind of their own.
+
+    What such a stage computes may be read elsewhere, but its body is not rewritten: other code
+    finds its parts there.
+    """
+    given = getattr(op, "attrs", None) or {}
+    found = {str(name): value for name, value in given.items()}
+    return {name: found[name] for name in sorted(found) if name.startswith("tvm_autodiff.")}
+
+
+def whole_tensor(source: Expr, axes: Sequence[Axis]) -> Tensor | None:
+    """``dx[b] = dy[b] → dx = dy``: the tensor that an expression copies as it is, else None."""
+    if not is_load(source):
+        return None
+    tensor, indices = load_tensor(source), operands(source)
+    if len(indices) != len(axes) or not all(
+        node_id(index) == node_id(axis.var) for index, axis in zip(indices, axes, strict=True)
+    ):
+        return None
+    wanted = tuple(axis_range(axis)[1] for axis in axes)
+    same = all(
+        a == b if isinstance(a, int) and isinstance(b, int) else node_id(a) == node_id(b)
+        for a, b in zip(shape_of(tensor), wanted, strict=True)
+    )
+    return tensor if same else None

@@ -1,0 +1,131 @@
+"""What stands at and around each element of a reduction: prefixes and suffixes, by two scans.
+
+In: a reduction. Out: the combination of the elements before each one, the element, and that of the
+elements after it, in iteration order. Elements become a tensor only where the source is no tensor
+as it is; a step of a scan is made for each. The derivative of the scans is `scans`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..expr.build import if_then_else
+from ..expr.lets import merge_equal
+from ..expr.nodes import Axis, Expr, Tensor, Var, always, is_const, load, node_id
+from ..expr.rewrite import expand_lets, substituter
+from ..graph.bounded_stage import bounded_stage
+from ..graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
+from ..graph.stage import (
+    Combiner,
+    Operation,
+    Reduction,
+    axis_range,
+    axis_vars,
+    renew_axis,
+    whole_tensor,
+)
+from .reducing import Around, elements_of, zero_based
+
+
+def around_elements(op: Operation, reduction: Reduction) -> Around:
+    """``before[a, k] = ⊕_{k' < k} F(a, k'), after[a, k] = ⊕_{k' > k} F(a, k')``."""
+    places = elements_of(op, reduction)
+    condition = places.rename(reduction.condition)
+    everywhere = always(places.inside) and always(condition)
+    literals: dict[int, Expr] = {}
+    tensors: dict[int, Tensor] = {}
+    made: dict[tuple[int, str], Tensor] = {}
+    sources = merge_equal([expand_lets(source) for source in reduction.sources])
+    pairs = zip(sources, reduction.combiner.identity, strict=True)
+    for number, (source, identity) in enumerate(pairs):
+        if is_const(source) and everywhere:
+            literals[number] = source
+            continue
+        key = (node_id(source), repr(identity))  # equal components share their elements
+        if key not in made:
+            # a condition may read what exists only inside
+            counted = if_then_else(condition, places.rename(source), identity)
+            body = if_then_else(places.inside, counted, identity)
+            made[key] = element_tensor(f"{op.name}_elements", places.axes, body, len(op.axis))
+        tensors[number] = made[key]
+    before, after = combined_around(
+        op.name, reduction.combiner, tensors, literals, places.axes, len(op.axis)
+    )
+    here = (*axis_vars(op), *zero_based(reduction.axes))
+    element = [
+        literals[number]
+        if number in literals
+        else load(tensors[number], here[len(here) - len(tensors[number].shape) :])
+        for number in range(len(sources))
+    ]
+    return Around(
+        tuple(load(tensor, here) for tensor in before),
+        tuple(element),
+        tuple(load(tensor, here) for tensor in after),
+    )
+
+
+def element_tensor(name: str, axes: Sequence[Axis], body: Expr, rows: int) -> Tensor:
+    """A value at each element as a tensor: one that it reads as it is, or a new stage.
+
+    A tensor that is the same in all rows has the last axes only; `rows` is how many may lack.
+    """
+    for first in range(rows + 1):
+        same = whole_tensor(body, axes[first:])
+        if same is not None:
+            return same
+    fresh = [renew_axis(axis) for axis in axes]
+    rename = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
+    return bounded_stage(name, fresh, [rename(body)])[0]
+
+
+def combined_around(
+    name: str,
+    combiner: Combiner,
+    elements: Mapping[int, Tensor],
+    literals: Mapping[int, Expr],
+    axes: Sequence[Axis],
+    rows: int,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The combinations of the elements before and of those after each one.
+
+    Parameters
+    ----------
+    name : str
+        Of the stages: ``name_before``, ``name_after``.
+    combiner : Combiner
+        What combines.
+    elements, literals : mapping from int to Tensor, mapping from int to Expr
+        Each component of the elements: a tensor, or the same number everywhere.
+    axes : sequence of Axis
+        Those of one element each.
+    rows : int
+        How many of the axes stay apart; along the others elements are combined.
+
+    Returns
+    -------
+    before, after : list of Tensor
+        One for each component.
+    """
+    extents = [axis_range(axis)[1] for axis in axes]
+
+    def scan(state: Sequence[Var], element: Sequence[Var], suffix: str) -> list[Tensor]:
+        fixed = substituter({element[number]: value for number, value in literals.items()})
+        recurrence = Recurrence(
+            tuple(state),
+            tuple(element[number] for number in elements),
+            tuple(fixed(expand_lets(result)) for result in combiner.result),
+            combiner.identity,
+        )
+        whole = Scan(
+            recurrence,
+            tuple(elements.values()),
+            tuple(extents[:rows]),
+            tuple(extents[rows:]),
+            backward=suffix == "after",
+        )
+        return scan_stage(f"{name}_{suffix}", whole)
+
+    # the state is the left operand of what comes later, the right one of what comes earlier
+    before = scan(combiner.lhs, combiner.rhs, "before")
+    return before, scan(combiner.rhs, combiner.lhs, "after")

@@ -1,0 +1,90 @@
+"""Stages that only copy, and terms continued through them.
+
+In: a term whose read site reads a copying stage: a padding, a transpose, a reshape, a
+concatenation. Out: the terms that reach the stage's own sources, so that the solver sees one
+system in place of two and the adjoint of the copy need not exist. Each element of such a stage
+comes from at most one read: continuing never repeats work.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..expr.nodes import Expr, Tensor, is_const, is_load, node_id, op_name, operands
+from ..expr.rewrite import substituter
+from ..expr.simplify import prove_equal
+from ..graph.graph import tensors_read_by
+from ..graph.stage import Operation, axis_vars, bodies, is_compute, shape_of
+from .linearize import linearize
+from .terms import Condition, Term
+
+
+def terms_of_copy(op: Operation) -> list[Term] | None:
+    """The terms of a stage that copies its sources, or None for any other stage.
+
+    A copy is a read, a literal, or a branch between copies. A stage with fewer elements than a
+    source, such as a slice, does not count: the adjoint of its few elements is worth having. Nor
+    does one with a read at so many paths that they are joined: a sum over all of them would be
+    made for each element of the source.
+
+    Examples
+    --------
+    >>> from tvm import te, topi
+    >>> x = te.placeholder((4, 4), name="x")
+    >>> len(terms_of_copy(topi.nn.pad(x, [1, 1]).op))
+    1
+    >>> terms_of_copy(topi.exp(x).op) is None
+    True
+    """
+    if not is_compute(op) or op.num_outputs != 1 or not _is_copy(bodies(op)[0]):
+        return None
+    sources = tensors_read_by(op)
+    if not all(_is_not_larger(source, op.output(0)) for source in sources):
+        return None
+    terms = linearize(op, sources)
+    plain = all(node_id(term.value) == node_id(term.seed) for term in terms)
+    return terms if plain else None
+
+
+def _is_copy(body: Expr) -> bool:
+    pending = [body]
+    while pending:
+        node = pending.pop()
+        if op_name(node) in ("if_then_else", "select"):
+            pending += operands(node)[1:]
+        elif not is_load(node) and not is_const(node):
+            return False
+    return True
+
+
+def _is_not_larger(source: Tensor, copy: Tensor) -> bool:
+    """Whether a source has at most as many elements; symbolic extents must cancel."""
+    left, right = shape_of(source), list(shape_of(copy))
+    for extent in left:
+        if isinstance(extent, int):
+            continue
+        same = [
+            n
+            for n, other in enumerate(right)
+            if not isinstance(other, int) and prove_equal(extent, other)
+        ]
+        if not same:
+            return False
+        right.pop(same[0])
+    known = [prod(extent for extent in shape if isinstance(extent, int)) for shape in (left, right)]
+    return known[0] <= known[1]
+
+
+def through_copy(term: Term, copy: Operation, inner: Term) -> Term:
+    """``dy += p·dt[g], dt[a] = [c(a)]·q(a)·dx[h(a)]  →  dy += [c(g)]·q(g)·p·dx[h(g)]``."""
+    rename = substituter(dict(zip(axis_vars(copy), term.indices, strict=True)))
+    scale = substituter({inner.seed: term.value})
+    return Term(
+        inner.tensor,
+        tuple(rename(index) for index in inner.indices),
+        term.component,
+        term.seed,
+        scale(rename(inner.value)),
+        (*term.conditions, *(Condition(rename(c.expr), c.guards) for c in inner.conditions)),
+        term.reduce_axes,
+    )

@@ -1,0 +1,194 @@
+"""The derivative of one stage as a list of terms, one or more for each read site.
+
+In: a compute stage and the tensors that derivatives are asked for. Out: `Term`s, from which the
+pullback follows by transposition and the pushforward by reading them as they stand. Scalar rules
+and reducers give the values; nothing here looks at index maps, nor solves anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..errors import NotDifferentiableError
+from ..expr.build import conjuncts, variable
+from ..expr.lets import merge_equal
+from ..expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_float,
+    is_load,
+    load,
+    load_tensor,
+    operands,
+    tensor_key,
+)
+from ..expr.rewrite import expand_lets, substituter
+from ..graph.graph import tensors_read_by
+from ..graph.plain_reduction import split_init
+from ..graph.stage import (
+    Operation,
+    Reduction,
+    axis_vars,
+    bodies,
+    is_compute,
+    is_extern,
+    reduction_of,
+    rename_bounds,
+)
+from .reducers import source_seeds
+from .terms import Condition, Contribution, Term, pull_back
+
+
+def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
+    """The terms of a stage's derivative with respect to some of the tensors that it reads.
+
+    Parameters
+    ----------
+    op : Operation
+        A compute stage with one or several outputs.
+    tensors : sequence of Tensor
+        The tensors whose reads count; reads of others are constants.
+
+    Returns
+    -------
+    list of Term
+        In the order of the read sites in the body; empty when the stage does not depend on them
+        smoothly.
+
+    Raises
+    ------
+    NotDifferentiableError
+        The stage is a `te.extern` or `te.scan`, or holds an intrinsic without a rule on the way.
+
+    References
+    ----------
+    S. Urban, P. van der Smagt, "Automatic differentiation for tensor algebras", arXiv 1711.01348.
+    """
+    if not is_compute(op):
+        kind = "te.extern" if is_extern(op) else "te.scan"
+        names = ", ".join(tensor.op.name for tensor in tensors)
+        raise NotDifferentiableError(
+            f"stage {op.name} is an opaque {kind} stage that reads {names}: it has no expression "
+            f"to differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
+            "f(out, deps, head) -> [adjoint of each]"
+        )
+    wanted = {tensor_key(tensor) for tensor in tensors}
+    reduction = reduction_of(op)
+    if reduction is None:
+        return _elementwise_terms(op, wanted)
+    return _reduction_terms(op, reduction, wanted)
+
+
+def _reads(wanted: set[tuple[int, int]]) -> Callable[[Expr], bool]:
+    return lambda node: is_load(node) and tensor_key(load_tensor(node)) in wanted
+
+
+def _elementwise_terms(op: Operation, wanted: set[tuple[int, int]]) -> list[Term]:
+    terms: list[Term] = []
+    for component, body in enumerate(bodies(op)):
+        if not is_float(body):
+            continue
+        seed = variable("seed", dtype_of(body))
+        [root] = merge_equal([expand_lets(body)])
+        forward = load(op.output(component), axis_vars(op))
+        found = pull_back(
+            [(root, [Contribution(seed)], forward)], _reads(wanted), f"stage {op.name}"
+        )
+        terms += _terms_at(found, component, seed, ())
+    return terms
+
+
+def _terms_at(
+    found: Mapping[int, tuple[Expr, list[Contribution]]],
+    component: int,
+    seed: Var,
+    reduce_axes: tuple[Axis, ...],
+) -> list[Term]:
+    return [
+        Term(
+            load_tensor(site),
+            operands(site),
+            component,
+            seed,
+            contribution.value,
+            _split(contribution.conditions),
+            reduce_axes,
+        )
+        for site, contributions in found.values()
+        for contribution in contributions
+    ]
+
+
+def _split(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Conjunctions as conditions of their own: ``a and b → a, b``."""
+    return tuple(
+        Condition(part, condition.guards)
+        for condition in conditions
+        for part in conjuncts(condition.expr)
+    )
+
+
+def _reduction_terms(
+    op: Operation, reduction: Reduction, wanted: set[tuple[int, int]]
+) -> list[Term]:
+    terms: list[Term] = []
+    seeds = [variable("seed", dtype_of(source)) for source in reduction.sources]
+    sources = merge_equal([expand_lets(source) for source in reduction.sources])
+    if reduction.init:
+        return _terms_with_init(op, reduction, wanted)
+    smooth = {component: seed for component, seed in enumerate(seeds) if is_float(seed)}
+    for component, arriving in source_seeds(op, reduction, smooth).items():
+        roots = []
+        for place, source in enumerate(sources):
+            contributions = [value for index, value in arriving if index == place]
+            if contributions and is_float(source):
+                roots.append((source, contributions, None))
+        found = pull_back(roots, _reads(wanted), f"stage {op.name}")
+        terms += _terms_at(found, component, seeds[component], reduction.axes)
+    return terms
+
+
+def _terms_with_init(
+    op: Operation, reduction: Reduction, wanted: set[tuple[int, int]]
+) -> list[Term]:
+    """init ⊕ (⊕ source): the terms of the combination, those through the plain reduction
+    continued.
+    """
+    combination, plain = split_init(op)
+    here = tensor_key(plain[0])
+    inner = linearize(plain[0].op, _tensors_among(plain[0].op, wanted))
+    through = {(here[0], place) for place in range(len(plain))}
+    outer = linearize(combination[0].op, [*plain, *_tensors_among(combination[0].op, wanted)])
+    terms: list[Term] = []
+    for term in outer:
+        key = tensor_key(term.tensor)
+        if key not in through:
+            terms.append(term)
+            continue
+        for part in inner:
+            if part.component != key[1]:
+                continue
+            rename = substituter(dict(zip(axis_vars(plain[0].op), axis_vars(op), strict=True)))
+            chain = substituter({part.seed: term.value})
+            terms.append(
+                Term(
+                    part.tensor,
+                    tuple(rename(index) for index in part.indices),
+                    term.component,
+                    term.seed,
+                    chain(rename(part.value)),
+                    (
+                        *term.conditions,
+                        *(Condition(rename(c.expr), c.guards) for c in part.conditions),
+                    ),
+                    tuple(rename_bounds(axis, rename) for axis in part.reduce_axes),
+                )
+            )
+    return terms
+
+
+def _tensors_among(op: Operation, wanted: set[tuple[int, int]]) -> list[Tensor]:
+    return [tensor for tensor in tensors_read_by(op) if tensor_key(tensor) in wanted]

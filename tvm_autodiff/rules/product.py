@@ -1,0 +1,214 @@
+"""The derivative of a product: the seed times the product of the other factors.
+
+In: a reduction with ``*``. Out: the seed at every factor, right with one, two or all factors zero,
+in linear time: one pass computes P, the product of the factors that are not zero, and Z, the number
+of zeros; the product of the others is P/F where Z is 0, P at the only zero where Z is 1, and 0
+elsewhere. P has an exponent of its own, so that it neither under- nor overflows. That expression
+has the right value and the wrong derivative (at zeros); so its stage carries a mark, by which
+`stand_in` finds two scans of products to differentiate in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..expr.build import (
+    add,
+    call,
+    cast,
+    compare,
+    const,
+    div,
+    if_then_else,
+    like,
+    mul,
+    select,
+    sub,
+    variable,
+    zero_like,
+)
+from ..expr.lets import bind_shared
+from ..expr.nodes import Expr, Tensor, Var, dtype_of, load, op_name, operands
+from ..expr.rewrite import tree_size
+from ..graph.bounded_stage import bounded_stage
+from ..graph.stage import Combiner, Operation, axis_vars, bodies, renew_axis
+from .around import combined_around, element_tensor
+from .reducing import (
+    Reducing,
+    SourceSeed,
+    copy_of_stage,
+    elements_of,
+    own_condition,
+    zero_based,
+)
+from .terms import Contribution
+
+#: attribute of a stage ``others[a, k] = Π_{k' != k} F(a, k')``: how many of its last axes are k
+_MARK = "tvm_autodiff.product_of_others"
+
+#: nodes of a factor that is written out wherever it is needed
+_MOST_NODES = 16
+
+
+def product(stage: Reducing) -> list[SourceSeed]:
+    """Π F → the seed times the product of the other factors, at every factor."""
+    reduction, op = stage.reduction, stage.op
+    scaling = _Scaling(dtype_of(stage.source))
+    factors = _Factors(stage, scaling.dtype)
+    source = factors.at(
+        (*axis_vars(op), *zero_based(reduction.axes)), cast(scaling.dtype, stage.source)
+    )
+    left, right = map(scaling.variables, ("lhs", "rhs"))
+    significand, exponent = scaling.multiplied(left[:2], right[:2])
+    combiner = Combiner(
+        left,
+        right,
+        (significand, exponent, add(left[2], right[2])),
+        (const(1, scaling.dtype), const(0, "int32"), const(0, "int32")),
+    )
+    is_zero = compare("eq", source, zero_like(source))
+    parts = scaling.split(select(is_zero, like(source, 1), source))
+    counted = copy_of_stage(op, reduction, combiner, [*parts, cast("int32", is_zero)], "factors")
+    others = _product_of_others(stage, scaling, counted, factors)
+    here = (*axis_vars(op), *zero_based(reduction.axes))
+    value = mul(stage.seed, load(others, here))
+    return [(stage.component, Contribution(value, own_condition(stage)))]
+
+
+class _Factors:
+    """The factors, each 1 where there is none, as expressions, or as a tensor of their own.
+
+    They occur many times in what follows, so only what is short stays an expression. Nor does
+    bfloat16: TVM takes the bits of it for integers where one element is converted many times.
+    """
+
+    def __init__(self, stage: Reducing, dtype: str) -> None:
+        self.places = elements_of(stage.op, stage.reduction)
+        one, rename = const(1, dtype), self.places.rename
+        # a condition may read what exists only inside
+        counted = if_then_else(
+            rename(stage.reduction.condition), rename(cast(dtype, stage.source)), one
+        )
+        self.everywhere = if_then_else(self.places.inside, counted, one)
+        self._tensor: Tensor | None = None
+        if dtype_of(stage.source) == "bfloat16" or tree_size(stage.source) > _MOST_NODES:
+            axes, rows = self.places.axes, len(stage.op.axis)
+            name = f"{stage.op.name}_elements"
+            self._tensor = element_tensor(name, axes, bind_shared(self.everywhere), rows)
+            self.everywhere = self.at([axis.var for axis in axes], self.everywhere)
+
+    def at(self, place: Sequence[Expr], expr: Expr) -> Expr:
+        """The factor at a place, which is `expr` there."""
+        if self._tensor is None:
+            return expr
+        return load(self._tensor, place[len(place) - len(self._tensor.shape) :])
+
+
+def _product_of_others(
+    stage: Reducing, scaling: _Scaling, counted: Sequence[Tensor], factors: _Factors
+) -> Tensor:
+    """others[a, k] = Π_{k' != k} F(a, k'), computed from P and Z, marked to be differentiated
+    plainly.
+    """
+    op, reduction = stage.op, stage.reduction
+    axes, factor = factors.places.axes, factors.everywhere
+    outer = [axis.var for axis in axes[: len(op.axis)]]
+    one = const(1, scaling.dtype)
+    significand, exponent, zeros = (load(tensor, outer) for tensor in counted)
+    is_zero = compare("eq", factor, zero_like(factor))
+    own, scale = scaling.split(select(is_zero, one, factor))
+    whole = scaling.value(div(significand, own), sub(exponent, scale))
+    only = compare("eq", zeros, cast("int32", is_zero))
+    body = cast(dtype_of(stage.source), select(only, whole, zero_like(whole)))
+    attrs = {_MARK: len(reduction.axes)}
+    return bounded_stage(f"{op.name}_others", axes, [body], attrs=attrs)[0]
+
+
+def _factor_of(op: Operation) -> Expr:
+    """The factor that a marked stage leaves out: ``select(Z == int32(F == 0), ...) → F``."""
+    [body] = bodies(op)
+    equal = operands(operands(body)[0] if op_name(body) == "cast" else body)[0]
+    [is_zero] = operands(operands(equal)[1])
+    return operands(is_zero)[0]
+
+
+class _Scaling:
+    """Numbers as ``significand * unit**exponent``, so that no product of them leaves the dtype.
+
+    A significand lies between the square roots of 1/unit and unit, a product of two between 1/unit
+    and unit. Units are powers of two: scaling rounds nothing.
+
+    Attributes
+    ----------
+    dtype : str
+        Of the significands: float32 for narrower numbers.
+    """
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = "float64" if dtype == "float64" else "float32"
+        bits = 512 if dtype == "float64" else 64
+        self._down, self._up = (const(2.0**n, self.dtype) for n in (-bits, bits))
+        self._limits = [2.0 ** (n * bits / 2) for n in (1, 3)]
+
+    def variables(self, side: str) -> tuple[Var, Var, Var]:
+        """Significand, exponent and number of zeros of one side of a combiner."""
+        product = variable(f"product_{side}", self.dtype)
+        return product, variable(f"scale_{side}"), variable(f"zeros_{side}")
+
+    def split(self, number: Expr) -> tuple[Expr, Expr]:
+        """Significand and exponent of a number other than zero."""
+        significand, exponent = cast(self.dtype, number), const(0, "int32")
+        size = call("abs", significand)
+        for limit in self._limits:
+            large = compare("ge", size, const(limit, self.dtype))
+            small = compare("lt", size, const(1 / limit, self.dtype))
+            significand, exponent = self._moved(significand, exponent, large, small)
+        return significand, exponent
+
+    def multiplied(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, Expr]:
+        """The product of two numbers, each a significand and an exponent."""
+        whole, size = mul(left[0], right[0]), call("abs", mul(left[0], right[0]))
+        large = compare("ge", size, const(self._limits[0], self.dtype))
+        small = compare("lt", size, const(1 / self._limits[0], self.dtype))
+        return self._moved(whole, add(left[1], right[1]), large, small)
+
+    def _moved(
+        self, significand: Expr, exponent: Expr, large: Expr, small: Expr
+    ) -> tuple[Expr, Expr]:
+        """The same number with another exponent where the significand is large or small."""
+        factor = select(large, self._down, select(small, self._up, const(1, self.dtype)))
+        up, none, down = (const(step, "int32") for step in (1, 0, -1))
+        step = select(large, up, select(small, down, none))
+        return mul(significand, factor), add(exponent, step)
+
+    def value(self, significand: Expr, exponent: Expr) -> Expr:
+        """The number, for a quotient of two significands: four units make it zero or infinite,
+        whatever the exponent beyond.
+        """
+        for step in range(1, 5):
+            larger = compare("ge", exponent, const(step, "int32"))
+            smaller = compare("le", exponent, const(-step, "int32"))
+            factor = select(larger, self._up, select(smaller, self._down, const(1, self.dtype)))
+            significand = mul(significand, factor)
+        return significand
+
+
+def stand_in(op: Operation) -> Tensor | None:
+    """The tensor of equal value to differentiate in place of a marked stage; None for other stages.
+
+    ``others[a, k] = select(Z == (F == 0), P/F, 0)
+    →  others[a, k] = (Π_{k' < k} F(a, k'))·(Π_{k' > k} F(a, k'))``, two scans: linear again.
+    """
+    if _MARK not in (getattr(op, "attrs", None) or {}):
+        return None
+    rows = len(op.axis) - int(op.attrs[_MARK])
+    factor = _factor_of(op)
+    factors = element_tensor(f"{op.name}_factors", list(op.axis), factor, rows)
+    dtype = dtype_of(factor)
+    lhs, rhs = variable("lhs", dtype), variable("rhs", dtype)
+    combiner = Combiner((lhs,), (rhs,), (mul(lhs, rhs),), (const(1, dtype),))
+    [before], [after] = combined_around(op.name, combiner, {0: factors}, {}, list(op.axis), rows)
+    axes = [renew_axis(axis) for axis in op.axis]
+    here = [axis.var for axis in axes]
+    value = cast(dtype_of(bodies(op)[0]), mul(load(before, here), load(after, here)))
+    return bounded_stage(f"{op.name}_plain", axes, [value])[0]

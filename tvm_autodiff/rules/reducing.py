@@ -1,0 +1,182 @@
+"""A reduction taken apart for the rules of reducers, and stages that run over it a second time.
+
+In: a reduction stage. Out: the pieces that every rule needs: the condition of its elements, their
+place in iteration order, a stage of the forward shape that reduces something else over the same
+axes, the axes of a stage with one element for each reduced element. The rules themselves live in
+`reducers`, `winner`, `product` and `general_reducer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from ..errors import NotDifferentiableError, UnsolvableError
+from ..expr.build import all_of, cast, compare, zero_like
+from ..expr.nodes import Axis, Expr, Tensor, Var, always, binary, const_value, dtype_of
+from ..expr.printing.text import text
+from ..expr.rewrite import contains_load, depends_on, substituter
+from ..expr.simplify import constant_bounds, simplify
+from ..graph.bounded_stage import bounded_reduction
+from ..graph.plain_reduction import fold_condition
+from ..graph.stage import (
+    Combiner,
+    Operation,
+    Reduction,
+    axis_range,
+    data_axis,
+    reduction_stage,
+    renew_axis,
+    renewed_reduction,
+)
+from .terms import Condition, Contribution
+
+#: (component of the source, what arrives there)
+SourceSeed = tuple[int, Contribution]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What stands at and around each element of a reduction, read in the axes of its stage.
+
+    One expression a component: the combination of the elements before it, itself, of those after.
+    """
+
+    before: tuple[Expr, ...]
+    element: tuple[Expr, ...]
+    after: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Reducing:
+    """A reduction stage taken apart for the rules: stage, reduction, and one seed a component.
+
+    `around` makes what the general rule needs, once for all components.
+    """
+
+    op: Operation
+    reduction: Reduction
+    component: int
+    seed: Expr
+    around: Callable[[], Around]
+
+    @property
+    def source(self) -> Expr:
+        """The source of the component at hand."""
+        return self.reduction.sources[self.component]
+
+
+def own_condition(stage: Reducing) -> tuple[Condition, ...]:
+    condition = stage.reduction.condition
+    return () if always(condition) else (Condition(condition, True),)
+
+
+def flat_position(axes: Sequence[Axis]) -> Expr:
+    """The place of the current element in iteration order, counted from zero: int32 where all
+    places are known to fit, whatever the dtype of the axes.
+    """
+    position: Expr | None = None
+    ranges = [axis_range(axis) for axis in axes]
+    literal = all(isinstance(bound, int) for pair in ranges for bound in pair)
+    small = literal and all(abs(low) + extent < 2**31 for low, extent in ranges)
+    small = small and prod(extent for _, extent in ranges) < 2**31
+    for axis, (low, extent) in zip(axes, ranges, strict=True):
+        var = cast("int32", axis.var) if small else axis.var
+        step = var if isinstance(low, int) and low == 0 else var - low
+        position = step if position is None else position * extent + step
+    assert position is not None
+    return position
+
+
+def zero_based(axes: Sequence[Axis]) -> list[Expr]:
+    result = []
+    for axis in axes:
+        low, _ = axis_range(axis)
+        result.append(axis.var if isinstance(low, int) and low == 0 else axis.var - low)
+    return result
+
+
+def copy_of_stage(
+    op: Operation,
+    reduction: Reduction,
+    combiner: Combiner,
+    sources: Sequence[Expr],
+    suffix: str,
+) -> list[Tensor]:
+    """A stage of the forward shape that reduces `sources`, and the place where asked, over the same
+    axes.
+    """
+    if len(sources) < len(combiner.lhs):
+        sources = [*sources, flat_position(reduction.axes)]
+    axes = [renew_axis(axis) for axis in op.axis]
+    copy = renewed_reduction(
+        replace(reduction, combiner=combiner, sources=tuple(sources), init=()),
+        {old.var: new.var for old, new in zip(op.axis, axes, strict=True)},
+    )
+    bounded = bounded_reduction(axes, fold_condition(copy))
+    return reduction_stage(f"{op.name}_{suffix}", axes, bounded)
+
+
+@dataclass(frozen=True)
+class Elements:
+    """One place for each reduced element: the axes (a, k) of a stage, k from zero.
+
+    Attributes
+    ----------
+    axes : list of Axis
+        Those of the reduction's stage, then one for each reduce axis, at its largest extent.
+    rename : callable
+        From expressions in the stage's own axes to expressions in these.
+    inside : Expr
+        Where there is an element: windows may be of different length.
+    """
+
+    axes: list[Axis]
+    rename: Callable[[Expr], Expr]
+    inside: Expr
+
+
+def elements_of(op: Operation, reduction: Reduction) -> Elements:
+    """The places of a stage with one element for each reduced element.
+
+    Raises
+    ------
+    NotDifferentiableError
+        The extent of a reduce axis depends on other axes and has no constant bound.
+    """
+    axes = [renew_axis(axis) for axis in op.axis]
+    mapping: dict[Var, Expr] = {old.var: new.var for old, new in zip(op.axis, axes, strict=True)}
+    ranges: dict[Var, Any] = {axis.var: axis_range(axis) for axis in axes}
+    inside: list[Expr] = []
+    for old in reduction.axes:
+        low, extent = axis_range(old)
+        length: Expr | None = None
+        read = not isinstance(extent, int) and contains_load(extent)
+        if read or (not isinstance(extent, int) and depends_on(extent, list(mapping))):
+            length = substituter(mapping)(extent)
+            length = length if read else simplify(length, ranges)
+            extent = _bound_of(op, length, ranges)
+        new = data_axis(old.var.name, extent, dtype_of(old.var))
+        if length is not None and const_value(length) is None:
+            inside.append(compare("lt", new.var, length))
+        if isinstance(low, int):
+            place = new.var if low == 0 else new.var + low
+        else:
+            place = new.var + substituter(mapping)(low)
+        axes.append(new)
+        ranges[new.var] = (0, extent)
+        mapping[old.var] = place
+    return Elements(axes, substituter(mapping), all_of(inside))
+
+
+def _bound_of(op: Operation, extent: Expr, ranges: Mapping[Var, Any]) -> int:
+    try:
+        return constant_bounds(binary("max", extent, zero_like(extent)), ranges)[1]
+    except UnsolvableError as error:
+        raise NotDifferentiableError(
+            f"stage {op.name} reduces over windows whose length {text(extent, limit=200)} has no "
+            "constant bound: give it one, such as min(length, 64), or its derivative by hand with "
+            "override= or manual="
+        ) from error

@@ -1,0 +1,198 @@
+"""Terms of a derivative, and the reverse sweep through one expression that produces them.
+
+In: expressions with a seed (the cotangent) each. Out: for every read or formal variable asked for,
+the values that reach it, each with the conditions of the path it came by. Conditions stay apart
+from values, so that the solver can use those on indices and no guard is ever a factor: `if c: h*p`,
+not `c*h*p`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from ..errors import NotDifferentiableError
+from ..expr.build import add, if_then_else, select, zero_like
+from ..expr.nodes import Axis, Expr, Tensor, Var, is_float, node_id, op_name, operands, own_fields
+from ..expr.printing.text import text
+from ..expr.rewrite import postorder
+from .scalar_rules import NO_DERIVATIVE, RULES, Branch
+
+#: paths that a shared node keeps apart before they are joined into one value
+_MOST_PATHS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """A condition on a path; `guards` tells that it protects reads and must stay a real branch."""
+
+    expr: Expr
+    guards: bool
+
+    def key(self) -> tuple[int, bool]:
+        """Equal for equal conditions of one sweep: a choice guards no reads, a branch does."""
+        return node_id(self.expr), self.guards
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """A value that reaches a read where all conditions hold, outermost first."""
+
+    value: Expr
+    conditions: tuple[Condition, ...] = ()
+
+    def key(self) -> tuple[tuple[int, bool], ...]:
+        """Equal for contributions that came by equal paths."""
+        return tuple(condition.key() for condition in self.conditions)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand of a stage's derivative: ``d out[a] += Σ_k [conditions] value/seed · d
+    tensor[indices]``.
+
+    Attributes
+    ----------
+    tensor, indices
+        The read site: which tensor, at which element, in terms of the stage's axes and
+        `reduce_axes`.
+    component : int
+        The output of the stage that `seed` is the cotangent of.
+    seed : Var
+        Stands for the cotangent of ``out[a]`` in `value`.
+    value : Expr
+        Linear in `seed`, of the dtype of `tensor`.
+    conditions : tuple of Condition
+        Where the term is not zero.
+    reduce_axes : tuple of Axis
+        The axes ``k`` of the stage's reduction.
+    """
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    component: int
+    seed: Var
+    value: Expr
+    conditions: tuple[Condition, ...]
+    reduce_axes: tuple[Axis, ...]
+
+
+def guarded(value: Expr, conditions: Sequence[Condition]) -> Expr:
+    """``if c1: select c2: value`` with zero elsewhere, conditions outermost first."""
+    for condition in reversed(conditions):
+        choose = if_then_else if condition.guards else select
+        value = choose(condition.expr, value, zero_like(value))
+    return value
+
+
+def pull_back(
+    roots: Sequence[tuple[Expr, Sequence[Contribution], Expr | None]],
+    wanted: Callable[[Expr], bool],
+    where: str,
+) -> dict[int, tuple[Expr, list[Contribution]]]:
+    """One reverse sweep over a graph of expressions.
+
+    Parameters
+    ----------
+    roots : sequence of (expression, contributions, alias)
+        What is differentiated, the cotangents that arrive there, and an expression of equal value
+        that the rules may read instead (the forward output), or None. Equal parts should be one
+        node already (`expr.lets.merge_equal`) and lets expanded.
+    wanted : callable
+        Tells the nodes (reads, variables) at which contributions are collected.
+    where : str
+        Names the stage in error messages.
+
+    Returns
+    -------
+    dict
+        From node id to (node, contributions), in order of first occurrence.
+    """
+    order = postorder([expr for expr, _, _ in roots])
+    active: set[int] = set()
+    for node in order:
+        if wanted(node) or (
+            not _is_piecewise_constant(node)
+            and any(node_id(part) in active for part in operands(node))
+        ):
+            active.add(node_id(node))
+    arriving: dict[int, list[Contribution]] = {}
+    alias: dict[int, Expr] = {}
+    for expr, contributions, other in roots:
+        for contribution in contributions:
+            _arrive(arriving, expr, contribution)
+        if other is not None:
+            alias[node_id(expr)] = other
+    found: dict[int, tuple[Expr, list[Contribution]]] = {}
+    conditions: dict[Hashable, Condition] = {}
+    for node in reversed(order):
+        key = node_id(node)
+        if key not in active or key not in arriving:
+            continue
+        if wanted(node):
+            found[key] = (node, arriving[key])
+            continue
+        rule = RULES.get(op_name(node))
+        if rule is None:
+            raise NotDifferentiableError(
+                f"{where}: no derivative rule for {op_name(node)} in {text(node, limit=200)}; "
+                "give the derivative of this stage by hand with override= or manual="
+            )
+        out = alias.get(key, node)
+        parts = operands(node)
+        for contribution in arriving[key]:
+            partials = rule.pullback(contribution.value, parts, out)
+            for part, partial in zip(parts, partials, strict=True):
+                if partial is None or node_id(part) not in active:
+                    continue
+                if isinstance(partial, Branch):
+                    condition = _known(conditions, partial.condition, partial.guards)
+                    path = contribution.conditions
+                    if condition not in path:
+                        path = (*path, condition)
+                    _arrive(arriving, part, Contribution(partial.value, path))
+                else:
+                    _arrive(arriving, part, Contribution(partial, contribution.conditions))
+    return {node_id(n): found[node_id(n)] for n in order if node_id(n) in found}
+
+
+def _known(conditions: dict[Hashable, Condition], expr: Expr, guards: bool) -> Condition:
+    """One object for equal conditions, so that a path that repeats a condition holds it once."""
+    parts = tuple(node_id(part) for part in operands(expr))
+    key = (op_name(expr), own_fields(expr), parts, guards)
+    return conditions.setdefault(key, Condition(expr, guards))
+
+
+def _is_piecewise_constant(node: Expr) -> bool:
+    """Comparisons and conversions to integers end a path; other integers may carry bits."""
+    name = op_name(node)
+    return name in NO_DERIVATIVE or (name == "cast" and not is_float(node))
+
+
+def _arrive(arriving: dict[int, list[Contribution]], node: Expr, new: Contribution) -> None:
+    """Add a contribution to a node; equal paths are added up, too many paths are joined."""
+    known = arriving.setdefault(node_id(node), [])
+    for place, old in enumerate(known):
+        if old.key() == new.key():
+            known[place] = Contribution(add(old.value, new.value), old.conditions)
+            return
+    known.append(new)
+    if len(known) > _MOST_PATHS:
+        known[:] = [_join(known)]
+
+
+def _join(contributions: Sequence[Contribution]) -> Contribution:
+    """Contributions by several paths as one: the conditions that all share stay conditions."""
+    paths = [contribution.conditions for contribution in contributions]
+    length = 0
+    while all(len(path) > length for path in paths) and (
+        len({path[length].key() for path in paths}) == 1
+    ):
+        length += 1
+    shared = paths[0][:length]
+    value: Expr | None = None
+    for contribution in contributions:
+        part = guarded(contribution.value, contribution.conditions[length:])
+        value = part if value is None else add(value, part)
+    assert value is not None
+    return Contribution(value, shared)

@@ -1,0 +1,108 @@
+"""How a gradient came about, as text: the system of each read site, the way taken, what is left.
+
+In: the read sites that a sweep transposed. Out: a report for `DifferentiationResult.explain`, and
+warnings for sums that stayed dense. Nothing here changes a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..errors import DenseSumWarning
+from ..expr.build import all_of
+from ..expr.nodes import Axis, Tensor, load
+from ..expr.printing.text import text
+from ..graph.stage import Extent, Operation, axis_range, is_compute, reduction_of, shape_of
+from ..rules.reducers import classify
+from ..warn import warn
+from ..zero_elimination.transposition.transpose import Transposed
+from .work import work_of
+
+
+def warn_of_dense_sums(sites: Sequence[Transposed]) -> None:
+    """Say which gradients sum over zeros, why, and what replaces them."""
+    for site in sites:
+        if not site.gathered.dense:
+            continue
+        stage, tensor = site.op.name, site.term.tensor.op.name
+        warn(
+            f"the gradient of stage {stage} with respect to {tensor} sums over zeros: the solver "
+            f"leaves {text(all_of(site.gathered.dense), limit=200)} as a guard. It is right, "
+            f"and slow; manual={{({stage}, {tensor}): f}} replaces it",
+            DenseSumWarning,
+        )
+
+
+def explain(sites: Sequence[Transposed], scanned: Sequence[tuple[Operation, Tensor]] = ()) -> str:
+    """The report: one paragraph for each gradient and stage that contributes to it.
+
+    `scanned` are the scans that were differentiated, and what each reads.
+    """
+    lines: list[str] = []
+    heading = ""
+    for site in sites:
+        title = f"d{site.term.tensor.op.name}, by the reads of {site.op.name}"
+        if title != heading:
+            lines += ["", title] if lines else [title]
+            heading = title
+        lines += [f"  {line}" for line in _site_lines(site)]
+    for op, tensor in scanned:
+        steps = _count(shape_of(op.output(0)))
+        title = f"d{tensor.op.name}, by the reads of {op.name}"
+        lines += ["", title] if lines else [title]
+        lines += ["  way: scan in the opposite direction", f"  iterations: {steps}"]
+    return "\n".join(lines)
+
+
+def _site_lines(site: Transposed) -> list[str]:
+    term, gathered = site.term, site.gathered
+    target = [axis.var for axis in site.target.axes]
+    read = text(load(term.tensor, term.indices)) if term.indices else term.tensor.op.name
+    pairs = zip(term.indices, target, strict=True)
+    system = [f"{text(index)} = {axis.name}" for index, axis in pairs]
+    system += [text(condition.expr) for condition in term.conditions]
+    lines = [f"reads {read}", f"  system: {', '.join(system) or 'none'}", f"  way: {site.way}"]
+    if gathered.axes:
+        lines.append(f"  sums over: {', '.join(map(_range_text, gathered.axes))}")
+    if gathered.guards:
+        lines.append(f"  guards: {text(all_of(gathered.guards))}")
+    lines.append(f"  iterations: {_work(site)}")
+    if _by_scans(site):
+        elements = _count([axis_range(axis)[1] for axis in (*site.op.axis, *term.reduce_axes)])
+        lines.append(
+            f"  reducer: two scans combine what is before and after, {elements} steps each"
+        )
+    if gathered.dense:
+        lines += [
+            f"  not solved: {text(all_of(gathered.dense))}",
+            f"  to replace it: manual={{({site.op.name}, {term.tensor.op.name}): f}}",
+        ]
+    return lines
+
+
+def _range_text(axis: Axis) -> str:
+    extent = axis_range(axis)[1]
+    return f"{axis.var.name} < {extent if isinstance(extent, int) else text(extent)}"
+
+
+def _work(site: Transposed) -> str:
+    """Iterations beside the floor, and beside those of the sum over everything."""
+    work = work_of(site)
+    own, floor, dense = (
+        "symbolic" if count is None else str(count) for count in (work.own, work.floor, work.dense)
+    )
+    return f"{own} (floor: {floor}, the sum over zeros: {dense})"
+
+
+def _by_scans(site: Transposed) -> bool:
+    """Whether the stage reduces by a combiner without a rule of its own."""
+    reduction = reduction_of(site.op) if is_compute(site.op) else None
+    return reduction is not None and (
+        classify(reduction.combiner, site.term.component) == "general"
+    )
+
+
+def _count(extents: Sequence[Extent]) -> str:
+    known = all(isinstance(extent, int) for extent in extents)
+    return str(prod(extents)) if known else "symbolic"

@@ -1,0 +1,86 @@
+"""The work of one read site's way into a gradient, beside the least it could be.
+
+In: a transposed read site. Out: its iterations, the floor, and what the sum over everything would
+take; None where they are symbolic or too many to count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ..cost import loop_iterations, stage_cost
+from ..expr.integers.loop_points import loop_points
+from ..expr.nodes import is_load, load_tensor
+from ..expr.rewrite import postorder
+from ..graph.graph import topological
+from ..graph.stage import axis_range, is_placeholder, outputs_of
+from ..zero_elimination.transposition.gather import on_indices
+from ..zero_elimination.transposition.transpose import Transposed
+
+
+@dataclass(frozen=True)
+class SiteWork:
+    """Iterations of a read site.
+
+    Attributes
+    ----------
+    own : int or None
+        Of the way taken: the sum itself, and stages that were made for it.
+    floor : int or None
+        Reads that are not structurally zero, plus elements of the gradient.
+    dense : int or None
+        Of the sum over all outputs for every element.
+    """
+
+    own: int | None
+    floor: int | None
+    dense: int | None
+
+
+def work_of(site: Transposed) -> SiteWork:
+    """Count one site: reads and conditions on indices point by point, the others by extents."""
+    elements = [*site.target.prefix, *site.target.axes]
+    points = [*site.op.axis, *site.term.reduce_axes]
+    sum_size = _known(loop_iterations([*elements, *site.gathered.axes]))
+    parts = _parts(site)
+    return SiteWork(
+        None if sum_size is None or parts is None else sum_size + parts,
+        _floor(site),
+        _known(loop_iterations([*elements, *points])),
+    )
+
+
+def _floor(site: Transposed) -> int | None:
+    conditions = [c.expr for c in site.term.conditions if on_indices(c.expr)]
+    points = [*site.op.axis, *site.term.reduce_axes]
+    reads = loop_points([(axis.var, *axis_range(axis)) for axis in points], conditions)
+    prefix = [axis_range(axis)[1] for axis in site.target.prefix]
+    elements = [axis_range(axis)[1] for axis in site.target.axes]
+    if reads is None or not all(isinstance(extent, int) for extent in (*prefix, *elements)):
+        return None
+    # under an identity the prefix is the output's own index: every read is one row's
+    repeated = 1 if site.cotangent.tensor is None else prod(prefix)
+    return reads * repeated + prod(prefix) * prod(elements)
+
+
+def _parts(site: Transposed) -> int | None:
+    """Iterations of stages that neither the forward pass nor the cotangent has."""
+    given = [*outputs_of(site.op), site.term.tensor]
+    if site.cotangent.tensor is not None:
+        given.append(site.cotangent.tensor)
+    known = {hash(op) for op in topological(given)}
+    read = [load_tensor(node) for node in postorder(site.gathered.source) if is_load(node)]
+    work: Any = 0
+    for op in topological(read):
+        if hash(op) not in known and not is_placeholder(op):
+            cost = _known(stage_cost(op).iterations)
+            if cost is None:
+                return None
+            work += cost
+    return work
+
+
+def _known(count: Any) -> int | None:
+    return count if isinstance(count, int) else None

@@ -1,0 +1,1 @@
+"""Transformations of any tensors that remove sums over zeros."""

@@ -1,0 +1,230 @@
+"""Elementwise stages put into the stages that read them.
+
+In: outputs, and the stages to take out, or none for those that cost nothing to take out. Out: equal
+outputs without those stages. A reduction is never part of another expression in te: it goes only
+into a reader that copies it as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...cost import multiplications_in, stage_cost
+from ...errors import InvalidArgumentError
+from ...expr.lets import bind_shared, merge_equal
+from ...expr.nodes import Expr, Tensor, is_load, load, load_tensor, tensor_key
+from ...expr.rewrite import expand_lets, loaded_tensors, map_loads, substituter, tree_size
+from ...graph.bounded_stage import bounded_stage
+from ...graph.graph import Graph, retarget
+from ...graph.stage import (
+    Operation,
+    bodies,
+    is_compute,
+    is_placeholder,
+    marks_of,
+    outputs_of,
+    reduce_expr,
+    reduction_of,
+    renewed_reduction,
+    shape_of,
+)
+from ..transposition.copying import is_shifted_copy
+from ..walk import element_count, sample_extent, tensor_list
+
+#: nodes of an expression that is put into another without being asked for
+_LARGEST_BODY = 100
+
+_Key = tuple[int, int]
+
+
+def inline_tensors(
+    outputs: Tensor | Sequence[Tensor], tensors: Tensor | Sequence[Tensor] | None = None
+) -> list[Tensor]:
+    """Put the expressions of elementwise stages in the place of reads of them.
+
+    ``T[i] = A[i] + 1, y[i, j] = T[j]*B[i]  →  y[i, j] = (A[j] + 1)*B[i]``,
+    ``S[i] = Σ_k A[i, k], y[i, j] = S[j]  →  y[i, j] = Σ_k A[j, k]`` where this is no more work.
+
+    Parameters
+    ----------
+    outputs : Tensor or sequence of Tensor
+        What is computed. Outputs stay stages, also where they are put into other stages.
+    tensors : Tensor, sequence of Tensor or None
+        What is put into its readers: outputs of elementwise stages, or reductions that are only
+        copied. None chooses those that cost nothing: copies whose indices are shifted or permuted;
+        and what one place reads, where that place computes it no more often than the stage did, or
+        where it is one read without multiplications (a guard, a cast, a sign).
+
+    Returns
+    -------
+    list of Tensor
+        Of the same shapes and values.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A tensor is an input, opaque, not needed by the outputs, or a reduction that some stage
+        does more with than to copy it.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import show
+    >>> x = te.placeholder((8,), name="x")
+    >>> T = te.compute((10,), lambda i: te.if_then_else(i < 8, x[i], 0.0), name="T")
+    >>> y = te.compute((10,), lambda i: T[9 - i] * 2.0, name="y")
+    >>> print(show(inline_tensors(y)))
+    inputs  x: float32[8]
+    y[i] = (if 9 - i < 8 then x[9 - i] else 0.0)*2.0  float32[10]
+    """
+    listed = tensor_list(outputs, "outputs")
+    graph = Graph(listed)
+    asked = None if tensors is None else tensor_list(tensors)
+    return _Inliner(graph, asked).run()
+
+
+class _Inliner:
+    """One walk over the stages, producers first: each stage is rewritten over those before it."""
+
+    def __init__(self, graph: Graph, asked: Sequence[Tensor] | None) -> None:
+        self._graph = graph
+        self._outputs = {tensor_key(tensor) for tensor in graph.outputs}
+        self._asked = None if asked is None else {tensor_key(tensor) for tensor in asked}
+        self._sites = _sites_of(graph)
+        self._new: dict[_Key, Tensor] = {}
+        for tensor in asked or []:
+            self._check(tensor)
+
+    def run(self) -> list[Tensor]:
+        for op in self._graph.ops:
+            for old, new in zip(outputs_of(op), self._rewritten(op), strict=True):
+                self._new[tensor_key(old)] = new
+        return [self._new[tensor_key(tensor)] for tensor in self._graph.outputs]
+
+    def _check(self, tensor: Tensor) -> None:
+        """Raise where a tensor that was asked for cannot be put into its readers."""
+        name = tensor.op.name
+        if not self._graph.contains(tensor):
+            raise InvalidArgumentError(f"tensor {name} is not needed by the outputs: leave it out")
+        if not is_compute(tensor.op):
+            kind = "an input" if is_placeholder(tensor.op) else "an opaque stage"
+            raise InvalidArgumentError(f"tensor {name} is {kind} and has no expression to inline")
+        if marks_of(tensor.op):
+            raise InvalidArgumentError(
+                f"tensor {name} is differentiated as another expression than the one that computes "
+                "it: it must stay a stage, leave it out"
+            )
+        for reader in self._graph.consumers(tensor):
+            if not is_compute(reader):
+                raise InvalidArgumentError(
+                    f"tensor {name} is read by the opaque stage {reader.name}: it must stay a stage"
+                )
+            if _is_start(reader, tensor) and not is_load(bodies(tensor.op)[tensor.value_index]):
+                raise InvalidArgumentError(
+                    f"tensor {name} is the initial value of the reduction {reader.name}, which TVM "
+                    "takes from a tensor only: leave it out"
+                )
+            is_sum = reduction_of(tensor.op) is not None
+            if is_sum and tensor.op.num_outputs > 1:
+                raise InvalidArgumentError(
+                    f"tensor {name} is one of several outputs of a reduction: leave it out"
+                )
+            if is_sum and not _copies(reader, tensor):
+                raise InvalidArgumentError(
+                    f"tensor {name} is a reduction, and stage {reader.name} does more than copy "
+                    "it: a reduction is no part of another expression, leave it out"
+                )
+
+    def _rewritten(self, op: Operation) -> list[Tensor]:
+        """A stage over the new stages, with what is inlined in place of reads."""
+        inlined = [t for t in self._graph.reads(op) if is_compute(op) and self._goes_into(t, op)]
+        if not inlined:
+            return retarget(op, self._replacement)
+        keys = {tensor_key(tensor) for tensor in inlined}
+        plain = {
+            key: expand_lets(bodies(self._new[key].op)[self._new[key].value_index]) for key in keys
+        }
+
+        def replaced(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+            key = tensor_key(tensor)
+            new = self._new[key]
+            if key not in keys:
+                return None if tensor_key(new) == key else load(new, indices)
+            if reduction_of(new.op) is not None:
+                return _moved_reduction(new, indices)
+            axes = (axis.var for axis in new.op.axis)
+            return substituter(dict(zip(axes, indices, strict=True)))(plain[key])
+
+        marks = marks_of(op)
+        if marks:  # other code finds the parts of such a body: only the reads in it change
+            new = [map_loads(body, replaced) for body in bodies(op)]
+        else:
+            new = [bind_shared(map_loads(expand_lets(body), replaced)) for body in bodies(op)]
+        return bounded_stage(op.name, list(op.axis), new, op.tag, marks)
+
+    def _replacement(self, tensor: Tensor) -> Tensor | None:
+        """The new tensor for one of the old graph, None where it is the same."""
+        new = self._new.get(tensor_key(tensor))
+        return None if new is None or tensor_key(new) == tensor_key(tensor) else new
+
+    def _goes_into(self, tensor: Tensor, reader: Operation) -> bool:
+        """Whether a tensor is inlined in one of its readers."""
+        key = tensor_key(tensor)
+        new = self._new[key]
+        if not is_compute(new.op) or marks_of(new.op):
+            return False
+        body = bodies(new.op)[new.value_index]
+        if _is_start(reader, tensor) and not is_load(body):
+            return False
+        is_sum = reduction_of(new.op) is not None
+        if is_sum and not (_copies(reader, tensor) and new.op.num_outputs == 1):
+            return False
+        if self._asked is not None:
+            return key in self._asked
+        if is_shifted_copy(new):
+            return True
+        if key in self._outputs or self._sites.get(key, 0) != 1 or marks_of(reader):
+            return False
+        if tree_size(body) > _LARGEST_BODY:
+            return False
+        is_cheap = not is_sum and not multiplications_in(body) and len(loaded_tensors(body)) <= 1
+        elements = element_count(shape_of(tensor))
+        return is_cheap or stage_cost(reader, sample_extent).iterations <= elements
+
+
+def _sites_of(graph: Graph) -> dict[_Key, int]:
+    """How many different elements the stages read of each tensor, as written."""
+    sites: dict[_Key, int] = {}
+    for op in graph.ops:
+        if is_compute(op):
+            merged = merge_equal([expand_lets(body) for body in bodies(op)])
+            for tensor in loaded_tensors(merged):
+                key = tensor_key(tensor)
+                sites[key] = sites.get(key, 0) + 1
+        else:
+            for tensor in graph.reads(op):
+                sites[tensor_key(tensor)] = 2  # an opaque stage reads it as a whole
+    return sites
+
+
+def _is_start(reader: Operation, tensor: Tensor) -> bool:
+    """Whether a stage is a reduction that begins with elements of the tensor."""
+    reduction = reduction_of(reader)
+    found = [] if reduction is None else loaded_tensors(list(reduction.init))
+    return tensor_key(tensor) in map(tensor_key, found)
+
+
+def _copies(reader: Operation, tensor: Tensor) -> bool:
+    """Whether a stage consists of a read of the tensor."""
+    if reader.num_outputs != 1:
+        return False
+    [body] = bodies(reader)
+    return is_load(body) and tensor_key(load_tensor(body)) == tensor_key(tensor)
+
+
+def _moved_reduction(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+    """The reduction of a tensor's element at some indices, over axes of its own."""
+    reduction = reduction_of(tensor.op)
+    assert reduction is not None
+    table = {axis.var: index for axis, index in zip(tensor.op.axis, indices, strict=True)}
+    return reduce_expr(renewed_reduction(reduction, table))

@@ -1,0 +1,105 @@
+"""The condition under which an expression can be nonzero, factored out of it.
+
+In: an expression with branches, selects and booleans cast to numbers inside, or a tensor. Out:
+``if condition then value else 0`` of the same value. How an expression falls into summands with
+conditions is told by `summands`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ...errors import InvalidArgumentError
+from ...expr.build import zero_like
+from ...expr.lets import bind_shared
+from ...expr.nodes import (
+    Expr,
+    Tensor,
+    as_expr,
+    dtype_of,
+    is_tensor,
+    node_id,
+    op_name,
+    operands,
+    with_operands,
+)
+from ...graph.bounded_stage import bounded_stage
+from ...graph.stage import bodies, is_compute, marks_of
+from ..transposition.summands import joined, summands, where
+
+TensorOrExpr = TypeVar("TensorOrExpr")
+
+
+def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
+    """Factor the condition under which an expression can be nonzero out of it.
+
+    ``(if a then x else 0) * (if b then y else 0)  →  if a and b then x*y else 0``,
+    ``(if a and c then x else 0) + (if b and c then y else 0)  →
+    if c and (a or b) then (if a then x else 0) + (if b then y else 0) else 0``,
+    ``(if a then x else 0) / y  →  if a then x/y else 0``,
+    ``float32(a) * x  →  select(a, x, 0)``.
+
+    Parameters
+    ----------
+    tensor_or_expr : Tensor or scalar expression
+        Of a tensor, every body is treated; of a reduction, every source. Products with a structural
+        zero are zero, also where the other factor is infinite or NaN.
+
+    Returns
+    -------
+    Tensor or expression
+        ``if condition then value else 0``; what has no such condition comes back as it is. A
+        condition that protects reads stays a branch, one of a select becomes a select.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A tensor is not the output of `te.compute`.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.expr.printing.text import text
+    >>> A, i, k = te.placeholder((8,), name="A"), te.var("i"), te.var("k")
+    >>> e = te.if_then_else(i < 4, A[i], 0.0) * te.if_then_else(k < 2, A[k], 0.0)
+    >>> text(lift_nonzeroness_condition(e))
+    'if i < 4 and k < 2 then A[i]*A[k] else 0.0'
+
+    References
+    ----------
+    apache/tvm issue 1996, "Automatic differentiation for tensor expressions".
+    """
+    if not is_tensor(tensor_or_expr):
+        return _lifted(as_expr(tensor_or_expr))
+    tensor: Tensor = tensor_or_expr
+    op = tensor.op
+    if not is_compute(op):
+        raise InvalidArgumentError(
+            f"tensor {op.name} is not the output of te.compute: there is no expression to factor"
+        )
+    old = bodies(op)
+    new = [body if marks_of(op) else _lifted_body(body) for body in old]
+    if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
+        return tensor
+    return bounded_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[tensor.value_index]
+
+
+def _lifted_body(body: Expr) -> Expr:
+    """``⊕_k source → ⊕_k lifted(source)``; other bodies are lifted as they are."""
+    if op_name(body) != "reduce":
+        return _lifted(body)
+    count = len(body.source)
+    parts = operands(body)
+    new = [*(_lifted(source) for source in parts[:count]), *parts[count:]]
+    if all(node_id(a) == node_id(b) for a, b in zip(parts, new, strict=True)):
+        return body
+    return with_operands(body, new)
+
+
+def _lifted(expr: Expr) -> Expr:
+    if dtype_of(expr) == "bool":
+        return expr
+    whole = joined(summands(expr, most=1, either=True), either=True)
+    if whole is None:
+        return zero_like(expr)
+    return bind_shared(where(whole)) if whole.conditions else expr

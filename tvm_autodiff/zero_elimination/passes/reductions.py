@@ -1,0 +1,240 @@
+"""Sums over no more points than those where something is summed.
+
+In: any tensors. Out: equal ones, in which each stage that is a sum with guards inside runs over
+the solutions of the guards: the source is split into summands with conditions of their own, the
+domain of each is solved by `domain/`, sums over equal boxes are joined again, and what only part
+of the elements have is computed for that part. A stage that would not get cheaper stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...cost import stage_cost
+from ...domain import Domain, simplify_domain
+from ...errors import UnsolvableError
+from ...expr.build import all_of, if_then_else, zero_like
+from ...expr.nodes import Tensor, dtype_of, load, tensor_key
+from ...expr.rewrite import contains, depends_on, substituter, tree_size
+from ...graph.graph import retarget, tensors_read_by, topological
+from ...graph.plain_reduction import fold_condition, split_init
+from ...graph.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    axis_vars,
+    bodies,
+    data_axis,
+    is_compute,
+    outputs_of,
+    reduction_of,
+    rename_bounds,
+)
+from ...rules.reducers import classify
+from ...rules.terms import Condition
+from ..transposition.assemble import assemble
+from ..transposition.data_equations import is_data_equation
+from ..transposition.gather import Gathered, Target, sum_where
+from ..transposition.residues import split_by_residue
+from ..transposition.scatter import scatter_sum
+from ..transposition.summands import Summand, summands
+from ..walk import each_stage, element_count, sample_extent, tensor_list
+
+#: part of the work that must remain at most, for one more stage to pay
+_WORTHWHILE = 0.9
+
+
+def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    """Let every sum run only where its source can be nonzero.
+
+    An equation in a guard removes an axis, an inequality shrinks the box:
+    ``Σ_{a<8, k<4} if a == b then f(a, k) else 0  →  Σ_{k<4} f(b, k)``,
+    ``Σ_{k<100} if k < 3 then f else 0  →  Σ_{k<3} f``. A sum of terms splits where their
+    conditions differ, and terms over equal boxes stay together:
+    ``Σ_k (if k < 3 then f else 0) + (if k == b then g else 0)  →  Σ_{k<3} f  +  g[k := b]``.
+    What only part of the elements have becomes a smaller stage of its own:
+    ``Σ_k if i == j then f(i, k) else 0  →  if i == j then part[i] else 0, part[i] = Σ_k f(i, k)``.
+    Data may determine an axis, too: ``Σ_{k<8} if k == I[i] then A[k] else 0`` reads ``A[I[i]]``,
+    and a segment sum ``out[n] = Σ_e if idx[e] == n then v[e] else 0`` is a scatter-add
+    ``out[idx[e]] += v[e]``.
+    Without an axis there is no sum, over an empty domain it is zero.
+
+    Parameters
+    ----------
+    tensors : Tensor or sequence of Tensor
+        The outputs; all stages that they need are treated. Reducers other than a sum are left
+        alone, as are opaque stages.
+
+    Returns
+    -------
+    list of Tensor
+        Of the same shapes and values, up to the order of summation. A stage for which no way
+        with fewer iterations was found is the same stage.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Something is not a tensor.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import estimate_cost
+    >>> head = te.placeholder((50,), name="head")
+    >>> a = te.reduce_axis((0, 50), name="a")
+    >>> dX = te.compute(
+    ...     (50,), lambda b: te.sum(te.if_then_else(49 - a == b, head[a], 0.0), axis=a), name="dX"
+    ... )
+    >>> [simple] = simplify_reductions(dX)
+    >>> estimate_cost(dX).iterations, estimate_cost(simple).iterations
+    (2500, 50)
+
+    References
+    ----------
+    apache/tvm issue 1996, "Automatic differentiation for tensor expressions".
+    """
+    return each_stage(tensor_list(tensors), _simplified)
+
+
+def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """`simplify_reductions` of those stages alone that are a sum with an equation with reads.
+
+    Such a sum is dense in an axis that data determine: a segment sum, a one-hot product.
+    """
+
+    def step(op: Operation) -> Sequence[Tensor]:
+        reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+        if reduction is None:
+            return outputs_of(op)
+        roots = [*reduction.sources, reduction.condition]
+        return _simplified(op) if contains(roots, is_data_equation) else outputs_of(op)
+
+    return each_stage(tensors, step)
+
+
+def _simplified(op: Operation) -> list[Tensor]:
+    """The cheapest form of one stage; its own outputs where that is what it is."""
+    if not is_compute(op) or op.num_outputs != 1:
+        return outputs_of(op)
+    reduction = reduction_of(op)
+    if reduction is None or classify(reduction.combiner, 0) != "sum":
+        return outputs_of(op)
+    if reduction.init:
+        return [_with_init(op)]
+    return [_cheapest(op, fold_condition(reduction))]
+
+
+def _with_init(op: Operation) -> Tensor:
+    """``init + Σ_k f`` where the plain sum with the addition is cheaper than both in one stage."""
+    [combination], [plain] = split_init(op)
+    [simple] = _simplified(plain.op)
+    if tensor_key(simple) == tensor_key(plain):
+        return op.output(0)
+    table = {tensor_key(plain): simple}
+    [candidate] = retarget(combination.op, lambda tensor: table.get(tensor_key(tensor)))
+    return candidate if _work(candidate, op) < _work(op.output(0), op) else op.output(0)
+
+
+def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
+    [source] = reduction.sources
+    apart, together = summands(source), summands(source, most=1)
+    ways = [apart] if len(apart) == len(together) else [apart, together]
+    best: Tensor = op.output(0)
+    try:
+        least = _work(best, op)
+        for way in ways:
+            candidate = _summed(op, reduction, way)
+            work = _work(candidate, op)
+            if work < least:
+                best, least = candidate, work
+    except UnsolvableError:  # bounds that the solver or the count cannot tell: as it was written
+        return best
+    return best
+
+
+def _summed(op: Operation, reduction: Reduction, parts: Sequence[Summand]) -> Tensor:
+    """The sum of the parts' sums, each over its own domain."""
+    target = Target((), tuple(op.axis))
+    terms: list[Gathered] = []
+    for number, part in enumerate(parts):
+        name = op.name if len(parts) == 1 else f"{op.name}_{number}"
+
+        def at(where: Target, part: Summand = part) -> Gathered | None:
+            return _sum_at(op, reduction, part, where)
+
+        whole = at(target)
+        if whole is not None and whole.masks:
+            terms.append(_scattered(op, reduction, part, whole, name))
+        elif whole is not None:
+            split = split_by_residue(whole, target, at, name)
+            terms.append(_compact(split, target, at, f"{name}_part"))
+    return assemble(op.name, target, [terms], dtype=dtype_of(reduction.sources[0]))
+
+
+def _scattered(
+    op: Operation, reduction: Reduction, part: Summand, whole: Gathered, name: str
+) -> Gathered:
+    """``out[n] = Σ_e if idx[e] == n then v[e]  →  out[idx[e]] += v[e]``, where that is less."""
+    axes = [*op.axis, *reduction.axes]
+    found = scatter_sum(name, part.value, part.conditions, axes, axis_vars(op), op.axis)
+    if found is None or not found.is_less_than(whole, Target((), tuple(op.axis))):
+        return whole
+    return Gathered((), load(found.tensor, axis_vars(op)))
+
+
+def _sum_at(op: Operation, reduction: Reduction, part: Summand, target: Target) -> Gathered | None:
+    """``Σ_k part`` at the elements that the target tells."""
+    move = substituter(
+        {axis.var: place for axis, place in zip(op.axis, target.indices, strict=True)}
+        if target.places is not None
+        else {}
+    )
+    return sum_where(
+        move(part.value),
+        [Condition(move(c.expr), c.guards) for c in part.conditions],
+        [rename_bounds(axis, move) for axis in reduction.axes],
+        target.ranges,
+    )
+
+
+def _compact(
+    whole: Gathered, target: Target, at: Callable[[Target], Gathered | None], name: str
+) -> Gathered:
+    """``Σ_k if c(b) then f(b, k)  →  if c(b) then part[t(b)]``, part over the solutions of c."""
+    summed = [axis.var for axis in whole.axes]
+    outer = [guard for guard in whole.guards if not depends_on(guard, summed)]
+    if not summed or not outer:
+        return whole
+    variables = tuple(axis.var for axis in target.axes)
+    solution = simplify_domain(Domain(variables, target.ranges, tuple(outer)))
+    new = solution.new_domain
+    axes = [data_axis(var.name, new.ranges[var][1], dtype_of(var)) for var in new.variables]
+    sums = element_count(axis_range(axis)[1] for axis in whole.axes)
+    elements = element_count(axis_range(axis)[1] for axis in target.axes)
+    fewer = element_count(axis_range(axis)[1] for axis in axes)
+    if elements + fewer * sums > _WORTHWHILE * elements * sums:
+        return whole
+    move = substituter({old: axis.var for old, axis in zip(new.variables, axes, strict=True)})
+    places = tuple(move(solution.old_to_new[var]) for var in variables)
+    part = Target((), tuple(axes), places)
+    gathered = at(part)
+    if gathered is None:
+        return whole
+    stage = assemble(name, part, [[gathered]], dtype=dtype_of(whole.source))
+    read = load(stage, [solution.new_to_old[var] for var in new.variables])
+    source = if_then_else(all_of(outer), read, zero_like(whole.source))
+    return replace(whole, axes=(), guards=(), source=source)
+
+
+def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
+    """What a tensor costs beyond what a stage reads: iterations, stages, size of the bodies."""
+    given = {hash(read.op) for read in tensors_read_by(op)}
+
+    def reads(stage: Operation) -> list[Tensor]:
+        return [] if hash(stage) in given else tensors_read_by(stage)
+
+    stages = [stage for stage in topological([tensor], reads) if hash(stage) not in given]
+    iterations = sum(stage_cost(stage, sample_extent).iterations for stage in stages)
+    sizes = [tree_size(b) for stage in stages if is_compute(stage) for b in bodies(stage)]
+    return iterations, len(stages), sum(sizes)

@@ -1,0 +1,113 @@
+"""Gathered terms put together as stages: the adjoint of a tensor as one tensor.
+
+In: the gathered terms of one or several consumers, over common target axes. Out: tensors. Terms
+without a sum become one expression; sums over boxes of equal extents become one reduction; other
+sums are stages of their own, read by a last stage that adds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...expr.build import add, const, sum_of
+from ...expr.lets import bind_shared
+from ...expr.nodes import Axis, Expr, Tensor, load
+from ...expr.rewrite import substituter
+from ...graph.bounded_stage import bounded_stage
+from ...graph.stage import Extent, axis_range, reduce_axis_over, renew_axis, sum_over, whole_tensor
+from .gather import Gathered, Target
+
+
+def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:
+    """``Σ_k f + Σ_l g → Σ_k (f + g[l := k])`` where the boxes have equal extents; order is kept."""
+    joined: dict[tuple[Extent, ...], Gathered] = {}
+    for term in terms:
+        extents = tuple(_extent_key(axis) for axis in term.axes)
+        known = joined.get(extents)
+        if known is None:
+            joined[extents] = term
+            continue
+        rename = substituter(
+            {old.var: new.var for old, new in zip(term.axes, known.axes, strict=True)}
+        )
+        joined[extents] = Gathered(
+            known.axes,
+            add(known.source, rename(term.source)),
+            (*known.guards, *(rename(guard) for guard in term.guards)),
+            (*known.unsolved, *term.unsolved),
+            (*known.masks, *term.masks),
+        )
+    return list(joined.values())
+
+
+def _extent_key(axis: Axis) -> object:
+    _, extent = axis_range(axis)
+    return extent if isinstance(extent, int) else hash(extent)
+
+
+def assemble(
+    name: str,
+    target: Target,
+    groups: Sequence[Sequence[Gathered]],
+    tensors: Sequence[Tensor] = (),
+    dtype: str = "float32",
+) -> Tensor:
+    """The sum of gathered terms and of ready tensors, as a tensor over the target's axes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the resulting stage; sums of their own get it with a number.
+    target : Target
+        The axes of the result.
+    groups : sequence of sequences of Gathered
+        One group a consumer: only sums of one group share a reduction, so that a contraction stays
+        one.
+    tensors : sequence of Tensor
+        Further summands of the result's shape, such as derivatives given by hand.
+    dtype : str
+        Of the result; a result without summands is zero.
+    """
+    axes = [*target.prefix, *target.axes]
+    here = [axis.var for axis in axes]
+    plain: list[Expr] = [load(tensor, here) for tensor in tensors]
+    sums: list[Gathered] = []
+    for group in groups:
+        for term in join_equal_boxes(group):
+            if term.axes:
+                sums.append(term)
+            else:
+                plain.append(term.source)
+    if len(plain) == 1 and not sums and not tensors:
+        same = whole_tensor(plain[0], axes)
+        if same is not None:
+            return same
+    if not plain and len(sums) == 1:
+        return _stage(name, axes, sums[0].source, sums[0].axes)
+    if len(plain) == 1 and len(tensors) == 1 and not sums:
+        return tensors[0]
+    for number, term in enumerate(sums):
+        stage = _stage(f"{name}_sum{number}", axes, term.source, term.axes)
+        plain.append(load(stage, here))
+    body = sum_of(plain) if plain else const(0, dtype)
+    return _stage(name, axes, bind_shared(body))
+
+
+def _stage(name: str, axes: Sequence[Axis], body: Expr, summed: Sequence[Axis] = ()) -> Tensor:
+    """A stage over fresh copies of the target's axes, which several stages share until here.
+
+    `summed` are the axes of a sum, whose extents may depend on the others.
+    """
+    fresh = [renew_axis(axis) for axis in axes]
+    rename = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
+    body = rename(body)
+    if summed:
+        extents = [axis_range(axis)[1] for axis in summed]
+        body = sum_over(
+            body,
+            [
+                reduce_axis_over(axis.var, n if isinstance(n, int) else rename(n))
+                for axis, n in zip(summed, extents, strict=True)
+            ],
+        )
+    return bounded_stage(name, fresh, [body])[0]

@@ -1,0 +1,91 @@
+"""Clamps and choices inside indices, taken apart into cases.
+
+In: a term whose index holds `min`, `max`, `select` or a branch on indices: replicated and
+reflected padding, clamped windows. Out: terms with plain indices, each with the condition of its
+case. The cases are disjoint and cover the term, so each can be solved on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...expr.build import compare, negate
+from ...expr.lets import merge_equal
+from ...expr.nodes import Expr, node_id, op_name, operands
+from ...expr.rewrite import Rewriter, contains_load, postorder
+from ...expr.simplify import Ranges, prove
+from ...rules.terms import Condition, Term
+from .gather import on_indices
+
+#: cases that one term may be taken apart into
+_MOST_CASES = 81
+#: node → comparison of its operands under which it is the first
+_CLAMPS = {"min": "le", "max": "ge"}
+
+
+def cases_of(term: Term, ranges: Ranges) -> list[Term] | None:
+    """``x[min(i, 3)] → [i <= 3] x[i], [i > 3] x[3]``.
+
+    A case that the ranges of the variables exclude is left out. Returns None where no index holds
+    a clamp or choice, or there are too many.
+    """
+    pending, plain = [term], []
+    while pending:
+        current = pending.pop()
+        split = _split(current, ranges)
+        if split is None:
+            plain.append(current)
+        else:
+            pending += reversed(split)
+        if len(pending) + len(plain) > _MOST_CASES:
+            return None
+    return None if len(plain) == 1 and plain[0] is term else plain
+
+
+def _split(term: Term, ranges: Ranges) -> list[Term] | None:
+    """The possible cases of the innermost clamp or choice in the indices."""
+    merged = merge_equal([*term.indices, *(c.expr for c in term.conditions)])
+    indices, conditions = merged[: len(term.indices)], merged[len(term.indices) :]
+    for node in postorder(indices):
+        case = _case(node)
+        if case is None:
+            continue
+        condition, then, otherwise = case
+        result = []
+        for holds, value in ((condition, then), (negate(condition), otherwise)):
+            if prove(negate(holds), ranges):
+                continue
+            put = _replacing(node, value)
+            kept = [
+                Condition(put(expr), old.guards)
+                for expr, old in zip(conditions, term.conditions, strict=True)
+            ]
+            result.append(
+                replace(
+                    term,
+                    indices=tuple(put(index) for index in indices),
+                    conditions=(*kept, Condition(holds, True)),
+                )
+            )
+        return result
+    return None
+
+
+def _case(node: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """Condition, value where it holds, value elsewhere; None for other nodes and for data."""
+    name = op_name(node)
+    if name in _CLAMPS:
+        left, right = operands(node)
+        condition, then, otherwise = compare(_CLAMPS[name], left, right), left, right
+    elif name in ("select", "if_then_else"):
+        condition, then, otherwise = operands(node)
+    else:
+        return None
+    if contains_load(node) or not on_indices(condition):
+        return None
+    return condition, then, otherwise
+
+
+def _replacing(node: Expr, value: Expr) -> Rewriter:
+    key = node_id(node)
+    return Rewriter(lambda part: value if node_id(part) == key else None)

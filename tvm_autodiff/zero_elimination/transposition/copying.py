@@ -1,0 +1,55 @@
+"""Stages that only copy another: taken out where they are read.
+
+In: an expression over forward tensors. Out: the same expression, that reads the source of a
+permuted or shifted copy in place of the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...expr.nodes import Expr, Tensor, is_load, load_tensor, op_name, operands
+from ...expr.rewrite import map_loads, substituter
+from ...expr.simplify import collect_indices
+from ...graph.stage import bodies, is_compute
+
+
+def read_through_copies(expr: Expr, keep: Callable[[Tensor], bool] = lambda tensor: False) -> Expr:
+    """``y[i, j] → x[j, i]`` where y's stage is ``y[a, b] = x[b, a]``: permuted or shifted copies.
+
+    A padding by nothing, a transpose or a slice need not exist for its gradient's sake. Copies
+    whose indices divide (reshapes) stay: divisions would come into every reader.
+    Tensors that `keep` tells stay, too: those that somebody differentiates by.
+    """
+
+    def replace(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+        result: Expr | None = None
+        while not keep(tensor) and (body := _copied(tensor)) is not None:
+            axes = (axis.var for axis in tensor.op.axis)
+            read = substituter(dict(zip(axes, indices, strict=True)))(body)
+            result = collect_indices(read)
+            tensor, indices = load_tensor(result), operands(result)
+        return result
+
+    return map_loads(expr, replace)
+
+
+def is_shifted_copy(tensor: Tensor) -> bool:
+    """Whether a tensor's stage only copies another, permuted or shifted."""
+    return _copied(tensor) is not None
+
+
+def _copied(tensor: Tensor) -> Expr | None:
+    """The read that a copying stage consists of, or None for any other stage."""
+    if not is_compute(tensor.op) or tensor.op.num_outputs != 1:
+        return None
+    body = bodies(tensor.op)[0]
+    if not is_load(body) or not all(_is_shift(index) for index in operands(body)):
+        return None
+    return body
+
+
+def _is_shift(index: Expr) -> bool:
+    """Whether an index is a variable or a literal, or the sum or difference of the two."""
+    leaves = operands(index) if op_name(index) in ("add", "sub") else (index,)
+    return all(op_name(leaf) in ("var", "const") for leaf in leaves)

@@ -1,0 +1,217 @@
+"""Equations whose solution is data: ``idx[e] == n`` determines n, for every e.
+
+The solver takes a read that does not depend on an unknown as a constant, so an equation with reads
+is a linear equation like any other for the variables that occur in none of its reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...domain import Domain, simplify_domain
+from ...errors import UnsolvableError
+from ...expr.build import cast, compare, conjuncts, variable, zero_like
+from ...expr.nodes import (
+    Expr,
+    Var,
+    dtype_of,
+    is_integer,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ...expr.rewrite import (
+    contains_load,
+    depends_on,
+    postorder,
+    replace_outermost,
+    substituter,
+    variables_of,
+)
+from ...expr.simplify import constant_bounds, prove
+from ...graph.kinds.scatter_add import as_index, inside
+from ...graph.stage import Extent, shape_of
+from ...rules.terms import Condition
+from ..walk import element_count
+
+Ranges = Mapping[Var, tuple[Extent, Extent]]
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of a box where conditions hold, and expressions for what they stand for.
+
+    Attributes
+    ----------
+    variables : tuple of Var
+        In order; each has a range.
+    ranges : dict of Var to (minimum, extent)
+        Of the variables and of the parameters.
+    conditions : tuple of Condition
+        In the order in which they are evaluated: each may protect the reads of those after it.
+    values : dict of Var to expression
+        The original variables that are no variables any more, in terms of those that are.
+    """
+
+    variables: tuple[Var, ...]
+    ranges: Ranges
+    conditions: tuple[Condition, ...]
+    values: Mapping[Var, Expr]
+
+    @property
+    def move(self) -> Callable[[Expr], Expr]:
+        """Rewrites an expression over the original variables."""
+        return substituter(self.values)
+
+
+def is_data_equation(condition: Expr) -> bool:
+    """Whether a condition is an equation between integers that reads a tensor."""
+    return (
+        op_name(condition) == "eq"
+        and is_integer(operands(condition)[0])
+        and contains_load(condition)
+    )
+
+
+def solve_data_equations(points: Points) -> Points | None:
+    """The points without the variables that equations with reads determine.
+
+    ``{(e, n) : idx[e] == n}  →  {e : 0 <= idx[e] < N}, n = idx[e]``
+
+    An equation stays a condition where none of its variables occurs outside of its reads, and
+    where it may be evaluated only after a condition on the variable that it determines.
+
+    Returns
+    -------
+    Points or None
+        None where the conditions never hold.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.expr.printing.text import text
+    >>> idx, e, n = te.placeholder((9,), "int32", "idx"), te.var("e"), te.var("n")
+    >>> equation = Condition(idx(e).equal(n + 1), False)
+    >>> solved = solve_data_equations(Points((e, n), {e: (0, 9), n: (0, 4)}, (equation,), {}))
+    >>> solved.variables, text(solved.values[n]), [text(c.expr) for c in solved.conditions]
+    ((e,), 'idx[e] - 1', ['idx[e] >= 1', 'idx[e] <= 4'])
+    """
+    place = 0
+    while place < len(points.conditions):
+        if is_data_equation(points.conditions[place].expr):
+            solved = _without_equation(points, place)
+            if solved is None:
+                return None
+            if solved is not points:
+                points, place = solved, 0
+                continue
+        place += 1
+    return points
+
+
+def _without_equation(points: Points, place: int) -> Points | None:
+    """One equation solved; the same points where it cannot be, None where it never holds."""
+    equation = _exact(points.conditions[place].expr, points.ranges)
+    unknowns = _unknowns(equation, points)
+    if not unknowns:
+        return points
+    solution = simplify_domain(Domain(unknowns, points.ranges, (equation,)))
+    new = solution.new_domain
+    if new.is_empty:
+        return None
+    extents = [new.ranges[var][1] for var in new.variables]
+    if any(_reads(extent) for extent in extents):
+        return points
+    if element_count(extents) >= element_count(points.ranges[var][1] for var in unknowns):
+        return points
+    before, after = points.conditions[:place], points.conditions[place + 1 :]
+    free = [c for c in before if not depends_on(c.expr, unknowns)]
+    bound = [c for c in before if depends_on(c.expr, unknowns)]
+    if bound and not reads_inside(equation, points.ranges):
+        return points  # what is before may protect the reads, and would be evaluated after them
+    inside = [Condition(part, True) for c in new.conditions for part in conjuncts(c)]
+    move = substituter(solution.old_to_new)
+    return Points(
+        _replaced(points.variables, unknowns, new.variables),
+        {**points.ranges, **{var: new.ranges[var] for var in new.variables}},
+        (*free, *inside, *(Condition(move(c.expr), c.guards) for c in (*bound, *after))),
+        {
+            **{var: solution.old_to_new[var] for var in unknowns},
+            **{var: move(value) for var, value in points.values.items()},
+        },
+    )
+
+
+def _exact(equation: Expr, ranges: Ranges) -> Expr:
+    """``data[e] == uint8(n)  →  int32(data[e]) == n``, for 0 <= n < 256: no cast wraps."""
+    left, right = (_uncast(side, ranges) for side in operands(equation))
+    wide = "int64" if "int64" in (dtype_of(left), dtype_of(right)) else "int32"
+    return compare("eq", cast(wide, left), cast(wide, right))
+
+
+def _uncast(side: Expr, ranges: Ranges) -> Expr:
+    """A side of an equation in a signed dtype, without a conversion that keeps its value."""
+    if op_name(side) != "cast" or contains_load(side) or not is_integer(operands(side)[0]):
+        return as_index(side)
+    [inner] = operands(side)
+    try:
+        low, high = constant_bounds(as_index(inner), ranges)
+    except UnsolvableError:
+        return as_index(side)
+    least, most = _limits(dtype_of(side))
+    return as_index(inner if least <= low and high <= most else side)
+
+
+def _limits(dtype: str) -> tuple[int, int]:
+    """The least and the largest value of an integer dtype."""
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _unknowns(equation: Expr, points: Points) -> tuple[Var, ...]:
+    """The variables that occur in an equation, and in none of its reads."""
+    reads = [node for node in postorder(equation) if is_load(node)]
+    outside = variables_of(replace_outermost(equation, {node_id(r): zero_like(r) for r in reads}))
+    inside = variables_of(reads)
+    return tuple(
+        var
+        for var in points.variables
+        if any(node_id(var) == node_id(other) for other in outside)
+        and not any(node_id(var) == node_id(other) for other in inside)
+    )
+
+
+def _reads(extent: Extent) -> bool:
+    return not isinstance(extent, int) and contains_load(extent)
+
+
+def reads_inside(expr: Expr, ranges: Ranges) -> bool:
+    """Whether every read of an expression is proved to be inside of its tensor."""
+    return all(
+        _is_inside(index, extent, ranges)
+        for node in postorder(expr)
+        if is_load(node)
+        for index, extent in zip(operands(node), shape_of(load_tensor(node)), strict=True)
+    )
+
+
+def _is_inside(index: Expr, extent: Extent, ranges: Ranges) -> bool:
+    """Whether an index is proved to be inside, whatever is read in it."""
+    reads = {node_id(n): variable("read", dtype_of(n)) for n in postorder(index) if is_load(n)}
+    index = as_index(replace_outermost(index, reads))
+    known = {var: ranges[var] for var in variables_of(index) if var in ranges}
+    return all(prove(condition, known) for condition in inside(index, extent))
+
+
+def _replaced(variables: Sequence[Var], old: Sequence[Var], new: Sequence[Var]) -> tuple[Var, ...]:
+    """The variables with the new ones at the place of the first old one."""
+    ids = {node_id(var) for var in old}
+    first = next(n for n, var in enumerate(variables) if node_id(var) in ids)
+    kept = [
+        [var for var in part if node_id(var) not in ids]
+        for part in (variables[:first], variables[first:])
+    ]
+    return (*kept[0], *new, *kept[1])

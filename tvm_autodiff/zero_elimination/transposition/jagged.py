@@ -1,0 +1,144 @@
+"""Terms whose loops have extents that are data: ``Σ_{k < length[i]}``, rows between pointers.
+
+Where a read's index determines such a loop, its bound is a condition. Where nothing ties the loop,
+it stays a loop of the gradient. An index that is data adds updates up in one loop over the points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...expr.build import add, cast, compare, variable, zero_like
+from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_const, load
+from ...expr.rewrite import contains_load, depends_on, substituter
+from ...graph.kinds.scatter_add import as_index
+from ...graph.kinds.update_loops import UpdateLoops, update_loops_of, update_stage
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    data_axis,
+    make_stage,
+    reduce_axis_over,
+    reduce_axis_within,
+    rename_bounds,
+    renew_axis,
+    shape_of,
+    sum_over,
+)
+from ...rules.terms import Condition, Term, guarded
+from .data_equations import Points, solve_data_equations
+from .gather import Cotangent, Target, is_jagged
+
+
+def from_zero(term: Term) -> Term:
+    """``low[i] <= k < low[i] + n  →  k = low[i] + k', 0 <= k' < n``."""
+    axes: list[Axis] = []
+    table: dict[Var, Expr] = {}
+    for axis in term.reduce_axes:
+        moved = rename_bounds(axis, substituter(table))
+        low, extent = moved.dom.min, moved.dom.extent
+        if contains_load(low):
+            fresh = variable(axis.var.name, dtype_of(axis.var))
+            table[axis.var] = add(low, fresh)
+            moved = reduce_axis_within(fresh, zero_like(low), extent)
+        axes.append(moved)
+    if not table:
+        return term
+    move = substituter(table)
+    return replace(
+        term,
+        indices=tuple(move(index) for index in term.indices),
+        value=move(term.value),
+        conditions=tuple(Condition(move(c.expr), c.guards) for c in term.conditions),
+        reduce_axes=tuple(axes),
+    )
+
+
+def update_loops(
+    op: Operation, term: Term, cotangent: Cotangent, target: Target, name: str
+) -> Tensor | None:
+    """``d out[a] += [c] p · dx[g(a, k)]  →  for all (a, k): if c then dx[g(a, k)] += head[a]·p``.
+
+    None for an identity cotangent, which is no tensor to read, and where no point counts.
+    """
+    if cotangent.tensor is None:
+        return None
+    prefix = [renew_axis(axis) for axis in target.prefix]
+    head = load(cotangent.tensor, [axis.var for axis in (*prefix, *op.axis)])
+    found = _without_data_equations([*op.axis, *term.reduce_axes], term.conditions)
+    if found is None:
+        return None
+    loops, points = found
+    value = points.move(substituter({term.seed: head})(term.value))
+    place = [*(axis.var for axis in prefix), *map(points.move, term.indices)]
+    loops = [*prefix, *loops]
+    shape = [axis_range(axis)[1] for axis in (*target.prefix, *target.axes)]
+    tests = tuple(condition.expr for condition in points.conditions)
+    nest = UpdateLoops(tuple(_rows_inside(loops, place)), tests, tuple(place), value)
+    return update_stage(name, nest, shape)
+
+
+def _without_data_equations(
+    axes: Sequence[Axis], conditions: Sequence[Condition]
+) -> tuple[list[Axis], Points] | None:
+    """The loops that are left where equations with reads have determined what they can."""
+    every = [axis.var for axis in axes]
+    boxed = [
+        axis
+        for axis in axes
+        if is_const(axis.dom.min, 0)
+        and not is_jagged(axis)
+        and not depends_on(axis.dom.extent, every)
+    ]
+    ranges = {axis.var: axis_range(axis) for axis in boxed}
+    points = Points(tuple(axis.var for axis in boxed), ranges, tuple(conditions), {})
+    solved = solve_data_equations(points)
+    if solved is None:
+        return None
+    others = [rename_bounds(axis, solved.move) for axis in axes if axis not in boxed]
+    return [*(reduce_axis_over(v, solved.ranges[v][1]) for v in solved.variables), *others], solved
+
+
+def _rows_inside(loops: Sequence[Axis], place: Sequence[Expr]) -> list[Axis]:
+    """The loops with those of trailing dimensions of the result innermost: rows are added whole."""
+    rows: list[Axis] = []
+    for index in reversed(place):
+        row = next((axis for axis in loops if axis.var.same_as(index)), None)
+        bounds = [bound for axis in loops for bound in (axis.dom.min, axis.dom.extent)]
+        if row is None or depends_on(bounds, [row.var]):
+            break
+        rows.insert(0, row)
+    return [*(axis for axis in loops if axis not in rows), *rows]
+
+
+def plain_form(op: Operation) -> Tensor | None:
+    """The te tensor of equal value to differentiate in place of a loop over updates; None for
+    other stages.
+
+    ``out[place] += value, for all points  →  out[b] = Σ_points if place == b then value``
+    """
+    loops = update_loops_of(op)
+    if loops is None:
+        return None
+    shape = shape_of(op.output(0))
+    axes = [data_axis(f"b{n}", extent) for n, extent in enumerate(shape)]
+    table: dict[Var, Expr] = {}
+    points: list[Axis] = []
+    for loop in loops.axes:
+        moved = rename_bounds(loop, substituter(table))
+        table[loop.var] = variable(loop.var.name, dtype_of(loop.var))
+        points.append(reduce_axis_within(table[loop.var], moved.dom.min, moved.dom.extent))
+    move = substituter(table)
+    equal = [
+        Condition(_equal(as_index(move(index)), axis.var), False)
+        for index, axis in zip(loops.place, axes, strict=True)
+    ]
+    known = [Condition(move(condition), True) for condition in loops.conditions]
+    body = guarded(move(loops.value), [*known, *equal])
+    return make_stage(f"{op.name}_plain", axes, [sum_over(body, points)])[0]
+
+
+def _equal(place: Expr, index: Expr) -> Expr:
+    wide = "int64" if "int64" in (dtype_of(place), dtype_of(index)) else "int32"
+    return compare("eq", cast(wide, place), cast(wide, index))

@@ -1,0 +1,181 @@
+"""Sums whose box holds few of the points that count, as loops that follow the guards.
+
+In: a gathered term with linear guards, such as ``b <= k and k <= l`` of nested triangles. Out: the
+same sum over axes whose extents depend on the gradient's axes and on earlier axes, so that hardly
+a point fails. Loops of constant extents vectorise and tile better: this is for boxes that are
+mostly empty, counted at sampled points, and never for products of tensors. Windows that stick out
+at a border stay boxes; only there do they fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from math import prod
+
+from ...domain import Domain, solve_linear_inequalities
+from ...expr.build import (
+    add,
+    all_of,
+    compare,
+    conjuncts,
+    const,
+    if_then_else,
+    sub,
+    variable,
+    zero_like,
+)
+from ...expr.integers.integer_functions import compile_integers
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    always,
+    binary,
+    const_value,
+    dtype_of,
+    is_const,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ...expr.rewrite import contains_load, depends_on, postorder, substituter, variables_of
+from ...expr.simplify import prove, simplify
+from ...graph.stage import Extent, axis_range, reduce_axis_over
+from .gather import Gathered, Target
+
+#: part of the points of a box that must hold the guards for it to stay a box
+_LEAST_FILLED = 0.5
+#: points of a box that are tried
+_SAMPLES = 2048
+
+
+def follow_guards(whole: Gathered, target: Target) -> Gathered:
+    """``Σ_{k<6, l<6} if b <= k and k <= l then f  →  Σ_{k < 6-b} Σ_{l < 6-b-k} f[k+b, l+k+b]``.
+
+    Parameters
+    ----------
+    whole : Gathered
+        The term over all elements of the target.
+    target : Target
+        The axes of the gradient; all extents must be constant.
+
+    Returns
+    -------
+    Gathered
+        With extents that depend on axes, or `whole` where its box is not mostly empty or the guards
+        bound no axis.
+    """
+    if not whole.axes or not whole.guards:
+        return whole
+    outer: dict[Var, tuple[int, int]] = {}
+    for axis in (*target.prefix, *target.axes, *whole.axes):
+        low, extent = axis_range(axis)
+        if not isinstance(low, int) or not isinstance(extent, int):
+            return whole
+        outer[axis.var] = (low, extent)
+    body = _unguarded(whole)
+    summed = [axis.var for axis in whole.axes]
+    if body is None or _multiplies_tensors(body, summed):
+        return whole
+    loose: list[Expr] = []
+    firm: list[Expr] = []
+    for group in _independent(whole.guards):
+        (loose if _filled(group, outer) <= _LEAST_FILLED else firm).extend(group)
+    bounds = solve_linear_inequalities(Domain(tuple(summed), dict(outer), tuple(loose)))
+    if bounds.is_empty:  # no point has both: the guards leave zeros
+        return whole
+    axes: list[Axis] = []
+    guards = [*bounds.conditions, *firm]
+    moved: dict[Var, Expr] = {}
+    ranges: dict[Var, tuple[Extent, Extent]] = dict(outer)
+    for var in summed:
+        move = substituter(moved)
+        low = simplify(move(_one("max", bounds.lower[var], var)), ranges)
+        high = simplify(move(_one("min", bounds.upper[var], var)), ranges)
+        one = const(1, dtype_of(var))
+        extent = simplify(add(sub(high, low), one), ranges)
+        fresh = variable(var.name, dtype_of(var))
+        if not prove(compare("ge", extent, one), ranges, strong=True):
+            # a sum must not be empty: TVM would leave its element unwritten
+            guards.append(compare("le", var, high))
+            extent = simplify(binary("max", extent, one), ranges)
+        size = const_value(extent)
+        axes.append(reduce_axis_over(fresh, extent if size is None else int(size)))
+        ranges[fresh] = (0, axis_range(axes[-1])[1])
+        moved[var] = add(low, fresh)
+    if all(isinstance(axis_range(axis)[1], int) for axis in axes):
+        return whole
+    move = substituter(moved)
+    kept = tuple(
+        guard for guard in (simplify(move(guard), ranges) for guard in guards) if not always(guard)
+    )
+    source = move(body)
+    if kept:
+        source = if_then_else(all_of(kept), source, zero_like(source))
+    return replace(whole, axes=tuple(axes), source=source, guards=kept)
+
+
+def _unguarded(whole: Gathered) -> Expr | None:
+    """The source inside its guards, which are outermost; None where it has another form."""
+    if op_name(whole.source) != "if_then_else":
+        return None
+    condition, body, otherwise = operands(whole.source)
+    if not is_const(otherwise, 0) or len(conjuncts(condition)) != len(whole.guards):
+        return None
+    return body
+
+
+def _one(name: str, bounds: Sequence[Expr | int], var: Var) -> Expr:
+    """The minimum or maximum of bounds of a variable."""
+    exprs = [const(b, dtype_of(var)) if isinstance(b, int) else b for b in bounds]
+    return reduce(lambda left, right: binary(name, left, right), exprs)
+
+
+def _multiplies_tensors(body: Expr, summed: Sequence[Var]) -> bool:
+    """Whether two tensors meet under the sum: a contraction, which tiles make fast."""
+    reads = [node for node in postorder(body) if is_load(node) and depends_on(node, summed)]
+    return len({tensor_key(load_tensor(node)) for node in reads}) > 1
+
+
+def _independent(guards: Sequence[Expr]) -> list[list[Expr]]:
+    """Guards in groups that share no variable: those of one window axis, of one triangle."""
+    groups: list[tuple[set[int], list[Expr]]] = []
+    for guard in guards:
+        ids = {node_id(var) for var in variables_of(guard)}
+        members = [guard]
+        apart = []
+        for known, others in groups:
+            if known & ids:
+                ids |= known
+                members = [*others, *members]
+            else:
+                apart.append((known, others))
+        groups = [*apart, (ids, members)]
+    return [members for _, members in groups]
+
+
+def _filled(guards: Sequence[Expr], ranges: Mapping[Var, tuple[int, int]]) -> float:
+    """The part of the points that fulfil guards, among evenly spread ones of the axes they name.
+
+    All of them where it cannot be counted, since guards read sizes or data.
+    """
+    named = variables_of(guards)
+    if contains_load(guards) or any(var not in ranges for var in named):
+        return 1.0
+    box = {var: ranges[var] for var in named}
+    holds = compile_integers(guards, list(box))
+    volume = prod(extent for _, extent in box.values())
+    tried = min(volume, _SAMPLES)
+    hits = 0
+    for n in range(tried):
+        place, point = n * volume // tried, []
+        for low, extent in box.values():
+            place, digit = divmod(place, extent)
+            point.append(low + digit)
+        hits += all(holds(*point))
+    return hits / tried

@@ -1,0 +1,370 @@
+"""Sums into places that are data: a scatter-add, in one pass.
+
+``d out[n, j] = d table[I[n], j]`` becomes ``dtable[I[n], j] += head[n, j]`` as a stage, in place of
+the comparison of every index with every row; so does a sum that is written as that comparison. The
+stage is opaque to te; `dense_form` gives the sum of equal value that it is differentiated as, whose
+own pullback is a gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...domain import Domain, simplify_domain
+from ...expr.build import all_of, cast, compare, conjuncts, const, if_then_else, negate, zero_like
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_float,
+    is_load,
+    load,
+    node_id,
+    op_name,
+    operands,
+)
+from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
+from ...graph.bounded_stage import bounded_stage, widths_in
+from ...graph.kinds.scatter_add import (
+    ScatterLayout,
+    as_index,
+    inside,
+    scatter_add_stage,
+    scatter_of,
+)
+from ...graph.stage import (
+    Extent,
+    Operation,
+    axis_range,
+    data_axis,
+    reduce_axis,
+    reduce_axis_over,
+    renew_axis,
+    shape_of,
+    sum_over,
+    whole_tensor,
+)
+from ...rules.terms import Condition, Term, guarded
+from ..walk import element_count
+from .data_equations import Points, Ranges, is_data_equation, reads_inside, solve_data_equations
+from .gather import Cotangent, Gathered, Target, constant_box, on_indices
+
+
+def reads_by_data(term: Term) -> bool:
+    """Whether some index of a term's read site is read from a tensor."""
+    return any(contains_load(index) for index in term.indices)
+
+
+def scatter(
+    op: Operation, term: Term, cotangent: Cotangent, target: Target, name: str
+) -> Scattered | None:
+    """Transpose one term by scattering.
+
+    ``d out[a] += [c] p · dx[g(a, k)]  →  dx[g(a, k)] += if c then head[a]·p, for all (a, k)``
+
+    Returns None for an identity cotangent, which is no tensor to scatter, and where `scatter_sum`
+    finds nothing to scatter.
+    """
+    if cotangent.tensor is None:
+        return None
+    prefix = [renew_axis(axis) for axis in target.prefix]
+    head = load(cotangent.tensor, [*(axis.var for axis in prefix), *(a.var for a in op.axis)])
+    value = substituter({term.seed: head})(term.value)
+    axes = [*op.axis, *term.reduce_axes]
+    return scatter_sum(name, value, term.conditions, axes, term.indices, target.axes, prefix)
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """A scatter-add stage, and the equations that it could not use.
+
+    Attributes
+    ----------
+    tensor : Tensor
+        Over the prefix and the axes of the result.
+    unsolved : tuple of Expr
+        Equations between data that stay guards of the updates.
+    points : tuple of Extent
+        The extents of all loops of the updates.
+    """
+
+    tensor: Tensor
+    unsolved: tuple[Expr, ...]
+    points: tuple[Extent, ...]
+
+    def is_less_than(self, whole: Gathered, target: Target) -> bool:
+        """Whether this takes fewer iterations than a sum for every element of the target."""
+        elements = element_count(axis_range(axis)[1] for axis in (*target.prefix, *target.axes))
+        summed = element_count(axis_range(axis)[1] for axis in whole.axes)
+        return elements + element_count(self.points) < elements * summed
+
+
+def scatter_sum(
+    name: str,
+    value: Expr,
+    conditions: Sequence[Condition],
+    axes: Sequence[Axis],
+    indices: Sequence[Expr],
+    result: Sequence[Axis],
+    prefix: Sequence[Axis] = (),
+) -> Scattered | None:
+    """``out[indices] += if conditions then value, for all axes``.
+
+    Equations with reads among the conditions determine axes first: with ``idx[e] == n``, the sum
+    over e and n of ``out[n] += v[e]`` runs over e alone, with ``out[idx[e]] += v[e]``. Axes that no
+    index needs are summed before.
+
+    Returns None where every index is an axis, or none depends on one: nothing to scatter.
+    """
+    points = _points(axes, conditions)
+    if points is None:
+        return None
+    nest = _Nest(points, [points.move(index) for index in indices], result, prefix)
+    if not nest.point_vars or len(nest.trailing) == len(indices):
+        return None
+    places: list[tuple[int, ...]] = []
+    positions: list[Tensor] = []
+    dims: list[int] = [-1] * len(prefix)
+    for dim, index in enumerate(nest.indices):
+        dims.append(-1 if dim in nest.trailing else len(positions))
+        if dim not in nest.trailing:
+            # a stage of positions is one of data, whose arithmetic would stay as it is
+            fits = widths_in(points.ranges).index(index, axis_range(result[dim])[1])
+            position, used = nest.position(f"{name}_place{len(positions)}", fits)
+            positions.append(position)
+            places.append(used)
+    updates, axes_of_updates = nest.updates(f"{name}_updates", points.move(value))
+    layout = ScatterLayout(tuple(dims), tuple(places), axes_of_updates)
+    shape = [axis_range(axis)[1] for axis in (*prefix, *result)]
+    tensor = scatter_add_stage(name, positions, updates, shape, layout)
+    loops = [axis_range(axis)[1] for axis in prefix]
+    return Scattered(
+        tensor,
+        tuple(c.expr for c in points.conditions if is_data_equation(c.expr)),
+        (*loops, *(points.ranges[var][1] for var in points.variables)),
+    )
+
+
+def _points(axes: Sequence[Axis], conditions: Sequence[Condition]) -> Points | None:
+    """The points of a sum in a box that starts at zero, without the axes that data determine."""
+    variables = tuple(axis.var for axis in axes)
+    ranges = {axis.var: axis_range(axis) for axis in axes}
+    moved, values = list(conditions), {}
+    if not _is_box(axes):
+        box, limits = constant_box(ranges)
+        solution = simplify_domain(Domain(variables, box, tuple(limits)))
+        if solution.new_domain.is_empty:
+            return None
+        variables, ranges = solution.new_domain.variables, dict(solution.new_domain.ranges)
+        values = dict(solution.old_to_new)
+        move = substituter(values)
+        moved = [Condition(p, True) for c in solution.new_domain.conditions for p in conjuncts(c)]
+        moved += [Condition(move(c.expr), c.guards) for c in conditions]
+    return solve_data_equations(Points(variables, ranges, tuple(moved), values))
+
+
+def _is_box(axes: Sequence[Axis]) -> bool:
+    variables = [axis.var for axis in axes]
+    for axis in axes:
+        low, extent = axis_range(axis)
+        if not (isinstance(low, int) and low == 0):
+            return False
+        if not isinstance(extent, int) and depends_on(extent, variables):
+            return False
+    return True
+
+
+class _Nest:
+    """The loops of a scatter-add: point axes, trailing axes, and axes that are summed before.
+
+    Attributes
+    ----------
+    trailing : dict of int to Var
+        Dimensions of the result that are a loop as it stands: no two updates meet there.
+    point_vars : list of Var
+        The other loops that some index depends on.
+    """
+
+    def __init__(
+        self,
+        points: Points,
+        indices: Sequence[Expr],
+        result: Sequence[Axis],
+        prefix: Sequence[Axis],
+    ) -> None:
+        self.points, self.indices, self.prefix = points, list(indices), prefix
+        self.shape = [axis_range(axis)[1] for axis in result]
+        tied = self._tied()
+        self.trailing = {
+            dim: var for dim, var in self._trailing(result).items() if node_id(var) not in tied
+        }
+        rows = {node_id(var) for var in self.trailing.values()}
+        used = {node_id(var) for var in variables_of(self.indices)} | tied
+        own = points.variables
+        self.point_vars = [v for v in own if node_id(v) in used and node_id(v) not in rows]
+        self.summed = [v for v in own if node_id(v) not in used]
+        self.axis_of = {node_id(axis.var): -1 - dim for dim, axis in enumerate(prefix)}
+        self.axis_of |= {node_id(v): n for n, v in enumerate(self.point_vars)}
+        self.axis_of |= {node_id(var): -1 - len(prefix) - dim for dim, var in self.trailing.items()}
+
+    def _trailing(self, result: Sequence[Axis]) -> dict[int, Var]:
+        by_id = {node_id(var): var for var in self.points.variables}
+        found: dict[int, Var] = {}
+        for dim, (index, own) in enumerate(zip(self.indices, result, strict=True)):
+            var = by_id.get(node_id(index))
+            others = [other for n, other in enumerate(self.indices) if n != dim]
+            if var is None or any(depends_on(other, [var]) for other in others):
+                continue
+            if _same_extent(self.points.ranges[var][1], axis_range(own)[1]):
+                found[dim] = var
+        return found
+
+    def _tied(self) -> set[int]:
+        """The axes that guards compare with others, where positions need guards: the position of a
+        point without them would be read where no guard of its elements holds.
+        """
+        if all(reads_inside(index, self.points.ranges) for index in self.indices):
+            return set()
+        own = {node_id(var) for var in self.points.variables}
+        groups = [
+            own & {node_id(var) for var in variables_of(c.expr)}
+            for c in self.points.conditions
+            if c.guards
+        ]
+        return {var for group in groups if len(group) > 1 for var in group}
+
+    def position(self, name: str, index: Expr) -> tuple[Tensor, tuple[int, ...]]:
+        """A tensor of positions in one dimension, and the point axes that it is over.
+
+        It is -1 at points that do not count, where the index cannot be read there.
+        """
+        conditions: list[Condition] = []
+        if not reads_inside(index, self.points.ranges):
+            conditions = [
+                c
+                for c in self.points.conditions
+                if not depends_on(c.expr, [*self.trailing.values(), *self.summed])
+            ]
+        body = _where_allowed(index, conditions)
+        over = [n for n, var in enumerate(self.point_vars) if depends_on(body, [var])] or [0]
+        axes = [self._axis(self.point_vars[n]) for n in over]
+        return _whole_or_stage(name, axes, body), tuple(over)
+
+    def updates(self, name: str, value: Expr) -> tuple[Tensor, tuple[int, ...]]:
+        """What is added, and the axis that each of its dimensions is."""
+        body = guarded(value, self._needed(value))
+        summed = [reduce_axis_over(var, self.points.ranges[var][1]) for var in self.summed]
+        own = {node_id(axis.var): axis for axis in self.prefix}
+        own |= {node_id(v): self._axis(v) for v in (*self.point_vars, *self.trailing.values())}
+        order = self._order(body)
+        axes = [own[key] for key in order]
+        return _whole_or_stage(name, axes, body, summed), tuple(self.axis_of[key] for key in order)
+
+    def _order(self, body: Expr) -> list[int]:
+        """The order of a tensor that is added as it stands; else leading rows, points, the rest."""
+        if is_load(body) and not self.summed:
+            read = [node_id(index) for index in operands(body)]
+            if sorted(read) == sorted(self.axis_of):
+                return read
+        lead = min((dim for dim in range(len(self.indices)) if dim not in self.trailing), default=0)
+        rows = [node_id(var) for _, var in sorted(self.trailing.items())]
+        split = sum(dim < lead for dim in self.trailing)
+        points = [node_id(var) for var in self.point_vars]
+        prefix = [node_id(axis.var) for axis in self.prefix]
+        return [*prefix, *rows[:split], *points, *rows[split:]]
+
+    def _needed(self, value: Expr) -> Sequence[Condition]:
+        """The conditions without those that hold wherever the positions are inside of the result:
+        other points are left out anyway.
+        """
+        conditions, ranges = self.points.conditions, self.points.ranges
+        if not all(reads_inside(e, ranges) for e in (value, *(c.expr for c in conditions))):
+            return conditions
+        known = [
+            part
+            for dim, (index, extent) in enumerate(zip(self.indices, self.shape, strict=True))
+            if dim not in self.trailing
+            for part in inside(as_index(index), extent)
+        ]
+        return [c for c in conditions if not _follows(c.expr, known, ranges)]
+
+    def _axis(self, var: Var) -> Axis:
+        return reduce_axis_over(var, self.points.ranges[var][1])
+
+
+def _same_extent(left: Extent, right: Extent) -> bool:
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int) and left == right
+    return node_id(left) == node_id(right)
+
+
+def _follows(condition: Expr, known: Sequence[Expr], ranges: Ranges) -> bool:
+    """Whether the solver finds that a condition follows from others."""
+    if op_name(condition) not in ("lt", "le", "gt", "ge") or is_float(operands(condition)[0]):
+        return False
+    opposite = Domain((), ranges, (*known, negate(condition)))
+    return simplify_domain(opposite).new_domain.is_empty
+
+
+def _where_allowed(index: Expr, conditions: Sequence[Condition]) -> Expr:
+    """The index where the conditions hold, else -1: those on indices first, data within, each of
+    which may guard what the next one reads.
+    """
+    if not conditions:
+        return index
+    index = as_index(index)
+    plain = all_of(c.expr for c in conditions if on_indices(c.expr))
+    data = [c.expr for c in conditions if not on_indices(c.expr)]
+    for test in reversed([plain, *data]):
+        index = if_then_else(test, index, const(-1, dtype_of(index)))
+    return index
+
+
+def _whole_or_stage(
+    name: str, axes: Sequence[Axis], body: Expr, summed: Sequence[Axis] = ()
+) -> Tensor:
+    """A stage over output axes made from any axes that occur in its body.
+
+    A body that is another tensor as it stands is that tensor.
+    """
+    same = None if summed else whole_tensor(body, axes)
+    if same is not None:
+        return same
+    fresh = [data_axis(a.var.name, axis_range(a)[1], dtype_of(a.var)) for a in axes]
+    inner = [renew_axis(axis) for axis in summed]
+    table = {old.var: new.var for old, new in zip((*axes, *summed), (*fresh, *inner), strict=True)}
+    return bounded_stage(name, fresh, [sum_over(substituter(table)(body), inner)])[0]
+
+
+def dense_form(op: Operation) -> Tensor | None:
+    """The te tensor of equal value to differentiate in place of a scatter-add; None for others.
+
+    ``out[p[n], j] += u[n, j]  →  out[b, j] = Σ_n if p[n] == b then u[n, j]``
+    """
+    found = scatter_of(op)
+    if found is None:
+        return None
+    layout = found.layout
+    shape = shape_of(found.result)
+    axes = [data_axis(f"b{n}", extent) for n, extent in enumerate(shape)]
+    points = {
+        axis: reduce_axis(f"n{axis}", extent) for axis, extent in found.extents.items() if axis >= 0
+    }
+    index = {number: axis.var for number, axis in points.items()}
+    index |= {-1 - dim: axes[dim].var for dim in layout.trailing}
+    equal = [
+        _equal(as_index(load(found.positions[n], layout.place(n, index))), axes[dim].var)
+        for dim, n in enumerate(layout.dims)
+        if n >= 0
+    ]
+    value = load(found.updates, layout.update(index))
+    body = if_then_else(all_of(equal), value, zero_like(value))
+    return bounded_stage(f"{op.name}_dense", axes, [sum_over(body, list(points.values()))])[0]
+
+
+def _equal(place: Expr, index: Expr) -> Expr:
+    wide = "int64" if "int64" in (dtype_of(place), dtype_of(index)) else "int32"
+    return compare("eq", cast(wide, place), cast(wide, index))

@@ -1,0 +1,70 @@
+"""Terms whose value is zero but at every few places: operands that were spread out with zeros.
+
+In: a term of a derivative. Out: the term that knows where its value is zero, so that the solver
+leaves out what is summed there. The operand may be guarded by a remainder itself, or be a tensor
+that copies another between zeros, such as the dilated input of a transposed convolution. Zeros
+around a tensor (a padding) are left to the schedule: they are few, and a copy hides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...expr.nodes import Expr, Tensor, is_load, load, node_id, op_name, tensor_key
+from ...expr.rewrite import map_loads, postorder, substituter
+from ...graph.stage import axis_vars
+from ...rules.copies import terms_of_copy
+from ...rules.terms import Condition, Term, guarded
+from .gather import on_indices
+from .summands import summands
+
+_REMAINDERS = frozenset(("floormod", "truncmod"))
+
+
+def with_sparse_operands(term: Term) -> Term:
+    """``[c] p·z[h] with z[a] = if a % m == r then x[g(a)] else 0  →  [c, h % m == r] p·x[g(h)]``.
+
+    The same term where its value has no such factor.
+    """
+    spread: dict[tuple[int, int], bool] = {}
+
+    def source(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+        found = _spread_read(tensor, indices)
+        spread[tensor_key(tensor)] = found is not None
+        return found
+
+    value = map_loads(term.value, source)
+    if not any(spread.values()) and not any(_is_sparse(node) for node in postorder(value)):
+        return term
+    parts = summands(value)
+    if len(parts) != 1 or not any(_is_sparse(c.expr) for c in parts[0].conditions):
+        return term
+    [part] = parts
+    if not all(on_indices(condition.expr) for condition in part.conditions):
+        return term
+    return replace(term, value=part.value, conditions=(*term.conditions, *part.conditions))
+
+
+def _spread_read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+    """The guarded read of what a tensor copies between zeros, through other copies; else None."""
+    conditions: list[Condition] = []
+    while True:
+        terms = terms_of_copy(tensor.op)
+        if terms is None or len(terms) != 1 or node_id(terms[0].value) != node_id(terms[0].seed):
+            break
+        [inner] = terms
+        rename = substituter(dict(zip(axis_vars(tensor.op), indices, strict=True)))
+        conditions += [Condition(rename(c.expr), c.guards) for c in inner.conditions]
+        tensor, indices = inner.tensor, [rename(index) for index in inner.indices]
+    if not any(_is_sparse(condition.expr) for condition in conditions):
+        return None
+    return guarded(load(tensor, indices), conditions)
+
+
+def _is_sparse(expr: Expr) -> bool:
+    """Whether an expression is a condition on a remainder of an index."""
+    if op_name(expr) not in ("eq", "and"):
+        return False
+    nodes = postorder(expr)
+    return any(op_name(node) in _REMAINDERS for node in nodes) and not any(map(is_load, nodes))

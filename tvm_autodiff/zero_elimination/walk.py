@@ -1,0 +1,85 @@
+"""What the transformations of whole graphs share: their argument, and the walk over the stages.
+
+In: tensors as a user passes them, and what becomes of a single stage. Out: the tensors over the new
+stages. What a stage becomes is up to each transformation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+
+from ..errors import InvalidArgumentError, UnsolvableError
+from ..expr.build import const
+from ..expr.nodes import Tensor, const_value, dtype_of, is_tensor, tensor_key
+from ..expr.rewrite import substituter, variables_of
+from ..expr.simplify import simplify
+from ..graph.graph import retarget, topological
+from ..graph.stage import Extent, Operation, outputs_of
+
+#: value that symbolic extents are given where two ways are compared
+_SAMPLE_EXTENT = 64
+
+
+def tensor_list(tensors: Tensor | Sequence[Tensor], what: str = "tensors") -> list[Tensor]:
+    """A tensor or a sequence of tensors, as a list.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Something in it is no tensor.
+    """
+    listed = [tensors] if is_tensor(tensors) else tensors
+    if not isinstance(listed, (list, tuple)):
+        raise InvalidArgumentError(
+            f"{what} must be a te.Tensor or a list of te.Tensors, got {type(tensors).__name__}"
+        )
+    for number, tensor in enumerate(listed):
+        if not is_tensor(tensor):
+            raise InvalidArgumentError(
+                f"{what}[{number}] must be a te.Tensor (a placeholder or the result of te.compute),"
+                f" got {type(tensor).__name__}"
+            )
+    return list(listed)
+
+
+def each_stage(
+    tensors: Sequence[Tensor], step: Callable[[Operation], Sequence[Tensor]]
+) -> list[Tensor]:
+    """The tensors after every stage they need was replaced by ``step(stage)``, producers first.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        The outputs.
+    step : callable
+        From a stage that reads new tensors already to tensors of the same shapes.
+    """
+    replaced: dict[tuple[int, int], Tensor] = {}
+
+    def known(tensor: Tensor) -> Tensor | None:
+        return replaced.get(tensor_key(tensor))
+
+    stages = topological(tensors)
+    for op in stages:
+        current = retarget(op, known)[0].op
+        for old, new in zip(outputs_of(op), step(current), strict=True):
+            if tensor_key(old) != tensor_key(new):
+                replaced[tensor_key(old)] = new
+    return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
+
+
+def element_count(extents: Iterable[Extent]) -> int:
+    """The product of extents, symbolic ones sampled."""
+    return prod(sample_extent(extent) for extent in extents)
+
+
+def sample_extent(extent: Extent) -> int:
+    """An extent as a number: symbolic sizes are given one value to compare ways with."""
+    if isinstance(extent, int):
+        return extent
+    sample = {var: const(_SAMPLE_EXTENT, dtype_of(var)) for var in variables_of(extent)}
+    value = const_value(simplify(substituter(sample)(extent)))
+    if value is None:
+        raise UnsolvableError(f"extent {extent} has no value for given sizes")
+    return max(0, int(value))
