@@ -7,7 +7,7 @@ import pytest
 from tvm import te, tirx
 
 import tvm_autodiff.check as check_module
-from tvm_autodiff import GradientCheckError, InvalidArgumentError, check_grads, vjp
+from tvm_autodiff import GradientCheckError, InvalidArgumentError, check_grads, jvp, vjp
 
 D = "float64"
 x = te.placeholder((2, 3), D, name="x")
@@ -123,3 +123,34 @@ BAD = [
 def test_bad_arguments_are_refused(call, message):
     with pytest.raises(InvalidArgumentError, match=message):
         call()
+
+
+# -- forward mode -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("modes", [("forward",), ("reverse", "forward")])
+@pytest.mark.parametrize("order", [1, 2])
+def test_both_modes_pass(modes, order):
+    check_grads(y, x, modes, order)
+
+
+def scaled_jvp(factor):
+    def wrong(outputs, inputs, tangents):
+        [tangent] = jvp(outputs, inputs, tangents)
+        scale = tirx.const(factor, D)
+        return [te.compute(tangent.shape, lambda *at: tangent(*at) * scale, name="t")]
+
+    return wrong
+
+
+def test_a_wrong_tangent_is_named(monkeypatch):
+    monkeypatch.setattr(check_module, "jvp", scaled_jvp(1.001))
+    with pytest.raises(GradientCheckError, match=r"tangent of y is wrong: entry \[0, 0\]"):
+        check_grads(y, x, modes=("forward",))
+
+
+def test_a_difference_below_that_of_finite_differences_is_no_transpose(monkeypatch):
+    monkeypatch.setattr(check_module, "jvp", scaled_jvp(1 + 1e-10))
+    check_grads(y, x, modes=("forward",))
+    with pytest.raises(GradientCheckError, match="are no transposes of each other"):
+        check_grads(y, x, modes=("reverse", "forward"))

@@ -29,7 +29,15 @@ from .errors import (
 )
 from .operators import scatter_add, segment_sum
 from .show import show
-from .transforms import DifferentiationResult, differentiate, gradient, pullback, stop_gradient, vjp
+from .transforms import (
+    DifferentiationResult,
+    differentiate,
+    gradient,
+    jvp,
+    pullback,
+    stop_gradient,
+    vjp,
+)
 from .zero_elimination import (
     inline_tensors,
     lift_nonzeroness_condition,
@@ -45,6 +53,7 @@ __all__ = [
     "gradient",
     "pullback",
     "vjp",
+    "jvp",
     "stop_gradient",
     "DifferentiationResult",
     "build",

@@ -1,4 +1,4 @@
-"""Gradients checked against finite differences: one call for users and tests.
+"""Derivatives checked against finite differences: one call for users and tests.
 
 Every entry is held to an error of its own size: a part of the entry, what two steps of different
 length differ by, and what rounding does to the outputs that the entry changes. Tensors are compiled
@@ -20,13 +20,15 @@ from .expr.nodes import Tensor, dtype_of, is_float, tensor_key
 from .graph.graph import Graph
 from .graph.stage import is_placeholder, shape_of
 from .keywords import checked_keywords
-from .transforms import vjp
+from .transforms import jvp, vjp
 from .transforms.arguments import as_tensor, as_tensors, require_float
 
 #: dtype → (step relative to 1, relative tolerance)
 _PRECISION = {"float64": (1e-5, 1e-6), "float32": (1e-2, 2e-2)}
+_MODES = ("reverse", "forward")
 _MOST_ENTRIES = 400
 _ROUNDINGS = 16  #: that an element of an output goes through
+_TRANSPOSED = 256  #: the same of two derivatives, which may round long sums differently
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,35 @@ class Worst:
     index: tuple[int, ...]
     derived: float
     measured: float
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Where an output is checked, and how closely."""
+
+    output: Tensor
+    placeholders: list[Tensor]
+    head: Tensor
+    arrays: Mapping[tuple[int, int], np.ndarray]
+    step: float
+    rtol: float
+    atol: float
+    rng: np.random.Generator
+
+    @property
+    def eps(self) -> float:
+        """The rounding of one operation of the output's dtype."""
+        return float(np.finfo(dtype_of(self.output)).eps)
+
+    def function(self) -> Callable[[Mapping[tuple[int, int], np.ndarray]], np.ndarray]:
+        """The output from values of the placeholders."""
+        evaluate = build(self.placeholders, [self.output], cache=False)
+
+        def at(values: Mapping[tuple[int, int], np.ndarray]) -> np.ndarray:
+            [value] = evaluate(*(values[tensor_key(t)] for t in self.placeholders))
+            return np.asarray(value, "float64")
+
+        return at
 
 
 @checked_keywords
@@ -61,9 +92,10 @@ def check_grads(
     inputs : Tensor or sequence of Tensor
         Placeholders to differentiate by.
     modes : sequence of str
-        ``"reverse"``.
+        ``"reverse"`` compares every entry of the gradient, ``"forward"`` the tangent of the output
+        along a random direction; with both, ``⟨u, Jv⟩ = ⟨Jᵀu, v⟩`` is checked to rounding, too.
     order : int
-        1 checks the gradient; 2 also the gradient of the gradient, and so on.
+        1 checks first derivatives; 2 also those of the gradient, in the same modes, and so on.
     values : mapping from Tensor to array, optional
         Values of placeholders; others are uniform in (0.25, 1.25), integers zero.
     rtol, atol : float, optional
@@ -89,9 +121,13 @@ def check_grads(
     """
     output = require_float(as_tensor(output, "output"), "output")
     listed = as_tensors(inputs, "inputs")
+    if isinstance(modes, str) or not modes:
+        raise InvalidArgumentError(f"modes must be a sequence of {' and '.join(_MODES)}")
     for mode in modes:
-        if mode != "reverse":
-            raise InvalidArgumentError(f"modes: {mode!r} is not known; there is 'reverse'")
+        if mode not in _MODES:
+            raise InvalidArgumentError(
+                f"modes: {mode!r} is not known; there are {' and '.join(map(repr, _MODES))}"
+            )
     if not isinstance(order, int) or order < 1:
         raise InvalidArgumentError(f"order must be a positive int, got {order!r}")
     given = {tensor_key(t): np.asarray(v) for t, v in (values or {}).items()}
@@ -119,9 +155,13 @@ def check_grads(
     step = digits[0] if step is None else step
     rtol = digits[1] if rtol is None else rtol
     atol = 0.0 if atol is None else atol
-    _check_first_order(
-        output, placeholders, listed, used, head, adjoints, arrays, step, rtol, atol, rng
-    )
+    point = _Point(output, placeholders, head, arrays, step, rtol, atol, rng)
+    if "reverse" in modes:
+        _check_reverse(point, listed, used, adjoints)
+    if "forward" in modes:
+        pairs = zip(listed, adjoints, strict=True)
+        pulled = [adjoint for tensor, adjoint in pairs if tensor_key(tensor) in known]
+        _check_forward(point, used, pulled if "reverse" in modes else [])
     if order > 1:
         more = {t: arrays[tensor_key(t)] for t in [*placeholders, head]}
         for tensor, adjoint in zip(listed, adjoints, strict=True):
@@ -139,29 +179,15 @@ def check_grads(
                 )
 
 
-def _check_first_order(
-    output: Tensor,
-    placeholders: list[Tensor],
-    listed: list[Tensor],
-    used: list[Tensor],
-    head: Tensor,
-    adjoints: list[Tensor],
-    arrays: Mapping[tuple[int, int], np.ndarray],
-    step: float,
-    rtol: float,
-    atol: float,
-    rng: np.random.Generator,
+def _check_reverse(
+    point: _Point, listed: list[Tensor], used: list[Tensor], adjoints: list[Tensor]
 ) -> None:
-    evaluate = build(placeholders, [output], cache=False)
+    """Every entry of the gradient, beside differences."""
+    output, arrays, rng = point.output, point.arrays, point.rng
+    function = point.function()
     needed = Graph(adjoints).placeholders()
     gradients = build(needed, adjoints, cache=False)(*(arrays[tensor_key(t)] for t in needed))
-    weights = arrays[tensor_key(head)].astype("float64")
-    eps = float(np.finfo(dtype_of(output)).eps)
-
-    def function(at: Mapping[tuple[int, int], np.ndarray]) -> np.ndarray:
-        [value] = evaluate(*(at[tensor_key(t)] for t in placeholders))
-        return np.asarray(value, "float64")
-
+    weights = arrays[tensor_key(point.head)].astype("float64")
     worst: tuple[float, Worst] | None = None
     for tensor, gradient in zip(listed, gradients, strict=True):
         derived = np.asarray(gradient, "float64")
@@ -172,15 +198,76 @@ def _check_first_order(
             continue
         for index in _entries(derived.shape, rng):
             slope, uncertain = _central_difference(
-                function, weights, eps, arrays, tensor, index, step
+                function, weights, point.eps, arrays, tensor, index, point.step
             )
-            scale = rtol * abs(slope) + uncertain + atol
+            scale = point.rtol * abs(slope) + uncertain + point.atol
             off = abs(slope - derived[index])
             error = off / scale if scale else (0.0 if off == 0 else np.inf)
             if not error <= 1 and (worst is None or not error <= worst[0]):
                 worst = (error, Worst(tensor.op.name, index, float(derived[index]), slope))
     if worst is not None:
         _fail(output, worst[1])
+
+
+def _check_forward(point: _Point, inputs: list[Tensor], adjoints: list[Tensor]) -> None:
+    """The tangent along a random direction, beside differences and beside the adjoints."""
+    if not inputs:
+        return
+    output, arrays = point.output, point.arrays
+    moving = [te.placeholder(t.shape, dtype_of(t), name=f"tangent_{t.op.name}") for t in inputs]
+    along = {tensor_key(t): _array(t, None, point.rng) for t in inputs}
+    results = [*jvp(output, inputs, moving), *adjoints]
+    given = zip(map(tensor_key, moving), along.values(), strict=True)
+    values, needed = {**arrays, **dict(given)}, Graph(results).placeholders()
+    found = build(needed, results, cache=False)(*(values[tensor_key(t)] for t in needed))
+    tangent, *gradients = (np.asarray(value, "float64") for value in found)
+    slope, uncertain = _slope_along(point, along)
+    wrong = ~(abs(slope - tangent) <= point.rtol * abs(slope) + uncertain + point.atol)
+    if wrong.any():
+        place = tuple(int(n) for n in np.argwhere(wrong)[0])
+        raise GradientCheckError(
+            f"the tangent of {output.op.name} is wrong: entry {list(place)} is "
+            f"{tangent[place]:.9g}, finite differences give {slope[place]:.9g}"
+        )
+    if adjoints:
+        pushed = arrays[tensor_key(point.head)] * tangent
+        _check_transpose(point, pushed, gradients, list(along.values()))
+
+
+def _slope_along(
+    point: _Point, along: Mapping[tuple[int, int], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The slope of each entry of the output along a direction, and its possible error."""
+    function = point.function()
+    slopes, rounding = [], np.zeros(())
+    for length in (point.step, 2 * point.step):
+        high, low = (
+            function(
+                {
+                    key: array + (move * along[key]).astype(array.dtype) if key in along else array
+                    for key, array in point.arrays.items()
+                }
+            )
+            for move in (length, -length)
+        )
+        slopes.append((high - low) / (2 * length))
+        rounding = np.maximum(rounding, point.eps * (abs(high) + abs(low)) / (2 * length))
+    slope = slopes[0] + (slopes[0] - slopes[1]) / 3
+    return slope, abs(slopes[0] - slopes[1]) + _ROUNDINGS * rounding
+
+
+def _check_transpose(
+    point: _Point, pushed: np.ndarray, gradients: list[np.ndarray], along: list[np.ndarray]
+) -> None:
+    """``⟨u, Jv⟩ = ⟨Jᵀu, v⟩`` to the rounding of the terms that are added."""
+    terms = [g * v.astype("float64") for g, v in zip(gradients, along, strict=True)]
+    left, right = float(pushed.sum()), float(sum(term.sum() for term in terms))
+    size = float(abs(pushed).sum()) + float(sum(abs(term).sum() for term in terms))
+    if not abs(left - right) <= _TRANSPOSED * point.eps * size:
+        raise GradientCheckError(
+            f"forward and reverse mode of {point.output.op.name} are no transposes of each other: "
+            f"<u, Jv> is {left:.17g}, <J^T u, v> is {right:.17g}"
+        )
 
 
 def _fail(output: Tensor, worst: Worst) -> None:

@@ -5,7 +5,7 @@ in linear time: one pass computes P, the product of the factors that are not zer
 of zeros; the product of the others is P/F where Z is 0, P at the only zero where Z is 1, and 0
 elsewhere. P has an exponent of its own, so that it neither under- nor overflows. That expression
 has the right value and the wrong derivative (at zeros); so its stage carries a mark, by which
-`stand_in` finds two scans of products to differentiate in its place.
+`plain_product_of_others` finds two scans of products to differentiate in its place.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class _Scaling:
         return significand
 
 
-def stand_in(op: Operation) -> Tensor | None:
+def plain_product_of_others(op: Operation) -> Tensor | None:
     """The tensor of equal value to differentiate in place of a marked stage; None for other stages.
 
     ``others[a, k] = select(Z == (F == 0), P/F, 0)

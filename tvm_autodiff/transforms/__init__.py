@@ -1,8 +1,9 @@
-"""Reverse mode: adjoints of everything that outputs depend on."""
+"""Derivatives of te tensors: reverse and forward mode."""
 
 from __future__ import annotations
 
 from .differentiate import differentiate, gradient, pullback
+from .jvp import jvp
 from .result import DifferentiationResult, TensorMap
 from .stop_gradient import stop_gradient
 from .vjp import vjp
@@ -12,6 +13,7 @@ __all__ = [
     "TensorMap",
     "differentiate",
     "gradient",
+    "jvp",
     "pullback",
     "stop_gradient",
     "vjp",

@@ -141,8 +141,10 @@ def prefix_of(head: Tensor, output: Tensor, what: str = "head") -> tuple[Extent,
     return shape[:cut]
 
 
-def check_adjoint(value: Any, tensor: Tensor, prefix: Sequence[Extent], who: str) -> Tensor:
-    """What a derivative given by hand returned, when it is an adjoint of `tensor`.
+def check_derivative(
+    value: Any, tensor: Tensor, prefix: Sequence[Extent], who: str, what: str = "adjoint"
+) -> Tensor:
+    """What a custom rule returned, when it is an adjoint or a tangent of `tensor`.
 
     Raises
     ------
@@ -154,10 +156,28 @@ def check_adjoint(value: Any, tensor: Tensor, prefix: Sequence[Extent], who: str
     if not same_extents(shape_of(result), wanted) or dtype_of(result) != dtype_of(tensor):
         raise InvalidArgumentError(
             f"{who} returned {result.op.name} of shape {shape_text(shape_of(result))} and dtype "
-            f"{dtype_of(result)} as adjoint of {tensor.op.name}; it must have shape "
+            f"{dtype_of(result)} as {what} of {tensor.op.name}; it must have shape "
             f"{shape_text(wanted)} and dtype {dtype_of(tensor)}"
         )
     return result
+
+
+def require_like(value: Any, tensor: Tensor, what: str) -> Tensor:
+    """The argument, when it is a tensor of the shape and dtype of `tensor`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no tensor, or of another shape or dtype.
+    """
+    given = as_tensor(value, what)
+    if not same_extents(shape_of(given), shape_of(tensor)) or dtype_of(given) != dtype_of(tensor):
+        raise InvalidArgumentError(
+            f"{what} {given.op.name} has shape {shape_text(shape_of(given))} and dtype "
+            f"{dtype_of(given)}; {tensor.op.name} has shape {shape_text(shape_of(tensor))} and "
+            f"dtype {dtype_of(tensor)}, and both must be the same"
+        )
+    return given
 
 
 def check_by_hand(
@@ -189,24 +209,36 @@ def check_by_hand(
             )
         edges[tensor_key(out), tensor_key(inp)] = function
     replaced: dict[tuple[int, int], tuple[list[Tensor], Override]] = {}
-    for out, value in (override or {}).items():
-        out = as_tensor(out, "a key of override")
-        if not isinstance(value, tuple) or len(value) != 2 or not callable(value[1]):
-            raise InvalidArgumentError(
-                f"override[{out.op.name}] must be a pair (deps, f) with f(out, deps, head) -> "
-                "[adjoint of each dep]"
-            )
-        _require_in_graph(graph, out, "override")
-        deps = as_tensors(value[0], f"the deps of override[{out.op.name}]")
-        below = Graph([out])
-        for dep in deps:
-            if not below.contains(dep) or hash(dep.op) == hash(out.op):
-                raise InvalidArgumentError(
-                    f"override[{out.op.name}]: {out.op.name} does not depend on {dep.op.name}"
-                )
-            require_float(dep, f"override[{out.op.name}]")
-        replaced[tensor_key(out)] = (deps, value[1])
+    form = "a pair (deps, f) with f(out, deps, head) -> [adjoint of each dep]"
+    for key, value in (override or {}).items():
+        out = as_tensor(key, "a key of override")
+        deps, function = checked_entry(graph, out, value, form)
+        replaced[tensor_key(out)] = (deps, function)
     return ByHand(edges, replaced)
+
+
+def checked_entry(
+    graph: Graph, out: Tensor, value: Any, form: str
+) -> tuple[list[Tensor], Callable[..., Any]]:
+    """``(deps, f)`` of an override of `out`, whose `form` the message tells.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has another form, or a tensor does not occur where it should.
+    """
+    if not isinstance(value, tuple) or len(value) != 2 or not callable(value[1]):
+        raise InvalidArgumentError(f"override[{out.op.name}] must be {form}")
+    _require_in_graph(graph, out, "override")
+    deps = as_tensors(value[0], f"the deps of override[{out.op.name}]")
+    below = Graph([out])
+    for dep in deps:
+        if not below.contains(dep) or hash(dep.op) == hash(out.op):
+            raise InvalidArgumentError(
+                f"override[{out.op.name}]: {out.op.name} does not depend on {dep.op.name}"
+            )
+        require_float(dep, f"override[{out.op.name}]")
+    return deps, value[1]
 
 
 def require_function(function: Any, what: str) -> None:

@@ -28,20 +28,18 @@ from ..graph.stage import (
 )
 from ..graph.stop_gradient import stopped_reads
 from ..rules.copies import terms_of_copy
+from ..rules.equal_forms import equal_form
 from ..rules.invariance import unneeded_tensors
-from ..rules.product import stand_in
 from ..rules.scans import scan_adjoints
 from ..rules.terms import Term
 from ..zero_elimination.transposition.assemble import assemble
 from ..zero_elimination.transposition.copying import read_through_copies
 from ..zero_elimination.transposition.gather import Cotangent, Gathered, Target
-from ..zero_elimination.transposition.jagged import plain_form
-from ..zero_elimination.transposition.scatter import dense_form
 from ..zero_elimination.transposition.transpose import Transposed, target_of, transpose
 from .arguments import (
     ByHand,
     Manual,
-    check_adjoint,
+    check_derivative,
 )
 from .result import DifferentiationResult, TensorMap
 
@@ -81,7 +79,7 @@ class Sweep:
         self.prefix = prefix
         self.by_hand = by_hand
         self.fdiff = fdiff
-        self._stand_ins: dict[int, Tensor | None] = {}
+        self._equal_forms: dict[int, Tensor | None] = {}
         self._touched_by_hand = {
             *(key for edge in by_hand.manual for key in edge),
             *by_hand.override,
@@ -123,21 +121,18 @@ class Sweep:
         else:
             self._summand(output, output).tensors.append(cotangent.tensor)
 
-    def _stand_in(self, op: Operation) -> Tensor | None:
-        """The tensor of equal value that a stage is differentiated as, if it names one."""
+    def _equal_form(self, op: Operation) -> Tensor | None:
+        """The tensor of equal value that a stage is differentiated as, made once."""
         key = hash(op)
-        if key not in self._stand_ins:
-            found = stand_in(op)
-            for form in (dense_form, plain_form):
-                found = form(op) if found is None else found
-            self._stand_ins[key] = found
-        return self._stand_ins[key]
+        if key not in self._equal_forms:
+            self._equal_forms[key] = equal_form(op)
+        return self._equal_forms[key]
 
     def _reads(self, op: Operation) -> list[Tensor]:
         """The tensors that the derivative of a stage leads to, which by hand may be others."""
-        stand_in = self._stand_in(op)
-        if stand_in is not None:
-            return [stand_in]
+        equal = self._equal_form(op)
+        if equal is not None:
+            return [equal]
         outputs = outputs_of(op)
         overridden = [self.by_hand.override.get(tensor_key(tensor)) for tensor in outputs]
         reads = [] if all(overridden) else tensors_read_by(op)
@@ -178,11 +173,11 @@ class Sweep:
         by_rule: dict[int, Cotangent] = {}
         for out in arrived:
             entry = self.by_hand.override.get(tensor_key(out))
-            stand_in = self._stand_in(op)
+            equal = self._equal_form(op)
             if entry is not None:
                 self._push_override(out, *entry)
-            elif stand_in is not None:
-                self._summand(stand_in, out).tensors.append(self._materialised(out))
+            elif equal is not None:
+                self._summand(equal, out).tensors.append(self._materialised(out))
             else:
                 by_rule[out.value_index] = self._cotangents[tensor_key(out)]
         if not by_rule:
@@ -196,7 +191,7 @@ class Sweep:
                     (tensor_key(out), tensor_key(tensor)), self.fdiff
                 )
                 if function is not None:
-                    adjoint = check_adjoint(
+                    adjoint = check_derivative(
                         function(out, tensor, self._materialised(out)),
                         tensor,
                         self.prefix,
@@ -247,7 +242,7 @@ class Sweep:
                 f"{', '.join(dep.op.name for dep in deps)}"
             )
         for dep, adjoint in zip(deps, adjoints, strict=True):
-            checked = check_adjoint(adjoint, dep, self.prefix, who)
+            checked = check_derivative(adjoint, dep, self.prefix, who)
             self._summand(dep, out).tensors.append(checked)
 
     def _summand(self, tensor: Tensor, consumer: Tensor) -> _Summand:

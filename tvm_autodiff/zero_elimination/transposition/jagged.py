@@ -9,24 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.build import add, cast, compare, variable, zero_like
+from ...expr.build import add, variable, zero_like
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_const, load
 from ...expr.rewrite import contains_load, depends_on, substituter
-from ...graph.kinds.scatter_add import as_index
-from ...graph.kinds.update_loops import UpdateLoops, update_loops_of, update_stage
+from ...graph.kinds.update_loops import UpdateLoops, update_stage
 from ...graph.stage import (
     Operation,
     axis_range,
-    data_axis,
-    make_stage,
     reduce_axis_over,
     reduce_axis_within,
     rename_bounds,
     renew_axis,
-    shape_of,
-    sum_over,
 )
-from ...rules.terms import Condition, Term, guarded
+from ...rules.terms import Condition, Term
 from .data_equations import Points, solve_data_equations
 from .gather import Cotangent, Target, is_jagged
 
@@ -110,35 +105,3 @@ def _rows_inside(loops: Sequence[Axis], place: Sequence[Expr]) -> list[Axis]:
             break
         rows.insert(0, row)
     return [*(axis for axis in loops if axis not in rows), *rows]
-
-
-def plain_form(op: Operation) -> Tensor | None:
-    """The te tensor of equal value to differentiate in place of a loop over updates; None for
-    other stages.
-
-    ``out[place] += value, for all points  →  out[b] = Σ_points if place == b then value``
-    """
-    loops = update_loops_of(op)
-    if loops is None:
-        return None
-    shape = shape_of(op.output(0))
-    axes = [data_axis(f"b{n}", extent) for n, extent in enumerate(shape)]
-    table: dict[Var, Expr] = {}
-    points: list[Axis] = []
-    for loop in loops.axes:
-        moved = rename_bounds(loop, substituter(table))
-        table[loop.var] = variable(loop.var.name, dtype_of(loop.var))
-        points.append(reduce_axis_within(table[loop.var], moved.dom.min, moved.dom.extent))
-    move = substituter(table)
-    equal = [
-        Condition(_equal(as_index(move(index)), axis.var), False)
-        for index, axis in zip(loops.place, axes, strict=True)
-    ]
-    known = [Condition(move(condition), True) for condition in loops.conditions]
-    body = guarded(move(loops.value), [*known, *equal])
-    return make_stage(f"{op.name}_plain", axes, [sum_over(body, points)])[0]
-
-
-def _equal(place: Expr, index: Expr) -> Expr:
-    wide = "int64" if "int64" in (dtype_of(place), dtype_of(index)) else "int32"
-    return compare("eq", cast(wide, place), cast(wide, index))

@@ -2,8 +2,8 @@
 
 ``d out[n, j] = d table[I[n], j]`` becomes ``dtable[I[n], j] += head[n, j]`` as a stage, in place of
 the comparison of every index with every row; so does a sum that is written as that comparison. The
-stage is opaque to te; `dense_form` gives the sum of equal value that it is differentiated as, whose
-own pullback is a gather.
+stage is opaque to te; `rules.equal_forms` has the sum of equal value that it is differentiated as,
+whose own pullback is a gather.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...domain import Domain, simplify_domain
-from ...expr.build import all_of, cast, compare, conjuncts, const, if_then_else, negate, zero_like
+from ...expr.build import all_of, conjuncts, const, if_then_else, negate
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -33,17 +33,14 @@ from ...graph.kinds.scatter_add import (
     as_index,
     inside,
     scatter_add_stage,
-    scatter_of,
 )
 from ...graph.stage import (
     Extent,
     Operation,
     axis_range,
     data_axis,
-    reduce_axis,
     reduce_axis_over,
     renew_axis,
-    shape_of,
     sum_over,
     whole_tensor,
 )
@@ -337,34 +334,3 @@ def _whole_or_stage(
     inner = [renew_axis(axis) for axis in summed]
     table = {old.var: new.var for old, new in zip((*axes, *summed), (*fresh, *inner), strict=True)}
     return bounded_stage(name, fresh, [sum_over(substituter(table)(body), inner)])[0]
-
-
-def dense_form(op: Operation) -> Tensor | None:
-    """The te tensor of equal value to differentiate in place of a scatter-add; None for others.
-
-    ``out[p[n], j] += u[n, j]  →  out[b, j] = Σ_n if p[n] == b then u[n, j]``
-    """
-    found = scatter_of(op)
-    if found is None:
-        return None
-    layout = found.layout
-    shape = shape_of(found.result)
-    axes = [data_axis(f"b{n}", extent) for n, extent in enumerate(shape)]
-    points = {
-        axis: reduce_axis(f"n{axis}", extent) for axis, extent in found.extents.items() if axis >= 0
-    }
-    index = {number: axis.var for number, axis in points.items()}
-    index |= {-1 - dim: axes[dim].var for dim in layout.trailing}
-    equal = [
-        _equal(as_index(load(found.positions[n], layout.place(n, index))), axes[dim].var)
-        for dim, n in enumerate(layout.dims)
-        if n >= 0
-    ]
-    value = load(found.updates, layout.update(index))
-    body = if_then_else(all_of(equal), value, zero_like(value))
-    return bounded_stage(f"{op.name}_dense", axes, [sum_over(body, list(points.values()))])[0]
-
-
-def _equal(place: Expr, index: Expr) -> Expr:
-    wide = "int64" if "int64" in (dtype_of(place), dtype_of(index)) else "int32"
-    return compare("eq", cast(wide, place), cast(wide, index))

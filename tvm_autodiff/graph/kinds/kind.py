@@ -1,0 +1,59 @@
+"""The kind of a stage: what a walk over stages dispatches on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..stage import Operation, is_compute, is_placeholder
+from .prefix_scan import Scan, scan_of
+from .scatter_add import ScatterAdd, scatter_of
+from .update_loops import UpdateLoops, update_loops_of
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """A placeholder."""
+
+    op: Operation
+
+
+@dataclass(frozen=True, eq=False)
+class Compute:
+    """A `te.compute` stage: elementwise, or a reduction with any combiner."""
+
+    op: Operation
+
+
+@dataclass(frozen=True, eq=False)
+class Opaque:
+    """A `te.extern` or `te.scan` stage of the user, of which nothing is known."""
+
+    op: Operation
+
+
+Kind: TypeAlias = Input | Compute | Scan | ScatterAdd | UpdateLoops | Opaque
+
+#: what a stage that is no compute stage may be: functions that give None for other stages
+_EMBEDDED = (scan_of, scatter_of, update_loops_of)
+
+
+def kind_of(op: Operation) -> Kind:
+    """The kind of a stage, with what it computes over its present inputs.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> x = te.placeholder((3,), name="x")
+    >>> type(kind_of(te.compute((3,), lambda i: 2 * x[i]).op)).__name__
+    'Compute'
+    """
+    if is_placeholder(op):
+        return Input(op)
+    if is_compute(op):
+        return Compute(op)
+    for decode in _EMBEDDED:
+        found = decode(op)
+        if found is not None:
+            return found
+    return Opaque(op)

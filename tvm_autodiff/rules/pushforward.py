@@ -1,0 +1,362 @@
+"""The pushforward of a stage: stages for the tangents of its outputs, from those of what it reads.
+
+Each kind of stage has one rule. A sum stays a sum; the combiner of any other reduction works on
+pairs of value and tangent, which is exact at ties and at zeros of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import NotDifferentiableError
+from ..expr.build import compare, const, like, select, variable
+from ..expr.lets import bind_shared, merge_equal
+from ..expr.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_float,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ..expr.rewrite import expand_lets, substituter, variables_of
+from ..graph.bounded_stage import bounded_stage
+from ..graph.graph import tensors_read_by, topological
+from ..graph.kinds.kind import Compute, Input, Opaque, kind_of
+from ..graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
+from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
+from ..graph.kinds.update_loops import UpdateLoops, update_stage
+from ..graph.plain_reduction import split_init
+from ..graph.stage import (
+    Combiner,
+    Operation,
+    Reduction,
+    axis_vars,
+    bodies,
+    is_extern,
+    outputs_of,
+    reduction_of,
+    renew_axis,
+    shape_of,
+    sum_combiner,
+)
+from .equal_forms import equal_form
+from .reducers import classify
+from .reducing import copy_of_stage
+from .tangents import push_forward
+
+TangentOf = Callable[[Tensor], Tensor | None]  #: None is zero
+Tangents = dict[int, Tensor]  #: by number of the output; what is missing is zero
+
+
+def pushforward(op: Operation, tangent_of: TangentOf) -> Tangents:
+    """The tangents of a stage's outputs, each of the shape and dtype of its output.
+
+    Parameters
+    ----------
+    op : Operation
+        A stage of any kind.
+    tangent_of : callable
+        The tangent of a tensor that the stage reads; None where it is zero.
+
+    Raises
+    ------
+    NotDifferentiableError
+        The stage is opaque, or holds an intrinsic without a rule.
+    """
+    kind = kind_of(op)
+    return _RULES[type(kind)](op, kind, tangent_of)
+
+
+def _of_reads(tangent_of: TangentOf) -> Callable[[Expr], Expr | None]:
+    """``x[g] → dx[g]`` for reads of tensors that have a tangent."""
+
+    def visit(node: Expr) -> Expr | None:
+        if not is_load(node) or not is_float(node):
+            return None
+        tangent = tangent_of(load_tensor(node))
+        return None if tangent is None else load(tangent, operands(node))
+
+    return visit
+
+
+def _name(op: Operation) -> str:
+    return f"{op.name}_dot"
+
+
+def _input(op: Operation, kind: Input, tangent_of: TangentOf) -> Tangents:
+    return {}
+
+
+def _opaque(op: Operation, kind: Opaque, tangent_of: TangentOf) -> Tangents:
+    what = "te.extern" if is_extern(op) else "te.scan"
+    names = ", ".join(tensor.op.name for tensor in op.input_tensors)
+    raise NotDifferentiableError(
+        f"stage {op.name} is an opaque {what} stage that reads {names}: it has no expression to "
+        f"differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
+        "f(out, deps, tangents) -> tangent of out"
+    )
+
+
+def _scatter_add(op: Operation, found: ScatterAdd, tangent_of: TangentOf) -> Tangents:
+    """``out[p] += u → dout[p] += du``: linear in the updates."""
+    tangent = tangent_of(found.updates)
+    if tangent is None:
+        return {}
+    shape = shape_of(found.result)
+    return {0: scatter_add_stage(_name(op), found.positions, tangent, shape, found.layout)}
+
+
+def _update_loops(op: Operation, loops: UpdateLoops, tangent_of: TangentOf) -> Tangents:
+    """``out[place] += value → dout[place] += dvalue``, over the same loops."""
+    [value] = merge_equal([expand_lets(loops.value)])
+    [tangent] = push_forward([(value, None)], _of_reads(tangent_of), f"stage {op.name}")
+    if tangent is None:
+        return {}
+    moved = UpdateLoops(loops.axes, loops.conditions, loops.place, bind_shared(tangent))
+    return {0: update_stage(_name(op), moved, shape_of(op.output(0)))}
+
+
+def _prefix_scan(op: Operation, scan: Scan, tangent_of: TangentOf) -> Tangents:
+    """``s ← step(s, x)  →  ds ← ∂step/∂s · ds + ∂step/∂x · dx``, which reads s from the outputs."""
+    recurrence = scan.recurrence
+    moving = {node_id(var): variable(f"{var.name}_dot", dtype_of(var)) for var in recurrence.state}
+    given: dict[int, tuple[Var, Tensor]] = {}
+    for var, tensor in zip(recurrence.element, scan.elements, strict=True):
+        tangent = tangent_of(tensor) if is_float(var) else None
+        if tangent is not None:
+            given[node_id(var)] = (variable(f"{var.name}_dot", dtype_of(var)), tangent)
+    if not given:
+        return {}
+
+    def tangent_at(node: Expr) -> Expr | None:
+        key = node_id(node)
+        if key in given:
+            return given[key][0]
+        return moving.get(key) if is_float(node) else None
+
+    floats = [n for n, var in enumerate(recurrence.state) if is_float(var)]
+    steps = merge_equal([expand_lets(recurrence.step[n]) for n in floats])
+    pushed = push_forward([(step, None) for step in steps], tangent_at, f"stage {op.name}")
+    news = [
+        const(0, dtype_of(step)) if tangent is None else tangent
+        for step, tangent in zip(steps, pushed, strict=True)
+    ]
+    sources = {
+        **dict(zip(map(node_id, recurrence.state), outputs_of(op), strict=True)),
+        **dict(zip(map(node_id, recurrence.element), scan.elements, strict=True)),
+        **{node_id(var): tangent for var, tangent in given.values()},
+    }
+    read = [var for var in variables_of(news) if node_id(var) in sources]
+    states = tuple(moving[node_id(recurrence.state[n])] for n in floats)
+    zero = tuple(const(0, dtype_of(var)) for var in states)
+    dual = Recurrence(states, tuple(read), tuple(news), zero)
+    elements = tuple(sources[node_id(var)] for var in read)
+    found = scan_stage(_name(op), Scan(dual, elements, scan.rows, scan.scanned, scan.backward))
+    return dict(zip(floats, found, strict=True))
+
+
+def _compute(op: Operation, kind: Compute, tangent_of: TangentOf) -> Tangents:
+    equal = equal_form(op)
+    if equal is not None:
+        return _through(op, equal, tangent_of)
+    reduction = reduction_of(op)
+    if reduction is None:
+        return _elementwise(op, tangent_of)
+    if reduction.init:
+        combination, plain = split_init(op)
+        inner = pushforward(plain[0].op, tangent_of)
+        known = {tensor_key(plain[n]): tangent for n, tangent in inner.items()}
+
+        def found(tensor: Tensor) -> Tensor | None:
+            key = tensor_key(tensor)
+            return known[key] if key in known else tangent_of(tensor)
+
+        return pushforward(combination[0].op, found)
+    return _reduction(op, reduction, tangent_of)
+
+
+def _through(op: Operation, equal: Tensor, tangent_of: TangentOf) -> Tangents:
+    """The tangent of a tensor of equal value, stage by stage from what `op` reads."""
+    read = {tensor_key(tensor) for tensor in tensors_read_by(op)}
+    leaves = {hash(tensor.op) for tensor in tensors_read_by(op)}
+    known: dict[tuple[int, int], Tensor] = {}
+
+    def found(tensor: Tensor) -> Tensor | None:
+        key = tensor_key(tensor)
+        return tangent_of(tensor) if key in read else known.get(key)
+
+    for stage in topological(
+        [equal], lambda stage: [] if hash(stage) in leaves else tensors_read_by(stage)
+    ):
+        if hash(stage) not in leaves:
+            for number, tangent in pushforward(stage, found).items():
+                known[tensor_key(stage.output(number))] = tangent
+    tangent = known.get(tensor_key(equal))
+    return {} if tangent is None else {0: tangent}
+
+
+def _elementwise(op: Operation, tangent_of: TangentOf) -> Tangents:
+    """``y[a] = f(x[g]) → dy[a] = Σ ∂f/∂x · dx[g]``, which may read y."""
+    roots = merge_equal([expand_lets(body) for body in bodies(op)])
+    aliases = [load(op.output(number), axis_vars(op)) for number in range(len(roots))]
+    pushed = push_forward(
+        list(zip(roots, aliases, strict=True)), _of_reads(tangent_of), f"stage {op.name}"
+    )
+    moving = {number: tangent for number, tangent in enumerate(pushed) if tangent is not None}
+    if not moving:
+        return {}
+    axes = [renew_axis(axis) for axis in op.axis]
+    rename = substituter({old.var: new.var for old, new in zip(op.axis, axes, strict=True)})
+    stages = bounded_stage(_name(op), axes, [bind_shared(rename(t)) for t in moving.values()])
+    return dict(zip(moving, stages, strict=True))
+
+
+def _reduction(op: Operation, reduction: Reduction, tangent_of: TangentOf) -> Tangents:
+    sources = merge_equal([expand_lets(source) for source in reduction.sources])
+    pushed = push_forward(
+        [(source, None) for source in sources], _of_reads(tangent_of), f"stage {op.name}"
+    )
+    moving = {number: tangent for number, tangent in enumerate(pushed) if tangent is not None}
+    if not moving:
+        return {}
+    result: Tangents = {}
+    left: list[int] = []
+    for number, source in enumerate(sources):
+        if classify(reduction.combiner, number) != "sum":
+            left += [number] if is_float(source) else []
+        elif number in moving:
+            plain = sum_combiner(dtype_of(source))
+            tangent = bind_shared(moving[number])
+            [result[number]] = copy_of_stage(op, reduction, plain, [tangent], "dot")
+    if left:
+        result |= _dual_reduction(op, reduction, sources, moving, left)
+    return result
+
+
+def _dual_reduction(
+    op: Operation,
+    reduction: Reduction,
+    sources: Sequence[Expr],
+    moving: Mapping[int, Expr],
+    wanted: Sequence[int],
+) -> Tangents:
+    """``⊕_k F → (⊕, d⊕)_k (F, dF)``: a reduction of values and tangents at once."""
+    dual = _dual_combiner(op, reduction.combiner, moving, wanted)
+    if not dual.tangents:
+        return {}
+    parts = [
+        *(sources[number] for number in dual.values),
+        *(
+            bind_shared(moving[number]) if number in moving else like(sources[number], 0)
+            for number in dual.tangents
+        ),
+    ]
+    found = copy_of_stage(op, reduction, dual.combiner, parts, "dot")
+    return dict(zip(dual.tangents, found[len(dual.values) :], strict=True))
+
+
+@dataclass(frozen=True)
+class _Dual:
+    """A combiner on values and tangents, and which components of the original each is of."""
+
+    combiner: Combiner
+    values: tuple[int, ...]
+    tangents: tuple[int, ...]
+
+
+def _dual_combiner(
+    op: Operation, combiner: Combiner, moving: Mapping[int, Expr], wanted: Sequence[int]
+) -> _Dual:
+    """The combiner of pairs, restricted to what the tangents of `wanted` depend on."""
+    results = merge_equal([expand_lets(_as_choice(combiner, n)) for n in range(len(combiner.lhs))])
+    floats = [number for number, var in enumerate(combiner.lhs) if is_float(var)]
+    active = [number for number in floats if number in moving]
+    while True:  # a component whose combination moves with an active one is active, too
+        dots = {
+            node_id(side[number]): variable(f"{side[number].name}_dot", dtype_of(side[number]))
+            for side in (combiner.lhs, combiner.rhs)
+            for number in active
+        }
+        pushed = push_forward(
+            [(results[number], None) for number in floats],
+            lambda node, dots=dots: dots.get(node_id(node)),  # type: ignore[misc]
+            f"stage {op.name} (its reducer)",
+        )
+        tangents = dict(zip(floats, pushed, strict=True))
+        reached = [n for n in floats if n in active or tangents[n] is not None]
+        if reached == active:
+            break
+        active = reached
+    places = {
+        node_id(side[number]): number
+        for side in (combiner.lhs, combiner.rhs)
+        for number in range(len(results))
+    }
+    dot_places = {
+        node_id(dots[node_id(side[number])]): number
+        for side in (combiner.lhs, combiner.rhs)
+        for number in active
+    }
+    needed = [number for number in wanted if number in active]
+    values: list[int] = []
+    queue = [tangents[number] for number in needed]
+    while queue:
+        expr = queue.pop()
+        for var in [] if expr is None else variables_of(expr):
+            value, dot = places.get(node_id(var)), dot_places.get(node_id(var))
+            if value is not None and value not in values:
+                values.append(value)
+                queue.append(results[value])
+            if dot is not None and dot not in needed:
+                needed.append(dot)
+                queue.append(tangents[dot])
+    values.sort()
+    needed.sort()
+    sides = [
+        (*(side[n] for n in values), *(dots[node_id(side[n])] for n in needed))
+        for side in (combiner.lhs, combiner.rhs)
+    ]
+    zero = [const(0, dtype_of(combiner.lhs[number])) for number in needed]
+    combined = [
+        *(results[number] for number in values),
+        *(_or_zero(tangents[number], combiner.lhs[number]) for number in needed),
+    ]
+    identity = (*(combiner.identity[number] for number in values), *zero)
+    return _Dual(
+        Combiner(sides[0], sides[1], tuple(map(bind_shared, combined)), identity),
+        tuple(values),
+        tuple(needed),
+    )
+
+
+def _or_zero(tangent: Expr | None, part: Expr) -> Expr:
+    return like(part, 0) if tangent is None else tangent
+
+
+def _as_choice(combiner: Combiner, number: int) -> Expr:
+    """``max(l, r) → select(l >= r, l, r)``: value and tangent are then one selection."""
+    result = combiner.result[number]
+    kept = {"max": "ge", "min": "le"}.get(op_name(result))
+    if kept is None:
+        return result
+    left, right = operands(result)
+    return select(compare(kept, left, right), left, right)
+
+
+_RULES: dict[type, Callable[[Operation, Any, TangentOf], Tangents]] = {
+    Input: _input,
+    Compute: _compute,
+    Scan: _prefix_scan,
+    ScatterAdd: _scatter_add,
+    UpdateLoops: _update_loops,
+    Opaque: _opaque,
+}

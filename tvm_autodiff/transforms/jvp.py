@@ -1,0 +1,206 @@
+"""`jvp`: forward mode, tangents of outputs from tangents of inputs in one walk over the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from ..expr.build import const
+from ..expr.nodes import Tensor, dtype_of, load, tensor_key
+from ..graph.bounded_stage import bounded_stage
+from ..graph.graph import Graph, tensors_read_by
+from ..graph.out_of_bounds import refuse_reads_out_of_bounds
+from ..graph.stage import Operation, data_axis, is_placeholder, outputs_of, shape_of
+from ..keywords import checked_keywords
+from ..rules.pushforward import pushforward
+from .arguments import (
+    as_tensor,
+    as_tensors,
+    check_derivative,
+    checked_entry,
+    listed,
+    require_float,
+    require_like,
+)
+
+Pushforward = Callable[[Tensor, list[Tensor], list[Tensor]], Tensor]
+_Key = tuple[int, int]
+
+
+@checked_keywords
+def jvp(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    tangents: Tensor | Sequence[Tensor],
+    *,
+    override: Mapping[Tensor, tuple[Sequence[Tensor], Pushforward]] | None = None,
+) -> list[Tensor]:
+    """Push tangents of inputs forward to some outputs, in one sweep.
+
+    ``d outputs[o] = Σ_i (∂ outputs[o] / ∂ inputs[i]) · tangents[i]``: the derivative of the outputs
+    along a direction. The cost does not depend on the number of inputs.
+
+    Parameters
+    ----------
+    outputs : Tensor or sequence of Tensor
+        What is differentiated. An output may be read by another one, occur twice, or be an input.
+    inputs : Tensor or sequence of Tensor
+        Placeholders or intermediate tensors, floating point. An intermediate tensor counts as
+        independent: its tangent is the given one.
+    tangents : Tensor or sequence of Tensor
+        One for each input, of its shape and dtype.
+    override : mapping from Tensor to (deps, function), optional
+        ``{out: (deps, f)}`` with ``f(out, deps, tangents) -> tangent of out`` replaces the rule of
+        everything between `out` and `deps`.
+
+    Returns
+    -------
+    list of Tensor
+        The tangent of each output, of its shape and dtype; zeros where an output depends on no
+        input.
+
+    Raises
+    ------
+    NotDifferentiableError
+        An input or output is not floating point, or a stage on the way is opaque or has no rule.
+    InvalidArgumentError
+        An argument has the wrong form, number, shape or dtype.
+    OutOfBoundsError
+        A stage of the program is certain to read outside of a tensor.
+
+    References
+    ----------
+    A. Griewank, A. Walther, "Evaluating Derivatives", 2nd edition, SIAM 2008, chapter 3.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import jvp, show
+    >>> x, k = te.placeholder((5,), name="x"), te.reduce_axis((0, 3), "k")
+    >>> s = te.compute((3,), lambda i: te.sum(x[i + k] * x[i + k], axis=k), name="s")
+    >>> y = te.compute((3,), lambda i: te.sqrt(s[i]), name="y")
+    >>> dx = te.placeholder((5,), name="dx")
+    >>> print(show(jvp(y, x, dx)))
+    inputs  dx: float32[5], x: float32[5]
+    s_dot[i] = Σ_{k<3} 2.0*dx[i + k]*x[i + k]  float32[3]
+    s[i] = Σ_{k<3} x[i + k]*x[i + k]           float32[3]
+    y[i] = sqrt(s[i])                          float32[3]
+    y_dot[i] = s_dot[i]*0.5/y[i]               float32[3]
+    """
+    wanted = [
+        as_tensor(value, f"outputs[{n}]") for n, value in enumerate(listed(outputs, "outputs"))
+    ]
+    if not wanted:
+        raise InvalidArgumentError("outputs is empty: name at least one tensor to differentiate")
+    for tensor in wanted:
+        require_float(tensor, "outputs")
+    asked = as_tensors(inputs, "inputs")
+    for tensor in asked:
+        require_float(tensor, "inputs")
+    given = _checked_tangents(asked, listed(tangents, "tangents"))
+    graph = Graph(wanted)
+    refuse_reads_out_of_bounds(graph.ops)
+    sweep = ForwardSweep(graph, given, _checked_override(graph, override))
+    return [sweep.result(tensor) for tensor in wanted]
+
+
+class ForwardSweep:
+    """Tangents of everything that depends on some tensors, stage by stage."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        given: Sequence[tuple[Tensor, Tensor]],
+        override: Mapping[_Key, tuple[Tensor, list[Tensor], Pushforward]],
+    ) -> None:
+        self._tangents: dict[_Key, Tensor] = {tensor_key(x): tangent for x, tangent in given}
+        self._given = frozenset(self._tangents)
+        self._override = override
+        self._results: set[_Key] = {tensor_key(tangent) for _, tangent in given}
+        self._graph = graph
+        for op in graph.ops:
+            if not is_placeholder(op):
+                self._visit(op)
+
+    def _visit(self, op: Operation) -> None:
+        keys = [tensor_key(tensor) for tensor in outputs_of(op)]
+        by_rule = [key for key in keys if key not in self._given and key not in self._override]
+        if by_rule and any(tensor_key(t) in self._tangents for t in tensors_read_by(op)):
+            found = pushforward(op, self.tangent)
+            self._tangents |= {keys[n]: found[n] for n in found if keys[n] in by_rule}
+        for key in keys:
+            if key in self._override and key not in self._given:
+                self._by_override(*self._override[key])
+
+    def _by_override(self, out: Tensor, deps: list[Tensor], function: Pushforward) -> None:
+        if not any(tensor_key(dep) in self._tangents for dep in deps):
+            return
+        known = [self.tangent(dep) for dep in deps]
+        moving = [
+            zeros_like(dep) if tangent is None else tangent
+            for dep, tangent in zip(deps, known, strict=True)
+        ]
+        who = f"override[{out.op.name}]"
+        tangent = check_derivative(function(out, list(deps), moving), out, (), who, "tangent")
+        self._tangents[tensor_key(out)] = tangent
+
+    def tangent(self, tensor: Tensor) -> Tensor | None:
+        """The tangent of a tensor; None where it is zero."""
+        return self._tangents.get(tensor_key(tensor))
+
+    def result(self, tensor: Tensor) -> Tensor:
+        """The tangent of an output as a stage of its own, since `build` takes no placeholder and
+        no tensor twice as output.
+        """
+        tangent = self.tangent(tensor)
+        if tangent is None:
+            return zeros_like(tensor)
+        key = tensor_key(tangent)
+        if key in self._results or self._graph.contains(tangent):
+            axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(tensor))]
+            body = load(tangent, [axis.var for axis in axes])
+            return bounded_stage(f"{tensor.op.name}_dot", axes, [body])[0]
+        self._results.add(key)
+        return tangent
+
+
+def zeros_like(tensor: Tensor) -> Tensor:
+    """Zeros as the tangent of a tensor."""
+    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(tensor))]
+    return bounded_stage(f"{tensor.op.name}_dot", axes, [const(0, dtype_of(tensor))])[0]
+
+
+def _checked_tangents(
+    inputs: Sequence[Tensor], tangents: Sequence[Any]
+) -> list[tuple[Tensor, Tensor]]:
+    if len(tangents) != len(inputs):
+        names = ", ".join(tensor.op.name for tensor in inputs)
+        raise InvalidArgumentError(
+            f"tangents: there are {len(inputs)} inputs ({names}) and {len(tangents)} tangents; "
+            "give one for each input"
+        )
+    pairs = []
+    for number, (tensor, value) in enumerate(zip(inputs, tangents, strict=True)):
+        place = f"tangents[{number}]"
+        if value is None:
+            raise InvalidArgumentError(
+                f"{place} is None: give the tangent of {tensor.op.name}, or leave the input out, "
+                "which is a tangent of zero"
+            )
+        pairs.append((tensor, require_like(value, tensor, place)))
+    return pairs
+
+
+def _checked_override(
+    graph: Graph, override: Mapping[Any, Any] | None
+) -> dict[_Key, tuple[Tensor, list[Tensor], Pushforward]]:
+    if override is not None and not isinstance(override, Mapping):
+        raise InvalidArgumentError(f"override must be a dictionary, got {type(override).__name__}")
+    form = "a pair (deps, f) with f(out, deps, tangents) -> tangent of out"
+    checked = {}
+    for key, value in (override or {}).items():
+        out = as_tensor(key, "a key of override")
+        deps, function = checked_entry(graph, out, value, form)
+        checked[tensor_key(out)] = (out, deps, function)
+    return checked
