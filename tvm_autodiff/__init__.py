@@ -37,6 +37,7 @@ from .transforms import (
     pullback,
     stop_gradient,
     vjp,
+    vmap,
 )
 from .zero_elimination import (
     inline_tensors,
@@ -54,6 +55,7 @@ __all__ = [
     "pullback",
     "vjp",
     "jvp",
+    "vmap",
     "stop_gradient",
     "DifferentiationResult",
     "build",

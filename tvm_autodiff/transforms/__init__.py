@@ -7,6 +7,7 @@ from .jvp import jvp
 from .result import DifferentiationResult, TensorMap
 from .stop_gradient import stop_gradient
 from .vjp import vjp
+from .vmap import vmap
 
 __all__ = [
     "DifferentiationResult",
@@ -17,4 +18,5 @@ __all__ = [
     "pullback",
     "stop_gradient",
     "vjp",
+    "vmap",
 ]

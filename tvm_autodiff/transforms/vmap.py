@@ -1,0 +1,147 @@
+"""`vmap`: tensors for a whole batch of inputs, one more axis in each stage that depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import InvalidArgumentError
+from ..expr.nodes import Tensor, dtype_of, load, tensor_key
+from ..graph.bounded_stage import bounded_stage
+from ..graph.graph import Graph, tensors_read_by
+from ..graph.stage import Extent, data_axis, is_placeholder, outputs_of, shape_of
+from ..keywords import checked_keywords
+from ..rules.batching import batched_stage, repeated
+from .arguments import as_tensor, listed, same_extents, shape_text
+
+
+@checked_keywords
+def vmap(
+    outputs: Tensor | Sequence[Tensor],
+    batches: Mapping[Tensor, Tensor],
+    in_axes: int | Mapping[Tensor, int] = 0,
+    out_axes: int = 0,
+) -> list[Tensor]:
+    """The outputs for every member of a batch of some inputs.
+
+    Parameters
+    ----------
+    outputs : Tensor or sequence of Tensor
+        Computed from the inputs, of any kinds of stages.
+    batches : mapping from Tensor to Tensor
+        For each input that differs between members a tensor with one more axis, of the input's
+        dtype; the members' number may be symbolic. Inputs may be intermediate tensors. All other
+        tensors are the same for all members.
+    in_axes : int or mapping from Tensor to int
+        Which axis of a batch counts the members; negative from the end.
+    out_axes : int
+        Where the members' axis stands in the results; negative from the end.
+
+    Returns
+    -------
+    list of Tensor
+        One for each output, with one more axis of the number of members. Stages that depend on no
+        batched input are computed once for all.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A batch has the wrong shape or dtype, numbers of members differ, an axis is out of range, or
+        an input does not occur in the graph of the outputs.
+    NotDifferentiableError
+        An opaque stage depends on a batched input.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import show, vmap
+    >>> x, w = te.placeholder((3,), name="x"), te.placeholder((3,), name="w")
+    >>> k = te.reduce_axis((0, 3), "k")
+    >>> y = te.compute((), lambda: te.sum(x[k] * w[k], axis=k), name="y")
+    >>> xs = te.placeholder((8, 3), name="xs")
+    >>> print(show(vmap(y, {x: xs})))
+    inputs  xs: float32[8, 3], w: float32[3]
+    y[b] = Σ_{k<3} xs[b, k]*w[k]  float32[8]
+    """
+    wanted = [
+        as_tensor(value, f"outputs[{n}]") for n, value in enumerate(listed(outputs, "outputs"))
+    ]
+    if not isinstance(batches, Mapping) or not batches:
+        raise InvalidArgumentError("batches must be a dictionary {input: batch of it}, not empty")
+    graph = Graph(wanted)
+    size: tuple[str, Extent] | None = None
+    batched: dict[tuple[int, int], Tensor] = {}
+    for key, value in batches.items():
+        x = as_tensor(key, "a key of batches")
+        batch = as_tensor(value, f"batches[{x.op.name}]")
+        if not graph.contains(x):
+            names = ", ".join(tensor.op.name for tensor in wanted)
+            raise InvalidArgumentError(f"batches: {x.op.name} is not in the graph of {names}")
+        axis = in_axes.get(x, 0) if isinstance(in_axes, Mapping) else in_axes
+        members = _checked(x, batch, _axis_of(axis, len(batch.shape), f"in_axes of {x.op.name}"))
+        if size is not None and not same_extents([size[1]], [members[1]]):
+            raise InvalidArgumentError(
+                f"{size[0]} has {shape_text([size[1]])} members and {batch.op.name} "
+                f"{shape_text([members[1]])}: all batches must have the same number"
+            )
+        size = size or (batch.op.name, members[1])
+        batched[tensor_key(x)] = members[0]
+    assert size is not None
+
+    def batched_of(tensor: Tensor) -> Tensor | None:
+        return batched.get(tensor_key(tensor))
+
+    for op in graph.ops:
+        keys = [tensor_key(tensor) for tensor in outputs_of(op)]
+        if is_placeholder(op) or all(key in batched for key in keys):
+            continue
+        if any(batched_of(tensor) is not None for tensor in tensors_read_by(op)):
+            for key, made in zip(keys, batched_stage(op, batched_of, size[1]), strict=True):
+                batched.setdefault(key, made)
+    results = []
+    for output in wanted:
+        found = batched.get(tensor_key(output))
+        result = repeated(output, size[1]) if found is None else found
+        place = _axis_of(out_axes, len(result.shape), "out_axes")
+        results.append(_moved(result, 0, place) if place or is_placeholder(result.op) else result)
+    return results
+
+
+def _axis_of(axis: int, rank: int, what: str) -> int:
+    """An axis counted from zero.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such axis.
+    """
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
+        raise InvalidArgumentError(
+            f"{what} is {axis!r}, and the tensor with the members' axis has {rank} axes: give one "
+            f"from {-rank} to {rank - 1}" if rank else f"{what}: the batch has no axis at all"
+        )
+    return axis % rank
+
+
+def _checked(x: Tensor, batch: Tensor, axis: int) -> tuple[Tensor, Extent]:
+    """A batch with the members in front, and their number."""
+    shape = list(shape_of(batch))
+    members = shape.pop(axis)
+    if not same_extents(shape, shape_of(x)) or dtype_of(batch) != dtype_of(x):
+        wanted = ", ".join(shape_text(shape_of(x)).strip("()").rstrip(",").split(", "))
+        raise InvalidArgumentError(
+            f"batches[{x.op.name}]: {batch.op.name} has shape {shape_text(shape_of(batch))} and "
+            f"dtype {dtype_of(batch)}; it must be ({wanted}) with one more axis, at {axis}, and "
+            f"dtype {dtype_of(x)}"
+        )
+    return (batch if axis == 0 else _moved(batch, axis, 0)), members
+
+
+def _moved(tensor: Tensor, source: int, target: int) -> Tensor:
+    """The tensor with one axis moved; a stage of its own in any case."""
+    order = list(range(len(tensor.shape)))
+    order.insert(target, order.pop(source))
+    extents = shape_of(tensor)
+    axes = [data_axis(f"i{n}", extents[old]) for n, old in enumerate(order)]
+    place = {old: axis.var for old, axis in zip(order, axes, strict=True)}
+    body = load(tensor, [place[n] for n in range(len(order))])
+    return bounded_stage(f"{tensor.op.name}_moved", axes, [body])[0]
