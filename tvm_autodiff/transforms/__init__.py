@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from .differentiate import differentiate, gradient, pullback
+from .jacobian import hessian, hvp, jacobian
 from .jvp import jvp
+from .linear_operator import LinearOperator, linear_transpose, linearize
 from .result import DifferentiationResult, TensorMap
 from .stop_gradient import stop_gradient
 from .vjp import vjp
@@ -14,7 +16,13 @@ __all__ = [
     "TensorMap",
     "differentiate",
     "gradient",
+    "LinearOperator",
+    "hessian",
+    "hvp",
+    "jacobian",
     "jvp",
+    "linear_transpose",
+    "linearize",
     "pullback",
     "stop_gradient",
     "vjp",

@@ -1,0 +1,198 @@
+"""Whole derivatives as tensors: `jacobian`, `hessian`, and `hvp`, which is a product with one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tvm import te
+
+from ..cost import estimate_cost
+from ..errors import InvalidArgumentError
+from ..expr.nodes import Tensor, dtype_of, load
+from ..graph.bounded_stage import bounded_stage
+from ..graph.graph import Graph
+from ..graph.stage import data_axis, is_compute, shape_of
+from ..keywords import checked_keywords
+from ..zero_elimination import inline_tensors, simplify_reductions
+from .arguments import as_tensor, as_tensors, require_float, shape_text
+from .differentiate import differentiate
+from .jvp import jvp
+from .linear_operator import require_small
+from .sweep import identity
+from .vmap import vmap
+
+_MODES = ("auto", "forward", "reverse")
+
+
+@checked_keywords
+def jacobian(
+    output: Tensor, input: Tensor, *, mode: str = "auto", allow_large: bool = False
+) -> Tensor:
+    """The derivative of a tensor by a tensor, as one dense tensor.
+
+    Parameters
+    ----------
+    output, input : Tensor
+        Floating point; the input may be an intermediate tensor.
+    mode : str
+        ``"reverse"`` goes from the output back, ``"forward"`` from the input; ``"auto"`` takes the
+        one with fewer iterations.
+    allow_large : bool
+        Whether the result may have more than 2²⁹ elements (2 GiB of float32).
+
+    Returns
+    -------
+    Tensor
+        ``output.shape + input.shape``.
+
+    Raises
+    ------
+    NotDifferentiableError
+        A tensor is not floating point, or a stage on the way is opaque or has no rule.
+    InvalidArgumentError
+        The result is too large, or the mode is unknown.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import jacobian, show
+    >>> x, k = te.placeholder((5,), name="x"), te.reduce_axis((0, 3), "k")
+    >>> y = te.compute((3,), lambda i: te.sum(x[i + k] * x[i + k], axis=k), name="y")
+    >>> print(show(jacobian(y, x)).splitlines()[-1].split(" = ")[0])
+    dy_dx[p0, i0]
+    """
+    output = require_float(as_tensor(output, "output"), "output")
+    input = require_float(as_tensor(input, "input"), "input")
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    require_small((*shape_of(output), *shape_of(input)), output.op.name, allow_large)
+    if mode == "reverse" or (mode == "auto" and not _forward_may_win(output, input)):
+        return differentiate(output, [input])[0]
+    forward = _forward(output, input)
+    if mode == "forward":
+        return forward
+    reverse = differentiate(output, [input])[0]
+    costs = [estimate_cost([tensor]).iterations for tensor in (reverse, forward)]
+    return reverse if costs[0] <= costs[1] else forward
+
+
+def _forward_may_win(output: Tensor, input: Tensor) -> bool:
+    """Whether there are fewer columns than rows, all of them known."""
+    shapes = (*shape_of(output), *shape_of(input))
+    if not all(isinstance(extent, int) for extent in shapes):
+        return False
+    return prod(shape_of(input)) < prod(shape_of(output))
+
+
+def _forward(output: Tensor, input: Tensor) -> Tensor:
+    """The tangents along all units at once, without the sums over the zeros of the units."""
+    units = identity(input)
+    tangent = te.placeholder(input.shape, dtype_of(input), name=f"{input.op.name}_unit")
+    [result] = jvp(output, input, tangent)
+    rank = len(shape_of(input))
+    for axis in reversed(range(rank)):
+        batch = shape_of(units)[axis:]
+        wider = units if axis == 0 else te.placeholder(batch, dtype_of(input), name=f"units{axis}")
+        [result] = vmap(result, {tangent: wider})
+        tangent = wider
+    if Graph([result]).contains(units):  # an output without a derivative reads no unit
+        [result] = inline_tensors([result], [units])
+    [result] = simplify_reductions([result])
+    extents = shape_of(result)
+    order = [*range(rank, len(extents)), *range(rank)]
+    axes = [data_axis(f"i{n}", extents[old]) for n, old in enumerate(order)]
+    place = {old: axis.var for old, axis in zip(order, axes, strict=True)}
+    body = load(result, [place[n] for n in range(len(order))])
+    name = f"d{output.op.name}_d{input.op.name}"
+    [moved] = bounded_stage(name, axes, [body])
+    plain = is_compute(result.op) and result.op.num_outputs == 1
+    return inline_tensors([moved], [result])[0] if plain else moved
+
+
+@checked_keywords
+def hessian(output: Tensor, input: Tensor, *, allow_large: bool = False) -> Tensor:
+    """The second derivative of a scalar by a tensor, as one dense tensor.
+
+    Parameters
+    ----------
+    output : Tensor
+        A scalar, of shape ``()``.
+    input : Tensor
+        What to differentiate by twice.
+    allow_large : bool
+        As in `jacobian`.
+
+    Returns
+    -------
+    Tensor
+        ``input.shape + input.shape``.
+
+    Raises
+    ------
+    NotDifferentiableError, InvalidArgumentError
+        As `jacobian`; also where the output is no scalar.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import hessian, show
+    >>> x, a = te.placeholder((3,), name="x"), te.placeholder((3, 3), name="A")
+    >>> i, j = te.reduce_axis((0, 3), "i"), te.reduce_axis((0, 3), "j")
+    >>> y = te.compute((), lambda: te.sum(x[i] * a[i, j] * x[j], axis=[i, j]), name="y")
+    >>> print(show(hessian(y, x)))
+    inputs  A: float32[3, 3]
+    ddx_dx[p0, i0] = A[i0, p0] + A[p0, i0]  float32[3, 3]
+    """
+    output, input = _scalar(output), as_tensor(input, "input")
+    return jacobian(differentiate(output, [input])[0], input, allow_large=allow_large)
+
+
+@checked_keywords
+def hvp(
+    output: Tensor, inputs: Tensor | Sequence[Tensor], vectors: Tensor | Sequence[Tensor]
+) -> list[Tensor]:
+    """The Hessian of a scalar times vectors, forward over reverse; no Hessian is stored.
+
+    Parameters
+    ----------
+    output : Tensor
+        A scalar, of shape ``()``.
+    inputs : Tensor or sequence of Tensor
+        What to differentiate by.
+    vectors : Tensor or sequence of Tensor
+        One for each input, of its shape and dtype.
+
+    Returns
+    -------
+    list of Tensor
+        ``Σ_j (∂² output / ∂ inputs[i] ∂ inputs[j]) · vectors[j]`` for each input i.
+
+    Raises
+    ------
+    NotDifferentiableError, InvalidArgumentError
+        As `jvp`; also where the output is no scalar.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import hvp, show
+    >>> x, k = te.placeholder((3,), name="x"), te.reduce_axis((0, 3), "k")
+    >>> y = te.compute((), lambda: te.sum(te.exp(x[k]), axis=k), name="y")
+    >>> print(show(hvp(y, x, te.placeholder((3,), name="v"))))
+    inputs  v: float32[3], x: float32[3]
+    dx[i0] = exp(x[i0])        float32[3]
+    dx_dot[i0] = v[i0]*dx[i0]  float32[3]
+    """
+    asked = as_tensors(inputs, "inputs")
+    return jvp(list(differentiate(_scalar(output), asked)), asked, vectors)
+
+
+def _scalar(output: Tensor) -> Tensor:
+    output = require_float(as_tensor(output, "output"), "output")
+    if len(shape_of(output)) != 0:
+        raise InvalidArgumentError(
+            f"output {output.op.name} has shape {shape_text(shape_of(output))}; a Hessian is that "
+            "of a scalar, of shape (): sum the tensor, weighted as meant"
+        )
+    return output

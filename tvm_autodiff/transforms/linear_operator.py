@@ -1,0 +1,371 @@
+"""Derivatives as linear maps: `linearize`, `linear_transpose`, and the `LinearOperator` they give.
+
+A map is a pair of programs, one each way; no matrix exists unless `to_dense` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from tvm import te
+
+from ..cost import estimate_cost
+from ..errors import InvalidArgumentError, NotDifferentiableError
+from ..expr.build import const, mul
+from ..expr.nodes import Tensor, dtype_of, is_tensor, load, tensor_key
+from ..graph.bounded_stage import bounded_stage
+from ..graph.graph import Graph
+from ..graph.stage import Extent, data_axis, is_placeholder, outputs_of, shape_of
+from ..keywords import checked_keywords
+from .arguments import as_tensor, as_tensors, listed, require_float, same_extents, shape_text
+from .differentiate import differentiate
+from .jvp import jvp
+from .vjp import vjp
+
+Program = Callable[[list[Tensor]], list[Tensor]]
+
+#: elements of a dense matrix that are made without being asked twice: 2 GiB of float32
+MOST_DENSE = 2**29
+
+
+@dataclass(frozen=True)
+class Space:
+    """The tensors that a linear map takes or gives: a name, shape and dtype each."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[Extent, ...], ...]
+    dtypes: tuple[str, ...]
+
+    @staticmethod
+    def of(tensors: Sequence[Tensor]) -> Space:
+        """The space that some tensors are members of."""
+        return Space(
+            tuple(tensor.op.name for tensor in tensors),
+            tuple(shape_of(tensor) for tensor in tensors),
+            tuple(dtype_of(tensor) for tensor in tensors),
+        )
+
+    def placeholders(self, suffix: str) -> list[Tensor]:
+        """Fresh members of the space."""
+        parts = zip(self.names, self.shapes, self.dtypes, strict=True)
+        return [te.placeholder(shape, dtype, name=name + suffix) for name, shape, dtype in parts]
+
+    def text(self) -> str:
+        """Names with dtypes and shapes."""
+        parts = zip(self.names, self.shapes, self.dtypes, strict=True)
+        return ", ".join(f"{name}: {dtype}{shape_text(shape)}" for name, shape, dtype in parts)
+
+    def fits(self, other: Space) -> bool:
+        """Whether members of the other space are members of this one, whatever their names."""
+        return (
+            self.dtypes == other.dtypes
+            and len(self.shapes) == len(other.shapes)
+            and all(map(same_extents, self.shapes, other.shapes))
+        )
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A tensor of the forward pass that the backward pass reads.
+
+    Attributes
+    ----------
+    tensor : Tensor
+        The tensor.
+    bytes : int or None
+        What keeping it takes; None for a symbolic shape.
+    iterations : int or None
+        What computing it again takes, from the inputs on; None where that is symbolic.
+    """
+
+    tensor: Tensor
+    bytes: int | None
+    iterations: int | None
+
+
+class LinearOperator:
+    """A linear map between tensors, as a program for it and one for its transpose.
+
+    ``J @ v`` applies it to a tensor (or a list of tensors, where it takes several) and gives
+    tensors; ``J.T`` is the transpose, ``A @ B`` the composition, ``A + B``, ``A - B``, ``-A`` and
+    ``2 * A`` are operators, too. Nothing is stored: each application is a new program.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import linearize, show
+    >>> x = te.placeholder((3,), name="x")
+    >>> y = te.compute((3,), lambda i: te.exp(x[2 - i]), name="y")
+    >>> J = linearize(y, x)
+    >>> print(J)
+    LinearOperator(x: float32(3,) → y: float32(3,))
+    >>> print(show(J.T @ te.placeholder((3,), name="u")))
+    inputs  u: float32[3], x: float32[3]
+    y[i] = exp(x[2 - i])      float32[3]
+    dx[i0] = u[2 - i0]*y[2 - i0]  float32[3]
+    """
+
+    def __init__(
+        self, domain: Space, codomain: Space, forward: Program, transposed: Program
+    ) -> None:
+        self.domain = domain
+        self.codomain = codomain
+        self._forward = forward
+        self._transposed = transposed
+
+    def __repr__(self) -> str:
+        return f"LinearOperator({self.domain.text()} → {self.codomain.text()})"
+
+    @property
+    def shape(self) -> tuple[tuple[tuple[Extent, ...], ...], tuple[tuple[Extent, ...], ...]]:
+        """The shapes of what it gives, and of what it takes."""
+        return self.codomain.shapes, self.domain.shapes
+
+    @property
+    def T(self) -> LinearOperator:
+        """The transpose."""
+        return LinearOperator(self.codomain, self.domain, self._transposed, self._forward)
+
+    def __call__(self, *vectors: Tensor) -> list[Tensor]:
+        """What the map gives for a member of its domain, as a list.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The tensors are no member of the domain.
+        """
+        given = [as_tensor(vector, f"operand {n}") for n, vector in enumerate(vectors)]
+        if not self.domain.fits(Space.of(given)):
+            raise InvalidArgumentError(
+                f"the operator takes {self.domain.text()}, and was applied to "
+                f"{Space.of(given).text() or 'nothing'}"
+            )
+        return self._forward(given)
+
+    def __matmul__(self, other: Any) -> Any:
+        """The composition with an operator; applied to tensors, one tensor or a list as given by
+        the codomain.
+        """
+        if isinstance(other, LinearOperator):
+            if not self.domain.fits(other.codomain):
+                raise InvalidArgumentError(
+                    f"cannot compose: the left operator takes {self.domain.text()}, the right one "
+                    f"gives {other.codomain.text()}"
+                )
+            return LinearOperator(
+                other.domain,
+                self.codomain,
+                lambda vectors: self._forward(other._forward(vectors)),
+                lambda vectors: other._transposed(self._transposed(vectors)),
+            )
+        found = self(*([other] if is_tensor(other) else listed(other, "the operand of @")))
+        return found[0] if len(found) == 1 else found
+
+    def __add__(self, other: LinearOperator) -> LinearOperator:
+        if not isinstance(other, LinearOperator):
+            return NotImplemented
+        if not (self.domain.fits(other.domain) and self.codomain.fits(other.codomain)):
+            raise InvalidArgumentError(f"cannot add {self!r} and {other!r}: the spaces differ")
+        return LinearOperator(
+            self.domain,
+            self.codomain,
+            lambda v: list(map(_sum, self._forward(v), other._forward(v))),
+            lambda v: list(map(_sum, self._transposed(v), other._transposed(v))),
+        )
+
+    def __mul__(self, factor: float) -> LinearOperator:
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            return NotImplemented
+        return LinearOperator(
+            self.domain,
+            self.codomain,
+            lambda v: [_scaled(t, factor) for t in self._forward(v)],
+            lambda v: [_scaled(t, factor) for t in self._transposed(v)],
+        )
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> LinearOperator:
+        return self * -1.0
+
+    def __sub__(self, other: LinearOperator) -> LinearOperator:
+        return self + -other if isinstance(other, LinearOperator) else NotImplemented
+
+    def to_dense(self, *, allow_large: bool = False) -> Any:
+        """The matrix, ``codomain shape + domain shape``: a tensor for a map of one tensor to one,
+        else a list of rows, one for each tensor of the codomain, of such tensors.
+
+        Parameters
+        ----------
+        allow_large : bool
+            Whether a tensor may have more than 2²⁹ elements (2 GiB of float32).
+
+        Raises
+        ------
+        InvalidArgumentError
+            A tensor is larger than that.
+        """
+        vectors = self.domain.placeholders("_unit")
+        images = self._forward(vectors)
+        for image, name in zip(images, self.codomain.names, strict=True):
+            for vector in vectors:
+                require_small((*shape_of(image), *shape_of(vector)), name, allow_large)
+        # linear in `vectors`: the derivative is the matrix, and does not read them
+        rows = [list(differentiate(image, vectors)) for image in images]
+        return rows[0][0] if len(rows) == len(vectors) == 1 else rows
+
+    def residuals(self) -> list[Residual]:
+        """What a forward pass has to keep, or compute again, for the transpose: the tensors that do
+        not depend on the cotangents and are read by stages that do.
+
+        Returns
+        -------
+        list of Residual
+            In the order in which the forward pass computes them; inputs are left out.
+        """
+        cotangents = self.codomain.placeholders("_bar")
+        graph = Graph(self._transposed(cotangents))
+        moving = graph.depends_on(cotangents)
+        found: dict[tuple[int, int], Tensor] = {}
+        for op in graph.ops:
+            for tensor in graph.reads(op) if hash(op) in moving else ():
+                if hash(tensor.op) not in moving and not is_placeholder(tensor.op):
+                    found.setdefault(tensor_key(tensor), tensor)
+        order = [tensor_key(tensor) for op in graph.ops for tensor in outputs_of(op)]
+        return [_residual(found[key]) for key in order if key in found]
+
+
+def require_small(shape: Sequence[Extent], name: str, allowed: bool) -> None:
+    """Raise `InvalidArgumentError` for a dense matrix that is larger than what was meant."""
+    if allowed or not all(isinstance(extent, int) for extent in shape):
+        return
+    count = prod(int(extent) for extent in shape)
+    if count > MOST_DENSE:
+        raise InvalidArgumentError(
+            f"the dense derivative of {name} has {count} elements, shape {shape_text(shape)}: "
+            "apply linearize(...) to vectors instead, J @ v or J.T @ u, which stores nothing, or "
+            "pass allow_large=True"
+        )
+
+
+def _residual(tensor: Tensor) -> Residual:
+    shape = shape_of(tensor)
+    if not all(isinstance(extent, int) for extent in shape):
+        return Residual(tensor, None, None)
+    size = 2 if dtype_of(tensor) == "bfloat16" else np.dtype(dtype_of(tensor)).itemsize
+    count = estimate_cost([tensor]).iterations
+    return Residual(tensor, prod(shape) * size, count if isinstance(count, int) else None)
+
+
+def _sum(left: Tensor, right: Tensor) -> Tensor:
+    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(left))]
+    place = [axis.var for axis in axes]
+    return bounded_stage(f"{left.op.name}_sum", axes, [load(left, place) + load(right, place)])[0]
+
+
+def _scaled(tensor: Tensor, factor: float) -> Tensor:
+    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(tensor))]
+    body = mul(const(factor, dtype_of(tensor)), load(tensor, [axis.var for axis in axes]))
+    return bounded_stage(f"{tensor.op.name}_scaled", axes, [body])[0]
+
+
+@checked_keywords
+def linearize(
+    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor]
+) -> LinearOperator:
+    """The derivative of some outputs with respect to some inputs, as a linear map.
+
+    Parameters
+    ----------
+    outputs, inputs : Tensor or sequence of Tensor
+        As in `jvp`; floating point.
+
+    Returns
+    -------
+    LinearOperator
+        ``J @ tangents`` is `jvp`, ``J.T @ cotangents`` is `vjp`; both read the outputs' own stages.
+
+    Raises
+    ------
+    NotDifferentiableError
+        An input or output is not floating point. What a stage on the way lacks, a rule for
+        instance, is told where the operator is applied.
+    InvalidArgumentError
+        An argument is no tensor, or there is no output.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import linearize, show
+    >>> x = te.placeholder((3,), name="x")
+    >>> y = te.compute((3,), lambda i: x[i] * x[2 - i], name="y")
+    >>> print(show(linearize(y, x) @ te.placeholder((3,), name="v")))
+    inputs  v: float32[3], x: float32[3]
+    y_dot[i] = v[i]*x[2 - i] + v[2 - i]*x[i]  float32[3]
+    """
+    results = [
+        require_float(as_tensor(value, f"outputs[{n}]"), "outputs")
+        for n, value in enumerate(listed(outputs, "outputs"))
+    ]
+    if not results:
+        raise InvalidArgumentError("outputs is empty: name at least one tensor to differentiate")
+    asked = [require_float(tensor, "inputs") for tensor in as_tensors(inputs, "inputs")]
+    return LinearOperator(
+        Space.of(asked),
+        Space.of(results),
+        lambda tangents: jvp(results, asked, tangents),
+        lambda cotangents: list(vjp(results, asked, cotangents)),
+    )
+
+
+@checked_keywords
+def linear_transpose(
+    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor]
+) -> LinearOperator:
+    """The transpose of a program that is linear in some inputs.
+
+    Parameters
+    ----------
+    outputs, inputs : Tensor or sequence of Tensor
+        As in `linearize`. The program is linear in `inputs` up to a constant; it may depend on
+        other tensors in any way.
+
+    Returns
+    -------
+    LinearOperator
+        From cotangents of the outputs to those of the inputs; it reads no input.
+
+    Raises
+    ------
+    NotDifferentiableError
+        The program is not linear in the inputs; the message names the stages that are not.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import linear_transpose, show
+    >>> x, k = te.placeholder((5,), name="x"), te.reduce_axis((0, 3), "k")
+    >>> y = te.compute((3,), lambda i: te.sum(x[i + k], axis=k), name="y")
+    >>> transposed = linear_transpose(y, x)
+    >>> transposed
+    LinearOperator(y: float32(3,) → x: float32(5,))
+    """
+    operator = linearize(outputs, inputs).T
+    asked = as_tensors(inputs, "inputs")
+    graph = Graph(operator(*operator.domain.placeholders("_bar")))
+    nonlinear = graph.depends_on([tensor for tensor in asked if graph.contains(tensor)])
+    if nonlinear:
+        readers = [op for op in graph.ops if hash(op) in nonlinear]
+        first = next(op for op in readers if hash(op) not in {hash(t.op) for t in asked})
+        read = next(tensor for tensor in graph.reads(first) if hash(tensor.op) in nonlinear)
+        names = ", ".join(tensor.op.name for tensor in asked)
+        raise NotDifferentiableError(
+            f"the program is not linear in {names}: its derivative reads {read.op.name}, in the "
+            f"stage {first.name}. Use linearize(outputs, inputs).T for the transpose of the "
+            "derivative at a point"
+        )
+    return operator
