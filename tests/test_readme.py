@@ -1,4 +1,6 @@
-"""The README: its python blocks run in order, and print what stands under them."""
+"""README and docs/architecture.md: their python blocks run in order, and print what stands under
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,29 @@ import tvm_autodiff
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def test_blocks_print_what_the_readme_says():
+def blocks_of(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = blocks_of(TEXT)
+
+
+@pytest.mark.parametrize(("page", "least"), [("README.md", 4), ("docs/architecture.md", 3)])
+def test_blocks_print_what_the_page_says(page, least):
     namespace: dict[str, object] = {}
+    blocks = blocks_of((ROOT / page).read_text(encoding="utf-8"))
     compared = 0
-    for number, (language, block) in enumerate(BLOCKS):
+    for number, (language, block) in enumerate(blocks):
         if language != "python":
             continue
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(compile(block, f"README.md, block {number}", "exec"), namespace)
-        follows = BLOCKS[number + 1] if number + 1 < len(BLOCKS) else ("", "")
+            exec(compile(block, f"{page}, block {number}", "exec"), namespace)
+        follows = blocks[number + 1] if number + 1 < len(blocks) else ("", "")
         assert out.getvalue() == (follows[1] if follows[0] == "text" else "")
         compared += follows[0] == "text"
-    assert compared >= 4
+    assert compared >= least
 
 
 def test_the_first_example_has_about_ten_lines():
@@ -47,3 +57,11 @@ def test_named_functions_exist():
     found = {name for pair in names for name in pair if name}
     assert {"differentiate", "build", "load", "show"} <= found
     assert found <= set(tvm_autodiff.__all__)
+
+
+def test_files_that_the_architecture_names_exist():
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`([\w/]+\.py)`", text))
+    files = {str(path.relative_to(ROOT)) for path in ROOT.glob("t*/**/*.py")}
+    assert len(names) > 60
+    assert [n for n in sorted(names) if not any(f"/{f}".endswith("/" + n) for f in files)] == []

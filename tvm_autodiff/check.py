@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import te
 
 from .compile import build
 from .errors import GradientCheckError, InvalidArgumentError
 from .expr.nodes import Tensor, dtype_of, is_float, tensor_key
 from .graph.graph import Graph
-from .graph.stage import is_placeholder, shape_of
+from .graph.stage import is_placeholder, placeholder_like, shape_of
 from .keywords import checked_keywords
 from .transforms import jvp, vjp
 from .transforms.arguments import as_tensor, as_tensors, require_float
@@ -132,7 +131,7 @@ def check_grads(
         raise InvalidArgumentError(f"order must be a positive int, got {order!r}")
     given = {tensor_key(t): np.asarray(v) for t, v in (values or {}).items()}
     rng = np.random.default_rng(seed)
-    head = te.placeholder(output.shape, dtype_of(output), name="head")
+    head = placeholder_like(output, "head")
     adjoints = list(vjp([output], listed, [head]))  # zeros of other inputs are checked, too
     placeholders = Graph([output]).placeholders()
     known = {tensor_key(t) for t in placeholders}
@@ -214,7 +213,7 @@ def _check_forward(point: _Point, inputs: list[Tensor], adjoints: list[Tensor]) 
     if not inputs:
         return
     output, arrays = point.output, point.arrays
-    moving = [te.placeholder(t.shape, dtype_of(t), name=f"tangent_{t.op.name}") for t in inputs]
+    moving = [placeholder_like(t, f"tangent_{t.op.name}") for t in inputs]
     along = {tensor_key(t): _array(t, None, point.rng) for t in inputs}
     results = [*jvp(output, inputs, moving), *adjoints]
     given = zip(map(tensor_key, moving), along.values(), strict=True)

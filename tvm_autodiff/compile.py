@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
-from tvm import te
 
 from .codegen.deep import run_deep
 from .codegen.sizes import with_plain_sizes
 from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
-from .expr.nodes import Tensor, node_id, op_name, tensor_key
+from .expr.nodes import Tensor, is_tensor, node_id, op_name, tensor_key
 from .keywords import checked_keywords
 from .runtime.build_cache import BuildCache, clear_cache, default_folder
 from .runtime.build_key import build_key
@@ -305,7 +304,7 @@ def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) 
     if not output_list and not update_list:
         raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
     check_graph(input_list, output_list, update_list)
-    signature = signature_of(input_list, output_list, isinstance(outputs, te.Tensor))
+    signature = signature_of(input_list, output_list, is_tensor(outputs))
     fresh = [new for _, new in update_list]
     moved, results = with_plain_sizes(input_list, [*output_list, *fresh])
     places = {tensor_key(old): new for old, new in zip(input_list, moved, strict=True)}

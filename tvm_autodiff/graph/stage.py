@@ -298,6 +298,11 @@ def reduction_stage(name: str, axes: Sequence[Axis], reduction: Reduction) -> li
     return make_stage(name, axes, body)
 
 
+def placeholder(shape: Sequence[Extent], dtype: str, name: str) -> Tensor:
+    """A fresh input."""
+    return te.placeholder(tuple(shape), dtype, name)
+
+
 def placeholder_like(tensor: Tensor, name: str | None = None) -> Tensor:
     """A fresh input of the shape and dtype of a tensor."""
     return te.placeholder(tuple(tensor.shape), str(tensor.dtype), name or tensor.op.name)

@@ -10,12 +10,10 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import te
-
 from ..codegen.primfunc import external_symbols, free_variables
 from ..codegen.sizes import known_sizes
 from ..errors import InvalidArgumentError, LoweringError
-from ..expr.nodes import Tensor, dtype_of, node_id, tensor_key
+from ..expr.nodes import Tensor, dtype_of, is_tensor, node_id, tensor_key
 from ..expr.simplify import prove_equal
 from ..graph.graph import Graph
 from ..graph.out_of_bounds import refuse_reads_out_of_bounds
@@ -26,7 +24,7 @@ from .updates import Update
 
 def tensors_of(value: Any, what: str) -> list[Tensor]:
     """The tensors of an argument, each once; `what` names it in errors."""
-    if isinstance(value, te.Tensor):
+    if is_tensor(value):
         return [value]
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise InvalidArgumentError(
@@ -35,7 +33,7 @@ def tensors_of(value: Any, what: str) -> list[Tensor]:
     tensors = list(value)
     seen: dict[tuple[int, int], int] = {}
     for number, tensor in enumerate(tensors):
-        if not isinstance(tensor, te.Tensor):
+        if not is_tensor(tensor):
             raise InvalidArgumentError(
                 f"{what}[{number}] must be a te.Tensor (a te.placeholder or a te.compute), "
                 f"got {type(tensor).__name__}"
@@ -112,7 +110,7 @@ def updates_of(value: Any, inputs: Sequence[Tensor]) -> list[Update]:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InvalidArgumentError(f"updates holds {pair!r}: give pairs (input, new value)")
         old, new = pair
-        if not isinstance(old, te.Tensor) or not isinstance(new, te.Tensor):
+        if not is_tensor(old) or not is_tensor(new):
             raise InvalidArgumentError(
                 f"updates maps {type(old).__name__} to {type(new).__name__}: both must be tensors"
             )

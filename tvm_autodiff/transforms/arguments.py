@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import te
-
 from ..errors import InvalidArgumentError, NotDifferentiableError
-from ..expr.nodes import Tensor, dtype_of, is_float, tensor_key
+from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor, tensor_key
 from ..expr.printing.text import text
 from ..expr.simplify import prove_equal
 from ..graph.graph import Graph, tensors_read_by
@@ -39,7 +37,7 @@ def as_tensor(value: Any, what: str) -> Tensor:
     InvalidArgumentError
         It is anything else.
     """
-    if not isinstance(value, te.Tensor):
+    if not is_tensor(value):
         raise InvalidArgumentError(
             f"{what} must be a te.Tensor (a placeholder or the result of te.compute), "
             f"got {type(value).__name__}"
@@ -55,7 +53,7 @@ def listed(value: Any, what: str) -> list[Any]:
     InvalidArgumentError
         It is anything else.
     """
-    if value is None or isinstance(value, te.Tensor):
+    if value is None or is_tensor(value):
         return [value]
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise InvalidArgumentError(

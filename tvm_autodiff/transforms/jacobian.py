@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tvm import te
-
 from ..cost import estimate_cost
 from ..errors import InvalidArgumentError
 from ..expr.nodes import Tensor, dtype_of, load
 from ..graph.bounded_stage import bounded_stage
 from ..graph.graph import Graph
-from ..graph.stage import data_axis, is_compute, shape_of
+from ..graph.stage import data_axis, is_compute, placeholder, placeholder_like, shape_of
 from ..keywords import checked_keywords
 from ..zero_elimination import inline_tensors, simplify_reductions
 from .arguments import as_tensor, as_tensors, require_float, shape_text
@@ -88,12 +86,12 @@ def _forward_may_win(output: Tensor, input: Tensor) -> bool:
 def _forward(output: Tensor, input: Tensor) -> Tensor:
     """The tangents along all units at once, without the sums over the zeros of the units."""
     units = identity(input)
-    tangent = te.placeholder(input.shape, dtype_of(input), name=f"{input.op.name}_unit")
+    tangent = placeholder_like(input, f"{input.op.name}_unit")
     [result] = jvp(output, input, tangent)
     rank = len(shape_of(input))
     for axis in reversed(range(rank)):
         batch = shape_of(units)[axis:]
-        wider = units if axis == 0 else te.placeholder(batch, dtype_of(input), name=f"units{axis}")
+        wider = units if axis == 0 else placeholder(batch, dtype_of(input), f"units{axis}")
         [result] = vmap(result, {tangent: wider})
         tangent = wider
     if Graph([result]).contains(units):  # an output without a derivative reads no unit

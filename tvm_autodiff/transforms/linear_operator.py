@@ -11,7 +11,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from tvm import te
 
 from ..cost import estimate_cost
 from ..errors import InvalidArgumentError, NotDifferentiableError
@@ -19,7 +18,7 @@ from ..expr.build import const, mul
 from ..expr.nodes import Tensor, dtype_of, is_tensor, load, tensor_key
 from ..graph.bounded_stage import bounded_stage
 from ..graph.graph import Graph
-from ..graph.stage import Extent, data_axis, is_placeholder, outputs_of, shape_of
+from ..graph.stage import Extent, data_axis, is_placeholder, outputs_of, placeholder, shape_of
 from ..keywords import checked_keywords
 from .arguments import as_tensor, as_tensors, listed, require_float, same_extents, shape_text
 from .differentiate import differentiate
@@ -52,7 +51,7 @@ class Space:
     def placeholders(self, suffix: str) -> list[Tensor]:
         """Fresh members of the space."""
         parts = zip(self.names, self.shapes, self.dtypes, strict=True)
-        return [te.placeholder(shape, dtype, name=name + suffix) for name, shape, dtype in parts]
+        return [placeholder(shape, dtype, name + suffix) for name, shape, dtype in parts]
 
     def text(self) -> str:
         """Names with dtypes and shapes."""
