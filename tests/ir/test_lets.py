@@ -1,7 +1,7 @@
 """Lets keep reads under their guards, and expressions small: lets, homes.
 
-The oracle evaluates a let where it stands, one side of each choice and what a conjunction needs, and
-raises on a read outside of its tensor.
+The oracle evaluates a let where it stands, one side of each choice and what a conjunction needs,
+and raises on a read outside of its tensor.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from .build import all_of, any_of, const, if_then_else, negate, zero_like
 from .nodes import Expr, const_value, is_load, node_id, op_name, operands, with_operands
 from .rewrite import contains, postorder
 
-Path = tuple[tuple[int, int], ...]  #: branches that a node stands in: (node, operand), outermost first
+#: branches that a node stands in, outermost first: (node, operand)
+Path = tuple[tuple[int, int], ...]
 
 #: node → operands that it may leave without evaluating them
 BRANCHES: Mapping[str, tuple[int, ...]] = {"if_then_else": (1, 2)}
@@ -30,7 +31,8 @@ GUARDS: Mapping[str, tuple[int, ...]] = {
 MOST_HOMES = 4  #: of a part that is not small
 _SMALL = 32  #: nodes, as a tree, that may be written in any number of branches
 _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
-_GUARDED, _ALONE = 0, -1  #: in the place of an operand: behind a guard of its own, written at each use
+#: in the place of an operand: behind a guard of its own; written at each use
+_GUARDED, _ALONE = 0, -1
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from ...ir.nodes import (
     operands,
 )
 from ...ir.rewrite import postorder, rewrite
+from ...ir.short_circuit import holds_mark, surely_evaluated
 from ...ir.stage import Axis, axis_range, tensor_key
 from ..access import Affine, affine_forms, strides_along
 from ..guards import unmarked
@@ -106,21 +107,13 @@ def moduli_of(elements: Elements) -> list[int] | None:
 
 
 def worth_binding(values: Sequence[Expr]) -> list[Expr]:
-    """Reads, and parts that occur twice and read or are large, outside of branches; inner ones
-    first.
+    """Reads, and parts that occur twice and read or are large, where they are surely evaluated;
+    inner ones first.
 
     TVM walks expressions as trees: what a winner is compared with would be written out again for
     each comparison, also where it is a constant that no read is left in.
     """
-    reached: set[int] = set()
-    pending = list(values)
-    while pending:
-        node = pending.pop()
-        if node_id(node) in reached:
-            continue
-        reached.add(node_id(node))
-        parts = operands(node)
-        pending += parts[:1] if op_name(node) == "if_then_else" else parts
+    reached = {node_id(node) for node in surely_evaluated(values)}
     uses: dict[int, int] = {}
     reads: set[int] = set()
     sizes: dict[int, int] = {}
@@ -150,7 +143,8 @@ def without_branches(expr: Expr, loops: Loops) -> Expr:
         if op_name(node) != "if_then_else":
             return None
         condition, *branches = operands(node)
-        return select(condition, *branches) if _is_plain(branches, loops) else None
+        keeps = holds_mark(condition) or not _is_plain(branches, loops)
+        return None if keeps else select(condition, *branches)
 
     return rewrite(unmarked(expr, loops), visit)
 

@@ -28,6 +28,7 @@ from ...ir.loop_nest import (
 from ...ir.nodes import Expr, Var, binary, dtype_of, is_load, node_id, op_name, operands
 from ...ir.primfunc import StageFunction, external_reads
 from ...ir.rewrite import contains, depends_on, expand_lets, postorder, substituter
+from ...ir.short_circuit import condition_of
 from ...ir.stage import Axis, Reduction, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..kernel import Kernel, iterations
@@ -117,7 +118,7 @@ class _Nest:
         last = self.reduction.axes[-1].var
         branches = contains(
             [expand_lets(source) for source in self.reduction.sources],
-            lambda node: op_name(node) == "if_then_else",
+            lambda node: op_name(node) == "if_then_else" or condition_of(node) is not None,
         )
         plain = len(self.dtypes) == 1 and classify(self.reduction.combiner, 0) == "sum"
         if not plain or branches or not self._runs(last):
@@ -155,7 +156,10 @@ class _Nest:
 
     def _kind(self, extent: int) -> object:
         branches = contains(
-            list(self.reduction.sources), lambda node: op_name(node) in ("if_then_else", "let")
+            list(self.reduction.sources),
+            lambda node: (
+                op_name(node) in ("if_then_else", "let") or condition_of(node) is not None
+            ),
         )
         short = extent <= 8 * self.machine.lanes(self.dtypes[0])
         return VECTORIZED if short and not branches else SERIAL
