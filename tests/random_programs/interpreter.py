@@ -194,7 +194,9 @@ class Run:
         for stage, values in reversed(self.tape):
             for output, value in zip(stage.outputs, values, strict=True):
                 if output in adjoints.sums and not value.constant:
-                    cotangent = self.noisy(adjoints.sums[output], stage.dtype)
+                    # a sum is rounded beside its terms: what is left of them may be much smaller
+                    sums, sizes = adjoints.sums[output], adjoints.sizes[output]
+                    cotangent = self.noisy(sums, stage.dtype, sizes)
                     self.largest = max(self.largest, np.abs(cotangent).max(initial=0.0))
                     pull(value, cotangent, adjoints)
         return adjoints
