@@ -68,7 +68,7 @@ class Homes:
     def uses(self) -> dict[tuple[int, Path], int]:
         """How often what is computed at a home is used."""
         found: dict[tuple[int, Path], int] = {}
-        everywhere = [(root, ()) for root in self.roots]
+        everywhere: list[tuple[Expr, Path]] = [(root, ()) for root in self.roots]
         for node in self.order:
             for home in self.of(node):
                 for place, part in enumerate(operands(node)):
@@ -124,7 +124,8 @@ class _Placed:
         paths: dict[int, list[Path]] = {node_id(root): [()] for root in roots}
         for node in reversed(self.order):
             key = node_id(node)
-            own, inner = [_common(paths[key])], ()
+            own: list[Path] = [_common(paths[key])]
+            inner: Path = ()
             if key in unsafe and key not in (guarded or ()):
                 needed = _reduced(paths[key])
                 if len(needed) <= MOST_HOMES or key in small:
