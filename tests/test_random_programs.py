@@ -21,7 +21,7 @@ from tests.random_programs import cases
 from tests.random_programs.cases import Case, random_case, steps
 from tests.random_programs.checking import Made
 from tests.random_programs.features import FEATURES
-from tests.random_programs.interpreter import Run
+from tests.random_programs.interpreter import Run, numpy_dtype
 from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import NAMES, Seeds, report
 from tests.random_programs.workers import Worker, run_all
@@ -177,6 +177,22 @@ def test_what_is_left_of_terms_is_held_to_the_rounding_of_the_terms(
     left = max(abs(sum(order, np.zeros((), dtype))) for order in orders)
     largest = 100 * np.finfo(dtype).eps * 2 * np.abs(head).sum()
     assert 0 < left <= wanted.tolerance[0] < largest
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_state_that_grows_again_keeps_its_rounding(dtype: str) -> None:
+    """``s + t - s*t`` over 0.9, ..., 0.9, -9, ..., -9: 1 - s shrinks to nothing and grows again."""
+    terms = np.repeat([0.9, -9.0], 8).astype(numpy_dtype(dtype))
+    state = np.zeros((), terms.dtype)
+    for term in terms:
+        state = state + term - state * term
+    read = Node("load", (Node("var", value="k"),), "A", "float")
+    stage = Stage("S", (("i", 1),), (read,), dtype, "either", (("k", 0, len(terms)),))
+    program = Program((Input("A", (len(terms),), dtype),), (stage,))
+    run = cases.run_of(program, {"A": terms}, {}, np.random.default_rng(0))
+    values = run.tensors["S"]
+    tolerance = cases.spread(values, np.abs(values), dtype)
+    assert abs(float(state) - values[0, 0]) <= tolerance[0]
 
 
 def differences(case: Case) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
