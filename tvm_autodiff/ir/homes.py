@@ -219,17 +219,21 @@ def _small(order: Sequence[Expr]) -> set[int]:
 def _reduced(paths: Iterable[Path]) -> list[Path]:
     """Paths that no other one holds; both sides of a branch are the branch."""
     found = dict.fromkeys(paths)
-    changed = True
-    while changed:
-        changed = False
-        for path in list(found):
-            if path and path in found:
-                *outer, (key, side) = path
-                other = (*outer, (key, 3 - side))
-                if other in found:
-                    del found[path], found[other]
-                    found[tuple(outer)] = None
-                    changed = True
+    if len(found) == 1:
+        return list(found)
+    by_length: dict[int, list[Path]] = {}
+    for path in found:
+        by_length.setdefault(len(path), []).append(path)
+    for length in range(max(by_length), 0, -1):  # what is joined is shorter
+        for path in by_length.get(length, []):
+            *outer, (key, side) = path
+            other = (*outer, (key, 3 - side))
+            if path in found and other in found:
+                del found[path], found[other]
+                whole = tuple(outer)
+                if whole not in found:
+                    found[whole] = None
+                    by_length.setdefault(length - 1, []).append(whole)
     return [p for p in found if not any(p[:n] in found for n in range(len(p)))]
 
 
