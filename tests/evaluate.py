@@ -71,11 +71,16 @@ class Expression:
     """
 
     def __init__(
-        self, variables: Mapping[int, Any], tensors: Mapping[Key, Any], strict: bool
+        self,
+        variables: Mapping[int, Any],
+        tensors: Mapping[Key, Any],
+        strict: bool,
+        cut_short: bool = False,
     ) -> None:
         self.variables = dict(variables)
         self.tensors = tensors
         self.strict = strict
+        self.cut_short = cut_short
         self.known: dict[tuple[int, int], Array] = {}
         self.masks: list[Array] = []  # alive as long as their addresses are keys
 
@@ -92,6 +97,10 @@ class Expression:
 
     def _compute(self, node: Any, dtype: np.dtype, active: Array | None) -> Array:
         cls = type(node)
+        if self.cut_short and cls is prim.And:
+            return self._choose(node.a, node.b, tirx.const(False, "bool"), active)
+        if self.cut_short and cls is prim.Or:
+            return self._choose(node.a, tirx.const(True, "bool"), node.b, active)
         if cls in BINARY:
             return BINARY[cls](self.value(node.a, active), self.value(node.b, active))
         if cls is ir.Var:
@@ -178,6 +187,9 @@ def evaluate(
     expr: Any,
     variables: Mapping[Any, Any] | None = None,
     tensors: Mapping[te.Tensor, Array] | Iterable[tuple[te.Tensor, Array]] = (),
+    *,
+    strict: bool = False,
+    cut_short: bool = False,
 ) -> Array:
     """The value of an expression without reductions.
 
@@ -187,6 +199,10 @@ def evaluate(
         Numbers, or arrays that broadcast with each other; the result has their common shape.
     tensors : mapping or pairs
         The arrays that reads are taken from.
+    strict : bool
+        Whether an unguarded read outside of a tensor is an error.
+    cut_short : bool
+        Whether the first operand of `and` and `or` guards the second, as a user means it.
 
     Examples
     --------
@@ -201,7 +217,7 @@ def evaluate(
         for var, value in (variables or {}).items()
     }
     with _quietly():
-        return Expression(bound, known, strict=False).value(expr)
+        return Expression(bound, known, strict, cut_short).value(expr)
 
 
 def stages_of(outputs: Iterable[te.Tensor]) -> list[Any]:

@@ -87,3 +87,15 @@ _STATEMENTS: dict[type, Callable[[_Run, Any], None]] = {
     tirx.AllocBuffer: _Run.allocate,
     tirx.Bind: _Run.bind,
 }
+
+
+def run_function(func: tirx.PrimFunc, arrays: Sequence[Array]) -> None:
+    """Run a function written as a loop nest on arrays, one for each of its buffers, in place."""
+    variables: dict[int, Any] = {}
+    buffers: dict[Key, Array] = {}
+    for buffer, array in zip(func.params, arrays, strict=True):
+        buffers[hash(buffer), 0] = array
+        for dim, extent in zip(buffer.ty.shape, array.shape, strict=True):
+            if isinstance(dim, ir.Var):
+                variables[hash(dim)] = np.asarray(extent, numpy_dtype(dim.ty))
+    _Run(variables, buffers).statement(func.body.block.body)

@@ -138,7 +138,7 @@ def call_for(
         exact = options.ties
         if options.mode == "second":
             return _second(program, inputs, sizes, rng, options)
-        run = _run(program, inputs, sizes, None if exact else rng)
+        run = run_of(program, inputs, sizes, None if exact else rng)
         values = [run.tensors[name] for stage in program.stages for name in stage.outputs]
         if not all(np.isfinite(v).all() and np.abs(v).max(initial=0.0) <= largest for v in values):
             return None, False
@@ -154,8 +154,9 @@ def call_for(
                 value = run.tensors[name]
                 wanted[name] = Wanted(value[0], spread(value, np.abs(value), dtype))
         slopes = False
+        run.noise = rng  # values that tie are exact, their cotangents are not
         if options.mode != "forward":
-            gradients = _gradients(program, run, head, options.mode, inputs)
+            gradients = gradients_of(program, run, head, options.mode, inputs)
             top = 1e37 if options.extremes else 20 * largest
             if run.largest > 20 * largest or not all(
                 np.abs(w.value).max(initial=0.0) <= top for w in gradients.values()
@@ -176,10 +177,14 @@ def _prefix(mode: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return {"prefix": (2,), "jacobian": shape}.get(mode, ())
 
 
-def _run(
-    program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, int], noise: Any
+def run_of(
+    program: Program,
+    inputs: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    noise: Any,
+    batch: int = 1 + MEMBERS,
 ) -> Run:
-    batch = 1 if noise is None else 1 + MEMBERS
+    """The program evaluated on a batch of equal inputs."""
     tensors = {}
     for x in program.inputs:
         array = np.asarray(inputs[x.name])
@@ -191,7 +196,7 @@ def _run(
     return run
 
 
-def _gradients(
+def gradients_of(
     program: Program, run: Run, head: Array, mode: str, inputs: Mapping[str, Array]
 ) -> dict[str, Wanted]:
     """The expected gradient for each floating-point input."""
@@ -235,7 +240,7 @@ def _second(
     """Differences of the gradient of the first input, weighted, by every input and the head."""
     floats = [x.name for x in program.inputs if x.is_float]
     target = floats[0]
-    plain = _run(program, inputs, sizes, None)
+    plain = run_of(program, inputs, sizes, None, 1)
     shape = plain.tensors[program.differentiable].shape[1:]
     head = rng.uniform(-1, 1, shape)
     weights = rng.uniform(-1, 1, np.shape(inputs[target]))

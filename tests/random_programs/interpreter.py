@@ -194,7 +194,9 @@ class Run:
         for stage, values in reversed(self.tape):
             for output, value in zip(stage.outputs, values, strict=True):
                 if output in adjoints.sums and not value.constant:
-                    cotangent = self.noisy(adjoints.sums[output], stage.dtype)
+                    # a sum is rounded beside its terms: what is left of them may be much smaller
+                    sums, sizes = adjoints.sums[output], adjoints.sizes[output]
+                    cotangent = self.noisy(sums, stage.dtype, sizes)
                     self.largest = max(self.largest, np.abs(cotangent).max(initial=0.0))
                     pull(value, cotangent, adjoints)
         return adjoints
@@ -361,21 +363,35 @@ class _Grid:
             run.decisions.append(best)
             partial = (np.arange(count) == best[..., None]) * 1.0
             return np.take_along_axis(terms, best[..., None], axis=-1)[..., 0], partial
-        factors = 1 - terms if reducer == "either" else terms
-        factors = run.noisy(factors, dtype, np.abs(factors) * max(1.0, math.sqrt(count)))
+        if reducer == "either":
+            return self.either(terms, dtype)
+        factors = run.noisy(terms, dtype, np.abs(terms) * max(1.0, math.sqrt(count)))
         ones = np.ones((*factors.shape[:-1], 1))
         before = np.concatenate([ones, np.cumprod(factors, axis=-1)[..., :-1]], axis=-1)
         backward = np.cumprod(factors[..., ::-1], axis=-1)[..., ::-1]
         after = np.concatenate([backward[..., 1:], ones], axis=-1)
-        # `either` keeps 1 - factors, which is rounded beside 1
-        before, after = before[..., :count], after[..., :count]
-        beside = np.abs(before) + np.abs(after) + 2 * np.abs(before * after) + 1
-        size = beside if reducer == "either" else None
-        others = run.noisy(before * after, dtype, size)
-        whole = run.noisy(np.prod(factors, axis=-1), dtype)
-        if reducer == "either":
-            return run.noisy(1 - whole, dtype, np.ones(whole.shape)), others
-        return whole, others
+        others = run.noisy(before[..., :count] * after[..., :count], dtype)
+        return run.noisy(np.prod(factors, axis=-1), dtype), others
+
+    def either(self, terms: Array, dtype: str) -> tuple[Array, Array]:
+        """``s → s + t - s*t`` step by step: a state is rounded beside 1 and its terms, and what
+        follows may enlarge that.
+        """
+        states = self.either_states(terms, dtype)
+        backward = self.either_states(terms[..., ::-1], dtype)[..., ::-1]
+        before, after = 1 - states[..., :-1], 1 - backward[..., 1:]
+        size = np.abs(before) + np.abs(after) + 2 * np.abs(before * after) + 1
+        return states[..., -1], self.run.noisy(before * after, dtype, size)
+
+    def either_states(self, terms: Array, dtype: str) -> Array:
+        """The states in front of each term, and the last one."""
+        states = [np.zeros(terms.shape[:-1])]
+        for place in range(terms.shape[-1]):
+            state, term = states[-1], terms[..., place]
+            both = state * term
+            size = np.abs(state) + np.abs(term) + 2 * np.abs(both)
+            states.append(self.run.noisy(state + term - both, dtype, size))
+        return np.stack(states, axis=-1)
 
     def arg_reduce(
         self, bodies: list[Any], terms: Array, counts: Array, full: tuple

@@ -204,6 +204,49 @@ def convolved(size: int) -> Program:
     return with_gradient([x, w], topi.nn.conv2d_nchw(x, w, 1, 1, 1), [{"n": 1}, {"n": 2}])
 
 
+def heavy_condition(levels: int) -> Program:
+    """What a conjunction guards is read many times, in a kernel that is written in statements."""
+    n, m = symbols("n", "m")
+    x, b = placeholder("x", n), placeholder("b", m)
+
+    def body(i: Any) -> Any:
+        value = x[i]
+        for _ in range(levels):
+            value = te.sin(value * value) + value
+        return te.if_then_else(te.all(i < n, value > 0.5), b[i], -b[i])
+
+    return Program([x, b], [te.compute((m,), body, name="y")], ROWS)
+
+
+def classes_behind_conditions(length: int) -> Program:
+    """Every second element depends on one that a conjunction guards."""
+    x, b = placeholder("x", length), placeholder("b", 4 * length)
+
+    def body(i: Any) -> Any:
+        half = tirx.floordiv(i, 2)
+        holds = te.all(half < length, x[half] * x[half] > 1.0)
+        return te.if_then_else(holds, b[i], te.if_then_else(i % 2 == 0, -b[i], zero()))
+
+    return Program([x, b], [te.compute((4 * length,), body, name="y")], [{}])
+
+
+def rows_behind_conditions(width: int, choose: Callable = te.if_then_else) -> Program:
+    """Two stages of a row need one expensive value, behind a conjunction."""
+    x, b = placeholder("x", 12, width - 30), placeholder("b", 12, width)
+
+    def masked(limit: float, name: str) -> Any:
+        holds = lambda i, j: te.all(j < width - 30, te.exp(x[i, j]) > limit)  # noqa: E731
+        return te.compute(
+            (12, width), lambda i, j: choose(holds(i, j), b[i, j], zero()), name=name
+        )
+
+    above, k = masked(2.0, "above"), axis(width)
+    total = te.compute((12,), lambda i: te.sum(above[i, k], axis=k), name="total")
+    below = masked(0.3, "below")
+    y = te.compute((12, width), lambda i, j: below[i, j] + total[i], name="y")
+    return Program([x, b], [y], [{}])
+
+
 def with_gradient(inputs: Sequence[Any], output: Any, calls: Sequence[Sizes]) -> Program:
     head = te.placeholder(output.shape, str(output.dtype), name="head")
     floats = [t for t in inputs if str(t.dtype).startswith("float")]
@@ -258,5 +301,9 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "gradient-lookup": lambda: gradient_of(looked_up("all")),
     "gradient-joined": lambda: gradient_of(joined(32)),
     "gradient-product": lambda: gradient_of(guarded_product(64)),
+    "heavy-condition": lambda: heavy_condition(11),
+    "classes-behind-conditions": lambda: classes_behind_conditions(21),
+    "rows-behind-conditions": lambda: rows_behind_conditions(100),
+    "rows-behind-selects": lambda: rows_behind_conditions(100, tirx.Select),
     "wide-shapes": lambda: wide_shapes(20, 100),
 }

@@ -7,13 +7,13 @@ small, and their number is about that of the graph's nodes. A read stays under i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ..expr.build import if_then_else
+from ..expr.homes import BRANCHES, Path, homes_of
 from ..expr.lets import merge_equal
 from ..expr.nodes import (
     Expr,
-    const_value,
     dtype_of,
     is_float,
     is_load,
@@ -24,15 +24,13 @@ from ..expr.nodes import (
 )
 from ..expr.rewrite import expand_lets, postorder, rewrite
 from .loop_nest import Local, Places, Statement, allocated, branch, element, local, sequence, store
+from .passes.short_circuit import cut_short
 
 MAX_WEIGHT = 1_500  #: of an expression that TVM's passes take in less than about a second
 _STORED = 48  #: weight from which on a part is stored
 
 #: node of integers → how often TVM's simplifier walks its operands
 _WALKS = {"select": 3, "if_then_else": 3, "min": 2, "max": 2, "floordiv": 2, "floormod": 2}
-_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-
-_Path = tuple[tuple[int, int], ...]  #: branches that a node stands in, outermost first
 
 
 def weight(expr: Expr | Sequence[Expr], bound: Sequence[Expr] = ()) -> int:
@@ -80,10 +78,16 @@ def written(
 
 
 def _guarding(expr: Expr) -> Expr:
-    """``select(c, x[i], 0) → if c then x[i] else 0``: TVM does so where it sees both."""
+    """``select(c, x[i], 0) → if c then x[i] else 0``, as TVM does where it sees both, and branches
+    in the place of conjunctions with marks.
+    """
 
     def visit(node: Expr) -> Expr | None:
-        if op_name(node) != "select" or not any(map(is_load, postorder(operands(node)[1:]))):
+        name = op_name(node)
+        if name in ("and", "or"):
+            new = cut_short(node)
+            return None if new is node else new
+        if name != "select" or not any(map(is_load, postorder(operands(node)[1:]))):
             return None
         return if_then_else(*operands(node))
 
@@ -91,53 +95,29 @@ def _guarding(expr: Expr) -> Expr:
 
 
 class _Writer:
-    """Writes each node once in each of its homes, the outermost branches that surely need it."""
+    """Writes each node once in each of its homes."""
 
     def __init__(self, roots: Sequence[Expr], places: Places) -> None:
         self._places = places
-        roots = merge_equal(roots)
-        self._order = postorder(list(roots))
-        self._uses: dict[int, int] = {}
-        for node in (*roots, *(part for user in self._order for part in operands(user))):
-            self._uses[node_id(node)] = self._uses.get(node_id(node), 0) + 1
-        self._homes = self._found_homes(roots)
-        self._out: dict[_Path, list[Statement]] = {(): []}
-        self._buffers: dict[_Path, list[Local]] = {(): []}
-        self._done: dict[tuple[int, _Path], tuple[Expr, int]] = {}
+        self._homes = homes_of(merge_equal(roots), BRANCHES)
+        self._uses = self._homes.uses()
+        self._out: dict[Path, list[Statement]] = {(): []}
+        self._buffers: dict[Path, list[Local]] = {(): []}
+        self._done: dict[tuple[int, Path], tuple[Expr, int]] = {}
         self._count = 0
-        for node in self._order:
-            for home in self._homes[node_id(node)]:
+        for node in self._homes.order:
+            for home in self._homes.of(node):
                 self._done[node_id(node), home] = self._write(node, home)
-        self.values = [self._at(root, ())[0] for root in roots]
+        self.values = [self._at(root, ())[0] for root in self._homes.roots]
         self.buffers, self.statements = self._buffers[()], self._out[()]
 
-    def _found_homes(self, roots: Sequence[Expr]) -> dict[int, list[_Path]]:
-        unsafe: set[int] = set()
-        for node in self._order:
-            divides = op_name(node) in _DIVISIONS and not const_value(operands(node)[1])
-            inside = any(node_id(part) in unsafe for part in operands(node))
-            if is_load(node) or divides or inside:
-                unsafe.add(node_id(node))
-        paths: dict[int, list[_Path]] = {node_id(root): [()] for root in roots}
-        for node in reversed(self._order):
-            key = node_id(node)
-            paths[key] = _reduced(paths[key]) if key in unsafe else [_common(paths[key])]
-            for place, part in enumerate(operands(node)):
-                inner = ((key, place),) if op_name(node) == "if_then_else" and place else ()
-                paths.setdefault(node_id(part), []).extend((*p, *inner) for p in paths[key])
-        return paths
+    def _at(self, node: Expr, path: Path) -> tuple[Expr, int]:
+        return self._done[node_id(node), self._homes.seen_from(node, path)]
 
-    def _at(self, node: Expr, path: _Path) -> tuple[Expr, int]:
-        home = next(h for h in self._homes[node_id(node)] if path[: len(h)] == h)
-        return self._done[node_id(node), home]
-
-    def _write(self, node: Expr, home: _Path) -> tuple[Expr, int]:
+    def _write(self, node: Expr, home: Path) -> tuple[Expr, int]:
         """The value of a node at a home, and its weight there."""
-        key, name = node_id(node), op_name(node)
-        if name == "if_then_else":
-            paths = [home, (*home, (key, 1)), (*home, (key, 2))]
-        else:
-            paths = [home] * len(operands(node))
+        name = op_name(node)
+        paths = [self._homes.inside(node, home, place) for place in range(len(operands(node)))]
         parts = [self._at(part, path) for part, path in zip(operands(node), paths, strict=True)]
         values = [value for value, _ in parts]
         if name == "if_then_else" and any(path in self._out for path in paths[1:]):
@@ -152,44 +132,19 @@ class _Writer:
         if is_load(node):
             value = self._places.read(value)
         size = _weighed(node, sum(size for _, size in parts))
-        if parts and (self._uses[key] > 1 or size > _STORED):
+        if parts and (self._uses.get((node_id(node), home), 0) > 1 or size > _STORED):
             place = self._buffer(node, home)
             self._out.setdefault(home, []).append(store(place, value, []))
             return element(place, []), 1
         return value, size
 
-    def _buffer(self, node: Expr, home: _Path) -> Local:
+    def _buffer(self, node: Expr, home: Path) -> Local:
         place = local(f"t{self._count}", [], dtype_of(node))
         self._count += 1
         self._out.setdefault(home, [])
         self._buffers.setdefault(home, []).append(place)
         return place
 
-    def _inside(self, path: _Path, last: Statement) -> Statement:
+    def _inside(self, path: Path, last: Statement) -> Statement:
         body = sequence([*self._out.get(path, []), last])
         return allocated(self._buffers.get(path, []), body)
-
-
-def _reduced(paths: Iterable[_Path]) -> list[_Path]:
-    """Paths that no other one holds; both sides of a branch are the branch."""
-    found = dict.fromkeys(paths)
-    changed = True
-    while changed:
-        changed = False
-        for path in list(found):
-            if path and path in found:
-                *outer, (key, side) = path
-                if (*outer, (key, 3 - side)) in found:
-                    found.pop(path), found.pop((*outer, (key, 3 - side)))
-                    found[tuple(outer)] = None
-                    changed = True
-    return [p for p in found if not any(p[:n] in found for n in range(len(p)))]
-
-
-def _common(paths: Sequence[_Path]) -> _Path:
-    first, *others = paths
-    length = len(first)
-    for path in others:
-        while path[:length] != first[:length]:
-            length -= 1
-    return first[:length]

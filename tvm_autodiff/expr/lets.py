@@ -3,8 +3,8 @@
 
 In: expressions. Out: expressions with the same value. TVM walks expressions as trees, so a value
 that occurs twice is walked and compiled twice at every level: 2^n for n doublings. A let keeps it
-single; it is placed inside the innermost branch that holds all of its uses, so that no guarded read
-leaves its guard.
+single. It is placed where the value is surely needed (`expr.homes`), so that no guarded read leaves
+its guard.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from tvm.ir import prim
 
 from .build import variable
+from .homes import GUARDS, Path, homes_of
 from .nodes import (
     Expr,
     dtype_of,
@@ -26,13 +27,11 @@ from .nodes import (
     own_fields,
     with_operands,
 )
-from .rewrite import postorder, tree_size
+from .rewrite import expand_lets, postorder, tree_size
 
 #: how many times larger than its graph an expression may be before lets are worth their noise
 _TREE_TO_GRAPH = 4
 _SMALLEST_TREE = 64
-_BRANCHES = ("if_then_else", "select")
-_Region = tuple[tuple[int, int], ...]  #: branches that a node stands in, outermost first
 
 
 def merge_equal(roots: Sequence[Expr]) -> list[Expr]:
@@ -62,76 +61,78 @@ def bind_shared(expr: Expr) -> Expr:
     """
     if op_name(expr) == "reduce":
         return with_operands(expr, [bind_shared(part) for part in operands(expr)])
-    order = postorder(expr)
-    if tree_size(expr) <= max(_SMALLEST_TREE, _TREE_TO_GRAPH * len(order)):
+    whole = expand_lets(expr)  # what uses a variable must not leave its let
+    if tree_size(whole) <= max(_SMALLEST_TREE, _TREE_TO_GRAPH * len(postorder(whole))):
         return expr
-    [expr] = merge_equal([expr])
-    return _Binder(expr).bound
+    [merged] = merge_equal([whole])
+    return _Binder(merged).bound
 
 
 class _Binder:
-    """Places one let for each shared node at the entry of the innermost branch with all its
-    uses.
-    """
+    """Places a let for each shared node in front of each of its homes."""
 
     def __init__(self, root: Expr) -> None:
-        self.order = postorder(root)
-        self.uses: dict[int, int] = {node_id(root): 1}
-        for node in self.order:
-            for part in operands(node):
-                self.uses[node_id(part)] = self.uses.get(node_id(part), 0) + 1
-        indices = [part for node in self.order if is_load(node) for part in operands(node)]
-        self.in_index = {node_id(node) for node in postorder(indices)}
-        self.region = self._regions(root)
-        self.bound = self._emit(root)
+        index_parts = _index_parts(postorder(root))
 
-    def _regions(self, root: Expr) -> dict[int, _Region]:
-        """For each node the innermost path of branches that all of its uses stand in."""
-        region: dict[int, _Region] = {node_id(root): ()}
-        for node in reversed(self.order):
-            here = region[node_id(node)]
-            for place, part in enumerate(operands(node)):
-                path = here
-                if op_name(node) in _BRANCHES and place > 0:
-                    path = (*here, (node_id(node), place))
-                key = node_id(part)
-                known = region.get(key)
-                region[key] = path if known is None else _common(known, path)
-        return region
+        def can_be_bound(node: Expr) -> bool:
+            # floats only: TVM takes the regions that a block reads from indices and their
+            # conditions, and a let's variable would leave its scope with them
+            return bool(operands(node)) and is_float(node) and node_id(node) not in index_parts
 
-    def _worth_binding(self, node: Expr) -> bool:
-        # floats only: TVM takes the regions that a block reads from indices and their conditions,
-        # and a let's variable would leave its scope with them
-        shared = self.uses[node_id(node)] > 1 and bool(operands(node))
-        return shared and is_float(node) and node_id(node) not in self.in_index
+        self._homes = homes_of([root], GUARDS, can_be_bound)
+        self._bound = self._found_bound()
+        self.bound = self._emit()
 
-    def _emit(self, root: Expr) -> Expr:
-        done: dict[int, Expr] = {}
-        lets: dict[_Region, list[tuple[Any, Expr]]] = {}
-        for node in self.order:
-            name = op_name(node)
-            parts = []
-            for place, part in enumerate(operands(node)):
-                new = done[node_id(part)]
-                if name in _BRANCHES and place > 0:
-                    path = (*self.region[node_id(node)], (node_id(node), place))
-                    new = _wrap(new, lets.pop(path, []))
-                parts.append(new)
-            new_node = with_operands(node, parts) if parts else node
-            if self._worth_binding(node):
-                var = variable(f"t{len(done)}", dtype_of(node))
-                lets.setdefault(self.region[node_id(node)], []).append((var, new_node))
-                new_node = var
-            done[node_id(node)] = new_node
-        return _wrap(done[node_id(root)], lets.pop((), []))
+    def _found_bound(self) -> set[tuple[int, Path]]:
+        """The nodes to bind, and where: a let stands in one place of what is written only."""
+        homes, uses = self._homes, self._homes.uses()
+        index_parts = _index_parts(homes.order)
+        bound: set[tuple[int, Path]] = set()
+        repeated: set[tuple[int, Path]] = set()
+        for node in reversed(homes.order):
+            bindable = is_float(node) and node_id(node) not in index_parts and operands(node)
+            for home in homes.of(node):
+                here = node_id(node), home
+                shared = uses.get(here, 0) > 1
+                around = ((key, home[:n]) for n, (key, _) in enumerate(home))
+                if shared and bindable and not any(branch in repeated for branch in around):
+                    bound.add(here)
+                    repeated.discard(here)
+                elif shared or here in repeated:
+                    repeated.add(here)
+                    for place, part in enumerate(operands(node)):
+                        path = homes.inside(node, home, place)
+                        repeated.add((node_id(part), homes.seen_from(part, path)))
+        return bound
+
+    def _emit(self) -> Expr:
+        done: dict[tuple[int, Path], Expr] = {}
+        lets: dict[Path, list[tuple[Any, Expr]]] = {}
+
+        def seen(node: Expr, path: Path) -> Expr:
+            return done[node_id(node), self._homes.seen_from(node, path)]
+
+        for node in self._homes.order:
+            for home in self._homes.of(node):
+                parts = []
+                for place, part in enumerate(operands(node)):
+                    path = self._homes.inside(node, home, place)
+                    new = seen(part, path)
+                    parts.append(new if path == home else _wrap(new, lets.pop(path, [])))
+                value = with_operands(node, parts) if parts else node
+                if (node_id(node), home) in self._bound:
+                    var = variable(f"t{len(done)}", dtype_of(node))
+                    lets.setdefault(home, []).append((var, value))
+                    value = var
+                done[node_id(node), home] = value
+        [root] = self._homes.roots
+        return _wrap(seen(root, ()), lets.pop((), []))
 
 
-def _common(left: _Region, right: _Region) -> _Region:
-    """The branches that two paths share."""
-    length = 0
-    while length < min(len(left), len(right)) and left[length] == right[length]:
-        length += 1
-    return left[:length]
+def _index_parts(order: Sequence[Expr]) -> set[int]:
+    """Ids of the nodes that indices of reads consist of."""
+    indices = [part for node in order if is_load(node) for part in operands(node)]
+    return {node_id(node) for node in postorder(indices)}
 
 
 def _wrap(body: Expr, bindings: list[tuple[Any, Expr]]) -> Expr:

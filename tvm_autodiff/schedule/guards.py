@@ -3,7 +3,7 @@ read are marked.
 
 ``select(c, x[i], 0) → if c then x[i] else 0`` and ``i < n and I[i] > 0 → i < n and marked(I[i] >
 0)`` where what is guarded is not proved to be safe (`codegen.passes.short_circuit` has what a mark
-does). All other selects and conditions stay.
+does). A select by a marked condition becomes a branch, too. All other selects and conditions stay.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
     }
     # TVM joins the conditions of nested branches: what holds around one is no proof
     marks = {node_id(part) for part in conditions if not is_safe([part], loops, thorough=True)}
+    branches |= {
+        node_id(node)
+        for node in choices
+        if marks and any(node_id(part) in marks for part in postorder(operands(node)[0]))
+    }
     if not branches and not marks:
         return root
     memo: dict[int, Expr] = {}

@@ -8,6 +8,8 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tests.evaluate_statements import run_function
+from tvm_autodiff.codegen.passes.short_circuit import marked
 from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.schedule.cpu.statement_loops import statement_loops
 from tvm_autodiff.schedule.kernel import Kernel
@@ -147,3 +149,29 @@ def test_small_kernels_are_left_to_tvm():
     stage = te.compute((9,), lambda i: X[i] * X[i + 1], name="stage")
     assert too_large(Kernel(stage.op)) is None
     assert op_name(stage.op.body[0]) == "mul"
+
+
+def behind(join, i, m=48):
+    """A choice by a condition whose second part reads many times what the first one guards."""
+    value = doublings(i, 8)
+    first, second = (i < m, value > 0.2) if join is tirx.And else (i >= m, value <= 0.2)
+    holds = join(first, marked(second))
+    return tirx.if_then_else(holds, X[te.min(i, 47)], tirx.const(0.25, "float64"))
+
+
+@pytest.mark.parametrize("join", [tirx.And, tirx.Or])
+def test_what_a_conjunction_guards_is_read_behind_it(join):
+    """The oracle raises on a read outside: element 48 and on are behind the end of X."""
+    stage = te.compute((60,), lambda i: behind(join, i), name="stage")
+    launch = statement_loops(Kernel(stage.op), Machine(as_target(None), 64))
+    data, found = np.random.default_rng(0).uniform(-1, 1, 48), np.zeros(60)
+    run_function(launch.func, [data, found])
+    value = data
+    for _ in range(8):
+        value = np.sin(value * value) + value
+    holds = np.concatenate([value > 0.2, np.zeros(12, bool)])
+    holds = holds if join is tirx.And else ~holds
+    last = np.repeat(data[-1:], 12)
+    np.testing.assert_allclose(
+        found, np.where(holds, np.concatenate([data, last]), 0.25), rtol=1e-12
+    )

@@ -8,6 +8,7 @@ keeps a guard in front of a read. A condition that must not be evaluated everywh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tvm_ffi
@@ -15,7 +16,7 @@ from tvm import tirx
 from tvm.ir import prim
 
 from ...expr.build import all_of, any_of, cast, compare, const, if_then_else, true
-from ...expr.nodes import Expr, call_node, dtype_of, is_const, op_name, operands
+from ...expr.nodes import Expr, call_node, dtype_of, is_const, node_id, op_name, operands
 from ...expr.rewrite import postorder
 
 _MARK = "reinterpret"
@@ -52,26 +53,55 @@ def short_circuited(func: Any, _module: Any, _context: Any) -> Any:
     tvm_ffi.structural_walk(func.body, (prim.NE, find))
     if not found:
         return func
-    body = tvm_ffi.structural_map(func.body, [(prim.And, _branch), (prim.Or, _branch)])
+    body = tvm_ffi.structural_map(func.body, [(prim.And, cut_short), (prim.Or, cut_short)])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
-def _holds_mark(root: Expr) -> bool:
-    return any(condition_of(node) is not None for node in postorder(root))
+def holds_mark(roots: Expr | Sequence[Expr]) -> bool:
+    """Whether a condition is marked somewhere. TVM loses marks in vectors: such expressions stay
+    scalar.
+    """
+    return any(condition_of(node) is not None for node in postorder(roots))
 
 
-def _branch(node: Expr) -> Expr:
-    """A conjunction or disjunction with its marked parts last, in branches."""
-    name = op_name(node)
+def surely_evaluated(roots: Sequence[Expr]) -> list[Expr]:
+    """The nodes that are evaluated whatever conditions say, users first: nothing in a branch, and
+    nothing that a conjunction with marks may leave out.
+    """
+    late: set[int] = set()
+    for node in postorder(list(roots)):
+        inside = any(node_id(part) in late for part in operands(node))
+        if inside or condition_of(node) is not None:
+            late.add(node_id(node))
+    found: list[Expr] = []
+    pending, seen = list(reversed(roots)), set()
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        found.append(node)
+        name, parts = op_name(node), operands(node)
+        if name == "if_then_else":
+            parts = parts[:1]
+        elif name in ("and", "or"):
+            parts = tuple(p for p in parts if node_id(p) not in late) or parts[:1]
+        pending += reversed(parts)
+    return found
+
+
+def cut_short(node: Expr) -> Expr:
+    """``a and marked(b) → if a then b else false``, ``a or marked(b) → if a then true else b``."""
     parts = list(operands(node))
-    late = [part for part in parts if _holds_mark(part)]
+    late = [part for part in parts if holds_mark(part)]
     if not late:
         return node
     early = [part for part in parts if not any(part is other for other in late)]
+    conjunction = op_name(node) == "and"
     result = late.pop()
-    joined = [all_of(early) if name == "and" else any_of(early)] if early else []
+    joined = [all_of(early) if conjunction else any_of(early)] if early else []
     for part in reversed([*joined, *late]):
-        if name == "and":
+        if conjunction:
             result = if_then_else(part, result, const(0, "bool"))
         else:
             result = if_then_else(part, true(), result)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
 
+from ...codegen.passes.short_circuit import holds_mark, surely_evaluated
 from ...expr.build import select
 from ...expr.nodes import (
     COMPARISONS,
@@ -108,21 +109,13 @@ def moduli_of(elements: Elements) -> list[int] | None:
 
 
 def worth_binding(values: Sequence[Expr]) -> list[Expr]:
-    """Reads, and parts that occur twice and read or are large, outside of branches; inner ones
-    first.
+    """Reads, and parts that occur twice and read or are large, where they are surely evaluated;
+    inner ones first.
 
     TVM walks expressions as trees: what a winner is compared with would be written out again for
     each comparison, also where it is a constant that no read is left in.
     """
-    reached: set[int] = set()
-    pending = list(values)
-    while pending:
-        node = pending.pop()
-        if node_id(node) in reached:
-            continue
-        reached.add(node_id(node))
-        parts = operands(node)
-        pending += parts[:1] if op_name(node) == "if_then_else" else parts
+    reached = {node_id(node) for node in surely_evaluated(values)}
     uses: dict[int, int] = {}
     reads: set[int] = set()
     sizes: dict[int, int] = {}
@@ -152,7 +145,8 @@ def without_branches(expr: Expr, loops: Loops) -> Expr:
         if op_name(node) != "if_then_else":
             return None
         condition, *branches = operands(node)
-        return select(condition, *branches) if _is_plain(branches, loops) else None
+        keeps = holds_mark(condition) or not _is_plain(branches, loops)
+        return None if keeps else select(condition, *branches)
 
     return rewrite(unmarked(expr, loops), visit)
 

@@ -23,6 +23,7 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
+from ...codegen.passes.short_circuit import condition_of
 from ...codegen.primfunc import StageFunction, external_reads
 from ...expr.build import add, const, mul, sub, variable
 from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, is_load, node_id, op_name, operands
@@ -117,7 +118,7 @@ class _Nest:
         last = self.reduction.axes[-1].var
         branches = contains(
             [expand_lets(source) for source in self.reduction.sources],
-            lambda node: op_name(node) == "if_then_else",
+            lambda node: op_name(node) == "if_then_else" or condition_of(node) is not None,
         )
         plain = len(self.dtypes) == 1 and classify(self.reduction.combiner, 0) == "sum"
         if not plain or branches or not self._runs(last):
@@ -155,7 +156,10 @@ class _Nest:
 
     def _kind(self, extent: int) -> object:
         branches = contains(
-            list(self.reduction.sources), lambda node: op_name(node) in ("if_then_else", "let")
+            list(self.reduction.sources),
+            lambda node: (
+                op_name(node) in ("if_then_else", "let") or condition_of(node) is not None
+            ),
         )
         short = extent <= 8 * self.machine.lanes(self.dtypes[0])
         return VECTORIZED if short and not branches else SERIAL

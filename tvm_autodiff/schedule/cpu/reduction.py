@@ -8,10 +8,12 @@ are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import s_tir
 
+from ...codegen.passes.short_circuit import condition_of
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.build import add, const, mul
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, op_name, tensor_key
@@ -88,7 +90,7 @@ def _split(kernel: Kernel, found: Reduction, machine: Machine) -> tuple[Kernel, 
 
 
 def _guarded(found: Reduction) -> bool:
-    return any(op_name(node) == "if_then_else" for node in postorder(list(found.sources)))
+    return _has_branches(list(found.sources))
 
 
 def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:
@@ -184,7 +186,14 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
 
 
 def _guards_in(op: Operation) -> bool:
-    return any(op_name(node) == "if_then_else" for node in postorder(bodies(op)))
+    return _has_branches(bodies(op))
+
+
+def _has_branches(roots: Sequence[Expr]) -> bool:
+    return any(
+        op_name(node) == "if_then_else" or condition_of(node) is not None
+        for node in postorder(list(roots))
+    )
 
 
 def _renamed(op: Operation, found: Reduction, axes: list[Axis], name: str) -> Operation:

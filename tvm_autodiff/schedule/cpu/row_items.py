@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ...codegen.passes.short_circuit import condition_of, holds_mark
 from ...expr.build import select
 from ...expr.nodes import (
     Axis,
@@ -188,16 +189,17 @@ def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, .
         if op_name(node) != "if_then_else":
             return None
         condition, then, otherwise = operands(node)
-        safe = is_safe([then, otherwise], loops)
+        safe = is_safe([then, otherwise], loops) and not holds_mark(condition)
         return select(condition, then, otherwise) if safe else None
 
     return tuple(rewrite(unmarked(source, loops), visit) for source in sources)
 
 
 def has_branches(roots: Sequence[Expr], var: Var) -> bool:
-    """Whether a branch depends on a variable: such a loop is written without vectors."""
+    """Whether a branch or a marked condition depends on a variable: such a loop has no vectors."""
     return any(
-        op_name(node) == "if_then_else" and depends_on(operands(node)[0], [var])
+        (op_name(node) == "if_then_else" or condition_of(node) is not None)
+        and depends_on(operands(node)[0], [var])
         for node in postorder(list(roots))
     )
 

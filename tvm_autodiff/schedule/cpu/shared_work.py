@@ -9,9 +9,10 @@ the quotient is; float16 and bfloat16 are divided so in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ...codegen.passes.short_circuit import surely_evaluated
 from ...expr.build import call, cast, compare, div, like, mul, select
 from ...expr.nodes import (
     Axis,
@@ -107,7 +108,7 @@ def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _U
     if any(op_name(node) == "let" for node in postorder(_sources(root))):
         return {}
     found: dict[int, _Use] = {}
-    for node in _outside_of_branches(_sources(root)):
+    for node in surely_evaluated(_sources(root)):
         name = op_name(node)
         if name in EXPENSIVE and is_float(node):
             values = [node]
@@ -151,18 +152,6 @@ def _divided(numerator: Expr, factors: list[Expr]) -> Expr:
     for factor in factors:
         value = mul(value, factor)
     return cast(dtype_of(numerator), value)
-
-
-def _outside_of_branches(roots: list[Expr]) -> Iterator[Expr]:
-    """The nodes that are evaluated whatever conditions say."""
-    pending, seen = list(reversed(roots)), set()
-    while pending:
-        node = pending.pop()
-        if node_id(node) not in seen:
-            seen.add(node_id(node))
-            yield node
-            parts = operands(node)
-            pending += reversed(parts[:1] if op_name(node) == "if_then_else" else parts)
 
 
 def _one_a_row(divisor: Expr, whole: Expr, member: Member) -> bool:
