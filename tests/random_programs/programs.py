@@ -169,7 +169,8 @@ def same(node):
 
     def make(a, b):
         a, b = (getattr(x, "var", x) for x in (a, b))  # of a reduce axis
-        a, b = (const(x, str(y.ty)) if isinstance(x, int) else x for x, y in ((a, b), (b, a)))
+        dtype = next((str(x.ty) for x in (a, b) if not isinstance(x, int)), "int32")
+        a, b = (const(x, dtype) if isinstance(x, int) else x for x in (a, b))
         dtypes = {str(a.ty), str(b.ty)}
         if len(dtypes) > 1:
             a, b = (tirx.Cast("int64", x) for x in (a, b))

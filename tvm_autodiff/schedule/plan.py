@@ -35,6 +35,8 @@ class Plan:
         The last one takes every kernel.
     kernels : list of Kernel or Chain
         In order of execution.
+    results : list of Tensor
+        What the kernels compute for `outputs`, and then for the new values of `updates`.
     scheduled : list of Scheduled
         The kernels of the last `program`, those that copy an updated input among them.
     """
@@ -45,11 +47,12 @@ class Plan:
     machine: Machine
     rules: Sequence[Rule]
     kernels: list[Kernel | Chain] = field(init=False)
+    results: list[Tensor] = field(init=False)
     scheduled: list[Scheduled] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
-        self.kernels, self._results = cut(normal_form(outputs))
+        self.kernels, self.results = cut(normal_form(outputs))
         self._refusals = Refusals()
         self._copies: dict[Key, Kernel] = {}
 
@@ -64,11 +67,11 @@ class Plan:
 
         count = len(self.outputs)
         olds = [old for old, _ in self.updates]
-        pairs = list(zip(olds, self._results[count:], strict=True))
-        kept = {tensor_key(result) for result in self._results}
+        pairs = list(zip(olds, self.results[count:], strict=True))
+        kept = {tensor_key(result) for result in self.results}
         steps = without_repeats(steps, kept, self.machine)
         ordered, updates = order_updates(steps, pairs, copy)
-        results = self._results[:count]
+        results = self.results[:count]
         return assemble(ordered, self.inputs, results, updates, direct=direct)
 
     def refuse(self, scheduled: Scheduled, reason: str) -> None:
