@@ -1,7 +1,7 @@
 """Runs the guarded programs on arrays that touch a page which no one may read or write.
 
-Run as ``python -m tests.schedule.guard_pages NAME/end NAME/begin ...``: which program, and which end
-of the arrays touches the page. Prints a line before and after each run; a read outside of an array
+Run as ``python -m tests.schedule.guard_pages NAME/end NAME/begin ...``: a program, and which end of
+its arrays touches the page. Prints a line before and after each run; a read outside of an array
 ends the process.
 """
 
