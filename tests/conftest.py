@@ -36,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-#: files that `make quick` leaves out: whole programs, notebooks, long compilations
+#: files that `make quick` leaves out, and that begin first, so that no worker waits for one at the
+#: end: whole programs, notebooks, long compilations
 SLOW = (
     "test_notebooks.py",
     "test_tutorials.py",
@@ -47,18 +48,39 @@ SLOW = (
     "test_suite_cases.py",
     "test_cuda_sources.py",
     "test_random_graphs.py",
+    "test_tuning.py",
 )
+
+#: tests that `make quick` leaves out by themselves: processes of their own, many examples
+SLOW_TESTS = (
+    "test_a_measurement",
+    "test_a_single_component_and_an_index_that_is_no_place",
+    "test_another_process_finds_it_and_does_not_compile",
+    "test_command",
+    "test_load_in_a_fresh_process",
+    "test_long_reductions_keep_the_order",
+    "test_processes_and_threads_that_build_the_same_at_once",
+    "test_random_systems_by_brute_force",
+    "test_reads_only_its_arrays",
+    "test_same_result_under_another_hash_seed",
+    "test_same_text_in_every_process",
+    "test_two_threads_work_at_the_same_time",
+)
+
+#: more files that begin first
+LONG = (*SLOW, "test_random_programs.py", "test_guard_pages.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow the files above, and of every parametrised test all cases but the first."""
+    """Mark as slow what stands above, and of every parametrised test all cases but the first."""
     seen: set[tuple[Path, str]] = set()
     for item in items:
         name = getattr(item, "originalname", None)
         key = (item.path, f"{getattr(item, 'cls', None)}.{name or item.name}")
-        if item.path.name in SLOW or key in seen:
+        if item.path.name in SLOW or name in SLOW_TESTS or key in seen:
             item.add_marker(pytest.mark.slow)
         seen.add(key)
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture

@@ -167,16 +167,12 @@ print("\\n\\n".join(show(graph()) for graph in GRAPHS))
 
 
 def test_same_text_in_every_process() -> None:
-    """Whatever the seed of hashes and the addresses of nodes."""
-    texts = [
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"},
-            capture_output=True,
-            check=True,
-        ).stdout.decode()
-        for seed in ("1", "2")
-    ]
-    assert texts[0] == texts[1]
-    assert texts[0].strip() == "\n\n".join(show(graph()) for graph in GRAPHS)
+    """Whatever the seed of hashes and the addresses of nodes: this process has others."""
+    text = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    assert text.strip() == "\n\n".join(show(graph()) for graph in GRAPHS)

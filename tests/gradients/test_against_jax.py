@@ -283,15 +283,14 @@ def test_gradient_is_that_of_jax(both):
     placeholders, output = case.tensors()
     arrays = case.arrays()
     pairs = list(zip(placeholders, arrays, strict=True))
-    [value] = evaluate([output], pairs)
     expected, pull = jax.vjp(both.theirs, *map(jnp.asarray, arrays))
-    np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12)
-    cotangent = np.random.default_rng(7).standard_normal(value.shape)
-    head = te.placeholder(value.shape, "float64", name="head")
+    cotangent = np.random.default_rng(7).standard_normal(expected.shape)
+    head = te.placeholder(output.shape, "float64", name="head")
     inputs = [tensor for tensor in placeholders if is_float(tensor)]
     with case.expecting():
         adjoints = ad.gradient(output, inputs, head)
-    got = evaluate(adjoints, [*pairs, (head, cotangent)])
+    value, *got = evaluate([output, *adjoints], [*pairs, (head, cotangent)])
+    np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12)
     wanted = [
         derivative
         for tensor, derivative in zip(placeholders, pull(jnp.asarray(cotangent)), strict=True)

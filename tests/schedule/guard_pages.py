@@ -1,13 +1,14 @@
 """Runs the guarded programs on arrays that touch a page which no one may read or write.
 
-Run as ``python -m tests.schedule.guard_pages end`` (or ``begin``: which end of the arrays touches
-it) with names of programs, or none for all. Prints a line before and after each program; a read
-outside of an array ends the process.
+Run as ``python -m tests.schedule.guard_pages NAME/end NAME/begin ...``: a program, and which end of
+its arrays touches the page. Prints a line before and after each run; a read outside of an array
+ends the process.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import sys
 import warnings
@@ -91,9 +92,16 @@ def wanted(program: Program, arrays: Sequence[np.ndarray], sizes: Sizes) -> list
     return evaluate_graph(program.outputs, pairs, values_of(program, sizes))
 
 
-def run(program: Program, place: str) -> None:
-    """Build a program and call it with each of its sizes."""
-    function = ad.build(list(program.inputs), list(program.outputs), cache=False)
+@functools.lru_cache(maxsize=1)
+def built(name: str) -> tuple[Program, Any]:
+    """A program and what is built of it."""
+    program = PROGRAMS[name]()
+    return program, ad.build(list(program.inputs), list(program.outputs), cache=False)
+
+
+def run(name: str, place: str) -> None:
+    """Call a program with each of its sizes."""
+    program, function = built(name)
     for sizes in program.calls:
         arrays = arrays_for(program, sizes)
         want = wanted(program, arrays, sizes)
@@ -103,17 +111,17 @@ def run(program: Program, place: str) -> None:
             np.testing.assert_allclose(have, should, rtol=1e-4, atol=1e-4, err_msg=str(sizes))
 
 
-def main(place: str, names: Sequence[str]) -> None:
+def main(runs: Sequence[str]) -> None:
     warnings.simplefilter("ignore")
-    for name in names or PROGRAMS:
-        print("begin", name, flush=True)
+    for one in runs:
+        print("begin", one, flush=True)
         try:
-            run(PROGRAMS[name](), place)
+            run(*one.split("/"))
         except Exception as error:
-            print("wrong", name, repr(error).replace("\n", " ")[:2000], flush=True)
+            print("wrong", one, repr(error).replace("\n", " ")[:2000], flush=True)
         else:
-            print("right", name, flush=True)
+            print("right", one, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1:])

@@ -13,19 +13,24 @@ from tests.schedule.guarded_programs import PROGRAMS
 ROOT = Path(__file__).parents[2]
 
 
-def outcomes(place: str) -> dict[str, str]:
-    """How each program ended; a process that a program ends goes on with the next one."""
+#: each program at both ends of its arrays, one after the other: a process builds it once
+RUNS = [f"{name}/{place}" for name in PROGRAMS for place in ("end", "begin")]
+
+
+@pytest.fixture(scope="module")
+def ended() -> dict[str, str]:
+    """How each run ended; where one ends its process, another goes on with the next one."""
     found: dict[str, str] = {}
-    while len(found) < len(PROGRAMS):
-        rest = [name for name in PROGRAMS if name not in found]
-        command = [sys.executable, "-m", "tests.schedule.guard_pages", place, *rest]
+    while len(found) < len(RUNS):
+        rest = [name for name in RUNS if name not in found]
+        command = [sys.executable, "-m", "tests.schedule.guard_pages", *rest]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         begun = None
         for line in run.stdout.splitlines():
             verdict, name, *message = line.split(" ", 2)
             if verdict == "begin":
                 begun = name
-            elif name in PROGRAMS:
+            elif name in RUNS:
                 found[name] = " ".join([verdict, *message])
         if begun is None:
             raise AssertionError(run.stderr)
@@ -33,12 +38,7 @@ def outcomes(place: str) -> dict[str, str]:
     return found
 
 
-@pytest.fixture(scope="module", params=["end", "begin"])
-def ended(request: pytest.FixtureRequest) -> dict[str, str]:
-    return outcomes(request.param)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", RUNS)
 def test_reads_only_its_arrays(ended: dict[str, str], name: str) -> None:
     assert ended[name] == "right"

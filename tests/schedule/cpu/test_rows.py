@@ -1,4 +1,4 @@
-"""Reductions alone, row by row: answers of the unscheduled kernel, and which kernels are taken."""
+"""Reductions alone, row by row: answers of an evaluation in numpy, and which kernels are taken."""
 
 from __future__ import annotations
 

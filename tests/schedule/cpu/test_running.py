@@ -1,4 +1,4 @@
-"""Reductions up to a place: answers of the unscheduled kernel, and which kernels are taken."""
+"""Reductions up to a place: answers of an evaluation in numpy, and which kernels are taken."""
 
 from __future__ import annotations
 

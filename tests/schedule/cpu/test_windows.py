@@ -1,4 +1,4 @@
-"""Windows and residue classes: the loops written out give what the unscheduled kernel gives."""
+"""Windows and residue classes: the loops written out give what numpy gives."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -137,6 +139,12 @@ def test_symbolic_kernels_and_chains_are_left_to_the_rules(tmp_path):
     function = ad.build(x, y, tune=ad.Tuning(trials=8, database=tmp_path, progress=False))
     np.testing.assert_allclose(function(np.ones(3, "float32")), 2 * np.ones(3))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["importlib._bootstrap", "importlib._bootstrap_external"])
+def test_frames_of_an_import_are_found_without_a_look_through_all_modules(searched, name):
+    file = f"<frozen {name}>"
+    assert inspect.getmodule(compile("0", file, "eval"), file) is sys.modules[name]
 
 
 def test_measuring_takes_integers_and_half_floats():

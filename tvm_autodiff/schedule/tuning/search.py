@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,6 +74,7 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
     )
     end = None if tuning.seconds is None else time.monotonic() + tuning.seconds
     tuning.folder.mkdir(parents=True, exist_ok=True)
+    _load_intrinsics()
     builder = Builder()
     with _progress(tuning) as bar, _quiet():
         watch = _Watch(bar, end)
@@ -96,6 +98,17 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
         except Exception:
             if not watch.expired:
                 raise
+
+
+def _load_intrinsics() -> None:
+    """Import what meta-schedule imports when it starts: some hundred functions in TVM's script.
+
+    For each, TVM asks `inspect` for the modules of all frames. Those of the import system have no
+    file, so that it looks through every loaded module each time, unless its cache knows them.
+    """
+    for name in ("importlib._bootstrap", "importlib._bootstrap_external"):
+        inspect.modulesbyfile.setdefault(f"<frozen {name}>", name)
+    importlib.import_module("tvm.s_tir.tensor_intrin")
 
 
 def _cost_model() -> str:
