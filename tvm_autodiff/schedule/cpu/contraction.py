@@ -1,8 +1,10 @@
-"""Reductions that read operands again and again: matrix products, convolutions, their gradients.
+"""Reductions that read operands again and again: matrix products, convolutions, their gradients,
+distances between all rows of two matrices.
 
-In: a kernel that sums a product of operands, at least one of which does not vary along some output
-axis. Out: a register-tiled function, and the copies of operands that it reads. The tile is the one
-of least estimated cycles; only index forms and extents are looked at.
+In: a kernel that reduces an elementwise body of operands, at least one of which does not vary along
+some output axis: a sum of products, or any other. Out: a register-tiled function, and the copies of
+operands that it reads. The tile is the one of least estimated cycles; only index forms, extents and
+the number of operations are looked at.
 """
 
 from __future__ import annotations
@@ -10,26 +12,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...ir.build import mul
+from ...ir.build import true
 from ...ir.nodes import Expr, Tensor, Var, dtype_of, load, node_id
 from ...ir.primfunc import StageFunction
 from ...ir.rewrite import map_loads, substituter
 from ...ir.stage import (
     Axis,
     Operation,
+    Reduction,
     bodies,
     data_axis,
     is_compute,
     make_stage,
     reduction_of,
+    reduction_stage,
     renew_axis,
-    sum_over,
     tensor_key,
 )
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
+from ..elementwise_body import Body, body_of
 from ..kernels import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import Machine
-from ..products import Operand, product_of
+from ..products import Product, product_of
 from ..quotient_axes import split_at_quotients
 from .elementwise import elementwise
 from .packing import TileAxes, pack, packed_size
@@ -58,7 +62,7 @@ MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep t
 
 
 def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a kernel that sums a product with reuse."""
+    """Schedule a kernel that reduces a body with reuse."""
     if not is_compute(kernel.root):
         return NOT_COMPUTED
     if reduction_of(kernel.root) is None:
@@ -72,9 +76,11 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
 
 
 def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    found = product_of(kernel.root)
-    if found is None or len(found.operands) < 2:
-        return other_kind("it does not sum a product of several operands")
+    found = _body(kernel)
+    if isinstance(found, Declined):
+        return found
+    if len(found.operands) < 2:
+        return other_kind("it does not combine several operands")
     epilogue = () if kernel.epilogue is None else bodies(kernel.epilogue)
     nest = nest_of(found, dtype_of(kernel.root.output(0)), machine, epilogue)
     if nest is None:
@@ -103,9 +109,21 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     return _emit(kernel, nest, tile, machine)
 
 
+def _body(kernel: Kernel) -> Product | Body | Declined:
+    """What a kernel reduces: a product of operands where none of these varies along all outputs
+    unless it is a read, else a body of any form.
+    """
+    product = product_of(kernel.root)
+    if product is not None and len(product.operands) > 1:
+        spatial = {node_id(axis.var) for axis in product.axes}
+        if all(one.is_load or spatial - one.variables() for one in product.operands):
+            return product
+    return body_of(kernel.root)
+
+
 def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel] | None:
     """Parts of a reduction that stay in a core's cache while all outputs pass over them."""
-    sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.product.operands]
+    sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.body.operands]
     outputs = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     if any(size is None for size in sizes):
         return None
@@ -116,7 +134,7 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
     if outputs >= MIN_OUTPUTS * machine.threads and _stays(nest, machine):
         return None
     shared = set(nest.reduced)
-    for operand in nest.product.operands:
+    for operand in nest.body.operands:
         shared &= {atom[0][0] for atom in operand.atoms if len(atom) == 1}
     for number, key in enumerate(nest.reduced):
         if key in shared and key in nest.extents:
@@ -133,7 +151,7 @@ def _stays(nest: Nest, machine: Machine) -> bool:
     """
     first = nest.spatial[tile_order(nest, nest.extents)[0]]
     held = 0
-    for operand in nest.product.operands:
+    for operand in nest.body.operands:
         size = packed_size(operand, ranges_of(nest.extents)) or 0
         held += (
             size if first not in operand.variables() else size * 16 // nest.extents.get(first, 16)
@@ -154,11 +172,11 @@ def _emit(
         tuple(nest.reduced[axis] for axis in reduced),
     )
     launches: list[StageFunction] = []
-    factors: list[tuple[Operand | None, Expr]] = [(None, part) for part in nest.product.scale]
+    reads: list[Expr] = []
     name = kernel.root.name
-    for number, operand in enumerate(nest.product.operands):
+    for number, operand in enumerate(nest.body.operands):
         if not needs_copy(operand, nest, tile, padded):
-            factors.append((operand, operand.expr))
+            reads.append(operand.expr)
             continue
         copied = pack(
             operand,
@@ -176,8 +194,8 @@ def _emit(
             if not isinstance(made, Declined):
                 launches += made
                 break
-        factors.append((operand, read))
-    source = _multiplied(factors, {nest.spatial[axis] for axis, _ in tile.unrolled})
+        reads.append(read)
+    source = nest.body.over(reads, frozenset(nest.spatial[axis] for axis, _ in tile.unrolled))
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
     accumulate = _stage(nest, padded, source, f"{name}_acc", places, reduced)
     consume, result = _consumer(kernel, accumulate.output(0), places)
@@ -206,18 +224,6 @@ def _emit(
     return writes_to([*launches, *turned], kernel)
 
 
-def _multiplied(factors: Sequence[tuple[Operand | None, Expr]], unrolled: set[int]) -> Expr:
-    """``(a[i]·x)·y → (x·y)·a[i]``: what every part of the tile multiplies is multiplied first."""
-
-    def varies(factor: tuple[Operand | None, Expr]) -> bool:
-        return factor[0] is not None and bool(unrolled & set(factor[0].variables()))
-
-    [(_, source), *rest] = sorted(factors, key=varies)
-    for _, factor in rest:
-        source = mul(source, factor)
-    return source
-
-
 def _kept(accumulate: Operation) -> Operation:
     """The results in the order of the accumulators."""
     axes = [renew_axis(axis) for axis in accumulate.axis]
@@ -243,16 +249,18 @@ def _stage(
     """The accumulators: whole tiles, the vectorised axis last."""
     axes: list[Axis] = []
     table: dict[Var, Expr] = {}
-    for axis in (nest.product.axes[place] for place in places):
+    for axis in (nest.body.axes[place] for place in places):
         extent = padded.get(node_id(axis.var), axis.dom.extent)
         fresh = data_axis(axis.var.name, extent, str(axis.var.ty))
         axes.append(fresh)
         table[axis.var] = fresh.var
-    summed = [nest.product.reduction.axes[place] for place in order]
+    summed = [nest.body.reduction.axes[place] for place in order]
     reduced = [renew_axis(axis) for axis in summed]
     for old, new in zip(summed, reduced, strict=True):
         table[old.var] = new.var
-    return make_stage(name, axes, [sum_over(substituter(table)(source), reduced)])[0].op
+    found = nest.body.reduction
+    moved = Reduction(found.combiner, (substituter(table)(source),), tuple(reduced), true(), ())
+    return reduction_stage(name, axes, moved)[0].op
 
 
 def _consumer(kernel: Kernel, tile: Tensor, places: Sequence[int]) -> tuple[Operation, Tensor]:

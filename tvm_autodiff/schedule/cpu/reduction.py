@@ -30,10 +30,11 @@ from ...ir.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
+    shape_of,
     tensor_key,
 )
 from ..access import strides_along
-from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined
+from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from .parallel import MIN_WORK, share_out, worth_threads
@@ -52,6 +53,8 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decline
         return NO_REDUCTION
     if len(found.sources) != 1:
         return Declined("it reduces several values at once")
+    if 0 in shape_of(kernel.root.output(0)):
+        return EMPTY
     split = _split(kernel, found, machine)
     if split is not None:
         partial, combined = split
