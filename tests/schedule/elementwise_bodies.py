@@ -55,11 +55,11 @@ PAIRWISE = {
     "max of products": Pairwise(lambda x, c: x * c, lambda x, c: x * c, te.max, np.max),
     "intersection": Pairwise(lambda x, c: te.min(x, c), np.minimum),
     "equal": Pairwise(
-        lambda x, c: tirx.Select(x == c, x + 2, c - c), lambda x, c: np.where(x == c, x + 2, 0)
+        lambda x, c: tirx.Select(x == c, x + x, c - c), lambda x, c: np.where(x == c, x + x, 0)
     ),
     "hinge": Pairwise(
-        lambda x, c: te.if_then_else(x > c, (x - c) * 3, c - c),
-        lambda x, c: np.where(x > c, (x - c) * 3, 0),
+        lambda x, c: te.if_then_else(x > c, (x - c) * x, c - c),
+        lambda x, c: np.where(x > c, (x - c) * x, 0),
     ),
 }
 FLOATS = {
@@ -180,3 +180,16 @@ OTHERS = {
     "with an epilogue": with_epilogue,
     "by position": by_position,
 }
+
+
+def streamed(n: int, m: int, k: int) -> Case:
+    """Most is read once, and a function of what is read again does not vary along memory."""
+    X, M = placeholder("X", n, m, k), placeholder("M", n)
+    H = placeholder("H", n, m, k)
+    a, r = axis(n, "a"), axis(k)
+
+    def body(j: Any) -> Any:
+        value = (X[a, j, r] - M[a]) * te.rsqrt(M[a] * M[a] + 1.0)
+        return te.sum(H[a, j, r] * value, axis=[a, r])
+
+    return [X, M, H], te.compute((m,), body, name="D")

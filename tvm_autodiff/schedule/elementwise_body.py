@@ -59,8 +59,8 @@ class Body:
     steps : tuple of (set of int, float)
         What is computed for a point of the loops: ids of the variables that it varies along, and
         how many operations it counts as.
-    hoisted : float
-        The operations that operands leave out of that.
+    inside : as steps
+        What is computed for the operands, which are more than reads.
     """
 
     axes: tuple[Axis, ...]
@@ -68,7 +68,7 @@ class Body:
     operands: list[Operand]
     expr: Expr
     steps: Steps
-    hoisted: float = 0.0
+    inside: Steps = ()
 
     def over(self, reads: Sequence[Expr], _unrolled: frozenset[int]) -> Expr:
         """The body over what is read in the place of each operand."""
@@ -104,9 +104,10 @@ def body_of(op: Operation) -> Body | Declined:
     expr = _without_branches(source, nodes, found)
     loops = frozenset(node_id(var) for var in variables)
     steps = _steps(source, nodes, {**varies, node_id(source): loops}, is_sum(reduction))
-    inside = [node for one in found.values() for node in postorder(one.expr)]
-    hoisted = sum(_SLOW.get(op_name(node), 0.0) for node in inside)
-    return Body(tuple(op.axis), reduction, list(found.values()), expr, steps, hoisted)
+    computed = [node for one in _operands_of(source, varies) for node in postorder(one)]
+    slow = [(varies[node_id(node)], _SLOW.get(op_name(node), 0.0)) for node in computed]
+    inside = tuple(step for step in slow if step[1])
+    return Body(tuple(op.axis), reduction, list(found.values()), expr, steps, inside)
 
 
 def _may_divide_by_zero(node: Expr) -> bool:

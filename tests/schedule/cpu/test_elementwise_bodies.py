@@ -11,7 +11,7 @@ from tvm import te, tirx
 
 from tests.machines import avx512
 from tests.schedule import cases
-from tests.schedule.elementwise_bodies import FLOATS, OTHERS, PAIRWISE
+from tests.schedule.elementwise_bodies import FLOATS, OTHERS, PAIRWISE, streamed
 from tests.schedule.test_rules import arrays_for, check, rules_of, unscheduled
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule.cpu import contraction as rule
@@ -178,7 +178,7 @@ def of_one_read(n, k):
     return te.compute((n, n), lambda i, j: te.sum(te.exp(X[i, r]), axis=r), name="R")
 
 
-def streamed(n, k):
+def without_reuse(n, k):
     """Every point reads an element of its own."""
     Y, X = cases.placeholder("Y", n, n, k), cases.placeholder("X", n, n, k)
     r = cases.axis(k)
@@ -211,7 +211,7 @@ def called(n, k):
 
 DECLINED = [
     (of_one_read(40, 30), "several operands", Cause.OTHER_KIND),
-    (streamed(40, 30), "no operand is read again", Cause.OTHER_KIND),
+    (without_reuse(40, 30), "no operand is read again", Cause.OTHER_KIND),
     (dividing(40, 30), "divides integers by what may be zero", Cause.CANNOT),
     (called(40, 30), "its body calls call_pure_extern", Cause.OTHER_KIND),
 ]
@@ -318,3 +318,23 @@ def test_random_bodies(block):
         np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}")
         taken += rules_of(output)
     assert "contraction" in taken
+
+
+def test_streams_are_left_to_rows():
+    """Copies of what is read once cost more than vectors along it."""
+    assert rules_of(streamed(8, 32, 256)[1]) == ["rows"]
+
+
+def test_two_of_the_same_rows_are_not_one_chain():
+    """What wants a tile does not run row by row because another one reads the same rows."""
+    n, m, k = 192, 160, 64
+    X, C = cases.placeholder("X", n, k), cases.placeholder("C", m, k)
+    r, s = cases.axis(k), cases.axis(k)
+    far = te.compute((n, m), lambda i, j: te.sum(te.abs(X[i, r] - C[j, r]), axis=r), name="far")
+    top = te.compute((n, m), lambda i, j: te.max(X[i, s] + C[j, s], axis=s), name="top")
+    output = te.compute((n, m), lambda i, j: far[i, j] - top[i, j], name="O")
+    assert rules_of(output) == ["contraction", "contraction"]
+    arrays = arrays_for([X, C], {})
+    x, c = arrays[0][:, None], arrays[1][None]
+    wanted = np.abs(x - c).sum(-1) - (x + c).max(-1)
+    np.testing.assert_array_equal(build([X, C], output)(*arrays), wanted)

@@ -36,6 +36,7 @@ VECTOR_CALL, SCALAR_CALL = 1.5, 20.0  #: cycles of an expensive function for an 
 LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
 FEW_STEPS = 5  #: of a reduction that LLVM writes out
+ACROSS = 1.5  #: how much longer plain vectors take that end in a sum across lanes
 MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
 
 
@@ -191,7 +192,8 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
         loads += registers * (tile.vectors * cost if vector_key in mine else 0.5)
     computed = 0.0
     for along, weight in nest.steps:
-        repeated = 1.0
+        # what no step of the reduction changes is computed before, and read at worst
+        repeated = 1.0 if along.intersection(nest.reduced) else min(1.0, 1 / weight)
         for key, factor in unrolled.items():
             repeated *= factor if key in along else 1
         computed += weight * repeated * (tile.vectors * cost if vector_key in along else 0.5)
@@ -266,14 +268,16 @@ def plain_cycles(nest: Nest, machine: Machine) -> float:
 
 def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
     """Cycles for a point of a body: in vectors where reads lie side by side, else one by one."""
-    work = sum(weight for _, weight in nest.steps) + body.hoisted
+    last = nest.reduced[-1]
+    work = sum(weight for along, weight in (*nest.steps, *body.inside) if last in along)
     lanes = machine.lanes(nest.dtype)
     branches = any(op_name(node) in _BRANCHES for node in postorder(body.reduction.sources))
     inner = (nest.body.axes[-1], nest.body.reduction.axes[-1])
     # LLVM writes out what is reduced in a few steps, and makes vectors of results
     few = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced]) <= FEW_STEPS
     if not branches and (few or any(_lies_along(axis, lanes, nest, body) for axis in inner)):
-        return (0.5 * len(body.operands) + work) * max(0.5, machine.vector_bytes / 64) / lanes
+        each = (0.5 * len(body.operands) + work) * max(0.5, machine.vector_bytes / 64)
+        return ACROSS * each / lanes
     return max(1.0, 0.5 * work)
 
 
