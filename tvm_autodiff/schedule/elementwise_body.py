@@ -1,9 +1,10 @@
 """A reduction of any elementwise body, and the operands that the body is a function of.
 
-In: a stage that reduces one value, such as ``Σ_k (x[i, k] - c[j, k])²`` or ``max_k a[i, k] +
-b[k, j]``. Out: what the body reads, as operands that can be copied to where a kernel wants them,
-and the body over whatever stands for them; or why it has no such form. The body is then free of
-branches: with every operand read inside of its tensor, nothing else in it can fail.
+In: a stage that reduces, such as ``Σ_k (x[i, k] - c[j, k])²`` or ``max_k a[i, k] + b[k, j]``, also
+several values at once, as a maximum and its place. Out: what the body reads, as operands that can
+be copied to where a kernel wants them, and the body over whatever stands for them; or why it has no
+such form. The body is then free of branches: with every operand read inside of its tensor, nothing
+else in it can fail.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ Steps = tuple[tuple[frozenset[int], float], ...]
 
 @dataclass(frozen=True)
 class Body:
-    """A reduction read as ``⊕ expr(operands)``.
+    """A reduction read as ``⊕ exprs(operands)``.
 
     Attributes
     ----------
-    expr : Expr
-        Without branches and lets; holds each operand's expression as it is.
+    exprs : tuple of Expr
+        What is reduced, without branches and lets; holds each operand's expression as it is.
     steps : tuple of (set of int, float)
         What is computed for a point of the loops: ids of the variables that it varies along, and
         how many operations it counts as.
@@ -66,74 +67,71 @@ class Body:
     axes: tuple[Axis, ...]
     reduction: Reduction
     operands: list[Operand]
-    expr: Expr
+    exprs: tuple[Expr, ...]
     steps: Steps
     inside: Steps = ()
 
-    def over(self, reads: Sequence[Expr], _unrolled: frozenset[int]) -> Expr:
+    def over(self, reads: Sequence[Expr], _unrolled: frozenset[int]) -> tuple[Expr, ...]:
         """The body over what is read in the place of each operand."""
         pairs = zip(self.operands, reads, strict=True)
-        body = replace_outermost(self.expr, {node_id(old.expr): new for old, new in pairs})
-        return bind_shared(body)
+        table = {node_id(old.expr): new for old, new in pairs}
+        return tuple(bind_shared(replace_outermost(expr, table)) for expr in self.exprs)
 
 
 def body_of(op: Operation) -> Body | Declined:
-    """The body of a reduction of one value, and its operands."""
+    """The body of a reduction, and its operands."""
     reduction = reduction_of(op)
     if reduction is None:
         return NO_REDUCTION
-    if len(reduction.sources) != 1:
-        return Declined("it reduces several values at once")
-    [source] = merge_equal([expand_lets(reduction.sources[0])])
-    if any(map(_may_divide_by_zero, postorder(source))):
+    sources = merge_equal([expand_lets(source) for source in reduction.sources])
+    if any(map(_may_divide_by_zero, postorder(sources))):
         return Declined("it divides integers by what may be zero")
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
-    varies = _varies_along(source, variables)
+    varies = _varies_along(sources, variables)
     found: dict[int, Operand] = {}
-    for node in _operands_of(source, varies):
+    for node in _operands_of(sources, varies):
         atoms = atoms_of([node], variables)
         if atoms is None:
             return Declined("a read depends on its loops in no affine way")
         # vectors of truth values do not lie in memory as single ones do
         plain = cast("int8", node) if dtype_of(node) == "bool" else node
         found[node_id(node)] = Operand(plain, atoms)
-    nodes = _above(source, found)
+    nodes = _above(sources, found)
     others = [op_name(node) for node in nodes if op_name(node) not in _ELEMENTWISE]
     if others:
         return other_kind(f"its body calls {others[-1]}")
-    expr = _without_branches(source, nodes, found)
-    loops = frozenset(node_id(var) for var in variables)
-    steps = _steps(source, nodes, {**varies, node_id(source): loops}, is_sum(reduction))
-    computed = [node for one in _operands_of(source, varies) for node in postorder(one)]
+    exprs = _without_branches(sources, nodes, found)
+    steps = _steps(reduction, sources, nodes, varies, frozenset(map(node_id, variables)))
+    computed = [node for one in _operands_of(sources, varies) for node in postorder(one)]
     slow = [(varies[node_id(node)], _SLOW.get(op_name(node), 0.0)) for node in computed]
     inside = tuple(step for step in slow if step[1])
-    return Body(tuple(op.axis), reduction, list(found.values()), expr, steps, inside)
+    return Body(tuple(op.axis), reduction, list(found.values()), exprs, steps, inside)
 
 
 def _may_divide_by_zero(node: Expr) -> bool:
     return op_name(node) in _DIVISIONS and not const_value(operands(node)[1])
 
 
-def _varies_along(source: Expr, variables: Sequence[Var]) -> dict[int, frozenset[int]]:
+def _varies_along(sources: Sequence[Expr], variables: Sequence[Var]) -> dict[int, frozenset[int]]:
     """The loop variables that each node depends on, by id."""
     loops = {node_id(var) for var in variables}
     varies: dict[int, frozenset[int]] = {}
-    for node in postorder(source):
+    for node in postorder(sources):
         key = node_id(node)
         own = {key} & loops
         varies[key] = frozenset(own).union(*(varies[node_id(part)] for part in operands(node)))
     return varies
 
 
-def _operands_of(source: Expr, varies: Mapping[int, frozenset[int]]) -> list[Expr]:
+def _operands_of(sources: Sequence[Expr], varies: Mapping[int, frozenset[int]]) -> list[Expr]:
     """Reads, and what is computed of a read along its own axes alone at some cost, as
     ``tanh(a[i, k])``: once for each of its elements, not once for each point of the loops.
     """
-    every = varies[node_id(source)]
+    every = frozenset().union(*(varies[node_id(source)] for source in sources))
     alone: set[int] = set()
     costly: set[int] = set()
     reading: set[int] = set()
-    for node in postorder(source):
+    for node in postorder(sources):
         key, parts = node_id(node), [node_id(part) for part in operands(node)]
         if is_load(node) or any(part in reading for part in parts):
             reading.add(key)
@@ -144,7 +142,7 @@ def _operands_of(source: Expr, varies: Mapping[int, frozenset[int]]) -> list[Exp
             costly.add(key)
     found: list[Expr] = []
     seen: set[int] = set()
-    pending = [source]
+    pending = list(reversed(sources))
     while pending:
         node = pending.pop()
         key = node_id(node)
@@ -164,11 +162,11 @@ def _parts(node: Expr) -> tuple[Expr, ...]:
     return operands(node) if condition is None else (condition,)
 
 
-def _above(source: Expr, found: Mapping[int, Operand]) -> list[Expr]:
+def _above(sources: Sequence[Expr], found: Mapping[int, Operand]) -> list[Expr]:
     """The nodes that hold operands or lie beside them, operands first; none that is in one."""
     order: list[Expr] = []
     seen = set(found)
-    pending = [(source, False)]
+    pending = [(source, False) for source in reversed(sources)]
     while pending:
         node, expanded = pending.pop()
         if expanded:
@@ -180,7 +178,9 @@ def _above(source: Expr, found: Mapping[int, Operand]) -> list[Expr]:
     return order
 
 
-def _without_branches(source: Expr, nodes: Sequence[Expr], found: Mapping[int, Operand]) -> Expr:
+def _without_branches(
+    sources: Sequence[Expr], nodes: Sequence[Expr], found: Mapping[int, Operand]
+) -> tuple[Expr, ...]:
     """``if c then a else b → select(c, a, b)``, and conditions without their marks."""
     memo: dict[int, Expr] = {}
     for key, operand in found.items():
@@ -195,19 +195,26 @@ def _without_branches(source: Expr, nodes: Sequence[Expr], found: Mapping[int, O
             memo[node_id(node)] = select(*parts)
         else:
             memo[node_id(node)] = with_operands(node, parts) if parts else node
-    return memo[node_id(source)]
+    return tuple(memo[node_id(source)] for source in sources)
 
 
 def _steps(
-    source: Expr, nodes: Sequence[Expr], varies: Mapping[int, frozenset[int]], sums: bool
+    reduction: Reduction,
+    sources: Sequence[Expr],
+    nodes: Sequence[Expr],
+    varies: Mapping[int, frozenset[int]],
+    loops: frozenset[int],
 ) -> Steps:
     """What is computed for a point, the combination included; a product that is summed is part of
     that.
     """
-    steps: dict[frozenset[int], float] = {varies[node_id(source)]: 1.0}
+    combined = postorder(merge_equal(reduction.combiner.result))
+    steps = {loops: float(max(1, sum(op_name(node) not in _FREE for node in combined)))}
+    roots = {node_id(source) for source in sources}
     for node in nodes:
         name, key = op_name(node), varies[node_id(node)]
-        fused = sums and name == "mul" and node_id(node) == node_id(source)
+        fused = name == "mul" and node_id(node) in roots and is_sum(reduction)
         if name not in _FREE and key and not fused:
+            key = loops if node_id(node) in roots else key
             steps[key] = steps.get(key, 0.0) + _SLOW.get(name, 1.0)
     return tuple(steps.items())

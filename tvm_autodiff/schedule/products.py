@@ -78,7 +78,7 @@ class Product:
         axes = (*self.axes, *self.reduction.axes)
         return ((frozenset(node_id(axis.var) for axis in axes), 1.0),)
 
-    def over(self, reads: Sequence[Expr], unrolled: frozenset[int]) -> Expr:
+    def over(self, reads: Sequence[Expr], unrolled: frozenset[int]) -> tuple[Expr, ...]:
         """``(a[i]·x)·y → (x·y)·a[i]``: what every part of a tile multiplies is multiplied first."""
         factors: list[tuple[bool, Expr]] = [(False, part) for part in self.scale]
         for operand, read in zip(self.operands, reads, strict=True):
@@ -86,7 +86,7 @@ class Product:
         [(_, source), *rest] = sorted(factors, key=lambda factor: factor[0])
         for _, factor in rest:
             source = mul(source, factor)
-        return source
+        return (source,)
 
 
 def product_of(op: Operation) -> Product | None:

@@ -120,6 +120,56 @@ def nearest(n, m, k, dtype="float32"):
     return X, C, D, place, least
 
 
+def winner(n, m, k, place="int32"):
+    """``(max_k x[i, k] + c[j, k], the first such k)``: two accumulators for each result."""
+    X, C = cases.placeholder("X", n, k), cases.placeholder("C", m, k)
+    r = cases.axis(k)
+
+    def better(left, right):
+        first = te.any(left[0] > right[0], te.all(left[0] == right[0], left[1] <= right[1]))
+        return tuple(tirx.Select(first, a, b) for a, b in zip(left, right, strict=True))
+
+    argmax = te.comm_reducer(
+        better, lambda value, at: (te.min_value(value), te.max_value(at)), name="argmax"
+    )
+    pair = te.compute(
+        (n, m),
+        lambda i, j: argmax((X[i, r] + C[j, r], r.var.astype(place)), axis=r),
+        name="W",
+    )
+    return [X, C], list(pair)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("place", ["int32", "int64"])
+@pytest.mark.parametrize("size", [(1, 1, 1), (16, 1, 9), (17, 33, 65), (64, 48, 20), (97, 31, 7)])
+def test_winners(size, place):
+    inputs, outputs = winner(*size, place)
+    assert size[:2] == (1, 1) or rules_of(outputs[0])[-1] == "contraction"
+    x, c = arrays_for(inputs, {})
+    values = x[:, None] + c[None]
+    for threads in (1, None):
+        got = build(inputs, outputs, num_threads=threads)(x, c)
+        np.testing.assert_array_equal(got[0], values.max(-1))
+        np.testing.assert_array_equal(got[1], values.argmax(-1))
+
+
+def test_gradients_of_max_plus_are_tiled():
+    inputs, D = PAIRWISE["max-plus"].case(96, 80, 40)
+    H = cases.placeholder("H", 96, 80)
+    outputs = differentiate(D, inputs, H)
+    assert "contraction" in rules_of(outputs[0])
+    rng = np.random.default_rng(5)
+    x, c = (rng.permutation(n * 40).reshape(n, 40).astype("float32") for n in (96, 80))
+    h = rng.integers(-3, 4, (96, 80)).astype("float32")
+    got = build([*inputs, H], list(outputs))(x, c, h)
+    # the first of equal ones has the gradient
+    first = (x[:, None] + c[None]).argmax(-1)
+    chosen = (np.arange(40) == first[..., None]) * h[..., None]
+    np.testing.assert_array_equal(got[0], chosen.sum(1))
+    np.testing.assert_array_equal(got[1], chosen.sum(0))
+
+
 @pytest.mark.parametrize("size", [(400, 300, 20), (256, 257, 7)])
 def test_nearest_neighbours(size):
     """The place of the nearest row, and the gradients of its distance."""

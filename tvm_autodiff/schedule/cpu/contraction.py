@@ -24,6 +24,7 @@ from ...ir.stage import (
     data_axis,
     is_compute,
     make_stage,
+    outputs_of,
     reduction_of,
     reduction_stage,
     renew_axis,
@@ -123,6 +124,8 @@ def _body(kernel: Kernel) -> Product | Body | Declined:
 
 def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel] | None:
     """Parts of a reduction that stay in a core's cache while all outputs pass over them."""
+    if len(kernel.outputs) > 1:
+        return None  # no rule for one value combines several
     sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.body.operands]
     outputs = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     if any(size is None for size in sizes):
@@ -195,23 +198,23 @@ def _emit(
                 launches += made
                 break
         reads.append(read)
-    source = nest.body.over(reads, frozenset(nest.spatial[axis] for axis, _ in tile.unrolled))
+    sources = nest.body.over(reads, frozenset(nest.spatial[axis] for axis, _ in tile.unrolled))
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
-    accumulate = _stage(nest, padded, source, f"{name}_acc", places, reduced)
-    consume, result = _consumer(kernel, accumulate.output(0), places)
+    accumulate = _stage(nest, padded, sources, f"{name}_acc", places, reduced)
+    consume, results = _consumers(kernel, accumulate, places), kernel.outputs
     straight = padded == nest.extents and tile.vector == len(nest.spatial) - 1
     turned: list[StageFunction] | Declined | None = None
-    if not straight and worth_turning(nest, tile, machine):
+    if not straight and len(results) == 1 and worth_turning(nest, tile, machine):
         kept = _kept(accumulate)
-        last, _ = _consumer(kernel, kept.output(0), places)
+        [last] = _consumers(kernel, kept, places)
         turned = transposition(Kernel(last), machine)
         if not isinstance(turned, Declined):
-            consume, result, straight = kept, kept.output(0), True
+            consume, results, straight = [kept], [kept.output(0)], True
     launches.append(
         schedule_tile(
             accumulate,
             consume,
-            result,
+            results,
             _moved(tile, places),
             machine,
             worth_threads(size_of(list(nest.extents.values())), machine),
@@ -241,7 +244,7 @@ def _moved(tile: Tile, places: Sequence[int]) -> Tile:
 def _stage(
     nest: Nest,
     padded: Mapping[int, int],
-    source: Expr,
+    sources: Sequence[Expr],
     name: str,
     places: Sequence[int],
     order: Sequence[int],
@@ -259,23 +262,26 @@ def _stage(
     for old, new in zip(summed, reduced, strict=True):
         table[old.var] = new.var
     found = nest.body.reduction
-    moved = Reduction(found.combiner, (substituter(table)(source),), tuple(reduced), true(), ())
+    renamed = tuple(map(substituter(table), sources))
+    moved = Reduction(found.combiner, renamed, tuple(reduced), true(), ())
     return reduction_stage(name, axes, moved)[0].op
 
 
-def _consumer(kernel: Kernel, tile: Tensor, places: Sequence[int]) -> tuple[Operation, Tensor]:
-    """The stage that reads the accumulators: the epilogue of the kernel, or a copy."""
-    result = kernel.outputs[0]
+def _consumers(kernel: Kernel, tile: Operation, places: Sequence[int]) -> list[Operation]:
+    """The stages that read the accumulators: the epilogue of the kernel, or a copy for each."""
     if kernel.epilogue is None:
-        axes = [renew_axis(axis) for axis in kernel.root.axis]
-        read = load(tile, [axes[place].var for place in places])
-        return make_stage(f"{kernel.root.name}_out", axes, [read])[0].op, result
+        copies = []
+        for accumulated in outputs_of(tile):
+            axes = [renew_axis(axis) for axis in kernel.root.axis]
+            read = load(accumulated, [axes[place].var for place in places])
+            copies.append(make_stage(f"{kernel.root.name}_out", axes, [read])[0].op)
+        return copies
     root = tensor_key(kernel.root.output(0))
 
     def permuted(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
         if tensor_key(tensor) != root:
             return None
-        return load(tile, [indices[place] for place in places])
+        return load(tile.output(0), [indices[place] for place in places])
 
     body = map_loads(bodies(kernel.epilogue)[0], permuted)
-    return make_stage(kernel.epilogue.name, list(kernel.epilogue.axis), [body])[0].op, result
+    return [make_stage(kernel.epilogue.name, list(kernel.epilogue.axis), [body])[0].op]

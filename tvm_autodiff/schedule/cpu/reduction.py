@@ -179,8 +179,8 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
     consume = _consumer(kernel, accumulate.output(0), None)
     return schedule_tile(
         accumulate,
-        consume,
-        kernel.outputs[0],
+        [consume],
+        kernel.outputs,
         tile,
         machine,
         worth_threads(iterations(op), machine),

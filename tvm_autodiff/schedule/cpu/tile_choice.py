@@ -115,6 +115,7 @@ def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
     # a function of many steps needs registers of its own
     calls = any(weight >= CALL for _, weight in nest.steps)
     registers = machine.vector_registers // 4 if calls else machine.vector_registers * 3 // 4
+    registers //= len(nest.body.reduction.sources)
     lanes = machine.lanes(nest.dtype)
     for vector, key in enumerate(nest.spatial):
         if key not in nest.extents or not all(_vectorizable(o, key) for o in nest.body.operands):
