@@ -19,9 +19,15 @@ import numpy as np
 
 from ..suite import ours, pytorch, with_jax
 from ..suite.case import Case
-from . import images, models, products, rows
+from . import distances, images, models, products, rows
 
-CASES = {**products.CASES, **images.CASES, **rows.CASES, **models.CASES}
+CASES = {
+    **products.CASES,
+    **distances.CASES,
+    **images.CASES,
+    **rows.CASES,
+    **models.CASES,
+}
 ROUNDS = 3
 SPIN = 0.25  #: seconds for which threads of a library go on spinning after its last call
 

@@ -127,6 +127,17 @@ def flipped(n: int) -> Case:
     )
 
 
+def ones_outside(n: int, m: int, k: int) -> Case:
+    """A factor that is one, not zero, where it would read outside."""
+    X, W = placeholder("X", n), placeholder("W", k, m)
+    r = axis(k)
+
+    def body(i: Any, j: Any) -> Any:
+        return te.sum(te.if_then_else(i + r < n, X[i + r], 1.0) * W[r, j], axis=r)
+
+    return [X, W], te.compute((n, m), body, name="D")
+
+
 def distance(n: int, m: int, k: int) -> Case:
     A, B = placeholder("A", n, k), placeholder("B", m, k)
     r = axis(k)

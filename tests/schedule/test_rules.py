@@ -94,6 +94,7 @@ CONTRACTIONS = {
     "triangular": cases.triangular(33),
     "flipped": cases.flipped(24),
     "distance": cases.distance(19, 23, 17),
+    "one outside": cases.ones_outside(40, 64, 16),
 }
 
 
@@ -184,6 +185,8 @@ RULES = [
     (cases.conv_weight_gradient(2, 16, 12, 8), ["contraction"]),
     (cases.matmul(te.var("n"), 64, 64), ["contraction"]),
     (cases.distance(19, 23, 17), ["reduction"]),
+    (cases.distance(192, 160, 17), ["contraction"]),
+    (cases.ones_outside(40, 64, 16), ["contraction"]),
     (cases.rows(70, 300), ["rows"]),
     (cases.row_epilogue(70, 300), ["rows"]),
     (cases.columns(70, 48), ["rows"]),

@@ -64,6 +64,7 @@ def refused(reason: str) -> Declined:
 NOT_COMPUTED = other_kind("its stage is not a te.compute")
 NO_REDUCTION = other_kind("it does not reduce")
 REDUCES = other_kind("it reduces")
+EMPTY = no_gain("its result is empty")
 
 
 def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:

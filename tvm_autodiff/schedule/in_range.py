@@ -85,11 +85,17 @@ def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
     """
     found: list[Expr] = []
     for node in postorder(list(roots)):
-        if not is_load(node):
-            continue
-        forms = affine_forms(list(operands(node)), loops.variables)
-        for index, dim in zip(operands(node), shape_of(load_tensor(node)), strict=True):
-            found += _conditions(index, forms.get(node_id(index)), dim, loops)
+        if is_load(node):
+            found += read_conditions(node, loops)
+    return found
+
+
+def read_conditions(read: Expr, loops: Loops) -> list[Expr]:
+    """Conditions that keep one read inside of its tensor, without those that are proved."""
+    found: list[Expr] = []
+    forms = affine_forms(list(operands(read)), loops.variables)
+    for index, dim in zip(operands(read), shape_of(load_tensor(read)), strict=True):
+        found += _conditions(index, forms.get(node_id(index)), dim, loops)
     return found
 
 

@@ -23,6 +23,8 @@ from ..graph.stage import (
     reduction_of,
 )
 from .access import stride_of
+from .declined import Declined
+from .elementwise_body import body_of
 from .kernel import Kernel, iterations, size_of
 from .products import product_of
 from .running import running_of
@@ -212,8 +214,8 @@ def inner_axes(member: Member) -> list[Axis]:
 
 
 def _has_reuse(op: Operation, reduction: Reduction) -> bool:
-    """Whether a reduction wants a tile of its own: a sum of products of operands that are all read
-    again and again.
+    """Whether a reduction wants a tile of its own: its body has several operands, all of which are
+    read again and again.
     """
     if iterations(op) < MAX_SMALL:
         return False
@@ -225,8 +227,8 @@ def _has_reuse(op: Operation, reduction: Reduction) -> bool:
     )
     if streams:
         return False
-    product = product_of(op)
-    return product is not None and len(product.operands) > 1
+    body = product_of(op) or body_of(op)
+    return not isinstance(body, Declined) and len(body.operands) > 1
 
 
 def depends_on_any(read: Expr, var: Var) -> bool:

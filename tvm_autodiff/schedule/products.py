@@ -23,11 +23,12 @@ from ..expr.nodes import (
     node_id,
     op_name,
     operands,
+    with_operands,
 )
 from ..expr.rewrite import postorder, replace_outermost
 from ..graph.stage import Operation, Reduction, reduction_of
 from .access import Affine, affine_forms, combine, stride_of
-from .in_range import Loops, range_conditions
+from .in_range import Loops, range_conditions, read_conditions
 
 #: comparison → (sign, slack) with ``sign * (left - right) - slack >= 0``
 _AT_LEAST = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}
@@ -72,6 +73,22 @@ class Product:
     operands: list[Operand]
     scale: list[Expr]
 
+    @property
+    def steps(self) -> tuple[tuple[frozenset[int], float], ...]:
+        """What is computed for a point of the loops, as of an `elementwise_body.Body`."""
+        axes = (*self.axes, *self.reduction.axes)
+        return ((frozenset(node_id(axis.var) for axis in axes), 1.0),)
+
+    def over(self, reads: Sequence[Expr], unrolled: frozenset[int]) -> tuple[Expr, ...]:
+        """``(a[i]·x)·y → (x·y)·a[i]``: what every part of a tile multiplies is multiplied first."""
+        factors: list[tuple[bool, Expr]] = [(False, part) for part in self.scale]
+        for operand, read in zip(self.operands, reads, strict=True):
+            factors.append((bool(unrolled & operand.variables()), read))
+        [(_, source), *rest] = sorted(factors, key=lambda factor: factor[0])
+        for _, factor in rest:
+            source = mul(source, factor)
+        return (source,)
+
 
 def product_of(op: Operation) -> Product | None:
     """The operands of a sum of products, guards handed out to them; None for anything else."""
@@ -97,7 +114,7 @@ def product_of(op: Operation) -> Product | None:
     reading = [factor for factor in flat if not any(factor is s for s in scale)]
     found = []
     for factor in reading:
-        atoms = _atoms([factor], variables)
+        atoms = atoms_of([factor], variables)
         if atoms is None or not _reads(factor):
             return None
         found.append(Operand(factor, atoms))
@@ -126,7 +143,7 @@ def _varies(expr: Expr, variables: Sequence[Var]) -> bool:
     return any(node_id(node) in wanted for node in postorder(expr))
 
 
-def _atoms(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...] | None:
+def atoms_of(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...] | None:
     """The maximal affine forms under some expressions; None if a variable occurs outside of one."""
     forms = affine_forms(roots, variables)
     wanted = {node_id(var) for var in variables}
@@ -178,7 +195,7 @@ def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
 
 def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bool:
     """Give a condition to the operands that know all it depends on."""
-    atoms = _atoms([guard], variables)
+    atoms = atoms_of([guard], variables)
     if atoms is None:
         return False
     for operand in found:
@@ -222,11 +239,32 @@ def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
     return value
 
 
-def operand_conditions(operand: Operand, loops: Loops) -> list[Expr]:
-    """The guards of an operand, and what keeps its reads and theirs inside their tensors."""
-    inside = range_conditions(operand.guards, loops)
+def operand_value(operand: Operand, loops: Loops) -> tuple[list[Expr], Expr]:
+    """The conditions under which an operand is not zero, and what it is then.
+
+    The conditions are its guards, and what keeps its reads and those of its guards inside of their
+    tensors. A read under a branch of its own is kept inside there: the other side counts, too.
+    """
+    inside = [*range_conditions(operand.guards, loops), *operand.guards]
+    if any(_branches(node) and _reads(node) for node in postorder(operand.expr)):
+        return distinct(inside, loops.variables), _read_inside(operand.expr, loops)
     reads = range_conditions([operand.expr], loops)
-    return distinct([*inside, *operand.guards, *reads], loops.variables)
+    return distinct([*inside, *reads], loops.variables), operand.expr
+
+
+def _branches(node: Expr) -> bool:
+    return op_name(node) in ("if_then_else", "select")
+
+
+def _read_inside(expr: Expr, loops: Loops) -> Expr:
+    """``if c then x[i] else 1 → if c then (if 0 <= i < n then x[i] else 0) else 1``."""
+    memo: dict[int, Expr] = {}
+    for node in postorder(expr):
+        parts = [memo[node_id(part)] for part in operands(node)]
+        same = all(node_id(a) == node_id(b) for a, b in zip(operands(node), parts, strict=True))
+        new = node if same else with_operands(node, parts)
+        memo[node_id(node)] = guarded(read_conditions(new, loops), new) if is_load(new) else new
+    return memo[node_id(expr)]
 
 
 def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:

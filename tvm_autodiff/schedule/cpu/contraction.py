@@ -1,8 +1,10 @@
-"""Reductions that read operands again and again: matrix products, convolutions, their gradients.
+"""Reductions that read operands again and again: matrix products, convolutions, their gradients,
+distances between all rows of two matrices.
 
-In: a kernel that sums a product of operands, at least one of which does not vary along some output
-axis. Out: a register-tiled function, and the copies of operands that it reads. The tile is the one
-of least estimated cycles; only index forms and extents are looked at.
+In: a kernel that reduces an elementwise body of operands, at least one of which does not vary along
+some output axis: a sum of products, or any other. Out: a register-tiled function, and the copies of
+operands that it reads. The tile is the one of least estimated cycles; only index forms, extents and
+the number of operations are looked at.
 """
 
 from __future__ import annotations
@@ -11,23 +13,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...codegen.primfunc import StageFunction
-from ...expr.build import mul
+from ...expr.build import true
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, node_id, tensor_key
 from ...expr.rewrite import map_loads, substituter
 from ...graph.stage import (
     Operation,
+    Reduction,
     bodies,
     data_axis,
     is_compute,
     make_stage,
+    outputs_of,
     reduction_of,
+    reduction_stage,
     renew_axis,
-    sum_over,
 )
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
+from ..elementwise_body import Body, body_of
 from ..kernels import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import Machine
-from ..products import Operand, product_of
+from ..products import Product, product_of
 from ..quotient_axes import split_at_quotients
 from .elementwise import elementwise
 from .packing import TileAxes, pack, packed_size
@@ -56,7 +61,7 @@ MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep t
 
 
 def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a kernel that sums a product with reuse."""
+    """Schedule a kernel that reduces a body with reuse."""
     if not is_compute(kernel.root):
         return NOT_COMPUTED
     if reduction_of(kernel.root) is None:
@@ -70,9 +75,11 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
 
 
 def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    found = product_of(kernel.root)
-    if found is None or len(found.operands) < 2:
-        return other_kind("it does not sum a product of several operands")
+    found = _body(kernel)
+    if isinstance(found, Declined):
+        return found
+    if len(found.operands) < 2:
+        return other_kind("it does not combine several operands")
     epilogue = () if kernel.epilogue is None else bodies(kernel.epilogue)
     nest = nest_of(found, dtype_of(kernel.root.output(0)), machine, epilogue)
     if nest is None:
@@ -101,9 +108,23 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     return _emit(kernel, nest, tile, machine)
 
 
+def _body(kernel: Kernel) -> Product | Body | Declined:
+    """What a kernel reduces: a product of operands where none of these varies along all outputs
+    unless it is a read, else a body of any form.
+    """
+    product = product_of(kernel.root)
+    if product is not None and len(product.operands) > 1:
+        spatial = {node_id(axis.var) for axis in product.axes}
+        if all(one.is_load or spatial - one.variables() for one in product.operands):
+            return product
+    return body_of(kernel.root)
+
+
 def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel] | None:
     """Parts of a reduction that stay in a core's cache while all outputs pass over them."""
-    sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.product.operands]
+    if len(kernel.outputs) > 1:
+        return None  # no rule for one value combines several
+    sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.body.operands]
     outputs = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     if any(size is None for size in sizes):
         return None
@@ -114,7 +135,7 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
     if outputs >= MIN_OUTPUTS * machine.threads and _stays(nest, machine):
         return None
     shared = set(nest.reduced)
-    for operand in nest.product.operands:
+    for operand in nest.body.operands:
         shared &= {atom[0][0] for atom in operand.atoms if len(atom) == 1}
     for number, key in enumerate(nest.reduced):
         if key in shared and key in nest.extents:
@@ -131,7 +152,7 @@ def _stays(nest: Nest, machine: Machine) -> bool:
     """
     first = nest.spatial[tile_order(nest, nest.extents)[0]]
     held = 0
-    for operand in nest.product.operands:
+    for operand in nest.body.operands:
         size = packed_size(operand, ranges_of(nest.extents)) or 0
         held += (
             size if first not in operand.variables() else size * 16 // nest.extents.get(first, 16)
@@ -152,11 +173,11 @@ def _emit(
         tuple(nest.reduced[axis] for axis in reduced),
     )
     launches: list[StageFunction] = []
-    factors: list[tuple[Operand | None, Expr]] = [(None, part) for part in nest.product.scale]
+    reads: list[Expr] = []
     name = kernel.root.name
-    for number, operand in enumerate(nest.product.operands):
+    for number, operand in enumerate(nest.body.operands):
         if not needs_copy(operand, nest, tile, padded):
-            factors.append((operand, operand.expr))
+            reads.append(operand.expr)
             continue
         copied = pack(
             operand,
@@ -174,24 +195,24 @@ def _emit(
             if not isinstance(made, Declined):
                 launches += made
                 break
-        factors.append((operand, read))
-    source = _multiplied(factors, {nest.spatial[axis] for axis, _ in tile.unrolled})
+        reads.append(read)
+    sources = nest.body.over(reads, frozenset(nest.spatial[axis] for axis, _ in tile.unrolled))
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
-    accumulate = _stage(nest, padded, source, f"{name}_acc", places, reduced)
-    consume, result = _consumer(kernel, accumulate.output(0), places)
+    accumulate = _stage(nest, padded, sources, f"{name}_acc", places, reduced)
+    consume, results = _consumers(kernel, accumulate, places), kernel.outputs
     straight = padded == nest.extents and tile.vector == len(nest.spatial) - 1
     turned: list[StageFunction] | Declined | None = None
-    if not straight and worth_turning(nest, tile, machine):
+    if not straight and len(results) == 1 and worth_turning(nest, tile, machine):
         kept = _kept(accumulate)
-        last, _ = _consumer(kernel, kept.output(0), places)
+        [last] = _consumers(kernel, kept, places)
         turned = transposition(Kernel(last), machine)
         if not isinstance(turned, Declined):
-            consume, result, straight = kept, kept.output(0), True
+            consume, results, straight = [kept], [kept.output(0)], True
     launches.append(
         schedule_tile(
             accumulate,
             consume,
-            result,
+            results,
             _moved(tile, places),
             machine,
             worth_threads(size_of(list(nest.extents.values())), machine),
@@ -202,18 +223,6 @@ def _emit(
     if turned is None or isinstance(turned, Declined):
         return launches
     return writes_to([*launches, *turned], kernel)
-
-
-def _multiplied(factors: Sequence[tuple[Operand | None, Expr]], unrolled: set[int]) -> Expr:
-    """``(a[i]·x)·y → (x·y)·a[i]``: what every part of the tile multiplies is multiplied first."""
-
-    def varies(factor: tuple[Operand | None, Expr]) -> bool:
-        return factor[0] is not None and bool(unrolled & set(factor[0].variables()))
-
-    [(_, source), *rest] = sorted(factors, key=varies)
-    for _, factor in rest:
-        source = mul(source, factor)
-    return source
 
 
 def _kept(accumulate: Operation) -> Operation:
@@ -233,7 +242,7 @@ def _moved(tile: Tile, places: Sequence[int]) -> Tile:
 def _stage(
     nest: Nest,
     padded: Mapping[int, int],
-    source: Expr,
+    sources: Sequence[Expr],
     name: str,
     places: Sequence[int],
     order: Sequence[int],
@@ -241,31 +250,36 @@ def _stage(
     """The accumulators: whole tiles, the vectorised axis last."""
     axes: list[Axis] = []
     table: dict[Var, Expr] = {}
-    for axis in (nest.product.axes[place] for place in places):
+    for axis in (nest.body.axes[place] for place in places):
         extent = padded.get(node_id(axis.var), axis.dom.extent)
         fresh = data_axis(axis.var.name, extent, str(axis.var.ty))
         axes.append(fresh)
         table[axis.var] = fresh.var
-    summed = [nest.product.reduction.axes[place] for place in order]
+    summed = [nest.body.reduction.axes[place] for place in order]
     reduced = [renew_axis(axis) for axis in summed]
     for old, new in zip(summed, reduced, strict=True):
         table[old.var] = new.var
-    return make_stage(name, axes, [sum_over(substituter(table)(source), reduced)])[0].op
+    found = nest.body.reduction
+    renamed = tuple(map(substituter(table), sources))
+    moved = Reduction(found.combiner, renamed, tuple(reduced), true(), ())
+    return reduction_stage(name, axes, moved)[0].op
 
 
-def _consumer(kernel: Kernel, tile: Tensor, places: Sequence[int]) -> tuple[Operation, Tensor]:
-    """The stage that reads the accumulators: the epilogue of the kernel, or a copy."""
-    result = kernel.outputs[0]
+def _consumers(kernel: Kernel, tile: Operation, places: Sequence[int]) -> list[Operation]:
+    """The stages that read the accumulators: the epilogue of the kernel, or a copy for each."""
     if kernel.epilogue is None:
-        axes = [renew_axis(axis) for axis in kernel.root.axis]
-        read = load(tile, [axes[place].var for place in places])
-        return make_stage(f"{kernel.root.name}_out", axes, [read])[0].op, result
+        copies = []
+        for accumulated in outputs_of(tile):
+            axes = [renew_axis(axis) for axis in kernel.root.axis]
+            read = load(accumulated, [axes[place].var for place in places])
+            copies.append(make_stage(f"{kernel.root.name}_out", axes, [read])[0].op)
+        return copies
     root = tensor_key(kernel.root.output(0))
 
     def permuted(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
         if tensor_key(tensor) != root:
             return None
-        return load(tile, [indices[place] for place in places])
+        return load(tile.output(0), [indices[place] for place in places])
 
     body = map_loads(bodies(kernel.epilogue)[0], permuted)
-    return make_stage(kernel.epilogue.name, list(kernel.epilogue.axis), [body])[0].op, result
+    return [make_stage(kernel.epilogue.name, list(kernel.epilogue.axis), [body])[0].op]

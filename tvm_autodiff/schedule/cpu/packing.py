@@ -16,7 +16,7 @@ from ...expr.nodes import Expr, Tensor, Var, load, node_id
 from ...graph.stage import data_axis, make_stage
 from ..access import Affine, Interval, interval
 from ..in_range import Loops
-from ..products import Atom, Operand, guarded, operand_conditions, rebased
+from ..products import Atom, Operand, guarded, operand_value, rebased
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def pack(
     """
     by_id = {node_id(var): var for var in loops.variables}
     variables, ranges = loops.variables, loops.ranges
-    guards = operand_conditions(operand, loops)
+    guards, expr = operand_value(operand, loops)
     if packed_size(operand, ranges) is None:
         return None
     atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))
@@ -105,7 +105,7 @@ def pack(
             trailing_reads.append(value)
     body = guarded(
         [rebased(guard, variables, places) for guard in guards],
-        rebased(operand.expr, variables, places),
+        rebased(expr, variables, places),
     )
     tensor = make_stage(name, [*leading, *trailing], [body])[0]
     return tensor, load(tensor, [*leading_reads, *trailing_reads])

@@ -31,9 +31,10 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
+    shape_of,
 )
 from ..access import strides_along
-from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined
+from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from .parallel import MIN_WORK, share_out, worth_threads
@@ -52,6 +53,8 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decline
         return NO_REDUCTION
     if len(found.sources) != 1:
         return Declined("it reduces several values at once")
+    if 0 in shape_of(kernel.root.output(0)):
+        return EMPTY
     split = _split(kernel, found, machine)
     if split is not None:
         partial, combined = split
@@ -176,8 +179,8 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
     consume = _consumer(kernel, accumulate.output(0), None)
     return schedule_tile(
         accumulate,
-        consume,
-        kernel.outputs[0],
+        [consume],
+        kernel.outputs,
         tile,
         machine,
         worth_threads(iterations(op), machine),

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from ...codegen.primfunc import StageFunction
 from ...expr.nodes import dtype_of
-from ...graph.stage import axis_range, is_compute, reduction_of
+from ...graph.stage import axis_range, is_compute, reduction_of, shape_of
 from ..chains import Chain
-from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined
+from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..members import Member, contiguous_run, natural_member
@@ -33,6 +33,8 @@ def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         return NOT_COMPUTED
     if reduction_of(kernel.root) is None:
         return NO_REDUCTION
+    if 0 in shape_of(kernel.root.output(0)):
+        return EMPTY
     split = _several_at_a_time(kernel, machine)
     if split is not None:
         partial, combined = split

@@ -1,4 +1,4 @@
-"""Which register tile suits a sum of products: the one of least estimated cycles.
+"""Which register tile suits a reduction with reuse: the one of least estimated cycles.
 
 In: the loops of the nest with their extents, the operands with their index forms, the machine. Out:
 the vectorised axis and the unrolled ones with their factors, which operands need a copy, and the
@@ -16,7 +16,8 @@ from itertools import product as all_choices
 from ...expr.nodes import Axis, Expr, Var, node_id, op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import axis_range
-from ..access import Interval
+from ..access import Interval, strides_along
+from ..elementwise_body import CALL, Body, Steps
 from ..in_range import Loops, loops_of, range_conditions
 from ..kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
 from ..machine import Machine
@@ -33,14 +34,18 @@ FAR_WRITE = 10.0  #: cycles to write an element to another page than the one bef
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
 VECTOR_CALL, SCALAR_CALL = 1.5, 20.0  #: cycles of an expensive function for an element
 LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
+_BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
+FEW_STEPS = 5  #: of a reduction that LLVM writes out
+ACROSS = 1.5  #: how much longer plain vectors take that end in a sum across lanes
 MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
 
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a sum of products and what its operands depend on."""
+    """The loops of a reduction and what its operands depend on."""
 
-    product: Product
+    body: Product | Body
+    steps: Steps  #: what is computed for each point
     spatial: tuple[int, ...]  #: ids of the output axes
     reduced: tuple[int, ...]
     extents: dict[int, int]  #: of the loops with a literal extent
@@ -63,13 +68,13 @@ class Nest:
 
     @property
     def _axes(self) -> tuple[Axis, ...]:
-        return (*self.product.axes, *self.product.reduction.axes)
+        return (*self.body.axes, *self.body.reduction.axes)
 
 
 def nest_of(
-    found: Product, dtype: str, machine: Machine, epilogue: Sequence[Expr] = ()
+    found: Product | Body, dtype: str, machine: Machine, epilogue: Sequence[Expr] = ()
 ) -> Nest | None:
-    """The loops of a sum of products; None when some do not begin at zero, or there are none."""
+    """The loops of a reduction; None when some do not begin at zero, or there are none."""
     if not found.axes or not found.reduction.axes:
         return None
     extents: dict[int, int] = {}
@@ -81,6 +86,7 @@ def nest_of(
             extents[node_id(axis.var)] = extent
     return Nest(
         found,
+        found.steps,
         tuple(node_id(axis.var) for axis in found.axes),
         tuple(node_id(axis.var) for axis in found.reduction.axes),
         extents,
@@ -106,10 +112,13 @@ def best_tile(nest: Nest, machine: Machine) -> Tile | None:
 
 def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
     """Every tile worth looking at, in a fixed order."""
-    registers = machine.vector_registers * 3 // 4
+    # a function of many steps needs registers of its own
+    calls = any(weight >= CALL for _, weight in nest.steps)
+    registers = machine.vector_registers // 4 if calls else machine.vector_registers * 3 // 4
+    registers //= len(nest.body.reduction.sources)
     lanes = machine.lanes(nest.dtype)
     for vector, key in enumerate(nest.spatial):
-        if key not in nest.extents or not all(_vectorizable(o, key) for o in nest.product.operands):
+        if key not in nest.extents or not all(_vectorizable(o, key) for o in nest.body.operands):
             continue
         extent = nest.extents[key]
         width = min(lanes, _power_of_two(extent))
@@ -175,19 +184,22 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     vector_key = nest.spatial[tile.vector]
     cost = max(0.5, tile.width * nest.itemsize / 64)  # two loads or products of 32 bytes a cycle
     unrolled = {nest.spatial[axis]: factor for axis, factor in tile.unrolled}
-    tile_size = tile.vectors
-    for factor in unrolled.values():
-        tile_size *= factor
     loads = 0.0
-    for operand in nest.product.operands:
+    for operand in nest.body.operands:
         mine = operand.variables()
         registers = 1.0
         for key, factor in unrolled.items():
             registers *= factor if key in mine else 1
         loads += registers * (tile.vectors * cost if vector_key in mine else 0.5)
-    products = tile_size * cost
+    computed = 0.0
+    for along, weight in nest.steps:
+        # what no step of the reduction changes is computed before, and read at worst
+        repeated = 1.0 if along.intersection(nest.reduced) else min(1.0, 1 / weight)
+        for key, factor in unrolled.items():
+            repeated *= factor if key in along else 1
+        computed += weight * repeated * (tile.vectors * cost if vector_key in along else 0.5)
     # an accumulator takes part in one sum every four cycles
-    once = max(products, loads, 4.0) + 0.15 * loads + 1.0
+    once = max(computed, loads, 4.0) + 0.15 * loads + 1.0
     total = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.reduced])
     tiles = 1
     for axis, key in enumerate(nest.spatial):
@@ -246,10 +258,36 @@ def plain_cycles(nest: Nest, machine: Machine) -> float:
 
     With a guard, or an operand that is computed, a copy saves more than its own time.
     """
-    if any(o.guards or not o.is_load for o in nest.product.operands):
-        return float("inf")
     keys = (*nest.spatial, *nest.reduced)
-    return size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys]) / machine.threads
+    points = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys]) / machine.threads
+    if isinstance(nest.body, Body):
+        return points * _plain_body_cycles(nest, nest.body, machine)
+    if any(o.guards or not o.is_load for o in nest.body.operands):
+        return float("inf")
+    return points
+
+
+def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
+    """Cycles for a point of a body: in vectors where reads lie side by side, else one by one."""
+    last = nest.reduced[-1]
+    work = sum(weight for along, weight in (*nest.steps, *body.inside) if last in along)
+    lanes = machine.lanes(nest.dtype)
+    branches = any(op_name(node) in _BRANCHES for node in postorder(body.reduction.sources))
+    inner = (nest.body.axes[-1], nest.body.reduction.axes[-1])
+    # LLVM writes out what is reduced in a few steps, and makes vectors of results
+    few = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced]) <= FEW_STEPS
+    if not branches and (few or any(_lies_along(axis, lanes, nest, body) for axis in inner)):
+        each = (0.5 * len(body.operands) + work) * max(0.5, machine.vector_bytes / 64)
+        return ACROSS * each / lanes
+    return max(1.0, 0.5 * work)
+
+
+def _lies_along(axis: Axis, lanes: int, nest: Nest, body: Body) -> bool:
+    """Whether neighbours along an axis are neighbours in memory in every read that varies."""
+    reads = [operand.expr for operand in body.operands]
+    strides = strides_along(reads, axis.var, nest.variables)
+    long = nest.extents.get(node_id(axis.var), SYMBOLIC_SIZE) >= lanes
+    return bool(strides) and long and max(strides or ()) == 1
 
 
 def _copy_cycles(
@@ -259,7 +297,7 @@ def _copy_cycles(
     assert tile.vector is not None
     cycles = 0.0
     iterations = size_of(list(padded.values()))
-    for operand in nest.product.operands:
+    for operand in nest.body.operands:
         if not needs_copy(operand, nest, tile, padded):
             continue
         size = packed_size(operand, ranges_of(padded))
@@ -333,7 +371,7 @@ def tile_order(nest: Nest, padded: Mapping[int, int]) -> list[int]:
         key = nest.spatial[axis]
         return sum(
             packed_size(operand, ranges) or 0
-            for operand in nest.product.operands
+            for operand in nest.body.operands
             if key in operand.variables()
         )
 
@@ -351,7 +389,7 @@ def reduction_order(nest: Nest, tile: Tile) -> list[int]:
     def slides(axis: int) -> bool:
         return any(
             nest.reduced[axis] in keys and keys & unrolled
-            for operand in nest.product.operands
+            for operand in nest.body.operands
             for keys in ({key for key, _ in atom} for atom in operand.atoms)
         )
 

@@ -49,32 +49,34 @@ class Tile:
 
 def schedule_tile(
     accumulate: Operation,
-    consume: Operation,
-    result: Tensor,
+    consume: Sequence[Operation],
+    results: Sequence[Tensor],
     tile: Tile,
     machine: Machine,
     parallel: bool,
     vectorize_consumer: bool,
     order: Sequence[int] | None = None,
 ) -> StageFunction:
-    """Schedule `accumulate`, a reduction over whole tiles, and `consume`, which reads it.
+    """Schedule `accumulate`, a reduction over whole tiles, and what reads it.
 
     Parameters
     ----------
-    result : Tensor
-        The tensor of the program that `consume` computes.
+    consume : sequence of Operation
+        The stages that read it.
+    results : sequence of Tensor
+        The tensors of the program that these compute.
     parallel : bool
         Whether tiles are shared out to threads.
     vectorize_consumer : bool
-        Whether the reading stage has no guard along its innermost axis, which is the vectorised
+        Whether the reading stages have no guard along their innermost axis, which is the vectorised
         one.
     order : sequence of int, optional
         Output axes as the loops over tiles run, outermost first.
     """
-    unscheduled = stage_function([accumulate, consume], [consume.output(0)])
+    unscheduled = stage_function([accumulate, *consume], [op.output(0) for op in consume])
     schedule = s_tir.Schedule(unscheduled.func)
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
-    block, reader = blocks[0], blocks[-1]
+    block, readers = blocks[0], blocks[1:]
     loops = schedule.get_loops(block)
     spatial, reduced = loops[: len(accumulate.axis)], loops[len(accumulate.axis) :]
     outer_of: list[Any] = list(spatial)
@@ -90,8 +92,9 @@ def schedule_tile(
         inner.append(vectors)
     outer = [outer_of[axis] for axis in (order or range(len(spatial)))]
     schedule.reorder(*outer, *reduced, *inner, *([] if vector is None else [vector]))
-    schedule.set_scope(block, 0, "local")
-    if outer:
+    for number in range(accumulate.num_outputs):
+        schedule.set_scope(block, number, "local")
+    for reader in readers if outer else ():
         schedule.reverse_compute_at(reader, outer[-1])
     for loop in inner:
         schedule.unroll(loop)
@@ -102,7 +105,7 @@ def schedule_tile(
     if reduced:
         init = schedule.decompose_reduction(block, reduced[0])
         _register_loops(schedule, init, len(inner), vector is not None)
-    if vectorize_consumer and vector is not None:
+    for reader in readers if vectorize_consumer and vector is not None else ():
         last = schedule.get_loops(reader)[-1]
         if int(schedule.get(last).extent) > tile.width:
             _, last = schedule.split(last, [None, tile.width])
@@ -110,7 +113,7 @@ def schedule_tile(
     return StageFunction(
         schedule.mod["main"].without_attr("global_symbol"),
         unscheduled.inputs,
-        (result,),
+        tuple(results),
         unscheduled.scalars,
     )
 

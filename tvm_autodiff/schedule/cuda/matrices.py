@@ -20,7 +20,7 @@ from ...expr.rewrite import substituter
 from ...graph.stage import axis_range, data_axis, make_stage
 from ..in_range import loops_of
 from ..kernels import size_of
-from ..products import Operand, Product, guarded, operand_conditions, operand_stride
+from ..products import Operand, Product, guarded, operand_stride, operand_value
 
 MAX_OPERANDS = 6  #: all ways to put them on two sides are tried
 
@@ -137,8 +137,9 @@ def matrix_stage(
     value: Expr | None = None
     loops = loops_of([axis for group in groups for axis in group])
     for operand in operands:
-        inside += [rename(guard) for guard in operand_conditions(operand, loops)]
-        factor = rename(operand.expr)
+        conditions, factor = operand_value(operand, loops)
+        inside += [rename(condition) for condition in conditions]
+        factor = rename(factor)
         value = factor if value is None else mul(value, factor)
     assert value is not None
     return make_stage(name, flat, [guarded(inside, value) if inside else value])[0]
