@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from ..calculus.terms import Condition, Term, guarded
 from ..domain import Domain, DomainTransformation, simplify_domain
 from ..ir.build import (
-    add,
     all_of,
     compare,
     conjuncts,
@@ -25,7 +24,6 @@ from ..ir.build import (
     if_then_else,
     zero_like,
 )
-from ..ir.ceil_division import fold_ceil_divisions
 from ..ir.fold import fold
 from ..ir.lets import bind_shared
 from ..ir.nodes import (
@@ -42,10 +40,9 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import contains_load, depends_on, postorder, substituter, variables_of
-from ..ir.simplify import collect_indices, constant_bounds
+from ..ir.simplify import collect_indices
 from ..ir.stage import (
     Axis,
-    Extent,
     Operation,
     axis_range,
     bodies,
@@ -55,8 +52,7 @@ from ..ir.stage import (
 from .condition_order import in_order
 from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
 from .scaling import read_through_scaling
-
-Ranges = dict[Var, tuple[Extent, Extent]]
+from .windows import Ranges, constant_box
 
 
 @dataclass(frozen=True)
@@ -349,37 +345,3 @@ def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Cond
     )
     guards = op_name(body) == "if_then_else"
     return rename(value), [Condition(rename(part), guards) for part in parts]
-
-
-def constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
-    """Ranges that depend on other axes, as a box around them and conditions: adaptive windows.
-
-    ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two
-    comparisons.
-    """
-    axes = list(ranges)
-    box: Ranges = {}
-    limits: list[Expr] = []
-    for var, (low, extent) in ranges.items():
-        bounded = [
-            bound
-            for bound in (low, extent)
-            if not isinstance(bound, int) and depends_on(bound, axes)
-        ]
-        if not bounded:
-            box[var] = (low, extent)
-            continue
-        end = fold_ceil_divisions(_plus(low, extent, var))
-        start = const(low, dtype_of(var)) if isinstance(low, int) else fold_ceil_divisions(low)
-        least, _ = constant_bounds(start, ranges)
-        _, most = constant_bounds(end, ranges)
-        box[var] = (least, most - least)
-        limits += [compare("ge", var, start), compare("lt", var, end)]
-    return box, limits
-
-
-def _plus(low: Extent, extent: Extent, like: Expr) -> Expr:
-    dtype = dtype_of(like)
-    left = const(low, dtype) if isinstance(low, int) else low
-    right = const(extent, dtype) if isinstance(extent, int) else extent
-    return add(left, right)

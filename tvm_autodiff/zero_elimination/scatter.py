@@ -43,8 +43,9 @@ from ..ir.stage import (
     whole_tensor,
 )
 from .data_equations import Points, Ranges, is_data_equation, reads_inside, solve_data_equations
-from .gather import Cotangent, Gathered, Target, constant_box, on_indices
+from .gather import Cotangent, Gathered, Target, on_indices
 from .passes import element_count
+from .windows import constant_box
 
 
 def reads_by_data(term: Term) -> bool:
