@@ -39,6 +39,8 @@ class Options:
 
     Attributes
     ----------
+    features : tuple of str
+        The names of what was changed.
     dtype : str
         Of floats; with `mixed` some tensors have another one.
     index : str
@@ -56,6 +58,7 @@ class Options:
         Magnitudes of the data.
     """
 
+    features: tuple[str, ...] = ()
     dtype: str = "float64"
     mixed: bool = False
     index: str = "int32"

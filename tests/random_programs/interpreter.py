@@ -361,21 +361,39 @@ class _Grid:
             run.decisions.append(best)
             partial = (np.arange(count) == best[..., None]) * 1.0
             return np.take_along_axis(terms, best[..., None], axis=-1)[..., 0], partial
-        factors = 1 - terms if reducer == "either" else terms
-        factors = run.noisy(factors, dtype, np.abs(factors) * max(1.0, math.sqrt(count)))
+        if reducer == "either":
+            return self.either(terms, dtype)
+        factors = run.noisy(terms, dtype, np.abs(terms) * max(1.0, math.sqrt(count)))
         ones = np.ones((*factors.shape[:-1], 1))
         before = np.concatenate([ones, np.cumprod(factors, axis=-1)[..., :-1]], axis=-1)
         backward = np.cumprod(factors[..., ::-1], axis=-1)[..., ::-1]
         after = np.concatenate([backward[..., 1:], ones], axis=-1)
-        # `either` keeps 1 - factors, which is rounded beside 1
-        before, after = before[..., :count], after[..., :count]
-        beside = np.abs(before) + np.abs(after) + 2 * np.abs(before * after) + 1
-        size = beside if reducer == "either" else None
-        others = run.noisy(before * after, dtype, size)
-        whole = run.noisy(np.prod(factors, axis=-1), dtype)
-        if reducer == "either":
-            return run.noisy(1 - whole, dtype, np.ones(whole.shape)), others
-        return whole, others
+        others = run.noisy(before[..., :count] * after[..., :count], dtype)
+        return run.noisy(np.prod(factors, axis=-1), dtype), others
+
+    def either(self, terms: Array, dtype: str) -> tuple[Array, Array]:
+        """``a + b - a*b`` term by term, rounded at every step: one minus a product, and that
+        product is known no better than the number one beside it, however small it is.
+        """
+        run, count = self.run, terms.shape[-1]
+
+        def rounded(values: Array, *parts: Array) -> Array:
+            return run.noisy(values, dtype, sum(np.abs(part) for part in parts))
+
+        def states(places: range) -> dict[int, Array]:
+            found, state = {}, np.zeros(terms.shape[:-1])
+            for place in places:
+                found[place], term = state, terms[..., place]
+                state = rounded(state + term - state * term, state, term, 2 * state * term)
+            return found | {-1: state}
+
+        before, after = states(range(count)), states(range(count - 1, -1, -1))
+        others = np.zeros(terms.shape)
+        for place in range(count):
+            left = rounded(1 - before[place], 1, before[place])
+            right = rounded(1 - after[place], 1, after[place])
+            others[..., place] = rounded(left * right, left * right)
+        return before[-1], others
 
     def arg_reduce(
         self, bodies: list[Any], terms: Array, counts: Array, full: tuple
