@@ -169,6 +169,7 @@ def same(node):
 
     def make(a, b):
         a, b = (getattr(x, "var", x) for x in (a, b))  # of a reduce axis
+        a = const(a, "int32") if isinstance(a, int) and isinstance(b, int) else a
         a, b = (const(x, str(y.ty)) if isinstance(x, int) else x for x, y in ((a, b), (b, a)))
         dtypes = {str(a.ty), str(b.ty)}
         if len(dtypes) > 1:

@@ -243,10 +243,20 @@ class _Nest:
                 for c in self.points.conditions
                 if not depends_on(c.expr, [*self.trailing.values(), *self.summed])
             ]
+            conditions = [*self._nonempty(index), *conditions]
         body = _where_allowed(index, conditions)
         over = [n for n, var in enumerate(self.point_vars) if depends_on(body, [var])] or [0]
         axes = [self._axis(self.point_vars[n]) for n in over]
         return _whole_or_stage(name, axes, body), tuple(over)
+
+    def _nonempty(self, index: Expr) -> list[Condition]:
+        """That the loops which an index does not depend on have a point: without one, nothing
+        reads there.
+        """
+        loops = [(v, self.points.ranges[v][1]) for v in self.points.variables]
+        loops += [(axis.var, axis_range(axis)[1]) for axis in self.prefix]
+        extents = [e for v, e in loops if not isinstance(e, int) and not depends_on(index, [v])]
+        return [Condition(compare("gt", e, zero_like(e)), True) for e in extents]
 
     def updates(self, name: str, value: Expr) -> tuple[Tensor, tuple[int, ...]]:
         """What is added, and the axis that each of its dimensions is."""
