@@ -46,3 +46,42 @@ def test_bounds_stand_before_reads_at_what_they_bound(name):
     given = [(x, np.zeros(shape)), (head, weights), *zip((P, Q), INTEGERS, strict=True)]
     [got] = evaluate_graph([dx], given, strict=True)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("bound", ["a window", "a size", "a size of a place that is data"])
+def test_ranges_without_a_point_protect_what_is_read_in_them(bound):
+    """``x[p[i - 2] + k]`` for k < i//2: no k, and nothing to read, for i below two."""
+    n = te.var("n")
+    x, p = te.placeholder((6,), "float64", name="x"), te.placeholder((n,), "int32", name="p")
+    window = bound == "a window"
+    k = te.reduce_axis((0, n), "k")
+
+    def first(i):
+        return te.max(te.min(i, n - 1), 0)
+
+    def row(i):
+        if window:
+            inner = te.reduce_axis((0, i // 2), "k")
+            return te.sum(x[p[i - 2] + inner], axis=inner)
+        if bound == "a size":
+            return te.sum(x[p[first(i)] + k], axis=k)
+        return te.sum(te.if_then_else(p[first(i)] == k, x[k], 0.0), axis=k)
+
+    y = te.compute((n + 2 if window else n + 1,), row, name="y")
+    head = te.placeholder(y.shape, "float64", name="head")
+    [dx] = differentiate(y, [x], head)
+    for size in (0, 1, 3):
+        places = np.arange(size)[::-1].astype("int32")
+        weights = np.arange(1.0, size + 3 if window else size + 2)
+        want = np.zeros(6)
+        for i, weight in enumerate(weights):
+            if window:
+                for step in range(i // 2):
+                    want[places[i - 2] + step] += weight
+            elif size:
+                at = places[min(i, size - 1)]
+                for step in range(size) if bound == "a size" else (0,):
+                    want[at + step] += weight
+        given = [(x, np.zeros(6)), (p, places), (head, weights)]
+        [got] = evaluate_graph([dx], given, {n: size}, strict=True)
+        np.testing.assert_array_equal(got, want)

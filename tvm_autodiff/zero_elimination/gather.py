@@ -40,7 +40,7 @@ from ..ir.nodes import (
     operands,
 )
 from ..ir.rewrite import contains_load, depends_on, postorder, substituter, variables_of
-from ..ir.simplify import collect_indices
+from ..ir.simplify import collect_indices, prove
 from ..ir.stage import (
     Axis,
     Operation,
@@ -52,7 +52,7 @@ from ..ir.stage import (
 from .condition_order import in_order
 from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
 from .scaling import read_through_scaling
-from .windows import Ranges, constant_box
+from .windows import Ranges, constant_box, nonempty
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,13 @@ def sum_where(
         return None
     move_on = found.move
     known = [c.expr for c in found.conditions if on_indices(c.expr)]
+    ranges = {**parameters, **found.ranges}
+    if not all(reads_inside(move_on(c), ranges) for c in data):
+        solved = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
+        solved = {v: bounds for v, bounds in solved.items() if contains_load(move(v))}
+        filled = [move_on(move(condition)) for condition in nonempty(solved)]
+        known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
+        data = [*(c for c in filled if not on_indices(c)), *data]
     others = [c for c in found.conditions if not on_indices(c.expr)]
     masks = [c.expr for c in others if is_data_equation(c.expr)]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
@@ -235,7 +242,7 @@ def sum_where(
     summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
     for loop in loops:
         extent = move_on(move(loop.dom.extent))
-        if not reads_inside(extent, {**parameters, **found.ranges}):
+        if not reads_inside(extent, ranges):
             allowed = all_of(c for c in known if not depends_on(c, looping))
             extent = if_then_else(allowed, extent, zero_like(extent))
         summed.append(reduce_axis_over(loop.var, extent))

@@ -7,7 +7,7 @@ hold for the points of the windows.
 from __future__ import annotations
 
 from ..errors import UnsolvableError
-from ..ir.build import add, compare, const
+from ..ir.build import add, compare, const, zero_like
 from ..ir.ceil_division import fold_ceil_divisions
 from ..ir.nodes import Expr, Var, dtype_of
 from ..ir.rewrite import depends_on
@@ -58,6 +58,15 @@ def constant_box(ranges: Ranges) -> tuple[OpenRanges, list[Expr]]:
             limits.append(compare("ge", var, start))
         limits.append(compare("lt", var, end))
     return box, limits
+
+
+def nonempty(ranges: Ranges) -> list[Expr]:
+    """That there is a point in each range: ``k = b - I[a]`` may read I only where some k is."""
+    return [
+        compare("gt", extent, zero_like(extent))
+        for _, extent in ranges.values()
+        if not isinstance(extent, int)
+    ]
 
 
 def _bounds(expr: Expr, ranges: Ranges) -> tuple[int, int] | None:
