@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from tests.evaluate import evaluate_graph
-from tests.random_programs.cases import Case, call_for, random_case, steps
+from tests.random_programs.cases import Case, agree, call_for, random_case, steps
 from tests.random_programs.checking import Made
-from tests.random_programs.draw import Options, read, variable
+from tests.random_programs.draw import Options, literal, read, variable
 from tests.random_programs.features import FEATURES
 from tests.random_programs.interpreter import Run
 from tests.random_programs.large import LargeCase
-from tests.random_programs.programs import HEADER, Input, Program, Stage
+from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
 
@@ -178,6 +178,23 @@ def test_what_rounding_does_to_a_user_reducer_is_allowed(dtype: str) -> None:
         tried += 1
     assert tried > 20
     assert 0.02 < worst <= 1
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_tie_that_a_step_breaks_is_a_kink(op: str, place: int) -> None:
+    """``max(0, x*x)`` at zero, in any order: every step takes the second derivative elsewhere."""
+    x = read("A", variable("i"))
+    square = Node("mul", (x, x), dtype="float")
+    if op == "min":
+        square = Node("mul", (square, literal(-1)), dtype="float")
+    operands = [Node("mul", (x, literal(0)), dtype="float"), square]
+    body = Node(op, tuple(operands if place else reversed(operands)), dtype="float")
+    stage = Stage("S0", (("i", 1),), (body,), "float64")
+    program = Program((Input("A", (1,), "float64"),), (stage,))
+    run = Run(program, steps({"A": np.zeros(1)}), {})
+    run.evaluate()
+    assert not agree(run.decisions)
 
 
 def differences(case: Case) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

@@ -17,6 +17,7 @@ from ..errors import NotDifferentiableError, UnsolvableError
 from ..ir.bounded_stage import bounded_reduction
 from ..ir.build import all_of, cast, compare, zero_like
 from ..ir.nodes import Expr, Tensor, Var, binary, const_value, dtype_of
+from ..ir.nonnegative import nonnegative
 from ..ir.plain_reduction import fold_condition
 from ..ir.rewrite import contains_load, depends_on, substituter
 from ..ir.simplify import constant_bounds, simplify
@@ -160,7 +161,7 @@ def elements_of(op: Operation, reduction: Reduction) -> Elements:
             length = substituter(mapping)(extent)
             length = length if read else simplify(length, ranges)
             extent = _bound_of(op, length, ranges)
-        new = data_axis(old.var.name, extent, dtype_of(old.var))
+        new = data_axis(old.var.name, nonnegative(extent), dtype_of(old.var))
         if length is not None and const_value(length) is None:
             inside.append(compare("lt", new.var, length))
         if isinstance(low, int):

@@ -27,6 +27,7 @@ from ..ir.nodes import (
     op_name,
     operands,
 )
+from ..ir.nonnegative import nonnegative
 from ..ir.rewrite import contains_load, depends_on, substituter, variables_of
 from ..ir.scatter_kernel import ScatterLayout, as_index, inside, scatter_add_stage, scatter_of
 from ..ir.stage import (
@@ -338,7 +339,7 @@ def _whole_or_stage(
     same = None if summed else whole_tensor(body, axes)
     if same is not None:
         return same
-    fresh = [data_axis(a.var.name, axis_range(a)[1], dtype_of(a.var)) for a in axes]
+    fresh = [data_axis(a.var.name, nonnegative(axis_range(a)[1]), dtype_of(a.var)) for a in axes]
     inner = [renew_axis(axis) for axis in summed]
     table = {old.var: new.var for old, new in zip((*axes, *summed), (*fresh, *inner), strict=True)}
     return bounded_stage(name, fresh, [sum_over(substituter(table)(body), inner)])[0]
