@@ -246,3 +246,40 @@ def test_costs_are_those_of_the_sizes():
     assert cost.iterations == 6 * 7 // 2
     unknown = estimate_cost(problem.y).iterations
     assert {var.name for var in variables_of(unknown)} == {"n", "k0"}
+
+
+def test_dimensions_made_from_extents_are_never_negative():
+    """Windows of half of the rows, read at data: below two rows there are none of them."""
+    s = Symbols("int32")
+    place = te.placeholder((s.m,), "int32", name="place")
+    y = windows((s.n,), lambda i: [(0, i // 2)], lambda i, k: s.x[place[k]] * s.x[i])
+    head = te.placeholder((s.n,), D, name="head")
+    [adjoint] = differentiate(y, [s.x], head)
+    for n in (0, 1, 2, 6):
+        x, weights, places = np.arange(1.0, n + 1), np.arange(2.0, n + 2), np.arange(n) * 2 % 3
+        want = np.zeros(n)
+        for i in range(n):
+            for k in range(i // 2):
+                want[places[k]] += weights[i] * x[i]
+                want[i] += weights[i] * x[places[k]]
+        given = [(s.x, x), (place, places.astype("int32")), (head, weights)]
+        [got] = evaluate_graph([adjoint], given, {s.n: n, s.m: n}, strict=True)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_products_over_less_than_nothing_are_one():
+    s = Symbols("int32")
+    times = te.comm_reducer(lambda a, b: a * b, lambda t: te.const(1, t), name="times")
+    k = te.reduce_axis((0, s.n - 1), "k")
+    y = te.compute((s.m,), lambda i: times(s.z[k, i], axis=k), name="y")
+    head = te.placeholder((s.m,), D, name="head")
+    [adjoint] = differentiate(y, [s.z], head)
+    for n in (0, 1, 4):
+        z, weights = np.arange(1.0, 2 * n + 1).reshape(n, 2), np.array([3.0, 5.0])
+        given = [(s.z, z), (head, weights)]
+        value, got = evaluate_graph([y, adjoint], given, {s.n: n, s.m: 2}, strict=True)
+        np.testing.assert_array_equal(value, z[: max(n - 1, 0)].prod(axis=0))
+        want = np.zeros((n, 2))
+        for row in range(n - 1):
+            want[row] = weights * np.delete(z[: n - 1], row, axis=0).prod(axis=0)
+        np.testing.assert_array_equal(got, want)
