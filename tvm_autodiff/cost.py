@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, UnsolvableError
 from .expr.build import const
 from .expr.integers.loop_points import loop_points
 from .expr.nodes import Axis, Expr, Tensor, Var, const_value, dtype_of, node_id, op_name, operands
@@ -161,7 +161,7 @@ def loop_iterations(axes: Sequence[Axis], put: Callable[[Any], Any] = lambda ext
     """Points of a loop nest whose inner extents may depend on outer axes: adaptive windows.
 
     Where such points are too many to count, every extent is at its largest. The variable of an axis
-    whose extent is data counts as that extent.
+    counts as its extent where that is data, or follows axes and has no constant bound.
     """
     known, unknown = _apart(axes)
     if unknown:
@@ -197,7 +197,10 @@ def _largest(loops: Sequence[tuple[Var, int, Any]]) -> list[Any]:
     ranges: dict[Var, tuple[int, Any]] = {}
     for var, low, extent in loops:
         if not isinstance(extent, int) and any(node in ranges for node in variables_of(extent)):
-            extent = constant_bounds(extent, ranges)[1]
+            try:
+                extent = constant_bounds(extent, ranges)[1]
+            except UnsolvableError:
+                extent = var
         ranges[var] = (low, extent)
     return [extent for _, extent in ranges.values()]
 

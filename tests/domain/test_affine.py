@@ -12,7 +12,7 @@ from tvm import te, tirx
 from tests.domain.systems import linear
 from tvm_autodiff.domain.affine import Atoms
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
-from tvm_autodiff.expr.nodes import const_value, op_name, operands
+from tvm_autodiff.expr.nodes import const_value, dtype_of, op_name, operands
 from tvm_autodiff.expr.rewrite import postorder
 
 i, j, m, n = (te.var(name) for name in "ijmn")
@@ -116,3 +116,17 @@ def test_coefficients_inside_divisions_are_reduced(expr: Any) -> None:
             c = const_value(divisor)
             high, _low = found.split(found.form(numerator), c)
             assert not high or op_name(numerator) in ("floordiv", "floormod")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("factor", [50, -50])
+def test_a_narrow_sum_of_terms_that_are_not(dtype: str, factor: int) -> None:
+    """``200 - 50*t`` fits int8 for t in [2, 4), and 200 does not."""
+    t, found = te.var("t"), Atoms()
+    found.symbol(t, (2, 3) if factor > 0 else (5, 6))
+    found.symbol(i, (0, 99))
+    narrow = tirx.Cast(dtype, (4 - t + i - i) * factor)
+    written = found.expr(found.form(narrow), dtype)
+    assert dtype_of(written) == dtype
+    for value in (2, 3) if factor > 0 else (5, 6):
+        assert compile_integers([written], [t])(value) == ((4 - value) * factor,)

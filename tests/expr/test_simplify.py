@@ -184,3 +184,28 @@ def test_facts_about_values_that_wrap_are_found_again() -> None:
     limit = narrow("uint8", 9)
     assert prove(first < limit, {i: (0, 99)}, given=[again < limit])
     assert not prove(first < narrow("uint8", 8), {i: (0, 99)}, given=[again < limit])
+
+
+BRANCHES = {
+    "select": tirx.Select(i < 4, i, 7 - i),
+    "if_then_else": te.if_then_else(i < 4, i, 7 - i),
+    "maximum of a branch": te.max(tirx.Select(i < 4, i, 7 - i), 0),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches_are_compared_with_reads(name: str) -> None:
+    """Verdicts of the analyzer, which has no hash for what is read."""
+    branch, read = BRANCHES[name], table(j)
+    assert not prove_equal(branch, read % 4)
+    assert prove_equal(read + branch - read, branch)
+    assert not prove(branch < read, {i: (0, 8)})
+    assert prove(te.any(branch < read, read >= 0), {i: (0, 8)}, given=[table(j) >= 0])
+    assert prove(te.any(branch < read, n < read), {i: (0, 8), n: (0, table(j))})
+    assert constant_bounds(tirx.Select(read < 3, i, 7 - i), {i: (0, 8)}) == (0, 7)
+    found = simplify(tirx.EQ(branch + 0, read * 1 + table(j) - table(j)))
+    values = np.array([3, 4, 0, 1, 7, 2, 0, 5], "int32")
+    for place in range(8):
+        at = {i: place, j: 7 - place}
+        want = evaluate(branch, at) == values[7 - place]
+        assert evaluate(found, at, [(table, values)]) == want

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tests.random_programs.draw import Draw, Options
-from tests.random_programs.features import options_of
+from tests.random_programs.features import chosen_features, options_of
 from tests.random_programs.interpreter import (
     Adjoints,
     IllegalRead,
@@ -35,6 +35,7 @@ _STENCILS = np.array([[-0.25, 0], [0, -0.5], [0, 0.5], [0.25, 0]]) / STEP
 #: programs with larger values are drawn again
 LARGEST = {"float64": 1e3, "float32": 1e3, "float16": 200.0, "bfloat16": 1e3}
 POINTS = 700  #: of the iterations of a stage
+ATTEMPTS = 300  #: with the features of one choice
 
 
 @dataclass(frozen=True)
@@ -335,8 +336,10 @@ def volume(stage: Stage, sizes: Mapping[str, int], draw: Draw) -> int:
 def random_case(seed: int, features: Sequence[str] = ("basic",)) -> Case:
     """The case of a seed: the first attempt with usable data, and mostly with a gradient."""
     for attempt in itertools.count():
-        rng = np.random.default_rng([seed, attempt])
-        options = options_of(rng, features)
+        # features that seldom make a program are not drawn less for it
+        chosen = chosen_features(np.random.default_rng([seed, attempt // ATTEMPTS]), features)
+        rng = np.random.default_rng([seed, attempt, 1])
+        options = options_of(rng, chosen)
         draw = Draw(rng, options)
         try:
             program = draw.program()

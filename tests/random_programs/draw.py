@@ -28,6 +28,8 @@ SMOOTH = ("exp", "log", "sqrt", "tanh", "sigmoid", "sin", "cos", "div", "square"
 #: reducer → how often it is drawn
 REDUCERS = {"sum": 0.57, "max": 0.13, "min": 0.12, "prod": 0.18}
 USER_REDUCERS = {"argmax": 3, "argmin": 2, "moments": 2, "either": 2, "positive": 2, "sum": 1}
+#: reducers whose elements become no tensor: their windows need no constant bound
+FREE_WINDOWS = ("sum", "max", "min", "moments")
 NARROW = ("uint8", "int8", "uint16", "int16", "uint32", "int64")
 
 
@@ -37,6 +39,8 @@ class Options:
 
     Attributes
     ----------
+    features : tuple of str
+        The names of what was changed.
     dtype : str
         Of floats; with `mixed` some tensors have another one.
     index : str
@@ -54,6 +58,7 @@ class Options:
         Magnitudes of the data.
     """
 
+    features: tuple[str, ...] = ()
     dtype: str = "float64"
     mixed: bool = False
     index: str = "int32"
@@ -295,22 +300,14 @@ class Draw:
             if tuple(e for _, e in names) == self.data["L"].shape and self.chance(0.8):
                 indices = tuple(variable(axis) for axis, _ in names)
                 length = Node("load", indices, "L", self.data["L"].dtype)
-                if reducer not in ("sum", "moments"):  # whose elements become a tensor: bounded
+                if reducer not in FREE_WINDOWS:
                     length = Node("min", (length, integer(self.data["L"].high)))
                 return (name, 0, self.data["L"].high), (name, 0, length)
         if self.options.ragged and self.spatial and reducer not in ARG_REDUCERS:
-            axis, extent = self.pick(self.spatial)
-            i, one = variable(axis), integer(1)
-            kind = self.pick(("below", "above", "half", "limited"))
-            if kind == "below":
-                made: Axis = (name, 0, Node("add", (i, one)))
-            elif kind == "above":
-                made = (name, i, Node("sub", (as_node(extent), i)))
-            elif kind == "half":
-                made = (name, 0, Node("floordiv", (i, integer(2))))
-            else:
-                made = (name, 0, Node("min", (Node("add", (i, one)), integer(3))))
-            return made, made
+            first, length = self.window(*self.pick(self.spatial))
+            if reducer not in FREE_WINDOWS and self.sizes:
+                length = Node("min", (length, integer(self.between(3, 5))))
+            return (name, first, length), (name, first, length)
         first = 0 if self.chance(0.85) else self.between(-1, 2)
         extent = self.between(1, 5)
         if self.options.reducers and self.chance(0.4):
@@ -320,6 +317,24 @@ class Draw:
         elif self.sizes and self.chance(0.5):
             first, extent = 0, self.extent()
         return (name, first, extent), (name, first, extent)
+
+    def window(self, axis: str, extent: Extent) -> tuple[Extent, Node]:
+        """The first element and the number of elements of a range that follows an axis."""
+        i, one = variable(axis), integer(1)
+        kind = self.pick(("below", "above", "half", "limited", "behind", "longer"))
+        if kind == "below":
+            return 0, Node("add", (i, one))
+        if kind == "above":
+            return i, Node("sub", (as_node(extent), i))
+        if kind == "half":
+            return 0, Node("floordiv", (i, integer(2)))
+        if kind == "limited":
+            return 0, Node("min", (Node("add", (i, one)), integer(3)))
+        if kind == "behind":
+            first = Node("max", (Node("sub", (i, integer(2))), integer(0)))
+            return first, Node("sub", (Node("add", (i, one)), first))
+        rest = Node("sub", (as_node(extent), i))
+        return 0, Node("max", (i, rest))
 
     # -- values
 

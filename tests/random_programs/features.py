@@ -306,42 +306,45 @@ _WITH_SPECIAL = {
     "tables": ("index", "dtype"),
     "wide": ("index",),
 }
-_DTYPE_BOUND = ("scaled", "extremes", "extern", "wide")
 
 
-def options_of(rng: np.random.Generator, features: Sequence[str]) -> Options:
-    """Options with one of the features, and with some others that go with it."""
-    options = Options()
+def chosen_features(rng: np.random.Generator, features: Sequence[str]) -> tuple[str, ...]:
+    """One of the features, mostly with some others that go with it."""
     names = list(features)
     chosen = [names[rng.integers(len(names))]]
-    kinds = {FEATURES[chosen[0]].kind}
-    for chance in (0.45, 0.35, 0.2):
+    for chance in (0.75, 0.5, 0.35):
         if rng.random() > chance:
             break
-        name = names[rng.integers(len(names))]
-        kind = FEATURES[name].kind
-        if kind not in kinds and _together(chosen, name):
-            chosen.append(name)
-            kinds.add(kind)
-    if options_conflict(chosen):
-        chosen = chosen[:1]
+        kinds = {FEATURES[name].kind for name in chosen}
+        others = [
+            name
+            for name in names
+            if FEATURES[name].kind not in kinds | {"plain"} and _together([*chosen, name])
+        ]
+        if not others:
+            break
+        chosen.append(others[rng.integers(len(others))])
     order = list(FEATURES)
-    for name in sorted(chosen, key=order.index):
+    return tuple(sorted(chosen, key=order.index))
+
+
+def options_of(rng: np.random.Generator, chosen: Sequence[str]) -> Options:
+    """The options of a program of some features."""
+    options = Options(features=tuple(chosen))
+    for name in chosen:
         FEATURES[name].change(options, rng)
     return options
 
 
-def _together(chosen: Sequence[str], name: str) -> bool:
-    names = [*chosen, name]
+def _together(names: Sequence[str]) -> bool:
+    """Whether features go with each other: second derivatives are differences, which need float64;
+    with ties there is no noise.
+    """
+    kinds = {FEATURES[name].kind for name in names}
+    if "second" in names and ("dtype" in kinds or "ties" in names):
+        return False
+    if "ties" in names and kinds & {"dtype", "ranges"}:
+        return False
     special = next((n for n in names if FEATURES[n].kind == "special"), None)
-    if special is None:
-        return True
-    allowed = _WITH_SPECIAL.get(special, ())
-    return all(n == special or FEATURES[n].kind in allowed for n in names)
-
-
-def options_conflict(chosen: Sequence[str]) -> bool:
-    """Second derivatives are differences, which need float64; with ties there is no noise."""
-    kinds = {FEATURES[name].kind for name in chosen}
-    second = "second" in chosen and bool(kinds & {"dtype"} or "ties" in chosen)
-    return second or ("ties" in chosen and bool(kinds & {"dtype", "ranges"}))
+    allowed = _WITH_SPECIAL.get(special, ()) if special else ()
+    return special is None or all(n == special or FEATURES[n].kind in allowed for n in names)

@@ -107,14 +107,18 @@ def _derivatives(op: str, result: Array, args: list[Array]) -> list[Array]:
     return table[op]()
 
 
+def _order(a: Array, b: Array) -> Array:
+    return np.sign(a - b)
+
+
 FLOATS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
     "add": (np.add, None),
     "sub": (np.subtract, None),
     "mul": (np.multiply, None),
     "div": (np.divide, None),
-    "max": (np.maximum, np.greater),
-    "min": (np.minimum, np.less),
-    "abs": (np.abs, lambda a: a > 0),
+    "max": (np.maximum, _order),  # at a tie, too, one operand has the derivative
+    "min": (np.minimum, _order),
+    "abs": (np.abs, np.sign),
     "floor": (np.floor, np.floor),
     "exp": (np.exp, None),
     "log": (np.log, None),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..expr import build
-from ..expr.nodes import Expr
+from ..expr.nodes import INDEX_DTYPES, Expr
 from .atoms import AtomTable
 from .forms import CONST, Form, combine, scaled, shifted
 
@@ -24,7 +24,8 @@ class WritingTable(AtomTable):
         """
         terms, value = self.terms(f)
         own = "int64" if any(self.wide[s] for s in f) else "int32"
-        if own == "int64" or dtype is None:
+        # a narrow type may hold the sum and not its terms
+        if own == "int64" or dtype not in INDEX_DTYPES:
             return build.cast(dtype or own, _sum(terms, value, own))
         return _sum(terms, value, dtype)
 

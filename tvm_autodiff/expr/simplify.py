@@ -16,6 +16,7 @@ from tvm import ir, sym
 
 from ..errors import UnsolvableError
 from . import build
+from .hidden_reads import hide_reads
 from .integers.wrapping import hide_wrapping
 from .nodes import (
     Expr,
@@ -86,15 +87,24 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     >>> simplify((i * 8 + j) // 8, {j: (0, 8)})
     i
     """
-    analyzer = _analyzer(ranges)
-    [exact], wrapping = hide_wrapping([expr], analyzer)
+    analyzer, [exact], hidden = _prepared([expr], ranges)
     found = analyzer.simplify(exact)
-    return normalize_div_mod(_put_back(found, wrapping) if wrapping else found)
+    return normalize_div_mod(_put_back(found, hidden) if hidden else found)
 
 
-def _put_back(expr: Expr, wrapping: Mapping[Var, Expr]) -> Expr:
+def _prepared(
+    exprs: Sequence[Expr], ranges: Ranges | None
+) -> tuple[Any, list[Expr], dict[Var, Expr]]:
+    """An analyzer that knows the ranges, the expressions as it can treat them, what is hidden."""
+    exprs, ranges, reads = hide_reads(exprs, ranges)
+    analyzer = _analyzer(ranges)
+    exact, wrapping = hide_wrapping(exprs, analyzer)
+    return analyzer, exact, {**reads, **wrapping}
+
+
+def _put_back(expr: Expr, hidden: Mapping[Var, Expr]) -> Expr:
     """The expression with what was hidden, the outermost last: they may hold each other."""
-    for var, value in reversed(list(wrapping.items())):
+    for var, value in reversed(list(hidden.items())):
         expr = substituter({var: value})(expr)
     return expr
 
@@ -117,8 +127,7 @@ def prove(
     (True, False, True)
     """
     strength = sym.ProofStrength.SYMBOLIC_BOUND if strong else sym.ProofStrength.DEFAULT
-    analyzer = _analyzer(ranges)
-    [condition, *given], _ = hide_wrapping([condition, *given], analyzer)
+    analyzer, [condition, *given], _ = _prepared([condition, *given], ranges)
     with contextlib.ExitStack() as scopes:
         for fact in given:
             scopes.enter_context(analyzer.constraint_scope(fact))
@@ -138,12 +147,11 @@ def prove_equal(left: Expr | int, right: Expr | int, ranges: Ranges | None = Non
     a, b = const_value(left), const_value(right)
     if a is not None and b is not None:
         return a == b
-    analyzer = _analyzer(ranges)
     exact = [
         build.const(x, dtype_of(y)) if isinstance(x, int) else x
         for x, y in ((left, right), (right, left))
     ]
-    (left, right), _ = hide_wrapping(exact, analyzer)
+    analyzer, (left, right), _ = _prepared(exact, ranges)
     return bool(analyzer.can_prove_equal(left, right))
 
 
@@ -165,8 +173,7 @@ def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int
     value = const_value(expr)
     if value is not None:
         return int(value), int(value)
-    analyzer = _analyzer(ranges)
-    [exact], _ = hide_wrapping([expr], analyzer)
+    analyzer, [exact], _ = _prepared([expr], ranges)
     found = analyzer.const_int_bound(exact)
     bits = 31 if dtype_of(expr) == "int32" else 63
     if found.max_value >= (1 << bits) - 1 or found.min_value <= 1 - (1 << bits):

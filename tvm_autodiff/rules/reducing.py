@@ -20,6 +20,7 @@ from ..expr.printing.text import text
 from ..expr.rewrite import contains_load, depends_on, substituter
 from ..expr.simplify import constant_bounds, simplify
 from ..graph.bounded_stage import bounded_reduction
+from ..graph.nonnegative import nonnegative
 from ..graph.plain_reduction import fold_condition
 from ..graph.stage import (
     Combiner,
@@ -158,7 +159,7 @@ def elements_of(op: Operation, reduction: Reduction) -> Elements:
             length = substituter(mapping)(extent)
             length = length if read else simplify(length, ranges)
             extent = _bound_of(op, length, ranges)
-        new = data_axis(old.var.name, extent, dtype_of(old.var))
+        new = data_axis(old.var.name, nonnegative(extent), dtype_of(old.var))
         if length is not None and const_value(length) is None:
             inside.append(compare("lt", new.var, length))
         if isinstance(low, int):

@@ -354,9 +354,36 @@ def test_products_need_a_bound():
         differentiate(unbounded, [x], head)
 
 
-def test_a_jacobian_through_data_is_refused_by_name():
-    with pytest.raises(NotDifferentiableError, match="stage y reads value .* Pass head="):
-        differentiate(stage("segments"), [value])
+@pytest.mark.parametrize("name", CASES)
+def test_jacobians(name):
+    """An element of the output has an identity for its cotangent, no tensor to read."""
+    _, reference, wanted = CASES[name]
+    y = stage(name)
+    found = values_of(list(differentiate(y, wanted)))
+    for got, tensor in zip(found, wanted, strict=True):
+        array = DATA[tensor]
+        want = np.zeros((*reference().shape, *array.shape))
+        for place in np.ndindex(array.shape):
+            before = array[place]
+            ends = []
+            for end in (before + 1, before - 1):
+                array[place] = end
+                ends.append(reference())
+            array[place] = before
+            want[(..., *place)] = (ends[0] - ends[1]) / 2
+        np.testing.assert_array_equal(got, want)
+
+
+def test_the_gradient_of_one_number_needs_no_head():
+    """A sum of a row between pointers, without dimensions: its cotangent is the number one."""
+    y = jagged((), lambda: (ptr[4], ptr[5]), lambda k: value[k] * dense[col[k]])
+    dv, dd = values_of(list(differentiate(y, [value, dense])))
+    want, entries = np.zeros(NNZ), slice(PTR[4], PTR[5])
+    want[entries] = DENSE[COL[entries]]
+    np.testing.assert_array_equal(dv, want)
+    want = np.zeros(C)
+    np.add.at(want, COL[entries], VALUE[entries])
+    np.testing.assert_array_equal(dd, want)
 
 
 def test_costs_count_the_axis_itself():

@@ -155,3 +155,36 @@ def test_a_condition_that_reads_at_a_place_with_data_stands_behind_its_bounds():
             [gradient] = differentiate(out, [A], head)
             [found] = evaluate_graph([gradient], given, strict=True)
             assert found.tolist() == wanted
+
+
+@pytest.mark.parametrize("axis", ["of the output", "of the sum", "of the prefix"])
+def test_positions_are_read_only_where_all_loops_run(axis):
+    """An empty loop that a position does not depend on: nothing reads it, and it has no element."""
+    n = te.var("n")
+    x, place = te.placeholder((n,), D, name="x"), te.placeholder((n,), "int32", name="place")
+    k = te.reduce_axis((0, n if axis == "of the sum" else 2), "k")
+    shape = (n + 1, n) if axis == "of the output" else (n + 1,)
+
+    def clamped(index):
+        return te.max(te.min(index, n - 1), 0)
+
+    y = te.compute(shape, lambda i, *j: te.sum(x[clamped(place[clamped(i)])], axis=k), name="y")
+    prefix = (n,) if axis == "of the prefix" else ()
+    head = te.placeholder((*prefix, *shape), D, name="head")
+    [dx] = differentiate(y, [x], head)
+    for size in (0, 1, 3):
+        places = (np.arange(size) * 2 % max(size, 1)).astype("int32")
+        given = [(x, np.ones(size)), (place, places)]
+        weights = np.random.default_rng(size).integers(-3, 4, evaluate_shape(head, n, size))
+        want = np.zeros((*(size for _ in prefix), size))
+        for p in np.ndindex(*(size for _ in prefix)):
+            for i in range(size + 1 if size else 0):
+                count = size if axis == "of the sum" else 2
+                want[(*p, places[min(i, size - 1)])] += count * weights[p][i].sum()
+        pairs = [*given, (head, weights.astype(D))]
+        [got] = evaluate_graph([dx], pairs, {n: size}, strict=True)
+        np.testing.assert_array_equal(got, want)
+
+
+def evaluate_shape(tensor, n, size):
+    return tuple(size + (0 if dim is n or dim.same_as(n) else 1) for dim in tensor.shape)

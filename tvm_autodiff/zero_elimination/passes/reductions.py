@@ -18,6 +18,7 @@ from ...expr.build import all_of, if_then_else, zero_like
 from ...expr.nodes import Tensor, dtype_of, load, tensor_key
 from ...expr.rewrite import contains, depends_on, substituter, tree_size
 from ...graph.graph import retarget, tensors_read_by, topological
+from ...graph.nonnegative import nonnegative
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
     Operation,
@@ -209,7 +210,8 @@ def _compact(
     variables = tuple(axis.var for axis in target.axes)
     solution = simplify_domain(Domain(variables, target.ranges, tuple(outer)))
     new = solution.new_domain
-    axes = [data_axis(var.name, new.ranges[var][1], dtype_of(var)) for var in new.variables]
+    extents = {var: nonnegative(new.ranges[var][1]) for var in new.variables}
+    axes = [data_axis(var.name, extent, dtype_of(var)) for var, extent in extents.items()]
     sums = element_count(axis_range(axis)[1] for axis in whole.axes)
     elements = element_count(axis_range(axis)[1] for axis in target.axes)
     fewer = element_count(axis_range(axis)[1] for axis in axes)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...expr.build import all_of
 from ...expr.lets import merge_equal
-from ...expr.nodes import is_load, node_id, operands
+from ...expr.nodes import Expr, is_load, node_id, operands
 from ...expr.rewrite import postorder
 from ...rules.terms import Condition
 
@@ -20,8 +20,11 @@ def in_order(others: Sequence[Condition], data: Sequence[Condition]) -> list[Con
         In the order in which the stage evaluates them.
     data : sequence of Condition
         Where a solution that holds data exists. They stand behind the `others` that read nothing at
-        a place with this data: these may protect what they read themselves.
+        a place with this data: these may protect what they read themselves. Among them,
+        ``I[b - I[0] + 3] == c`` stands behind ``b >= I[0]``: what reads at data behind what does
+        not.
     """
+    data = sorted(data, key=lambda condition: _nesting(condition.expr))
     merged = merge_equal([*(c.expr for c in data), *(c.expr for c in others)])
     reads = {node_id(node) for node in postorder(merged[: len(data)]) if is_load(node)}
     first: list[Condition] = []
@@ -31,6 +34,15 @@ def in_order(others: Sequence[Condition], data: Sequence[Condition]) -> list[Con
         bound = any(node_id(node) in reads for node in postorder(places))
         (last if last or bound else first).append(condition)
     return [*_joined(first), *data, *_joined(last)]
+
+
+def _nesting(expr: Expr) -> int:
+    """How many reads stand in each other's indices, at most."""
+    depths: dict[int, int] = {}
+    for node in postorder(expr):
+        inner = max((depths[node_id(part)] for part in operands(node)), default=0)
+        depths[node_id(node)] = inner + is_load(node)
+    return depths[node_id(expr)]
 
 
 def _joined(conditions: Sequence[Condition]) -> list[Condition]:

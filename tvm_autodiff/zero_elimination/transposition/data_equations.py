@@ -36,6 +36,7 @@ from ...graph.kinds.scatter_add import as_index, inside
 from ...graph.stage import Extent, shape_of
 from ...rules.terms import Condition
 from ..walk import element_count
+from .windows import nonempty
 
 Ranges = Mapping[Var, tuple[Extent, Extent]]
 
@@ -133,6 +134,9 @@ def _without_equation(points: Points, place: int) -> Points | None:
     if bound and not reads_inside(equation, points.ranges):
         return points  # what is before may protect the reads, and would be evaluated after them
     inside = [Condition(part, True) for c in new.conditions for part in conjuncts(c)]
+    if not reads_inside(equation, points.ranges):
+        filled = nonempty({var: points.ranges[var] for var in unknowns})
+        inside = [*(Condition(c, True) for c in filled), *inside]
     move = substituter(solution.old_to_new)
     return Points(
         _replaced(points.variables, unknowns, new.variables),

@@ -14,17 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...domain import Domain, DomainTransformation, simplify_domain
-from ...expr.build import (
-    add,
-    all_of,
-    compare,
-    conjuncts,
-    const,
-    equal_integers,
-    if_then_else,
-    zero_like,
-)
-from ...expr.ceil_division import fold_ceil_divisions
+from ...expr.build import all_of, compare, conjuncts, const, equal_integers, if_then_else, zero_like
 from ...expr.fold import fold
 from ...expr.lets import bind_shared
 from ...expr.nodes import (
@@ -42,14 +32,13 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import contains_load, depends_on, postorder, substituter, variables_of
-from ...expr.simplify import collect_indices, constant_bounds
-from ...graph.stage import Extent, Operation, axis_range, bodies, is_compute, reduce_axis_over
+from ...expr.simplify import collect_indices, prove
+from ...graph.stage import Operation, axis_range, bodies, is_compute, reduce_axis_over
 from ...rules.terms import Condition, Term, guarded
 from .condition_order import in_order
 from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
 from .scaling import read_through_scaling
-
-Ranges = dict[Var, tuple[Extent, Extent]]
+from .windows import Ranges, constant_box, nonempty
 
 
 @dataclass(frozen=True)
@@ -219,6 +208,13 @@ def sum_where(
         return None
     move_on = found.move
     known = [c.expr for c in found.conditions if on_indices(c.expr)]
+    ranges = {**parameters, **found.ranges}
+    if not all(reads_inside(move_on(c), ranges) for c in data):
+        solved = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
+        solved = {v: bounds for v, bounds in solved.items() if contains_load(move(v))}
+        filled = [move_on(move(condition)) for condition in nonempty(solved)]
+        known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
+        data = [*(c for c in filled if not on_indices(c)), *data]
     others = [c for c in found.conditions if not on_indices(c.expr)]
     masks = [c.expr for c in others if is_data_equation(c.expr)]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
@@ -232,7 +228,7 @@ def sum_where(
     summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
     for loop in loops:
         extent = move_on(move(loop.dom.extent))
-        if not reads_inside(extent, {**parameters, **found.ranges}):
+        if not reads_inside(extent, ranges):
             allowed = all_of(c for c in known if not depends_on(c, looping))
             extent = if_then_else(allowed, extent, zero_like(extent))
         summed.append(reduce_axis_over(loop.var, extent))
@@ -342,37 +338,3 @@ def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Cond
     )
     guards = op_name(body) == "if_then_else"
     return rename(value), [Condition(rename(part), guards) for part in parts]
-
-
-def constant_box(ranges: Ranges) -> tuple[Ranges, list[Expr]]:
-    """Ranges that depend on other axes, as a box around them and conditions: adaptive windows.
-
-    ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two
-    comparisons.
-    """
-    axes = list(ranges)
-    box: Ranges = {}
-    limits: list[Expr] = []
-    for var, (low, extent) in ranges.items():
-        bounded = [
-            bound
-            for bound in (low, extent)
-            if not isinstance(bound, int) and depends_on(bound, axes)
-        ]
-        if not bounded:
-            box[var] = (low, extent)
-            continue
-        end = fold_ceil_divisions(_plus(low, extent, var))
-        start = const(low, dtype_of(var)) if isinstance(low, int) else fold_ceil_divisions(low)
-        least, _ = constant_bounds(start, ranges)
-        _, most = constant_bounds(end, ranges)
-        box[var] = (least, most - least)
-        limits += [compare("ge", var, start), compare("lt", var, end)]
-    return box, limits
-
-
-def _plus(low: Extent, extent: Extent, like: Expr) -> Expr:
-    dtype = dtype_of(like)
-    left = const(low, dtype) if isinstance(low, int) else low
-    right = const(extent, dtype) if isinstance(extent, int) else extent
-    return add(left, right)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.build import add, variable, zero_like
+from ...expr.build import add, const, variable, zero_like
+from ...expr.fold import fold
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_const, load
 from ...expr.rewrite import contains_load, depends_on, substituter
 from ...graph.kinds.update_loops import UpdateLoops, update_stage
@@ -55,18 +56,26 @@ def update_loops(
 ) -> Tensor | None:
     """``d out[a] += [c] p · dx[g(a, k)]  →  for all (a, k): if c then dx[g(a, k)] += head[a]·p``.
 
-    None for an identity cotangent, which is no tensor to read, and where no point counts.
+    With the identity for a cotangent the prefix is the index of the output:
+    ``for all (a, k): if c then dx[a, g(a, k)] += p``. None where no point counts.
     """
-    if cotangent.tensor is None:
-        return None
-    prefix = [renew_axis(axis) for axis in target.prefix]
-    head = load(cotangent.tensor, [axis.var for axis in (*prefix, *op.axis)])
+    axes = [axis.var for axis in op.axis]
+    prefix: list[Axis] = []
+    outer: list[Expr] = []
+    seed: Expr = const(1, dtype_of(term.seed))
+    if cotangent.tensor is not None:
+        prefix = [renew_axis(axis) for axis in target.prefix]
+        outer = [axis.var for axis in prefix]
+        seed = load(cotangent.tensor, [*outer, *axes])
+    elif target.prefix:
+        outer = list(axes)
     found = _without_data_equations([*op.axis, *term.reduce_axes], term.conditions)
     if found is None:
         return None
     loops, points = found
-    value = points.move(substituter({term.seed: head})(term.value))
-    place = [*(axis.var for axis in prefix), *map(points.move, term.indices)]
+    value = substituter({term.seed: seed})(term.value)
+    value = points.move(fold(value) if is_const(seed) else value)
+    place = [points.move(index) for index in (*outer, *term.indices)]
     loops = [*prefix, *loops]
     shape = [axis_range(axis)[1] for axis in (*target.prefix, *target.axes)]
     tests = tuple(condition.expr for condition in points.conditions)

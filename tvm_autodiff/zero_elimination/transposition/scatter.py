@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...domain import Domain, simplify_domain
-from ...expr.build import all_of, conjuncts, const, if_then_else, negate
+from ...expr.build import (
+    all_of,
+    compare,
+    conjuncts,
+    const,
+    if_then_else,
+    negate,
+    zero_like,
+)
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -34,6 +42,7 @@ from ...graph.kinds.scatter_add import (
     inside,
     scatter_add_stage,
 )
+from ...graph.nonnegative import nonnegative
 from ...graph.stage import (
     Extent,
     Operation,
@@ -47,7 +56,8 @@ from ...graph.stage import (
 from ...rules.terms import Condition, Term, guarded
 from ..walk import element_count
 from .data_equations import Points, Ranges, is_data_equation, reads_inside, solve_data_equations
-from .gather import Cotangent, Gathered, Target, constant_box, on_indices
+from .gather import Cotangent, Gathered, Target, on_indices
+from .windows import constant_box
 
 
 def reads_by_data(term: Term) -> bool:
@@ -245,10 +255,20 @@ class _Nest:
                 for c in self.points.conditions
                 if not depends_on(c.expr, [*self.trailing.values(), *self.summed])
             ]
+            conditions = [*self._nonempty(index), *conditions]
         body = _where_allowed(index, conditions)
         over = [n for n, var in enumerate(self.point_vars) if depends_on(body, [var])] or [0]
         axes = [self._axis(self.point_vars[n]) for n in over]
         return _whole_or_stage(name, axes, body), tuple(over)
+
+    def _nonempty(self, index: Expr) -> list[Condition]:
+        """That the loops which an index does not depend on have a point: without one, nothing
+        reads there.
+        """
+        loops = [(v, self.points.ranges[v][1]) for v in self.points.variables]
+        loops += [(axis.var, axis_range(axis)[1]) for axis in self.prefix]
+        extents = [e for v, e in loops if not isinstance(e, int) and not depends_on(index, [v])]
+        return [Condition(compare("gt", e, zero_like(e)), True) for e in extents]
 
     def updates(self, name: str, value: Expr) -> tuple[Tensor, tuple[int, ...]]:
         """What is added, and the axis that each of its dimensions is."""
@@ -330,7 +350,7 @@ def _whole_or_stage(
     same = None if summed else whole_tensor(body, axes)
     if same is not None:
         return same
-    fresh = [data_axis(a.var.name, axis_range(a)[1], dtype_of(a.var)) for a in axes]
+    fresh = [data_axis(a.var.name, nonnegative(axis_range(a)[1]), dtype_of(a.var)) for a in axes]
     inner = [renew_axis(axis) for axis in summed]
     table = {old.var: new.var for old, new in zip((*axes, *summed), (*fresh, *inner), strict=True)}
     return bounded_stage(name, fresh, [sum_over(substituter(table)(body), inner)])[0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ...domain.from_floats import without_floats
-from ...errors import NotDifferentiableError, UnsolvableError
+from ...errors import UnsolvableError
 from ...expr.build import conjuncts
 from ...expr.nodes import (
     Expr,
@@ -190,6 +190,16 @@ def _past_copies(
         if not any(site.way in _LAST_RESORTS for site in further):
             return further
     where = target(term.tensor)
+    try:
+        return _solved(op, term, cotangent, where)
+    except UnsolvableError:  # a window that sizes do not bound
+        return _by_updates(op, term, cotangent, where)
+
+
+def _solved(
+    op: Operation, term: Term, cotangent: Cotangent, where: Target
+) -> list[Transposed]:
+    """The term gathered, or scattered where the gather would be dense."""
     whole = gather(op, term, cotangent, where)
     if whole is None:
         return []
@@ -215,29 +225,29 @@ def _by_data_bounds(
     """A term whose loops have data for bounds: gathered where its index determines them or leaves
     them loops, else added up in one loop over the points.
     """
-    name = f"d{term.tensor.op.name}"
-    whole = None
     if not reads_by_data(term):
         try:
             whole = gather(op, term, cotangent, where)
         except UnsolvableError:  # an index that does not bound such a loop
-            whole = None
-        else:
-            if whole is None:
-                return []
-    if whole is None or whole.dense:
-        updated = update_loops(op, term, cotangent, where, f"{name}_updates")
-        if updated is not None:
-            here = [axis.var for axis in (*where.prefix, *where.axes)]
-            whole = Gathered((), load(updated, here))
-            return [Transposed(op, term, whole, "loop over updates", where, cotangent)]
-    if whole is None:
-        raise NotDifferentiableError(
-            f"stage {op.name} reads {term.tensor.op.name} at an index that is data, in a reduction "
-            "whose bounds are data: its Jacobian has no form. Pass head= for its product with a "
-            "cotangent"
-        )
-    return [Transposed(op, term, whole, "gather", where, cotangent)]
+            return _by_updates(op, term, cotangent, where)
+        if whole is None:
+            return []
+        if not whole.dense:
+            return [Transposed(op, term, whole, "gather", where, cotangent)]
+    return _by_updates(op, term, cotangent, where)
+
+
+def _by_updates(
+    op: Operation, term: Term, cotangent: Cotangent, where: Target
+) -> list[Transposed]:
+    """A term added up in one loop over its points, whatever their bounds are."""
+    name = f"d{term.tensor.op.name}_updates"
+    updated = update_loops(op, term, cotangent, where, name)
+    if updated is None:
+        return []
+    here = [axis.var for axis in (*where.prefix, *where.axes)]
+    whole = Gathered((), load(updated, here))
+    return [Transposed(op, term, whole, "loop over updates", where, cotangent)]
 
 
 def _divided(

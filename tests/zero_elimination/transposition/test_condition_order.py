@@ -1,0 +1,87 @@
+"""Conditions of gathered terms stand where the reads in them are protected.
+
+Values are loops in numpy; a read outside of its tensor is an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+from tests.evaluate import evaluate_graph
+from tvm_autodiff import differentiate
+
+P, Q = (te.placeholder((5,), "int32", name=name) for name in "PQ")
+INTEGERS = [np.array([3, 0, 0, 1, 4], "int32"), np.array([0, 1, 3, 2, 0], "int32")]
+
+#: name → (shape of what is read, extent of the output, where it is read)
+CASES = {
+    "a place beside data, and data at that place": (
+        (6, 5),
+        2,
+        lambda i, p, q: (p[0] + i, p[i + 3]),
+    ),
+    "the other way round": ((5, 6), 2, lambda i, p, q: (p[i + 3], p[0] + i)),
+    "data at a place that data tells": (
+        (6, 6, 5),
+        2,
+        lambda i, p, q: (p[0] + i, q[p[4 - i]] + i, q[i]),
+    ),
+    "from the end": ((6, 5), 3, lambda i, p, q: (q[2] - i, p[i + 2])),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_stand_before_reads_at_what_they_bound(name):
+    shape, extent, place = CASES[name]
+    x = te.placeholder(shape, "float64", name="x")
+    y = te.compute((extent,), lambda i: x[place(i, P, Q)], name="y")
+    head = te.placeholder((extent,), "float64", name="head")
+    [dx] = differentiate(y, [x], head)
+    weights = np.arange(1.0, extent + 1)
+    want = np.zeros(shape)
+    for i in range(extent):
+        want[place(i, *INTEGERS)] += weights[i]
+    given = [(x, np.zeros(shape)), (head, weights), *zip((P, Q), INTEGERS, strict=True)]
+    [got] = evaluate_graph([dx], given, strict=True)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("bound", ["a window", "a size", "a size of a place that is data"])
+def test_ranges_without_a_point_protect_what_is_read_in_them(bound):
+    """``x[p[i - 2] + k]`` for k < i//2: no k, and nothing to read, for i below two."""
+    n = te.var("n")
+    x, p = te.placeholder((6,), "float64", name="x"), te.placeholder((n,), "int32", name="p")
+    window = bound == "a window"
+    k = te.reduce_axis((0, n), "k")
+
+    def first(i):
+        return te.max(te.min(i, n - 1), 0)
+
+    def row(i):
+        if window:
+            inner = te.reduce_axis((0, i // 2), "k")
+            return te.sum(x[p[i - 2] + inner], axis=inner)
+        if bound == "a size":
+            return te.sum(x[p[first(i)] + k], axis=k)
+        return te.sum(te.if_then_else(p[first(i)] == k, x[k], 0.0), axis=k)
+
+    y = te.compute((n + 2 if window else n + 1,), row, name="y")
+    head = te.placeholder(y.shape, "float64", name="head")
+    [dx] = differentiate(y, [x], head)
+    for size in (0, 1, 3):
+        places = np.arange(size)[::-1].astype("int32")
+        weights = np.arange(1.0, size + 3 if window else size + 2)
+        want = np.zeros(6)
+        for i, weight in enumerate(weights):
+            if window:
+                for step in range(i // 2):
+                    want[places[i - 2] + step] += weight
+            elif size:
+                at = places[min(i, size - 1)]
+                for step in range(size) if bound == "a size" else (0,):
+                    want[at + step] += weight
+        given = [(x, np.zeros(6)), (p, places), (head, weights)]
+        [got] = evaluate_graph([dx], given, {n: size}, strict=True)
+        np.testing.assert_array_equal(got, want)

@@ -1,0 +1,63 @@
+"""Reads hidden from TVM's analyzer, which refuses them beside branches.
+
+In ``select(i < 4, i, 7 - i) == I[j]`` it looks branches up by a hash of the whole comparison, and
+tensors have none: a TypeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .build import variable
+from .lets import merge_equal
+from .nodes import Expr, Var, dtype_of, is_load, node_id, op_name
+from .rewrite import contains, postorder, replace_outermost
+
+Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
+
+
+def hide_reads(
+    exprs: Sequence[Expr], ranges: Ranges | None
+) -> tuple[list[Expr], Ranges, dict[Var, Expr]]:
+    """``select(c, a, b) < I[j]  →  select(c, a, b) < v``; without branches nothing changes.
+
+    Parameters
+    ----------
+    exprs : sequence of Expr
+        Integer expressions and conditions.
+    ranges : mapping of Var to (min, extent), optional
+        Their bounds may read the same.
+
+    Returns
+    -------
+    list of Expr, mapping, dict of Var to Expr
+        The expressions, the ranges, and what each new variable stands for: equal reads share one.
+
+    Examples
+    --------
+    >>> from tvm import te, tirx
+    >>> i, table = te.var("i"), te.placeholder((9,), "int32", name="table")
+    >>> [hidden], _, values = hide_reads([tirx.Select(i < 4, i, 7 - i) < table(i)], None)
+    >>> len(values), hidden.b.name
+    (1, 'read')
+    """
+    given = dict(ranges or {})
+    parts = [part for pair in given.values() for part in pair]
+    bounds = [part for part in parts if part is not None and not isinstance(part, int)]
+    if not (contains([*exprs, *bounds], _is_branch) and contains([*exprs, *bounds], is_load)):
+        return list(exprs), given, {}
+    merged = merge_equal([*exprs, *bounds])
+    reads = {node_id(n): n for n in postorder(merged) if is_load(n)}
+    names = {key: variable("read", dtype_of(read)) for key, read in reads.items()}
+    hidden = [replace_outermost(expr, names) for expr in merged]
+    rest = iter(hidden[len(exprs) :])
+
+    def moved(bound: Expr | int | None) -> Expr | int | None:
+        return bound if bound is None or isinstance(bound, int) else next(rest)
+
+    changed = {var: (moved(low), moved(extent)) for var, (low, extent) in given.items()}
+    return hidden[: len(exprs)], changed, {names[key]: reads[key] for key in reads}
+
+
+def _is_branch(node: Expr) -> bool:
+    return op_name(node) in ("select", "if_then_else")
