@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.stage import bodies, is_compute, reduction_of
-from ..ir.statements import MAX_WEIGHT, weight
+from ..ir.weights import MAX_WEIGHT, weight
 from .declined import Declined
 from .kernel import Kernel
 

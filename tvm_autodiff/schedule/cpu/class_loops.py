@@ -45,7 +45,7 @@ from ...ir.nodes import (
 from ...ir.primfunc import StageFunction
 from ...ir.rewrite import postorder, replace_outermost, substituter, variables_of
 from ...ir.stage import Axis, Extent, axis_range, shape_of
-from ...ir.statements import MAX_WEIGHT, weight
+from ...ir.weights import MAX_WEIGHT, weight
 from ..access import Interval
 from ..boxes import decided, pieces
 from ..declined import Declined
@@ -177,7 +177,7 @@ class _Writer:
         self._axes, self._values, self._results = elements.axes, elements.values, results
         self._moduli, self._plan, self._places = moduli, plan, places
         self.nodes = 0
-        self.weight = 0  #: of the largest statement, as `ir.statements` weighs it
+        self.weight = 0  #: of the largest statement, as `ir.weights` weighs it
         self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
 
     def nest(self, threads: int) -> Statement:
