@@ -30,6 +30,10 @@ from tests.random_programs.workers import Worker, run_all
 EVALUATED, ALONE, TASK, TASKS = 2100, 100, 20, 10
 COMPILED, BLOCK = 200, 20
 
+#: programs of nested indices that are built, each in so many CPU seconds; in 148 the solver
+#: bounds no box of one case of a clamp
+NESTED, SECONDS = (*range(5), 148), 60
+
 #: features that are tried alone, and what they showed beside others: seeds of all of CHEAP and OFF
 OFF = {
     "data": "nothing in 2,000 programs of all features",
@@ -46,6 +50,7 @@ OFF_COMPILED = {
     "mixed": "the same",
     "second": "the builds take long",
     "windows": "the builds take long",
+    "nested": "the builds take long: each alone, under a limit, below",
     "wide": "the builds take long",
 }
 ON = tuple(name for name in NAMES if name not in OFF)
@@ -102,6 +107,12 @@ def test_one_feature_evaluated(feature: str) -> None:
 def test_compiled(first: int) -> None:
     seeds = tuple(n for n in range(first, first + BLOCK) if n not in KNOWN_COMPILED)
     fail_of(run_all([Seeds(SCHEDULED, seeds, True)], 1, limit=600))
+
+
+@pytest.mark.parametrize("seed", NESTED)
+def test_nested_indices_are_built_in_time(seed: int) -> None:
+    """Half are differentiated twice. More: ``--features nested --compile --limit 60 --times``."""
+    fail_of(run_all([Seeds(("nested",), (seed,), True)], 1, limit=SECONDS))
 
 
 @dataclass(frozen=True)
