@@ -33,6 +33,10 @@ from tests.random_programs.workers import Worker, run_all
 EVALUATED, TASK, TASKS = 2800, 20, 10
 COMPILED, BLOCK = 200, 20
 
+#: programs of nested indices that are built, each in so many CPU seconds; in 148 the solver
+#: bounds no box of one case of a clamp
+NESTED, SECONDS = (*range(5), 148), 60
+
 #: features of programs that are not compiled beside others
 OFF_COMPILED = {
     "float16": "windows of float16",
@@ -40,6 +44,7 @@ OFF_COMPILED = {
     "mixed": "the same",
     "second": "the builds take long",
     "windows": "the builds take long",
+    "nested": "the builds take long: each alone, under a limit, below",
     "wide": "the builds take long",
     "data": "evaluated beside others, not compiled yet",
     "narrow": "the same",
@@ -83,6 +88,12 @@ def test_known_faults_are_still_there(seed: int) -> None:
 def test_compiled(first: int) -> None:
     seeds = tuple(n for n in range(first, first + BLOCK) if n not in KNOWN_COMPILED)
     fail_of(run_all([Seeds(SCHEDULED, seeds, True)], 1, limit=600))
+
+
+@pytest.mark.parametrize("seed", NESTED)
+def test_nested_indices_are_built_in_time(seed: int) -> None:
+    """Half are differentiated twice. More: ``--features nested --compile --limit 60 --times``."""
+    fail_of(run_all([Seeds(("nested",), (seed,), True)], 1, limit=SECONDS))
 
 
 @dataclass(frozen=True)

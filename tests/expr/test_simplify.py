@@ -209,3 +209,40 @@ def test_branches_are_compared_with_reads(name: str) -> None:
         at = {i: place, j: 7 - place}
         want = evaluate(branch, at) == values[7 - place]
         assert evaluate(found, at, [(table, values)]) == want
+
+
+def choices(n: int, start: Any = i) -> Any:
+    """A graph of a few nodes a step, which TVM's simplifier walks three times at each."""
+    index = start
+    for step in range(n):
+        index = tirx.Select(index < step + 2, index + 1, index - 1)
+    return index
+
+
+@pytest.mark.parametrize("n", [5, 30])
+def test_heavy_expressions_are_not_given_to_the_analyzer(n: int) -> None:
+    """TVM walks five choices for minutes, and thirty for ever."""
+    ranges = {i: (0, 9)}
+    heavy = choices(n)
+    assert not prove(heavy >= -n, ranges)
+    assert prove(i < 9, ranges, given=[heavy < 3])
+    assert prove_equal(heavy, heavy)
+    assert not prove_equal(heavy, choices(n, i + 1))
+    low, high = constant_bounds(heavy, ranges)
+    values = [exact_choices(value, n) for value in range(9)]
+    assert low <= min(values)
+    assert max(values) <= high
+    assert high - low <= 9 + 2 * n
+    assert same_node(simplify(heavy, ranges), heavy)
+
+
+def exact_choices(value: int, n: int) -> int:
+    for step in range(n):
+        value = value + 1 if value < step + 2 else value - 1
+    return value
+
+
+def test_light_choices_are_proved_as_ever() -> None:
+    light = choices(2)
+    assert prove(light >= -2, {i: (0, 9)})
+    assert constant_bounds(light, {i: (0, 9)})[0] >= -2

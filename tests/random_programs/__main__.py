@@ -9,6 +9,8 @@ import argparse
 import sys
 import time
 
+import numpy as np
+
 from tests.random_programs.tasks import NAMES, Seeds, report
 from tests.random_programs.workers import LIMIT, cores, run_all
 
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=LIMIT, help="CPU seconds for one task")
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
     parser.add_argument("--no-shrink", action="store_true", help="print the seeds only")
+    parser.add_argument("--times", action="store_true", help="print CPU seconds of the tasks")
     options = parser.parse_args()
     left_out = set(options.without.split(","))
     names = tuple(name for name in options.features.split(",") if name not in left_out)
@@ -47,8 +50,10 @@ def check(features: tuple[str, ...], options: argparse.Namespace) -> int:
         for first in range(options.seed, last, block)
     ]
     failed, started, done = 0, time.monotonic(), 0
+    times: list[tuple[float, str]] = []
     for outcome in run_all(tasks, options.workers, options.limit):
         done += len(outcome.task.seeds)
+        times.append((outcome.seconds, str(outcome.task)))
         if not outcome.complaints:
             continue
         failed += 1
@@ -63,7 +68,19 @@ def check(features: tuple[str, ...], options: argparse.Namespace) -> int:
         f"{failed} failures, {time.monotonic() - started:.0f} s",
         flush=True,
     )
+    if options.times:
+        print(distribution(times), flush=True)
     return failed
+
+
+def distribution(times: list[tuple[float, str]], slowest: int = 10) -> str:
+    """Quantiles of CPU seconds, and the slowest tasks."""
+    seconds = np.array([taken for taken, _ in times])
+    shares = ", ".join(
+        f"{share}%: {np.percentile(seconds, share):.2f}" for share in (50, 90, 99, 100)
+    )
+    lines = [f"{taken:.1f} s: {task}" for taken, task in sorted(times, reverse=True)[:slowest]]
+    return "\n".join([f"CPU seconds of {len(times)} tasks: {shares}", *lines])
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tests.random_programs.draw import (
     read,
     variable,
 )
+from tests.random_programs.nested import nested_indices
 from tests.random_programs.programs import Input, Node, Program, Stage
 
 Change = Callable[[Options, np.random.Generator], None]
@@ -179,6 +180,12 @@ def _chain_of_windows(draw: Draw) -> Program:
     return draw.finished([A], stages)
 
 
+def _nested(options: Options, rng: np.random.Generator) -> None:
+    """Half of them twice differentiated, which is where indices grow."""
+    options.special = nested_indices
+    options.mode = str(rng.choice(["plain", "second"]))
+
+
 def _joined(options: Options, rng: np.random.Generator) -> None:
     options.special = _stencil
 
@@ -294,6 +301,7 @@ FEATURES: dict[str, Feature] = {
     "extern": Feature(_extern, "special", True),
     "masks": Feature(_masks, "special"),
     "windows": Feature(_windows, "special", True),
+    "nested": Feature(_nested, "special", True),
     "joined": Feature(_joined, "special"),
     "wide": Feature(_wide, "special", True),
     "tables": Feature(_narrow_rows, "special"),

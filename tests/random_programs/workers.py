@@ -26,6 +26,7 @@ class Outcome:
 
     task: Any
     complaints: list[str]
+    seconds: float = 0.0  #: of CPU time
 
 
 def _serve(connection: Any) -> None:
@@ -76,7 +77,8 @@ class Worker:
         """What came of the task, if it has ended within `seconds`."""
         try:
             if self.connection.poll(seconds):
-                return Outcome(self.task, self.connection.recv())
+                complaints = self.connection.recv()
+                return Outcome(self.task, complaints, self.seconds() - self.started)
         except (EOFError, ConnectionResetError):
             self.process.join()
             code = self.process.exitcode
@@ -86,7 +88,7 @@ class Worker:
         used = self.seconds() - self.started
         if used > self.limit or self.waited > _PATIENCE * self.limit:
             self.stop()
-            return Outcome(self.task, [f"{self.task}: not done after {used:.0f} CPU seconds"])
+            return Outcome(self.task, [f"{self.task}: not done after {used:.0f} CPU seconds"], used)
         return None
 
     def run(self, task: Any) -> Outcome:

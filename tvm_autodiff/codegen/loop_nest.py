@@ -60,12 +60,14 @@ class Local:
         return count
 
 
-def local(name: str, shape: Sequence[int], dtype: str) -> Local:
-    """A buffer of constant shape for `allocated`, on the stack up to 1 KiB, else in the heap."""
+def local(name: str, shape: Sequence[int], dtype: str, scope: str = "global") -> Local:
+    """A buffer of constant shape for `allocated`, on the stack up to 1 KiB, else in the heap; of
+    the scope ``"local"`` in the registers of a thread.
+    """
     count = 1
     for extent in shape:
         count *= extent
-    return Local(tirx.decl_buffer([count], dtype, name), tuple(shape))
+    return Local(tirx.decl_buffer([count], dtype, name, scope=scope), tuple(shape))
 
 
 def allocated(buffers: Sequence[Local], body: Statement) -> Statement:

@@ -15,7 +15,6 @@ from ..expr.lets import merge_equal
 from ..expr.nodes import (
     Expr,
     dtype_of,
-    is_float,
     is_load,
     node_id,
     op_name,
@@ -23,46 +22,16 @@ from ..expr.nodes import (
     with_operands,
 )
 from ..expr.rewrite import expand_lets, postorder, rewrite
+from ..expr.weights import weighed
 from .loop_nest import Local, Places, Statement, allocated, branch, element, local, sequence, store
 from .passes.short_circuit import cut_short
 
-MAX_WEIGHT = 1_500  #: of an expression that TVM's passes take in less than about a second
 _STORED = 48  #: weight from which on a part is stored
 
-#: node of integers → how often TVM's simplifier walks its operands
-_WALKS = {"select": 3, "if_then_else": 3, "min": 2, "max": 2, "floordiv": 2, "floormod": 2}
-
-
-def weight(expr: Expr | Sequence[Expr], bound: Sequence[Expr] = ()) -> int:
-    """About how many nodes TVM's passes walk; a number above `MAX_WEIGHT` stands for any.
-
-    Nodes that are bound to a name are leaves to what uses them. Of several expressions it is the
-    largest.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> i = te.var("i")
-    >>> weight(i + 1), weight(te.max(i, 1))
-    (3, 5)
-    """
-    names = {node_id(node) for node in bound}
-    weights: dict[int, int] = {}
-    most = 0
-    for node in postorder(expr):
-        parts = sum(weights[node_id(part)] for part in operands(node))
-        found = min(_weighed(node, parts), MAX_WEIGHT + 1)
-        most = max(most, found)
-        weights[node_id(node)] = 1 if node_id(node) in names else found
-    return most
-
-
-def _weighed(node: Expr, parts: int) -> int:
-    return 1 + parts * (1 if is_float(node) else _WALKS.get(op_name(node), 1))
 
 
 def written(
-    values: Sequence[Expr], places: Places
+    values: Sequence[Expr], places: Places, scope: str = "global"
 ) -> tuple[list[Local], list[Statement], list[Expr]]:
     """Local buffers, statements that fill them, and the values in terms of the buffers.
 
@@ -72,8 +41,10 @@ def written(
         Over te tensors; lets are expanded.
     places : Places
         Where the tensors lie.
+    scope : str
+        Of the local buffers.
     """
-    writer = _Writer([_guarding(expand_lets(value)) for value in values], places)
+    writer = _Writer([_guarding(expand_lets(value)) for value in values], places, scope)
     return writer.buffers, writer.statements, writer.values
 
 
@@ -97,8 +68,8 @@ def _guarding(expr: Expr) -> Expr:
 class _Writer:
     """Writes each node once in each of its homes."""
 
-    def __init__(self, roots: Sequence[Expr], places: Places) -> None:
-        self._places = places
+    def __init__(self, roots: Sequence[Expr], places: Places, scope: str) -> None:
+        self._places, self._scope = places, scope
         self._homes = homes_of(merge_equal(roots), BRANCHES)
         self._uses = self._homes.uses()
         self._out: dict[Path, list[Statement]] = {(): []}
@@ -131,7 +102,7 @@ class _Writer:
         value = with_operands(node, values) if parts else node
         if is_load(node):
             value = self._places.read(value)
-        size = _weighed(node, sum(size for _, size in parts))
+        size = weighed(node, sum(size for _, size in parts))
         if parts and (self._uses.get((node_id(node), home), 0) > 1 or size > _STORED):
             place = self._buffer(node, home)
             self._out.setdefault(home, []).append(store(place, value, []))
@@ -139,7 +110,7 @@ class _Writer:
         return value, size
 
     def _buffer(self, node: Expr, home: Path) -> Local:
-        place = local(f"t{self._count}", [], dtype_of(node))
+        place = local(f"t{self._count}", [], dtype_of(node), self._scope)
         self._count += 1
         self._out.setdefault(home, [])
         self._buffers.setdefault(home, []).append(place)

@@ -17,6 +17,7 @@ from tvm import ir, sym
 from ..errors import UnsolvableError
 from . import build
 from .hidden_reads import hide_reads
+from .integers.intervals import Intervals, range_intervals
 from .integers.wrapping import hide_wrapping
 from .nodes import (
     Expr,
@@ -30,6 +31,7 @@ from .nodes import (
     operands,
 )
 from .rewrite import contains_load, map_loads, rewrite, substituter, variables_of
+from .weights import provable
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 
@@ -80,6 +82,8 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     ranges : mapping of Var to (min, extent), optional
         An extent of None means no upper end.
 
+    An expression that the analyzer would walk for long keeps its form.
+
     Examples
     --------
     >>> from tvm import te
@@ -87,6 +91,8 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     >>> simplify((i * 8 + j) // 8, {j: (0, 8)})
     i
     """
+    if not provable(expr):
+        return normalize_div_mod(expr)
     analyzer, [exact], hidden = _prepared([expr], ranges)
     found = analyzer.simplify(exact)
     return normalize_div_mod(_put_back(found, hidden) if hidden else found)
@@ -119,6 +125,8 @@ def prove(
     """Whether TVM's analyzer proves a condition, from those that are `given`; `strong` lets it ask
     its SMT solver too.
 
+    Nothing is proved of a condition that the analyzer would walk for long, nor from one.
+
     Examples
     --------
     >>> from tvm import te
@@ -126,10 +134,13 @@ def prove(
     >>> prove(i % 4 < 4), prove(i < 4), prove(i < 4, {i: (0, 4)})
     (True, False, True)
     """
+    if not provable(condition):
+        return False
+    given = [fact for fact in given if provable(fact)]
     strength = sym.ProofStrength.SYMBOLIC_BOUND if strong else sym.ProofStrength.DEFAULT
-    analyzer, [condition, *given], _ = _prepared([condition, *given], ranges)
+    analyzer, [condition, *facts], _ = _prepared([condition, *given], ranges)
     with contextlib.ExitStack() as scopes:
-        for fact in given:
+        for fact in facts:
             scopes.enter_context(analyzer.constraint_scope(fact))
         return bool(analyzer.can_prove(condition, strength))
 
@@ -151,6 +162,8 @@ def prove_equal(left: Expr | int, right: Expr | int, ranges: Ranges | None = Non
         build.const(x, dtype_of(y)) if isinstance(x, int) else x
         for x, y in ((left, right), (right, left))
     ]
+    if not all(map(provable, exact)):
+        return node_id(exact[0]) == node_id(exact[1])
     analyzer, (left, right), _ = _prepared(exact, ranges)
     return bool(analyzer.can_prove_equal(left, right))
 
@@ -173,14 +186,18 @@ def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int
     value = const_value(expr)
     if value is not None:
         return int(value), int(value)
-    analyzer, [exact], _ = _prepared([expr], ranges)
-    found = analyzer.const_int_bound(exact)
+    if provable(expr):
+        analyzer, [exact], _ = _prepared([expr], ranges)
+        found = analyzer.const_int_bound(exact)
+        low, high = found.min_value, found.max_value
+    else:
+        low, high = Intervals(range_intervals(ranges or {})).of(expr)
     bits = 31 if dtype_of(expr) == "int32" else 63
-    if found.max_value >= (1 << bits) - 1 or found.min_value <= 1 - (1 << bits):
+    if high >= (1 << bits) - 1 or low <= 1 - (1 << bits):
         raise UnsolvableError(
             f"{expr} has no constant bounds: give its variables ranges with constant extents"
         )
-    return found.min_value, found.max_value
+    return low, high
 
 
 def normalize_div_mod(expr: Expr) -> Expr:

@@ -33,6 +33,7 @@ from ..expr.nodes import (
     with_operands,
 )
 from ..expr.rewrite import postorder, substituter
+from ..expr.weights import MAX_PROVED, weights
 from .stage import (
     Operation,
     axis_range,
@@ -115,6 +116,7 @@ class _Narrowing:
     def __call__(self, root: Expr) -> Expr:
         wide: dict[int, Expr] = {}  # of the dtype of the node
         narrow: dict[int, Expr] = {}  # of nodes of int64: the same value in int32
+        self._weights = weights(root, limit=MAX_PROVED)
         for node in postorder(root):
             key = node_id(node)
             parts = operands(node)
@@ -159,6 +161,8 @@ class _Narrowing:
             choose = select if name == "select" else if_then_else
             result = choose(wide[node_id(parts[0])], *small)
         else:
+            return None
+        if self._weights[node_id(node)] > MAX_PROVED:
             return None
         bounds = self._analyzer.const_int_bound(with_operands(node, _widened(chosen, small, parts)))
         return result if bounds.min_value >= -_LIMIT and bounds.max_value < _LIMIT else None

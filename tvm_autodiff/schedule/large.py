@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..codegen.statements import MAX_WEIGHT, weight
+from ..expr.weights import MAX_WEIGHT, weight
 from ..graph.stage import bodies, is_compute, reduction_of
 from .declined import Declined
 from .kernel import Kernel

@@ -12,8 +12,10 @@ import tvm
 from tvm import te, topi
 
 import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
 from tests.schedule import cases
 from tests.schedule.cuda.serial import gpu, rules_of, run, scheduled, writes
+from tests.schedule.heavy_bodies import BODIES, X
 from tests.schedule.test_rules import CONTRACTIONS, ELEMENTWISE, REDUCTIONS, arrays_for, expected
 from tvm_autodiff.codegen.passes.launches import lowered
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
@@ -273,6 +275,24 @@ def test_empty(name):
     (inputs, output), shape = EMPTY[name]
     arrays = [np.ones([int(d) for d in t.shape], "float32") for t in inputs]
     np.testing.assert_array_equal(run(inputs, output, arrays), np.zeros(shape))
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("shape", [(9,), (3, 3), (1,)])
+def test_too_large(name, shape):
+    """Statements of bounded size, an element for each thread, however TVM would walk the body."""
+
+    def body(*axes):
+        return BODIES[name](axes[0] if len(axes) == 1 else 3 * axes[0] + axes[1])
+
+    stage = te.compute(shape, body, name="stage")
+    [(launch, rule)] = scheduled(stage)
+    assert rule == "fallback"
+    assert max(map(len, str(launch.func).splitlines())) < 1_000
+    data = np.random.default_rng(0).uniform(-1, 1, 48)
+    [found] = run([X], [stage], [data])
+    [wanted] = evaluate_graph([stage], [(X, data)])
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_opaque_stages():

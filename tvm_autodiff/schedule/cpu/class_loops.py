@@ -31,11 +31,11 @@ from ...codegen.loop_nest import (
     store,
 )
 from ...codegen.primfunc import StageFunction
-from ...codegen.statements import MAX_WEIGHT, weight
 from ...expr.build import add, const, mul, variable
 from ...expr.lets import merge_equal
 from ...expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id, op_name
 from ...expr.rewrite import postorder, replace_outermost, substituter, variables_of
+from ...expr.weights import MAX_WEIGHT, weight
 from ...graph.stage import Extent, axis_range, shape_of
 from ..access import Interval
 from ..boxes import decided, pieces
@@ -168,7 +168,7 @@ class _Writer:
         self._axes, self._values, self._results = elements.axes, elements.values, results
         self._moduli, self._plan, self._places = moduli, plan, places
         self.nodes = 0
-        self.weight = 0  #: of the largest statement, as `codegen.statements` weighs it
+        self.weight = 0  #: of the largest statement, as `expr.weights` weighs it
         self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
 
     def nest(self, threads: int) -> Statement:

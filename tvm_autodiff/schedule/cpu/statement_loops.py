@@ -8,6 +8,8 @@ ones.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from math import prod
 
 from ...codegen.loop_nest import (
     PARALLEL,
@@ -27,7 +29,8 @@ from ...codegen.loop_nest import (
 )
 from ...codegen.primfunc import StageFunction, external_reads, free_variables
 from ...codegen.statements import written
-from ...expr.nodes import Axis, Expr, Var, dtype_of, op_name, tensor_key
+from ...expr.build import add, cast, const, mul, variable
+from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, op_name, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import (
     Extent,
@@ -46,7 +49,10 @@ from .parallel import worth_threads
 
 
 def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
-    """A kernel element by element, each in statements of bounded size."""
+    """A kernel element by element, each in statements of bounded size.
+
+    For a GPU it has one parallel loop over all elements, which `bind_parallel` gives to threads.
+    """
     if not is_compute(kernel.root):
         return NOT_COMPUTED
     inputs, results = external_reads(kernel.ops), kernel.outputs
@@ -61,13 +67,16 @@ def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Decline
     for number, tensor in enumerate(tensors):
         buffers.append(parameter(tensor, f"p{number}"))
         places.put(tensor, buffers[-1])
-    kind = PARALLEL if worth_threads(iterations(kernel.root), machine) else SERIAL
     table: dict[Var, Expr] = {}
-    loops = _loops(kernel.root.axis, table)
+    if machine.kind == "cuda":
+        loops, kind = _flat_loop(kernel.root.axis, table), PARALLEL
+        body = _element(kernel, table, places, "local")
+    else:
+        loops = _loops(kernel.root.axis, table)
+        kind = PARALLEL if worth_threads(iterations(kernel.root), machine) else SERIAL
+        body = _element(kernel, table, places, "global")
     return StageFunction(
-        function(buffers, _nest(loops, _element(kernel, table, places), kind)),
-        tuple(inputs),
-        tuple(results),
+        function(buffers, _nest(loops, body, kind)), tuple(inputs), tuple(results)
     )
 
 
@@ -86,14 +95,35 @@ def _loops(axes: Sequence[Axis], table: dict[Var, Expr]) -> list[_Loop]:
     return loops
 
 
+def _flat_loop(axes: Sequence[Axis], table: dict[Var, Expr]) -> list[_Loop]:
+    """``for i: for j: f(i, j) → for e: f(e // n, e % n)``; the table gets what axes are."""
+    ranges = [axis_range(axis) for axis in axes]
+    count = prod(extent for _, extent in ranges if isinstance(extent, int))
+    wide = count >= 2**31 or any(dtype_of(axis.var) == "int64" for axis in axes)
+    dtype = "int64" if wide else "int32"
+
+    def of_dtype(bound: Extent) -> Expr:
+        return const(bound, dtype) if isinstance(bound, int) else cast(dtype, bound)
+
+    extents = [of_dtype(extent) for _, extent in ranges]
+    known = all(isinstance(extent, int) for _, extent in ranges)
+    whole = const(count, dtype) if known else reduce(mul, extents)
+    rest = place = variable("element", dtype)
+    for number, (axis, (low, _)) in reversed(list(enumerate(zip(axes, ranges, strict=True)))):
+        own = binary("floormod", rest, extents[number]) if number else rest
+        table[axis.var] = cast(dtype_of(axis.var), add(own, of_dtype(low)))
+        rest = binary("floordiv", rest, extents[number])
+    return [(place, 0, whole)]
+
+
 def _nest(loops: Sequence[_Loop], body: Statement, kind: object = SERIAL) -> Statement:
     for number, (var, low, extent) in reversed(list(enumerate(loops))):
         body = loop(var, extent, body, kind if number == 0 else SERIAL, low)
     return body
 
 
-def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places) -> Statement:
-    """One element of every output."""
+def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places, scope: str) -> Statement:
+    """One element of every output; `scope` is that of local buffers."""
     op = kernel.root
     here = [table[var] for var in axis_vars(op)]
     reduction = reduction_of(op)
@@ -102,8 +132,8 @@ def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places) -> State
     if reduction is None:
         values = [substituter(table)(body) for body in bodies(op)]
     else:
-        buffers = [local("acc", [], dtype_of(source)) for source in reduction.sources]
-        before = _reduced(reduction, table, buffers, places)
+        buffers = [local("acc", [], dtype_of(source), scope) for source in reduction.sources]
+        before = _reduced(reduction, table, buffers, places, scope)
         values = [element(buffer, []) for buffer in buffers]
     if kernel.epilogue is not None:
         root, [value] = tensor_key(op.output(0)), values
@@ -115,7 +145,7 @@ def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places) -> State
             )
             for body in bodies(kernel.epilogue)
         ]
-    stored, statements, values = written(values, places)
+    stored, statements, values = written(values, places, scope)
     writes = [
         places.write(tensor, value, here)
         for tensor, value in zip(kernel.outputs, values, strict=True)
@@ -124,16 +154,21 @@ def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places) -> State
 
 
 def _reduced(
-    reduction: Reduction, outer: Mapping[Var, Expr], buffers: Sequence[Local], places: Places
+    reduction: Reduction,
+    outer: Mapping[Var, Expr],
+    buffers: Sequence[Local],
+    places: Places,
+    scope: str,
 ) -> list[Statement]:
     """``acc = identity; for k: acc = combine(acc, source(k))``."""
     table = dict(outer)
     loops = _loops(reduction.axes, table)
     sources = [substituter(table)(source) for source in reduction.sources]
     combined = reduction.combiner.apply([element(buffer, []) for buffer in buffers], sources)
-    stored, statements, values = written(combined, places)
+    stored, statements, values = written(combined, places, scope)
     # every new value is computed before the first is stored
-    new = [local("new", [], dtype_of(value)) for value in values] if len(values) > 1 else []
+    several = len(values) > 1
+    new = [local("new", [], dtype_of(value), scope) for value in values] if several else []
     steps = [store(place, value, []) for place, value in zip(new, values, strict=False)]
     values = [element(place, []) for place in new] or values
     steps += [store(acc, value, []) for acc, value in zip(buffers, values, strict=True)]

@@ -1,6 +1,7 @@
 """The rule that always applies: a thread for each element of each stage.
 
-In: any kernel. Out: one function a stage. The body of a stage that te cannot see into keeps its
+In: any kernel. Out: one function a stage; of a kernel that is too large for TVM one in all, in
+small statements. The body of a stage that te cannot see into keeps its
 loops; those that it calls parallel become threads.
 """
 
@@ -25,13 +26,20 @@ from ...graph.stage import (
     reduction_of,
     renew_axis,
 )
+from ..cpu.statement_loops import statement_loops
+from ..declined import Declined
 from ..kernels import Kernel
+from ..large import too_large
 from ..machine import Machine
 from .threads import bind_flat, finished, fused, own_loops, schedule_of
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     """Schedule any kernel: correct first."""
+    if too_large(kernel) is not None:
+        launch = statement_loops(kernel, machine)
+        if not isinstance(launch, Declined):
+            return [replace(launch, func=bind_parallel(launch.func))]
     return [_stage(op, machine) for op in kernel.ops]
 
 

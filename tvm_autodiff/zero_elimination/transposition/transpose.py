@@ -274,8 +274,15 @@ def _by_cases(
     cases = cases_of(term, ranges)
     if cases is None:
         return None
-    parts = [(case, gather(op, case, cotangent, where)) for case in cases]
-    found = [(case, gathered) for case, gathered in parts if gathered is not None]
-    if any(gathered.unsolved for _, gathered in found):
-        return None
+    found = []
+    for case in cases:
+        try:
+            gathered = gather(op, case, cotangent, where)
+        except UnsolvableError:  # the solver does not bound this one: no case is gathered
+            return None
+        if gathered is None:
+            continue
+        if gathered.unsolved:  # the others would be gathered for nothing
+            return None
+        found.append((case, gathered))
     return [_divided(op, case, cotangent, where, gathered, name) for case, gathered in found]
