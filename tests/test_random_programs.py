@@ -41,9 +41,6 @@ OFF = {
     "large": "the same",
 }
 OFF_COMPILED = {
-    "float16": "windows of float16",
-    "bfloat16": "the same",
-    "mixed": "the same",
     "second": "the builds take long",
     "windows": "the builds take long",
     "wide": "the builds take long",
@@ -64,7 +61,7 @@ KNOWN = {
 }
 
 #: the same of SCHEDULED, compiled
-KNOWN_COMPILED = {187: "compiling its forward program ends the process; lowering it does not"}
+KNOWN_COMPILED: dict[int, str] = {}
 
 
 def fail_of(outcomes: Iterator) -> None:

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from .build import cast, variable
+from .circular_bounds import hide_circular_bounds
 from .intervals import Interval, Intervals, add, meet, scalar_dtype, size_interval
 from .nodes import (
     Expr,
@@ -150,6 +151,7 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     if is_hidden_function(func):
         return func
     made = hide_divisions(func, by)
+    made = hide_circular_bounds(made, lambda e: hidden(e, by), _variables(made, _sizes(made)))
     renamed = _wide_variables(made) if _is_large(made) else {}
     return _bounded(made, lambda index: hidden(index, by), renamed)
 
