@@ -17,10 +17,8 @@ from .nodes import Expr, Var, call_node, const_value, dtype_of, node_id, op_name
 from .primfunc import PrimFunc
 
 _NARROW = "bfloat16"
-_INFINITY, _MAGNITUDE, _QUIET = 0x7F800000, 0x7FFFFFFF, 0x40
 
 _BINARY = (prim.Add, prim.Sub, prim.Mul, prim.Div, prim.Min, prim.Max)
-_BINARY += (prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE)
 
 
 def with_float32_inside(func: PrimFunc) -> PrimFunc:
@@ -48,15 +46,16 @@ def wide(value: Expr) -> Expr:
 
 
 def narrow(value: Expr) -> Expr:
-    """``bfloat16(value)`` of a float32, rounded to nearest, ties to even."""
+    """``bfloat16(value)`` of a float32, rounded to nearest, ties to even.
+
+    A NaN stays one as far as its upper seven bits of significand tell it, as processors make them:
+    asking for others would write the value twice more.
+    """
     lanes = _lanes(value)
     bits = call_node("reinterpret", [value], "int32" + lanes)
-    upper = bits >> _number(16, lanes)
-    odd = upper & _number(1, lanes)
+    odd = (bits >> _number(16, lanes)) & _number(1, lanes)
     rounded = (bits + (odd + _number(0x7FFF, lanes))) >> _number(16, lanes)
-    nan = (bits & _number(_MAGNITUDE, lanes)) > _number(_INFINITY, lanes)
-    chosen = tirx.Select(nan, upper | _number(_QUIET, lanes), rounded)
-    half = tirx.Cast("uint16" + lanes, chosen & _number(0xFFFF, lanes))
+    half = tirx.Cast("uint16" + lanes, rounded & _number(0xFFFF, lanes))
     return call_node("reinterpret", [half], _NARROW + lanes)
 
 
