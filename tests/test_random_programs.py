@@ -38,29 +38,11 @@ COMPILED, BLOCK = 200, 20
 NESTED, SECONDS = (*range(5), 148), 60
 
 #: features of programs that are not compiled beside others
-OFF_COMPILED = {
-    "float16": "windows of float16",
-    "bfloat16": "the same",
-    "mixed": "the same",
-    "second": "the builds take long",
-    "windows": "the builds take long",
-    "nested": "the builds take long: each alone, under a limit, below",
-    "wide": "the builds take long",
-    "data": "evaluated beside others, not compiled yet",
-    "narrow": "the same",
-    "wraps": "the same",
-    "ragged": "the same",
-    "jagged": "the same",
-    "extremes": "the same",
-    "large": "the same",
-}
+OFF_COMPILED = {"nested": "the builds take long: each alone, under a limit, below"}
 SCHEDULED = tuple(name for name in NAMES if name not in OFF_COMPILED)
 CHEAP = tuple(name for name in NAMES if name == "large" or not FEATURES[name].compiled)
 
 
-#: seeds of SCHEDULED, compiled, with faults that are not mended yet; each must go on failing until
-#: it leaves
-KNOWN_COMPILED = {187: "compiling its forward program ends the process; lowering it does not"}
 
 
 def fail_of(outcomes: Iterator) -> None:
@@ -77,16 +59,10 @@ def test_evaluated(first: int) -> None:
     fail_of(run_all(tasks, 1))
 
 
-@pytest.mark.parametrize("seed", KNOWN_COMPILED)
-def test_known_faults_are_still_there(seed: int) -> None:
-    [outcome] = run_all([Seeds(SCHEDULED, (seed,), True)], 1)
-    assert outcome.complaints, f"seed {seed} is right now: take it out of the table"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, COMPILED, BLOCK))
 def test_compiled(first: int) -> None:
-    seeds = tuple(n for n in range(first, first + BLOCK) if n not in KNOWN_COMPILED)
+    seeds = tuple(range(first, first + BLOCK))
     fail_of(run_all([Seeds(SCHEDULED, seeds, True)], 1, limit=600))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ..codegen.passes.bfloat16 import with_float32_inside
 from ..codegen.passes.function_widths import with_safe_indices
 from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.opaque_indices import C_CAST
@@ -47,7 +48,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
         return list(launches)
 
     def with_functions(func: Any) -> Any:
-        func = with_library_functions(func, machine.exact_math)
+        func = with_library_functions(with_float32_inside(func), machine.exact_math)
         return func if machine.exact_math else with_own_functions(func)
 
     return [replace(launch, func=with_functions(launch.func)) for launch in launches]

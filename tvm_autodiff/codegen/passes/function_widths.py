@@ -27,6 +27,7 @@ from ...expr.nodes import (
     op_name,
 )
 from ...expr.rewrite import postorder
+from .circular_bounds import hide_circular_bounds
 from .opaque_indices import REINTERPRET, hidden, hide_divisions, is_hidden_function
 
 BUFFER_READS: Reads = {
@@ -150,6 +151,7 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     if is_hidden_function(func):
         return func
     made = hide_divisions(func, by)
+    made = hide_circular_bounds(made, lambda e: hidden(e, by), _variables(made, _sizes(made)))
     renamed = _wide_variables(made) if _is_large(made) else {}
     return _bounded(made, lambda index: hidden(index, by), renamed)
 
