@@ -246,3 +246,22 @@ def test_light_choices_are_proved_as_ever() -> None:
     light = choices(2)
     assert prove(light >= -2, {i: (0, 9)})
     assert constant_bounds(light, {i: (0, 9)})[0] >= -2
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [n // 2, n % 5 + n // 1024, te.max(n // 2 - i, i), table(j) // 4, table(j) // 4 + n % 2],
+    ids=["half", "a part", "an axis", "data", "data and a remainder"],
+)
+def test_types_are_no_bounds(expr: Any) -> None:
+    """Half of an int32 is at most 2³⁰, which bounds no loop."""
+    with pytest.raises(UnsolvableError, match="has no constant bounds"):
+        constant_bounds(expr, {i: (0, n // 2)})
+
+
+def test_bounds_of_what_has_no_range() -> None:
+    bytes_ = te.placeholder((8,), "uint8", name="bytes")
+    assert constant_bounds(n % 4) == (0, 3)
+    assert constant_bounds(te.max(te.min(n // 4, 5), 0)) == (0, 5)
+    assert constant_bounds(te.max(te.min(table(j), 7), 0)) == (0, 7)
+    assert constant_bounds(bytes_(j).astype("int32") + 1) == (1, 256)

@@ -6,11 +6,11 @@ tensors have none: a TypeError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .build import variable
 from .lets import merge_equal
-from .nodes import Expr, Var, dtype_of, is_load, node_id, op_name
+from .nodes import INDEX_DTYPES, Expr, Var, dtype_of, is_load, node_id, op_name
 from .rewrite import contains, postorder, replace_outermost
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
@@ -41,13 +41,33 @@ def hide_reads(
     >>> len(values), hidden.b.name
     (1, 'read')
     """
+    roots = [*exprs, *_bounds(ranges)]
+    if contains(roots, _is_branch) and contains(roots, is_load):
+        return _hidden(exprs, ranges, is_load)
+    return list(exprs), dict(ranges or {}), {}
+
+
+def hide_index_reads(
+    exprs: Sequence[Expr], ranges: Ranges | None
+) -> tuple[list[Expr], Ranges, dict[Var, Expr]]:
+    """The same for all reads of int32 and int64, which may have any value."""
+    return _hidden(exprs, ranges, lambda n: is_load(n) and dtype_of(n) in INDEX_DTYPES)
+
+
+def _bounds(ranges: Ranges | None) -> list[Expr]:
+    parts = [part for pair in (ranges or {}).values() for part in pair]
+    return [part for part in parts if part is not None and not isinstance(part, int)]
+
+
+def _hidden(
+    exprs: Sequence[Expr], ranges: Ranges | None, hides: Callable[[Expr], bool]
+) -> tuple[list[Expr], Ranges, dict[Var, Expr]]:
     given = dict(ranges or {})
-    parts = [part for pair in given.values() for part in pair]
-    bounds = [part for part in parts if part is not None and not isinstance(part, int)]
-    if not (contains([*exprs, *bounds], _is_branch) and contains([*exprs, *bounds], is_load)):
+    roots = [*exprs, *_bounds(given)]
+    if not contains(roots, hides):
         return list(exprs), given, {}
-    merged = merge_equal([*exprs, *bounds])
-    reads = {node_id(n): n for n in postorder(merged) if is_load(n)}
+    merged = merge_equal(roots)
+    reads = {node_id(n): n for n in postorder(merged) if hides(n)}
     names = {key: variable("read", dtype_of(read)) for key, read in reads.items()}
     hidden = [replace_outermost(expr, names) for expr in merged]
     rest = iter(hidden[len(exprs) :])

@@ -16,10 +16,11 @@ from tvm import ir, sym
 
 from ..errors import UnsolvableError
 from . import build
-from .hidden_reads import hide_reads
+from .hidden_reads import hide_index_reads, hide_reads
 from .integers.intervals import Intervals, range_intervals
 from .integers.wrapping import hide_wrapping
 from .nodes import (
+    INDEX_DTYPES,
     Expr,
     Tensor,
     Var,
@@ -39,9 +40,14 @@ Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 _LARGE = 64
 
 
-def _analyzer(ranges: Ranges | None) -> Any:
-    """An analyzer that knows the ranges; those that others depend on are bound first."""
+def _analyzer(ranges: Ranges | None, endless: Sequence[Var] = ()) -> Any:
+    """An analyzer that knows the ranges; those that others depend on are bound first. What is
+    `endless` has no bounds, not even those of its type.
+    """
     analyzer = sym.Analyzer()
+    anything = sym.ConstIntBound(sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
+    for var in endless:
+        analyzer.update(var, anything, True)
     pending = list((ranges or {}).items())
     bound: set[int] = set()
     waiting = {node_id(var) for var, _ in pending}
@@ -99,11 +105,11 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
 
 
 def _prepared(
-    exprs: Sequence[Expr], ranges: Ranges | None
+    exprs: Sequence[Expr], ranges: Ranges | None, endless: Sequence[Var] = ()
 ) -> tuple[Any, list[Expr], dict[Var, Expr]]:
     """An analyzer that knows the ranges, the expressions as it can treat them, what is hidden."""
     exprs, ranges, reads = hide_reads(exprs, ranges)
-    analyzer = _analyzer(ranges)
+    analyzer = _analyzer(ranges, endless)
     exact, wrapping = hide_wrapping(exprs, analyzer)
     return analyzer, exact, {**reads, **wrapping}
 
@@ -186,18 +192,31 @@ def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int
     value = const_value(expr)
     if value is not None:
         return int(value), int(value)
+    [expr], ranges, _ = hide_index_reads([expr], ranges)
+    endless = _endless([expr], ranges)
     if provable(expr):
-        analyzer, [exact], _ = _prepared([expr], ranges)
+        analyzer, [exact], _ = _prepared([expr], ranges, endless)
         found = analyzer.const_int_bound(exact)
         low, high = found.min_value, found.max_value
     else:
-        low, high = Intervals(range_intervals(ranges or {})).of(expr)
+        low, high = (
+            (-(2**63), 2**63) if endless else Intervals(range_intervals(ranges or {})).of(expr)
+        )
     bits = 31 if dtype_of(expr) == "int32" else 63
     if high >= (1 << bits) - 1 or low <= 1 - (1 << bits):
         raise UnsolvableError(
             f"{expr} has no constant bounds: give its variables ranges with constant extents"
         )
     return low, high
+
+
+def _endless(exprs: Sequence[Expr], ranges: Ranges) -> list[Var]:
+    """The index variables without a range: their type bounds them, but by what bounds no loop."""
+    bounds = [part for pair in ranges.values() for part in pair]
+    roots = [*exprs, *(part for part in bounds if part is not None and not isinstance(part, int))]
+    known = {node_id(var) for var in ranges}
+    found = variables_of(roots)
+    return [v for v in found if node_id(v) not in known and dtype_of(v) in INDEX_DTYPES]
 
 
 def normalize_div_mod(expr: Expr) -> Expr:

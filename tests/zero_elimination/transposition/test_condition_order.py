@@ -85,3 +85,25 @@ def test_ranges_without_a_point_protect_what_is_read_in_them(bound):
         given = [(x, np.zeros(6)), (p, places), (head, weights)]
         [got] = evaluate_graph([dx], given, {n: size}, strict=True)
         np.testing.assert_array_equal(got, want)
+
+
+def test_a_range_that_follows_from_data_is_still_tested_before_the_data():
+    """``p[j // 2] + j <= 2`` bounds j, the place in a window, and p is read there to know it."""
+    p = te.placeholder((2,), "uint8", name="p")
+    x = te.placeholder((4, 3), "float64", name="x")
+
+    def body(i):
+        k = te.reduce_axis((0, 4 - i), "k")
+        place = p[(i + k) // 2].astype("int32") + (i + k)
+        return te.sum(te.if_then_else(place < 3, x[k, place], 0.0), axis=k)
+
+    y = te.compute((4,), body, name="y")
+    [jacobian] = differentiate(y, [x])
+    places, want = np.array([1, 0], "uint8"), np.zeros((4, 4, 3))
+    for i in range(4):
+        for k in range(4 - i):
+            place = int(places[(i + k) // 2]) + i + k
+            if place < 3:
+                want[i, k, place] += 1
+    [got] = evaluate_graph([jacobian], [(x, np.zeros((4, 3))), (p, places)], strict=True)
+    np.testing.assert_array_equal(got, want)

@@ -124,6 +124,12 @@ CASES = {
         ),
         lambda x, n, m, i: x[i] * x[: max(i, n - i)].sum(),
     ),
+    "as long as the longer part of a half": (
+        lambda s: windows(
+            (s.n,), lambda i: [(s.number(0), te.max(i, s.n // 2 - i))], lambda i, k: s.x[i]
+        ),
+        lambda x, n, m, i: max(i, n // 2 - i) * x[i],
+    ),
     "as long as a square": (
         lambda s: windows((s.n,), lambda i: [(s.number(0), i * i)], lambda i, k: s.x[i]),
         lambda x, n, m, i: i * i * x[i],

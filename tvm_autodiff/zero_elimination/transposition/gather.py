@@ -38,7 +38,7 @@ from ...rules.terms import Condition, Term, guarded
 from .condition_order import in_order
 from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
 from .scaling import read_through_scaling
-from .windows import Ranges, constant_box, nonempty
+from .windows import Ranges, constant_box, nonempty, within
 
 
 @dataclass(frozen=True)
@@ -210,9 +210,12 @@ def sum_where(
     known = [c.expr for c in found.conditions if on_indices(c.expr)]
     ranges = {**parameters, **found.ranges}
     if not all(reads_inside(move_on(c), ranges) for c in data):
-        solved = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
-        solved = {v: bounds for v, bounds in solved.items() if contains_load(move(v))}
+        every = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
+        solved = {v: bounds for v, bounds in every.items() if contains_load(move(v))}
         filled = [move_on(move(condition)) for condition in nonempty(solved)]
+        # the solver drops what follows from equations that read, but the reads need it before
+        plain = {v: bounds for v, bounds in every.items() if v not in solved}
+        filled += [c for c in map(move_on, map(move, within(plain))) if on_indices(c)]
         known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
         data = [*(c for c in filled if not on_indices(c)), *data]
     others = [c for c in found.conditions if not on_indices(c.expr)]

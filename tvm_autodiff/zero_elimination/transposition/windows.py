@@ -69,6 +69,15 @@ def nonempty(ranges: Ranges) -> list[Expr]:
     ]
 
 
+def within(ranges: Ranges) -> list[Expr]:
+    """That each variable lies in its range."""
+    found: list[Expr] = []
+    for var, (low, extent) in ranges.items():
+        start = const(low, dtype_of(var)) if isinstance(low, int) else low
+        found += [compare("ge", var, start), compare("lt", var, _plus(low, extent, var))]
+    return found
+
+
 def _bounds(expr: Expr, ranges: Ranges) -> tuple[int, int] | None:
     try:
         return constant_bounds(expr, ranges)
