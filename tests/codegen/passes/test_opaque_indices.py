@@ -29,6 +29,11 @@ def both(left: Any, right: Any) -> Any:
     return left & right if isinstance(left, np.ndarray) else te.all(left, right)
 
 
+def either(condition: Any, left: Any, right: Any) -> Any:
+    choose = np.where if isinstance(condition, np.ndarray) else te.if_then_else
+    return choose(condition, left, right)
+
+
 #: shape of the output, indices of the read, condition of the read
 MAPS: list[tuple[tuple[int, int], list[Map], Map]] = [
     ((5, 1), [lambda i, j: (i + 1) // 2 + i // 2], always),
@@ -52,6 +57,13 @@ MAPS: list[tuple[tuple[int, int], list[Map], Map]] = [
         lambda i, j: both(i >= 1, (j + 1) % 2 > 0),
     ),
     ((4, 6), [lambda i, j: (i * 6 + j) // 4, lambda i, j: (i * 6 + j) % 4], always),
+    # choices that TVM finds decided
+    (
+        (6, 2),
+        [lambda i, j: either(j <= -1, 0 - j * 2 - 4, i * 2 - j - 3) // 2 + 2],
+        lambda i, j: i * 2 <= j + 2,
+    ),
+    ((4, 2), [lambda i, j: (either(j >= 0, -1 - i - j, i) * 3) // 4 + 4], always),
 ]
 
 

@@ -33,6 +33,8 @@ from ...expr.simplify import constant_bounds, linear_sum, linear_terms
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+#: choice → its first operand that is a value
+_CHOICES = {"select": 1, "if_then_else": 1, "min": 0, "max": 0}
 
 
 #: what an index is put into: a call that LLVM drops, or a cast of C, which has no such call of a
@@ -221,11 +223,17 @@ def _summands(indices: Sequence[Expr]) -> list[Expr]:
 
 
 def _has_constant(numerator: Expr) -> bool:
+    """Whether a constant is added, in a side of a choice too, which TVM may find to be taken."""
     pending = [numerator]
     while pending:
         node = pending.pop()
-        if op_name(node) in ("add", "sub"):
-            pending += operands(node)
+        name, parts = op_name(node), operands(node)
+        if name in _CHOICES:
+            pending += parts[_CHOICES[name] :]
+        elif name == "mul":
+            pending += [part for part in parts if const_value(part) is None]
+        elif name in ("add", "sub"):
+            pending += parts
         elif const_value(node) is not None:
             return True
     return False
