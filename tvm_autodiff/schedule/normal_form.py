@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import LoweringError
+from ..expr.integers.intervals import Intervals, range_intervals
+from ..expr.integers.narrow import without_narrow_types
 from ..expr.nodes import (
     Axis,
     Expr,
@@ -141,7 +143,9 @@ def _normal_node(node: Expr) -> Expr | None:
 
 
 def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
-    return with_guards(rewrite(body, _normal_node), axes)
+    intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
+    plain = without_narrow_types(body, intervals)
+    return with_guards(rewrite(plain, _normal_node), axes)
 
 
 def _with_normal_nodes(op: Operation) -> Operation:

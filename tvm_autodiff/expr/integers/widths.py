@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm.ir import prim
 
-from ..build import cast, like
+from ..build import cast
 from ..nodes import (
     COMPARISONS,
     Expr,
@@ -42,6 +42,7 @@ from .intervals import (
     is_index,
     scalar_dtype,
 )
+from .narrow import reduced
 
 _INT32 = integer_range("int32")
 _NUMBERS = ("int", "uint", "bool", "float", "bfloat")
@@ -315,16 +316,9 @@ class _Rewriting:
         lanes = dtype_of(node).removeprefix(scalar_dtype(node))
         sides = [cast(kind + lanes, part) for part in parts]
         return cast(
-            dtype_of(node), _reduced(sides[0] if name == "cast" else binary(name, *sides), node)
+            dtype_of(node),
+            reduced(sides[0] if name == "cast" else binary(name, *sides), scalar_dtype(node)),
         )
-
-
-def _reduced(value: Expr, node: Expr) -> Expr:
-    """An integer of 32 or 64 bits reduced to the values of a narrower type."""
-    low, high = integer_range(scalar_dtype(node))
-    mask, half = (like(value, number) for number in (high - low, -low))
-    rest = binary("bitwise_and", value, mask)
-    return rest if low == 0 else binary("sub", binary("bitwise_xor", rest, half), half)
 
 
 def _is_scalar(part: Any) -> bool:
