@@ -250,9 +250,9 @@ def test_calls_from_threads_with_a_small_stack(name):
     try:
         thread = threading.Thread(target=lambda: results.append(function(*arrays)))
         thread.start()
+        thread.join()  # it sets and restores the size of the process, too
     finally:
         threading.stack_size(before)
-    thread.join()
     found, wanted = results[0], function(*arrays)
     if not isinstance(found, list):
         found, wanted = [found], [wanted]

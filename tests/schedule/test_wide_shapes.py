@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 from tvm import te, topi
-from tvm.tirx import IntImm
+from tvm.tirx import IntImm, const
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
@@ -135,3 +135,18 @@ def test_what_int32_does_not_hold_stays():
     y = te.compute((rows,), lambda i: x[i * 4001 % 3_000_000], name="y")
     got = ad.build([x], [y], cache=False)(np.arange(3_000_000, dtype="float32"))[0]
     np.testing.assert_array_equal(got, np.arange(3_000_000) * 4001 % 3_000_000)
+
+
+@pytest.mark.parametrize("low", ["int32", "int64"])
+@pytest.mark.parametrize("size", ["int32", "int64"])
+def test_ranges_of_two_types(low, size):
+    """``te.reduce_axis((int64 0, int32 n))``, which TVM takes and does not lower."""
+    n = te.var("n", size)
+    x = te.placeholder((n,), "float64", name="x")
+    k = te.reduce_axis((const(0, low), n), "k")
+    y = te.compute((), lambda: te.sum(x[k] * x[n - 1 - k], axis=k), name="y")
+    run = ad.build([x], [y, *ad.differentiate(y, [x])], cache=False)
+    for count in (0, 1, 4):
+        value, gradient = run(np.arange(1.0, count + 1))
+        assert value == np.sum(np.arange(1.0, count + 1) * np.arange(count, 0.0, -1))
+        np.testing.assert_array_equal(gradient, 2 * np.arange(count, 0.0, -1))

@@ -1,9 +1,7 @@
 """Simplification and proofs by TVM's analyzer, and the form of divisions that TVM compiles rightly.
 
-In: integer expressions and conditions with ranges of their variables. Out: simpler ones, verdicts,
-and for any expression `normalize_div_mod`: an index with a negative coefficient inside ``//`` or
-``%`` is turned into wrong code by TVM 0.27, so everything emitted or lowered goes through it.
-Exact linear reasoning lives in `domain`.
+TVM 0.27 turns an index with a negative coefficient inside ``//`` or ``%`` into wrong code, so all
+that is emitted or lowered goes through `normalize_div_mod`. Exact linear reasoning is in `domain`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import LoweringError
+from ..expr.build import cast
 from ..expr.integers.intervals import Intervals, range_intervals
 from ..expr.integers.narrow import without_narrow_types
 from ..expr.nodes import (
@@ -49,6 +50,7 @@ from ..graph.stage import (
     reduce_axis,
     reduction_of,
     reduction_stage,
+    rename_bounds,
     shape_of,
     whole_tensor,
 )
@@ -111,6 +113,10 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     op = narrowed(op)
     reduction = reduction_of(op)
     if reduction is not None:
+        alike = _with_ranges_of_one_type(reduction)
+        if alike is not reduction:
+            op = reduction_stage(op.name, list(op.axis), alike)[0].op
+            reduction = alike
         ordered = selected_in_order(reduction)
         if ordered is not reduction:
             op = reduction_stage(op.name, list(op.axis), ordered)[0].op
@@ -162,6 +168,32 @@ def _with_normal_nodes(op: Operation) -> Operation:
     if literal is reduction and _same(reduction.sources, sources):
         return op
     return reduction_stage(op.name, list(op.axis), replace(literal, sources=sources))[0].op
+
+
+def _with_ranges_of_one_type(reduction: Reduction) -> Reduction:
+    """``k in [int64 0, int32 n)  →  k' in [0, int64(n))`` with ``int32(k')`` in the place of k: TVM
+    has stages of both types in one range, and refuses to lower them.
+    """
+    table: dict[Var, Expr] = {}
+    axes = []
+    for axis in reduction.axes:
+        low, extent = axis.dom.min, axis.dom.extent
+        dtypes = {dtype_of(low), dtype_of(extent), dtype_of(axis.var)}
+        if len(dtypes) > 1:
+            renamed = [cast("int64", substituter(table)(bound)) for bound in (low, extent)]
+            axes.append(reduce_axis(axis.var.name, renamed[1], renamed[0], "int64"))
+            table[axis.var] = cast(dtype_of(axis.var), axes[-1].var)
+        else:
+            axes.append(rename_bounds(axis, substituter(table)) if table else axis)
+    if not table:
+        return reduction
+    rename = substituter(table)
+    return replace(
+        reduction,
+        sources=tuple(map(rename, reduction.sources)),
+        axes=tuple(axes),
+        condition=rename(reduction.condition),
+    )
 
 
 def _with_literal_bounds(reduction: Reduction) -> Reduction:
