@@ -28,7 +28,6 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
     if not any(op_name(node) == "if_then_else" or node_id(node) in failing for node in order):
         return root
     loops = loops_of(axes)
-    conditions = _conditions(order, failing)
     choices = [node for node in order if op_name(node) == "select" and node_id(node) in failing]
     facts = _facts(order) if choices else {}
     branches = {
@@ -38,13 +37,23 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
             operands(node)[1:], loops, given=list(facts[node_id(node)].values()), thorough=True
         )
     }
-    # TVM joins the conditions of nested branches: what holds around one is no proof
-    marks = {node_id(part) for part in conditions if not is_safe([part], loops, thorough=True)}
-    branches |= {
-        node_id(node)
-        for node in choices
-        if marks and any(node_id(part) in marks for part in postorder(operands(node)[0]))
-    }
+    # TVM joins the conditions of nested branches: what holds around one is no proof. That goes for
+    # a select that becomes a branch, too, and a mark in its condition makes a branch of a select.
+    marks: set[int] = set()
+    tested: set[int] = set()
+    while True:
+        for part in _conditions(order, failing, branches):
+            if node_id(part) not in tested and not is_safe([part], loops, thorough=True):
+                marks.add(node_id(part))
+            tested.add(node_id(part))
+        more = {
+            node_id(node)
+            for node in choices
+            if marks and any(node_id(part) in marks for part in postorder(operands(node)[0]))
+        }
+        if more <= branches:
+            break
+        branches |= more
     if not branches and not marks:
         return root
     memo: dict[int, Expr] = {}
@@ -78,12 +87,15 @@ def _failing(order: Sequence[Expr]) -> set[int]:
     return found
 
 
-def _conditions(order: Sequence[Expr], failing: set[int]) -> list[Expr]:
-    """The parts of conditions that could fail: what branches test and what is joined."""
+def _conditions(order: Sequence[Expr], failing: set[int], branches: set[int]) -> list[Expr]:
+    """The parts of conditions that could fail: what branches test and what is joined. The selects
+    in `branches` become branches.
+    """
     found: dict[int, Expr] = {}
     for node in order:
         name = op_name(node)
-        tested = operands(node)[:1] if name == "if_then_else" else ()
+        is_branch = name == "if_then_else" or node_id(node) in branches
+        tested = operands(node)[:1] if is_branch else ()
         for part in operands(node) if name in ("and", "or") else tested:
             while op_name(part) in ("not", "likely"):
                 [part] = operands(part)

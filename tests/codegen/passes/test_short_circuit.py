@@ -6,12 +6,13 @@ import pytest
 from tvm import te, tirx
 
 from tvm_autodiff.codegen.passes.short_circuit import (
+    condition_of,
     cut_short,
     holds_mark,
     marked,
     surely_evaluated,
 )
-from tvm_autodiff.expr.nodes import is_load, load_tensor
+from tvm_autodiff.expr.nodes import is_load, load_tensor, operands
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.schedule.cpu.elements import worth_binding
 
@@ -49,3 +50,11 @@ def test_marked_parts_come_last_and_in_branches() -> None:
     plain = tirx.And(i < n, i > 2)
     assert not holds_mark(plain)
     assert cut_short(plain) is plain
+
+
+def test_the_opposite_of_a_mark_is_one() -> None:
+    """TVM writes ``not (number != 0)`` as ``number == 0``."""
+    opposite = tirx.EQ(*operands(LATE))
+    assert holds_mark(opposite)
+    assert text(condition_of(opposite)) == "not A[i]*A[i] > 0.5"
+    assert text(cut_short(tirx.And(opposite, i < n))).startswith("if i < n then")

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import prim
 
-from ...expr.build import all_of, any_of, cast, compare, const, if_then_else, true
+from ...expr.build import all_of, any_of, cast, compare, const, if_then_else, negate, true
 from ...expr.nodes import Expr, call_node, dtype_of, is_const, node_id, op_name, operands
 from ...expr.rewrite import postorder
 
@@ -31,14 +31,18 @@ def marked(condition: Expr) -> Expr:
 
 
 def condition_of(node: Expr) -> Expr | None:
-    """``marked(c) → c``; None for other nodes."""
-    if op_name(node) != "ne" or not is_const(operands(node)[1], 0):
+    """``marked(c) → c``, ``not marked(c) → not c``, which TVM writes as ``int32(c) == 0``; None for
+    other nodes.
+    """
+    if op_name(node) not in ("ne", "eq") or not is_const(operands(node)[1], 0):
         return None
     number = operands(node)[0]
     if op_name(number) == _MARK:  # which TVM drops towards the end
         [number] = operands(number)
     whole = op_name(number) == "cast" and dtype_of(operands(number)[0]) == "bool"
-    return operands(number)[0] if whole else None
+    if not whole:
+        return None
+    return operands(number)[0] if op_name(node) == "ne" else negate(operands(number)[0])
 
 
 @tirx.transform.prim_func_pass(opt_level=0)
@@ -50,7 +54,7 @@ def short_circuited(func: Any, _module: Any, _context: Any) -> Any:
         if condition_of(node) is not None:
             found.append(node)
 
-    tvm_ffi.structural_walk(func.body, (prim.NE, find))
+    tvm_ffi.structural_walk(func.body, [(prim.NE, find), (prim.EQ, find)])
     if not found:
         return func
     body = tvm_ffi.structural_map(func.body, [(prim.And, cut_short), (prim.Or, cut_short)])
