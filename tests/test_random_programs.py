@@ -159,6 +159,19 @@ def test_what_is_left_of_terms_is_held_to_the_rounding_of_the_terms(
     assert 0 < left <= wanted.tolerance[0] < largest
 
 
+def test_a_gradient_is_held_to_the_least_number_of_its_own_dtype() -> None:
+    """``A*B``, B in float16 and A in bfloat16: eps is coarser in A's, the least number in B's."""
+    factors = tuple(read(name, variable("i")) for name in ("A", "B"))
+    body = Node("mul", factors, dtype="float")
+    stage = Stage("S0", (("i", 1),), (body,), "float32")
+    program = Program((Input("A", (1,), "bfloat16"), Input("B", (1,), "float16")), (stage,))
+    inputs = {"A": np.array([1e-9]), "B": np.array([1e-9])}
+    run = cases.run_of(program, inputs, {}, np.random.default_rng(0))
+    found = cases.gradients_of(program, run, np.ones(1), "plain", inputs)
+    assert found["d/dB"].tolerance > 1e-9 == np.float64(found["d/dB"].value)
+    assert np.float16(1e-9) == 0 < found["d/dA"].tolerance < 1e-9
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_state_that_grows_again_keeps_its_rounding(dtype: str) -> None:
     """``s + t - s*t`` over 0.9, ..., 0.9, -9, ..., -9: 1 - s shrinks to nothing and grows again."""

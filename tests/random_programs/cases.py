@@ -106,10 +106,14 @@ def shape_at(shape: Sequence[Extent], sizes: Mapping[str, int], draw: Draw) -> t
     return tuple(draw.number(extent, sizes) for extent in shape)
 
 
-def spread(values: Array, sizes: Array, dtype: str) -> Array:
-    """What is allowed between a result in `dtype` and the exact one, from noisy evaluations."""
+def spread(values: Array, sizes: Array, dtype: str, held: str | None = None) -> Array:
+    """What is allowed between a result in `dtype` and the exact one, from noisy evaluations.
+
+    The result may be `held` in another dtype, which rounds less and still holds no such small
+    numbers: float16 beside bfloat16.
+    """
     furthest = np.abs(values - values[:1]).max(axis=0, initial=0.0)
-    smallest = float(finfo(dtype).smallest_subnormal)
+    smallest = max(float(finfo(d).smallest_subnormal) for d in (dtype, held or dtype))
     return SAFETY * furthest + 64 * eps(dtype) * sizes[0] + 8 * smallest
 
 
@@ -221,8 +225,8 @@ def gradients_of(
         full = (*prefix, *np.shape(inputs[x.name]))
         parts = found.get(x.name, [])
         values = np.array([sums[0] for sums, _ in parts]).reshape(full)
-        allowed = np.array([spread(sums, sizes, dtype) for sums, sizes in parts]).reshape(full)
-        wanted[f"d/d{x.name}"] = Wanted(values, allowed)
+        allowed = np.array([spread(sums, sizes, dtype, x.dtype) for sums, sizes in parts])
+        wanted[f"d/d{x.name}"] = Wanted(values, allowed.reshape(full))
     return wanted
 
 

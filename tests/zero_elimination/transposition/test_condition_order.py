@@ -107,3 +107,28 @@ def test_a_range_that_follows_from_data_is_still_tested_before_the_data():
                 want[i, k, place] += 1
     [got] = evaluate_graph([jacobian], [(x, np.zeros((4, 3))), (p, places)], strict=True)
     np.testing.assert_array_equal(got, want)
+
+
+def test_a_range_that_follows_from_data_is_tested_before_all_that_is_read_there():
+    """``k < j + 1`` with ``k = (b - I) % 5`` leaves no test of ``j >= 0``, and the winner of (i, j)
+    is read before.
+    """
+    x, place = te.placeholder((5, 5), "float64", name="x"), te.placeholder((), "int32", name="I")
+
+    def body(i, j):
+        k = te.reduce_axis((0, j + 1), "k")
+        return te.max(x[(place() + k) % 5, 4 - j - i], axis=k)
+
+    y = te.compute((3, 3), body, name="y")
+    head = te.placeholder((3, 3), "float64", name="head")
+    [dx] = differentiate(y, [x], head)
+    rng = np.random.default_rng(0)
+    values, weights, want = rng.random((5, 5)), rng.random((3, 3)), np.zeros((5, 5))
+    for i in range(3):
+        for j in range(3):
+            rows = [(3 + k) % 5 for k in range(j + 1)]
+            row = rows[np.argmax(values[rows, 4 - j - i])]
+            want[row, 4 - j - i] += weights[i, j]
+    given = [(x, values), (place, np.array(3, "int32")), (head, weights)]
+    [got] = evaluate_graph([dx], given, strict=True)
+    np.testing.assert_allclose(got, want, rtol=1e-15)

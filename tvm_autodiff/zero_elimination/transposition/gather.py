@@ -208,8 +208,11 @@ def sum_where(
         return None
     move_on = found.move
     known = [c.expr for c in found.conditions if on_indices(c.expr)]
+    others = [c for c in found.conditions if not on_indices(c.expr)]
     ranges = {**parameters, **found.ranges}
-    if not all(reads_inside(move_on(c), ranges) for c in data):
+    # those on data themselves, and what stands in front of them
+    early = [*map(move_on, data), *(c.expr for c in others)] if data else []
+    if not all(reads_inside(c, ranges) for c in early):
         every = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
         solved = {v: bounds for v, bounds in every.items() if contains_load(move(v))}
         filled = [move_on(move(condition)) for condition in nonempty(solved)]
@@ -218,7 +221,6 @@ def sum_where(
         filled += [c for c in map(move_on, map(move, within(plain))) if on_indices(c)]
         known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
         data = [*(c for c in filled if not on_indices(c)), *data]
-    others = [c for c in found.conditions if not on_indices(c.expr)]
     masks = [c.expr for c in others if is_data_equation(c.expr)]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
     source = guarded(
