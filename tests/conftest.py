@@ -48,6 +48,7 @@ SLOW = (
     "test_suite_cases.py",
     "test_cuda_sources.py",
     "test_random_graphs.py",
+    "test_random_modes.py",
     "test_tuning.py",
 )
 
@@ -63,6 +64,7 @@ SLOW_TESTS = (
     "test_random_systems_by_brute_force",
     "test_reads_only_its_arrays",
     "test_same_result_under_another_hash_seed",
+    "test_nested_indices_are_built_in_time",
     "test_same_text_in_every_process",
     "test_two_threads_work_at_the_same_time",
 )
