@@ -5,7 +5,7 @@ All stages that the gradient is made of are made here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,15 @@ from ..expr.integers.intervals import range_intervals
 from ..expr.integers.widths import Widths
 from ..expr.nodes import Axis, Expr, Tensor, Var, node_id
 from ..expr.rewrite import variables_of
-from .stage import Extent, Reduction, axis_range, make_stage, reduce_expr, reduction_of_body
+from .stage import (
+    Extent,
+    Reduction,
+    axis_range,
+    data_axis,
+    make_stage,
+    reduce_expr,
+    reduction_of_body,
+)
 
 
 def widths_over(axes: Sequence[Axis]) -> Widths:
@@ -50,6 +58,14 @@ def bounded_stage(
     if bounded is reduction:
         return make_stage(name, axes, body, tag, attrs)
     return make_stage(name, axes, [reduce_expr(bounded, n) for n in range(len(body))], tag, attrs)
+
+
+def elementwise_stage(
+    name: str, shape: Sequence[Extent], body: Callable[[list[Var]], Expr]
+) -> Tensor:
+    """``name[i] = body(i)`` over axes of a shape."""
+    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape)]
+    return bounded_stage(name, axes, [body([axis.var for axis in axes])])[0]
 
 
 def bounded_reduction(axes: Sequence[Axis], reduction: Reduction) -> Reduction:

@@ -13,7 +13,7 @@ from ..errors import NotDifferentiableError
 from ..expr.build import cast
 from ..expr.nodes import Expr, Tensor, is_load, load, load_tensor, node_id, operands
 from ..expr.rewrite import Rewriter
-from ..graph.bounded_stage import bounded_reduction, bounded_stage
+from ..graph.bounded_stage import bounded_reduction, bounded_stage, elementwise_stage
 from ..graph.kinds.kind import Compute, Opaque, kind_of
 from ..graph.kinds.prefix_scan import Scan, scan_stage
 from ..graph.kinds.scatter_add import ScatterAdd, ScatterLayout, scatter_add_stage
@@ -117,11 +117,12 @@ def _prefix_scan(op: Operation, scan: Scan, batched_of: BatchedOf, size: Extent)
 
 def _spread(batched: Tensor, shape: tuple[Extent, ...]) -> Tensor:
     """``xs[b, i] → xs[b, ..., i]``: the axes in between are added."""
-    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape)]
     last = len(batched.shape) - 1
-    place = [axes[0], *axes[len(axes) - last :]]
-    body = load(batched, [axis.var for axis in place])
-    return bounded_stage(f"{batched.op.name}_spread", axes, [body])[0]
+    return elementwise_stage(
+        f"{batched.op.name}_spread",
+        shape,
+        lambda place: load(batched, [place[0], *place[len(place) - last :]]),
+    )
 
 
 def _scatter_add(
@@ -141,8 +142,9 @@ def _scatter_add(
     member = layout.points
     if updates is None:
         updates = repeated(found.updates, size)
-    axis = data_axis("b", size)
-    numbers = bounded_stage(f"{op.name}_member", [axis], [cast(index_dtype(size), axis.var)])[0]
+    numbers = elementwise_stage(
+        f"{op.name}_member", [size], lambda place: cast(index_dtype(size), place[0])
+    )
     places = tuple(
         own if batched is None else (member, *own)
         for own, batched in zip(layout.places, positions, strict=True)
@@ -158,9 +160,10 @@ def _scatter_add(
 
 def repeated(tensor: Tensor, size: Extent) -> Tensor:
     """A batch of which every member is the same tensor: ``xs[b, i] = x[i]``."""
-    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(tensor))]
-    body = load(tensor, [axis.var for axis in axes])
-    return bounded_stage(f"{tensor.op.name}_repeated", [data_axis("b", size), *axes], [body])[0]
+    shape = (size, *shape_of(tensor))
+    return elementwise_stage(
+        f"{tensor.op.name}_repeated", shape, lambda place: load(tensor, place[1:])
+    )
 
 
 def _update_loops(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import NotDifferentiableError
-from ..expr.build import compare, const, like, select, variable
+from ..expr.build import compare, const, select, variable
 from ..expr.lets import bind_shared, merge_equal
 from ..expr.nodes import (
     Expr,
@@ -51,7 +51,7 @@ from ..graph.stage import (
 from .equal_forms import equal_form
 from .reducers import classify
 from .reducing import copy_of_stage
-from .tangents import push_forward
+from .tangents import or_zero, push_forward
 
 TangentOf = Callable[[Tensor], Tensor | None]  #: None is zero
 Tangents = dict[int, Tensor]  #: by number of the output; what is missing is zero
@@ -256,8 +256,7 @@ def _dual_reduction(
     parts = [
         *(sources[number] for number in dual.values),
         *(
-            bind_shared(moving[number]) if number in moving else like(sources[number], 0)
-            for number in dual.tangents
+            bind_shared(or_zero(moving.get(number), sources[number])) for number in dual.tangents
         ),
     ]
     found = copy_of_stage(op, reduction, dual.combiner, parts, "dot")
@@ -278,68 +277,74 @@ def _dual_combiner(
 ) -> _Dual:
     """The combiner of pairs, restricted to what the tangents of `wanted` depend on."""
     results = merge_equal([expand_lets(_as_choice(combiner, n)) for n in range(len(combiner.lhs))])
-    floats = [number for number, var in enumerate(combiner.lhs) if is_float(var)]
-    active = [number for number in floats if number in moving]
-    while True:  # a component whose combination moves with an active one is active, too
-        dots = {
-            node_id(side[number]): variable(f"{side[number].name}_dot", dtype_of(side[number]))
-            for side in (combiner.lhs, combiner.rhs)
-            for number in active
-        }
-        pushed = push_forward(
-            [(results[number], None) for number in floats],
-            lambda node, dots=dots: dots.get(node_id(node)),  # type: ignore[misc]
-            f"stage {op.name} (its reducer)",
-        )
-        tangents = dict(zip(floats, pushed, strict=True))
-        reached = [n for n in floats if n in active or tangents[n] is not None]
-        if reached == active:
-            break
-        active = reached
-    places = {
-        node_id(side[number]): number
-        for side in (combiner.lhs, combiner.rhs)
-        for number in range(len(results))
-    }
-    dot_places = {
-        node_id(dots[node_id(side[number])]): number
-        for side in (combiner.lhs, combiner.rhs)
-        for number in active
-    }
-    needed = [number for number in wanted if number in active]
-    values: list[int] = []
-    queue = [tangents[number] for number in needed]
-    while queue:
-        expr = queue.pop()
-        for var in [] if expr is None else variables_of(expr):
-            value, dot = places.get(node_id(var)), dot_places.get(node_id(var))
-            if value is not None and value not in values:
-                values.append(value)
-                queue.append(results[value])
-            if dot is not None and dot not in needed:
-                needed.append(dot)
-                queue.append(tangents[dot])
-    values.sort()
-    needed.sort()
-    sides = [
-        (*(side[n] for n in values), *(dots[node_id(side[n])] for n in needed))
+    dots = [
+        [variable(f"{var.name}_dot", dtype_of(var)) for var in side]
         for side in (combiner.lhs, combiner.rhs)
     ]
-    zero = [const(0, dtype_of(combiner.lhs[number])) for number in needed]
+    tangents = _tangents_of_results(op, combiner, results, dots, moving)
+    #: variable → (whether it is a tangent, component)
+    component = {
+        node_id(var): (which is dots, number)
+        for which in ((combiner.lhs, combiner.rhs), dots)
+        for side in which
+        for number, var in enumerate(side)
+    }
+    needed = [(True, number) for number in wanted if tangents.get(number) is not None]
+    pending = list(needed)
+    while pending:
+        is_dot, number = pending.pop()
+        expr = tangents.get(number) if is_dot else results[number]
+        for var in [] if expr is None else variables_of(expr):
+            found = component.get(node_id(var))
+            if found is not None and found not in needed:
+                needed.append(found)
+                pending.append(found)
+    values = sorted(number for is_dot, number in needed if not is_dot)
+    moved = sorted(number for is_dot, number in needed if is_dot)
+    sides = [
+        (*(side[n] for n in values), *(own[n] for n in moved))
+        for side, own in zip((combiner.lhs, combiner.rhs), dots, strict=True)
+    ]
     combined = [
         *(results[number] for number in values),
-        *(_or_zero(tangents[number], combiner.lhs[number]) for number in needed),
+        *(or_zero(tangents[number], results[number]) for number in moved),
     ]
-    identity = (*(combiner.identity[number] for number in values), *zero)
-    return _Dual(
-        Combiner(sides[0], sides[1], tuple(map(bind_shared, combined)), identity),
-        tuple(values),
-        tuple(needed),
+    identity = (
+        *(combiner.identity[number] for number in values),
+        *(const(0, dtype_of(combiner.lhs[number])) for number in moved),
     )
+    dual = Combiner(sides[0], sides[1], tuple(map(bind_shared, combined)), identity)
+    return _Dual(dual, tuple(values), tuple(moved))
 
 
-def _or_zero(tangent: Expr | None, part: Expr) -> Expr:
-    return like(part, 0) if tangent is None else tangent
+def _tangents_of_results(
+    op: Operation,
+    combiner: Combiner,
+    results: Sequence[Expr],
+    dots: Sequence[Sequence[Var]],
+    moving: Mapping[int, Expr],
+) -> dict[int, Expr | None]:
+    """The tangents of what is combined, by component, where those in `moving` and all that is
+    combined from them move.
+    """
+    floats = [number for number, var in enumerate(combiner.lhs) if is_float(var)]
+    active = [number for number in floats if number in moving]
+    while True:
+        known = {
+            node_id(side[number]): own[number]
+            for side, own in zip((combiner.lhs, combiner.rhs), dots, strict=True)
+            for number in active
+        }
+        roots = [(results[number], None) for number in floats]
+        pushed = push_forward(roots, _named(known), f"stage {op.name} (its reducer)")
+        reached = [n for n, t in zip(floats, pushed, strict=True) if n in active or t is not None]
+        if reached == active:
+            return dict(zip(floats, pushed, strict=True))
+        active = reached
+
+
+def _named(known: Mapping[int, Var]) -> Callable[[Expr], Expr | None]:
+    return lambda node: known.get(node_id(node))
 
 
 def _as_choice(combiner: Combiner, number: int) -> Expr:

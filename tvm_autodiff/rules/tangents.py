@@ -104,14 +104,15 @@ def _by_partials(
     return total
 
 
-def _or_zero(tangent: Tangent, part: Expr) -> Expr:
+def or_zero(tangent: Tangent, part: Expr) -> Expr:
+    """A tangent as an expression, zeros of the dtype of `part` included."""
     return like(part, 0) if tangent is None else tangent
 
 
 def _branch(choose: Callable[[Expr, Expr, Expr], Expr]) -> _Choice:
     """``choose(c, a, b) → choose(c, da, db)``."""
     return lambda parts, moving: choose(
-        parts[0], _or_zero(moving[1], parts[1]), _or_zero(moving[2], parts[2])
+        parts[0], or_zero(moving[1], parts[1]), or_zero(moving[2], parts[2])
     )
 
 
@@ -119,8 +120,8 @@ def _extreme(keeps_first: str) -> _Choice:
     """``max(a, b) → select(a >= b, da, db)``: at a tie the first operand has all the weight."""
     return lambda parts, moving: select(
         compare(keeps_first, *parts),
-        _or_zero(moving[0], parts[0]),
-        _or_zero(moving[1], parts[1]),
+        or_zero(moving[0], parts[0]),
+        or_zero(moving[1], parts[1]),
     )
 
 

@@ -8,9 +8,9 @@ from math import prod
 from ..cost import estimate_cost
 from ..errors import InvalidArgumentError
 from ..expr.nodes import Tensor, dtype_of, load
-from ..graph.bounded_stage import bounded_stage
+from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph
-from ..graph.stage import data_axis, is_compute, placeholder, placeholder_like, shape_of
+from ..graph.stage import is_compute, placeholder, placeholder_like, shape_of
 from ..keywords import checked_keywords
 from ..zero_elimination import inline_tensors, simplify_reductions
 from .arguments import as_tensor, as_tensors, require_float, shape_text
@@ -99,11 +99,11 @@ def _forward(output: Tensor, input: Tensor) -> Tensor:
     [result] = simplify_reductions([result])
     extents = shape_of(result)
     order = [*range(rank, len(extents)), *range(rank)]
-    axes = [data_axis(f"i{n}", extents[old]) for n, old in enumerate(order)]
-    place = {old: axis.var for old, axis in zip(order, axes, strict=True)}
-    body = load(result, [place[n] for n in range(len(order))])
-    name = f"d{output.op.name}_d{input.op.name}"
-    [moved] = bounded_stage(name, axes, [body])
+    moved = elementwise_stage(
+        f"d{output.op.name}_d{input.op.name}",
+        [extents[old] for old in order],
+        lambda place: load(result, [place[order.index(n)] for n in range(len(order))]),
+    )
     plain = is_compute(result.op) and result.op.num_outputs == 1
     return inline_tensors([moved], [result])[0] if plain else moved
 

@@ -8,10 +8,10 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..expr.build import const
 from ..expr.nodes import Tensor, dtype_of, load, tensor_key
-from ..graph.bounded_stage import bounded_stage
+from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph, tensors_read_by
 from ..graph.out_of_bounds import refuse_reads_out_of_bounds
-from ..graph.stage import Operation, data_axis, is_placeholder, outputs_of, shape_of
+from ..graph.stage import Operation, is_placeholder, outputs_of, shape_of
 from ..keywords import checked_keywords
 from ..rules.pushforward import pushforward
 from .arguments import (
@@ -158,17 +158,16 @@ class ForwardSweep:
             return zeros_like(tensor)
         key = tensor_key(tangent)
         if key in self._results or self._graph.contains(tangent):
-            axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(tensor))]
-            body = load(tangent, [axis.var for axis in axes])
-            return bounded_stage(f"{tensor.op.name}_dot", axes, [body])[0]
+            name, shape = f"{tensor.op.name}_dot", shape_of(tensor)
+            return elementwise_stage(name, shape, lambda place: load(tangent, place))
         self._results.add(key)
         return tangent
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Zeros as the tangent of a tensor."""
-    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(tensor))]
-    return bounded_stage(f"{tensor.op.name}_dot", axes, [const(0, dtype_of(tensor))])[0]
+    zero = const(0, dtype_of(tensor))
+    return elementwise_stage(f"{tensor.op.name}_dot", shape_of(tensor), lambda place: zero)
 
 
 def _checked_tangents(

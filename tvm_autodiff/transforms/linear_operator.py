@@ -14,11 +14,11 @@ import numpy as np
 
 from ..cost import estimate_cost
 from ..errors import InvalidArgumentError, NotDifferentiableError
-from ..expr.build import const, mul
+from ..expr.build import add, const, mul
 from ..expr.nodes import Tensor, dtype_of, is_tensor, load, tensor_key
-from ..graph.bounded_stage import bounded_stage
+from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph
-from ..graph.stage import Extent, data_axis, is_placeholder, outputs_of, placeholder, shape_of
+from ..graph.stage import Extent, is_placeholder, outputs_of, placeholder, shape_of
 from ..keywords import checked_keywords
 from .arguments import as_tensor, as_tensors, listed, require_float, same_extents, shape_text
 from .differentiate import differentiate
@@ -261,15 +261,15 @@ def _residual(tensor: Tensor) -> Residual:
 
 
 def _sum(left: Tensor, right: Tensor) -> Tensor:
-    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(left))]
-    place = [axis.var for axis in axes]
-    return bounded_stage(f"{left.op.name}_sum", axes, [load(left, place) + load(right, place)])[0]
+    name, shape = f"{left.op.name}_sum", shape_of(left)
+    return elementwise_stage(name, shape, lambda at: add(load(left, at), load(right, at)))
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
-    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(tensor))]
-    body = mul(const(factor, dtype_of(tensor)), load(tensor, [axis.var for axis in axes]))
-    return bounded_stage(f"{tensor.op.name}_scaled", axes, [body])[0]
+    scale = const(factor, dtype_of(tensor))
+    return elementwise_stage(
+        f"{tensor.op.name}_scaled", shape_of(tensor), lambda place: mul(scale, load(tensor, place))
+    )
 
 
 @checked_keywords

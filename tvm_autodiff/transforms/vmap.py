@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import InvalidArgumentError
 from ..expr.nodes import Tensor, dtype_of, load, tensor_key
-from ..graph.bounded_stage import bounded_stage
+from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph, tensors_read_by
-from ..graph.stage import Extent, data_axis, is_placeholder, outputs_of, shape_of
+from ..graph.stage import Extent, is_placeholder, outputs_of, shape_of
 from ..keywords import checked_keywords
 from ..rules.batching import batched_stage, repeated
 from .arguments import as_tensor, listed, same_extents, shape_text
@@ -141,7 +141,8 @@ def _moved(tensor: Tensor, source: int, target: int) -> Tensor:
     order = list(range(len(tensor.shape)))
     order.insert(target, order.pop(source))
     extents = shape_of(tensor)
-    axes = [data_axis(f"i{n}", extents[old]) for n, old in enumerate(order)]
-    place = {old: axis.var for old, axis in zip(order, axes, strict=True)}
-    body = load(tensor, [place[n] for n in range(len(order))])
-    return bounded_stage(f"{tensor.op.name}_moved", axes, [body])[0]
+    return elementwise_stage(
+        f"{tensor.op.name}_moved",
+        [extents[old] for old in order],
+        lambda place: load(tensor, [place[order.index(n)] for n in range(len(order))]),
+    )
