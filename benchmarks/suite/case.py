@@ -22,6 +22,8 @@ DERIVATIVES = {
     "pullback": "the gradients for a cotangent that is one more input",
     "jacobian": "for outputs [n, m] that read row n of each input: [m, n, ...] of each",
     "hessian": "the second derivative of a scalar by one input",
+    "hvp": "the Hessian of a scalar times one direction for each input differentiated by",
+    "per-example": "the gradients of a scalar of one example, for a batch of examples",
 }
 RATE = 0.01  #: learning rate of a step
 
@@ -53,7 +55,8 @@ class Case:
     `te` takes placeholders and gives a tensor; `torch` and `jax` take the module and arrays and
     give an array. `eager`, where it is there, is what an expert would write in eager PyTorch for
     the whole derivative: it takes the module, the arrays and the head. `channels_last` tells that
-    PyTorch is faster with images laid out so.
+    PyTorch is faster with images laid out so. `examples` names the inputs whose first axis counts
+    examples, where the computation is that of one example.
     """
 
     inputs: Mapping[str, Input]
@@ -67,11 +70,13 @@ class Case:
     flop: int | None = None
     tolerance: float = 1e-4
     channels_last: bool = False
+    examples: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.derivative in DERIVATIVES, self.derivative
         assert set(self.wrt) <= set(self.inputs)
         assert (self.head is not None) == (self.derivative == "pullback")
+        assert bool(self.examples) == (self.derivative == "per-example")
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -79,11 +84,22 @@ class Case:
         names = list(self.inputs)
         return tuple(names.index(name) for name in self.wrt)
 
+    @property
+    def heads(self) -> dict[str, Input]:
+        """What the derivative takes beside the inputs: a cotangent, or directions."""
+        if self.derivative == "hvp":
+            return {f"direction_{name}": self.inputs[name] for name in self.wrt}
+        return {} if self.head is None else {"head": self.head}
+
+    @property
+    def axes(self) -> tuple[int | None, ...]:
+        """For each input the axis that counts examples, or None."""
+        return tuple(0 if name in self.examples else None for name in self.inputs)
+
     def arrays(self, seed: str = "") -> list[Array]:
-        """The inputs, the head last; the same in every process."""
+        """The inputs, then the heads; the same in every process."""
         rng = np.random.default_rng(zlib.crc32(seed.encode()))
-        specs = [*self.inputs.values(), *([] if self.head is None else [self.head])]
-        return [aligned(spec.draw(rng)) for spec in specs]
+        return [aligned(spec.draw(rng)) for spec in [*self.inputs.values(), *self.heads.values()]]
 
 
 @dataclass(frozen=True)

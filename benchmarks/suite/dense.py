@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvm import te, topi
 
 from .case import Case, Entry, Input
@@ -55,6 +57,43 @@ def mlp(batch: int, features: int, hidden: int, classes: int) -> Case:
     )
 
 
+def mlp_hvp(batch: int, features: int, hidden: int, classes: int) -> Case:
+    """The Hessian of the perceptron's loss times one direction for each weight."""
+    once = mlp(batch, features, hidden, classes)
+    return replace(once, derivative="hvp", flop=None)
+
+
+def mlp_per_example(batch: int, features: int, hidden: int, classes: int) -> Case:
+    """The gradients of a perceptron's loss for each example of a batch."""
+
+    def ours(x, label, w1, b1, w2, b2):
+        f, h = te.reduce_axis((0, features), "f"), te.reduce_axis((0, hidden), "h")
+        inner = te.compute((hidden,), lambda j: te.sum(w1[j, f] * x[f], axis=f), name="inner")
+        active = te.compute((hidden,), lambda j: te.tanh(inner[j] + b1[j]), name="active")
+        outer = te.compute((classes,), lambda c: te.sum(w2[c, h] * active[h], axis=h), name="outer")
+        scores = te.compute((1, classes), lambda n, c: outer[c] + b2[c], name="scores")
+        return te_cross_entropy(scores, te.compute((1,), lambda n: label(), name="labels"))
+
+    def in_torch(torch, x, label, w1, b1, w2, b2):
+        scores = w2 @ torch.tanh(w1 @ x + b1) + b2
+        return torch_cross_entropy(torch, scores[None], label[None])
+
+    def in_jax(jax, x, label, w1, b1, w2, b2):
+        scores = w2 @ jax.numpy.tanh(w1 @ x + b1) + b2
+        return jax_cross_entropy(jax, scores[None], label[None])
+
+    once = mlp(batch, features, hidden, classes)
+    return replace(
+        once,
+        te=ours,
+        torch=in_torch,
+        jax=in_jax,
+        derivative="per-example",
+        examples=("x", "labels"),
+        flop=None,
+    )
+
+
 def embedding(rows: int, width: int, count: int, out: int) -> Case:
     """Rows of a table by index, into a dense layer: the gradients of table and weight."""
 
@@ -90,6 +129,20 @@ ENTRIES = [
         "MLP 64x784-256-10, cross entropy",
         mlp,
         {"batch": 64, "features": 784, "hidden": 256, "classes": 10},
+        {"batch": 7, "features": 29, "hidden": 19, "classes": 5},
+    ),
+    Entry(
+        "mlp-hvp",
+        "MLP 64x784-256-10, Hessian times a direction",
+        mlp_hvp,
+        {"batch": 64, "features": 784, "hidden": 256, "classes": 10},
+        {"batch": 7, "features": 29, "hidden": 19, "classes": 5},
+    ),
+    Entry(
+        "mlp-per-example",
+        "MLP 32x784-64-10, gradients of each example",
+        mlp_per_example,
+        {"batch": 32, "features": 784, "hidden": 64, "classes": 10},
         {"batch": 7, "features": 29, "hidden": 19, "classes": 5},
     ),
     Entry(

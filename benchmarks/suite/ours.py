@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import te
 
-from tvm_autodiff import build, differentiate
+from tvm_autodiff import build, differentiate, hvp, vmap
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import shape_of
 
@@ -20,15 +20,19 @@ from .case import RATE, Array, Case, aligned
 Tensors = Sequence[Any]
 
 
-def _gradient(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+def _gradient(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
     return [output, *differentiate(output, wrt)]
 
 
-def _pullback(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
-    return list(differentiate(output, wrt, head))
+def _gradients(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
+    return list(differentiate(output, wrt))
 
 
-def _step(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+def _pullback(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
+    return list(differentiate(output, wrt, *heads))
+
+
+def _step(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
     gradients = differentiate(output, wrt)
     return [output, *(map(_descended, wrt, gradients))]
 
@@ -41,7 +45,7 @@ def _descended(weight: Any, gradient: Any) -> Any:
     )
 
 
-def _jacobian(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+def _jacobian(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
     count, outputs = shape_of(output)
     unit = te.compute(
         (outputs, count, outputs),
@@ -51,9 +55,13 @@ def _jacobian(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
     return list(differentiate(output, wrt, unit))
 
 
-def _hessian(case: Case, output: Any, wrt: Tensors, head: Any) -> list[Any]:
+def _hessian(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
     [gradient] = differentiate(output, wrt)
     return list(differentiate(gradient, wrt))
+
+
+def _hvp(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
+    return hvp(output, wrt, heads)
 
 
 _DERIVATIVES: dict[str, Callable[..., list[Any]]] = {
@@ -62,21 +70,31 @@ _DERIVATIVES: dict[str, Callable[..., list[Any]]] = {
     "step": _step,
     "jacobian": _jacobian,
     "hessian": _hessian,
+    "hvp": _hvp,
+    "per-example": _gradients,
 }
 
 
 def tensors_of(case: Case, dtype: str = "float32") -> tuple[list[Any], list[Any]]:
-    """Placeholders of the inputs (the head last), and what is computed from them."""
+    """Placeholders of the inputs, then of the heads, and what is computed from them."""
 
-    def placeholder(name: str, spec: Any) -> Any:
+    def placeholder(name: str, spec: Any, first: int = 0) -> Any:
         kind = dtype if spec.dtype == "float32" else spec.dtype
-        return te.placeholder(spec.shape, kind, name=name)
+        return te.placeholder(spec.shape[first:], kind, name=name)
 
     inputs = [placeholder(name, spec) for name, spec in case.inputs.items()]
-    head = None if case.head is None else placeholder("head", case.head)
-    wrt = [inputs[place] for place in case.places]
-    outputs = _DERIVATIVES[case.derivative](case, case.te(*inputs), wrt, head)
-    return [*inputs, *([] if head is None else [head])], outputs
+    heads = [placeholder(name, spec) for name, spec in case.heads.items()]
+    members = {
+        tensor: placeholder(f"one_{name}", case.inputs[name], 1)
+        for name, tensor in zip(case.inputs, inputs, strict=True)
+        if name in case.examples
+    }
+    used = [members.get(tensor, tensor) for tensor in inputs]
+    wrt = [used[place] for place in case.places]
+    outputs = _DERIVATIVES[case.derivative](case, case.te(*used), wrt, heads)
+    if members:
+        outputs = vmap(outputs, {member: batch for batch, member in members.items()})
+    return [*inputs, *heads], outputs
 
 
 def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str = "") -> Callable[[], Any]:

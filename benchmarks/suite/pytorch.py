@@ -33,23 +33,30 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
             for value in tensors
         ]
     count = len(case.inputs)
-    inputs, head = tensors[:count], (tensors[count] if case.head is not None else None)
+    inputs, heads = tensors[:count], tensors[count:]
     forward = functools.partial(case.torch, torch)
     if mode in ("functional", "reference"):
-        derivative = _FUNCTIONAL[case.derivative](torch, forward, case.places)
+        derivative = _function(torch, case, forward)
         if mode == "reference":
             return _call(derivative, tensors)
         return _call(torch.compile(derivative, fullgraph=True, dynamic=False), tensors)
     if mode == "eager" and case.eager is not None:
         return _call(functools.partial(case.eager, torch), tensors)
-    if case.derivative == "hessian":
+    if case.derivative in ("hessian", "hvp", "per-example"):
         if mode == "autograd":
-            raise NotImplementedError("compiled autograd has no second derivatives")
-        return _call(_FUNCTIONAL["hessian"](torch, forward, case.places), tensors)
+            raise NotImplementedError(f"compiled autograd has no {case.derivative}")
+        return _call(_function(torch, case, forward), tensors)
     if mode == "autograd":
         forward = torch.compile(forward, fullgraph=True, dynamic=False)
     wrt = [inputs[place].requires_grad_() for place in case.places]
-    return _AUTOGRAD[case.derivative](torch, lambda: forward(*inputs), wrt, head)
+    return _AUTOGRAD[case.derivative](torch, lambda: forward(*inputs), wrt, *heads)
+
+
+def _function(torch: Any, case: Case, forward: Forward) -> Forward:
+    """The derivative as a function of all tensors, by torch.func."""
+    if case.derivative == "per-example":
+        return torch.func.vmap(torch.func.grad(forward, argnums=case.places), in_dims=case.axes)
+    return _FUNCTIONAL[case.derivative](torch, forward, case.places)
 
 
 def _call(function: Callable[..., Any], tensors: Sequence[Any]) -> Callable[[], Any]:
@@ -59,7 +66,7 @@ def _call(function: Callable[..., Any], tensors: Sequence[Any]) -> Callable[[], 
 # By autograd -------------------------------------------------------------------------------------
 
 
-def _gradient(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+def _gradient(torch: Any, forward: Forward, wrt: Sequence[Any]) -> Callable[[], Any]:
     def call() -> Any:
         loss = forward()
         return (loss, *torch.autograd.grad(loss, wrt))
@@ -71,7 +78,7 @@ def _pullback(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Ca
     return lambda: torch.autograd.grad(forward(), wrt, head)
 
 
-def _step(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+def _step(torch: Any, forward: Forward, wrt: Sequence[Any]) -> Callable[[], Any]:
     def call() -> Any:
         loss = forward()
         gradients = torch.autograd.grad(loss, wrt)
@@ -81,7 +88,7 @@ def _step(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callab
     return call
 
 
-def _jacobian(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+def _jacobian(torch: Any, forward: Forward, wrt: Sequence[Any]) -> Callable[[], Any]:
     def call() -> Any:
         # rows do not depend on each other: the sum of a column has the gradients of all rows
         output = forward()
@@ -115,15 +122,21 @@ def _gradient_function(torch: Any, forward: Forward, places: tuple[int, ...]) ->
     return derivative
 
 
-def _pulled_back(torch: Any, forward: Forward, places: tuple[int, ...], inputs: Any) -> Any:
-    """The output, and the function from its cotangent to those of the chosen inputs."""
+def _of_chosen(function: Forward, places: tuple[int, ...], inputs: Sequence[Any]) -> Forward:
+    """The function of the chosen inputs, the others fixed."""
 
     def chosen(*values: Any) -> Any:
         full = list(inputs)
         for place, value in zip(places, values, strict=True):
             full[place] = value
-        return forward(*full)
+        return function(*full)
 
+    return chosen
+
+
+def _pulled_back(torch: Any, forward: Forward, places: tuple[int, ...], inputs: Any) -> Any:
+    """The output, and the function from its cotangent to those of the chosen inputs."""
+    chosen = _of_chosen(forward, places, inputs)
     return torch.func.vjp(chosen, *(inputs[place] for place in places))
 
 
@@ -162,12 +175,25 @@ def _hessian_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> 
     return lambda *inputs: (hessian(*inputs),)
 
 
+def _hvp_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    gradient = torch.func.grad(forward, argnums=places)
+
+    def derivative(*tensors: Any) -> Any:
+        count = len(tensors) - len(places)
+        inputs, directions = tensors[:count], tensors[count:]
+        at = tuple(inputs[place] for place in places)
+        return torch.func.jvp(_of_chosen(gradient, places, inputs), at, directions)[1]
+
+    return derivative
+
+
 _FUNCTIONAL = {
     "gradient": _gradient_function,
     "pullback": _pullback_function,
     "step": _step_function,
     "jacobian": _jacobian_function,
     "hessian": _hessian_function,
+    "hvp": _hvp_function,
 }
 
 

@@ -27,7 +27,10 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
             array.astype("float64") if array.dtype == np.float32 else array for array in arrays
         ]
     forward = functools.partial(case.jax, jax)
-    derivative = jax.jit(_DERIVATIVES[case.derivative](jax, forward, case.places))
+    if case.derivative == "per-example":
+        derivative = jax.jit(jax.vmap(jax.grad(forward, argnums=case.places), in_axes=case.axes))
+    else:
+        derivative = jax.jit(_DERIVATIVES[case.derivative](jax, forward, case.places))
     values = [jax.device_put(array) for array in arrays]
     return lambda: jax.block_until_ready(derivative(*values))
 
@@ -42,15 +45,21 @@ def _gradient(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
     return derivative
 
 
-def _pulled_back(jax: Any, forward: Forward, places: tuple[int, ...], inputs: Any) -> Any:
-    """The output, and the function from its cotangent to those of the chosen inputs."""
+def _of_chosen(function: Forward, places: tuple[int, ...], inputs: Sequence[Any]) -> Forward:
+    """The function of the chosen inputs, the others fixed."""
 
     def chosen(*values: Any) -> Any:
         full = list(inputs)
         for place, value in zip(places, values, strict=True):
             full[place] = value
-        return forward(*full)
+        return function(*full)
 
+    return chosen
+
+
+def _pulled_back(jax: Any, forward: Forward, places: tuple[int, ...], inputs: Any) -> Any:
+    """The output, and the function from its cotangent to those of the chosen inputs."""
+    chosen = _of_chosen(forward, places, inputs)
     return jax.vjp(chosen, *(inputs[place] for place in places))
 
 
@@ -88,12 +97,25 @@ def _hessian(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
     return lambda *inputs: (hessian(*inputs),)
 
 
+def _hvp(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    gradient = jax.grad(forward, argnums=places)
+
+    def derivative(*arrays: Any) -> Any:
+        count = len(arrays) - len(places)
+        inputs, directions = arrays[:count], arrays[count:]
+        at = [inputs[place] for place in places]
+        return jax.jvp(_of_chosen(gradient, places, inputs), at, list(directions))[1]
+
+    return derivative
+
+
 _DERIVATIVES = {
     "gradient": _gradient,
     "pullback": _pullback,
     "step": _step,
     "jacobian": _jacobian,
     "hessian": _hessian,
+    "hvp": _hvp,
 }
 
 
