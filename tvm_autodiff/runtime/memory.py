@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import tvm
-
 from ..errors import InvalidArgumentError
+from ..expr.dtypes import itemsize
 from .record import Record
 from .signature import TensorSpec, dim_value
 
@@ -98,7 +97,7 @@ def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
         count = 1
         for dim in spec.shape:
             count *= value(dim, spec.name)
-        return Buffer(kind, count * _itemsize(spec.dtype), (spec.name,))
+        return Buffer(kind, count * itemsize(spec.dtype), (spec.name,))
 
     buffers = [
         tensor("updated input" if number in record.updated else "input", spec)
@@ -110,7 +109,3 @@ def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
         for storage in record.storages
     ]
     return Memory(tuple(buffers))
-
-
-def _itemsize(dtype: str) -> int:
-    return (tvm.DataType(dtype).bits + 7) // 8

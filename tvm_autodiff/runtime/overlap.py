@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tvm
+import tvm_ffi
+
+from ..expr.dtypes import itemsize
 
 _base = operator.attrgetter("base")
 _is_none = functools.partial(operator.is_, None)
@@ -66,9 +68,8 @@ def _span(array: Any) -> tuple[int, int]:
     """First address and end of a contiguous array; of what has no address, nothing."""
     if isinstance(array, np.ndarray):
         start, size = array.__array_interface__["data"][0], array.nbytes
-    elif isinstance(array, tvm.runtime.Tensor):
-        bits = tvm.DataType(str(array.dtype)).bits
-        start, size = array.data_ptr(), array.numel() * ((bits + 7) // 8)
+    elif isinstance(array, tvm_ffi.Tensor):
+        start, size = array.data_ptr(), array.numel() * itemsize(array.dtype)
     elif hasattr(array, "data_ptr"):
         start, size = array.data_ptr(), array.nbytes
     elif hasattr(array, "unsafe_buffer_pointer"):

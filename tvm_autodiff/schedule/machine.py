@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 
 from ..errors import InvalidArgumentError
+from ..expr.dtypes import bits_of
 from .cuda.target import is_plain_cuda, with_arch, with_host
 
 _MULTIPROCESSORS = 132  #: of the GPU that kernels are made for where none is at hand: an H100
@@ -60,7 +61,7 @@ class Machine:
 
     def lanes(self, dtype: str) -> int:
         """Elements of `dtype` in a vector register."""
-        return max(1, self.vector_bytes * 8 // tvm.DataType(dtype).bits)
+        return max(1, self.vector_bytes * 8 // bits_of(dtype))
 
 
 def host_target() -> Any:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
-
 from ..codegen.primfunc import StageFunction
+from ..expr.dtypes import itemsize
 from ..expr.nodes import Axis, Tensor, dtype_of, is_float, is_load, op_name
 from ..expr.rewrite import postorder
 from ..graph.stage import Operation, axis_range, bodies, is_compute, reduction_of, shape_of
@@ -61,7 +60,7 @@ def _points(axes: Sequence[Axis]) -> int | None:
 def bytes_of(tensor: Tensor) -> int | None:
     """The size of a tensor in memory; None where a dimension is symbolic."""
     count = _product(shape_of(tensor))
-    return None if count is None else count * ((tvm.DataType(dtype_of(tensor)).bits + 7) // 8)
+    return None if count is None else count * itemsize(dtype_of(tensor))
 
 
 def _product(extents: Sequence[Any]) -> int | None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import DataType
-
 from ...codegen.loop_nest import (
     PARALLEL,
     Local,
@@ -31,6 +29,7 @@ from ...codegen.loop_nest import (
 )
 from ...codegen.primfunc import StageFunction, external_reads, free_variables
 from ...expr.build import add, const, mul, sub
+from ...expr.dtypes import bits_of
 from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
 from ...expr.rewrite import postorder, substituter
 from ...graph.stage import Extent, Operation, axis_range, bodies, outputs_of, reduction_of, shape_of
@@ -93,7 +92,7 @@ def _bytes(buffers: Sequence[Local]) -> int:
 
 def _on_stack(buffers: Sequence[Local]) -> list[Local]:
     """Those that TVM does not put into the heap."""
-    return [b for b in buffers if b.elements * DataType(b.buffer.dtype).bits <= 8 * ON_STACK]
+    return [b for b in buffers if b.elements * bits_of(b.buffer.dtype) <= 8 * ON_STACK]
 
 
 def _work(member: Member) -> int:

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import tvm
-
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.build import mul
+from ...expr.dtypes import itemsize
 from ...expr.nodes import Expr, Tensor, dtype_of, load, node_id, tensor_key
 from ...expr.rewrite import map_loads
 from ...graph.stage import (
@@ -73,7 +72,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     if min(rows, columns) < MIN_SIDE or batch * rows * columns * reduced < MIN_ITERATIONS:
         return no_gain("it is too small or too narrow for a tile")
     dtype = dtype_of(kernel.root.output(0))
-    costs = (matrices.sizes, max(4, _itemsize(dtype)), machine)
+    costs = (matrices.sizes, max(4, itemsize(dtype)), machine)
     tile = best_tile(*costs)
     if min(rows, columns) < SURE_SIDE and tile_cycles(tile, *costs) >= plain_cycles(*costs):
         return no_gain("its best tile is estimated slower than plain loops")
@@ -94,10 +93,6 @@ def _part(kernel: Kernel, tile: BlockTile) -> StageFunction | None:
     if found is None or matrices is None:
         return None
     return _tiled(kernel, matrices, found.scale, tile)
-
-
-def _itemsize(dtype: str) -> int:
-    return int(tvm.DataType(dtype).bits) // 8
 
 
 def _split(kernel: Kernel, matrices: Matrices, tile: BlockTile) -> tuple[Kernel, Kernel] | None:

@@ -7,10 +7,9 @@ threads write neighbouring elements.
 
 from __future__ import annotations
 
-import tvm
-
 from ...codegen.primfunc import StageFunction, stage_function
-from ...expr.nodes import is_load, op_name
+from ...expr.dtypes import bits_of
+from ...expr.nodes import dtype_of, is_load, op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..access import strides_along
@@ -45,7 +44,7 @@ def _lanes(op: Operation, machine: Machine) -> int:
         return 1
     roots = bodies(op)
     nodes = list(postorder(roots))
-    sizes = {_bits(node) for node in nodes if is_load(node)} | {_bits(roots[0])}
+    sizes = {bits_of(dtype_of(node)) for node in (*filter(is_load, nodes), roots[0])}
     if len(sizes) != 1 or any(op_name(node) in _BRANCHES for node in nodes):
         return 1
     lanes = machine.vector_bytes * 8 // sizes.pop()
@@ -57,7 +56,3 @@ def _lanes(op: Operation, machine: Machine) -> int:
         return 1  # more threads hide the time of a read better than wider ones
     strides = strides_along(roots, last.var, axis_vars(op))
     return lanes if strides is not None and set(strides) <= {0, 1} else 1
-
-
-def _bits(node: object) -> int:
-    return int(tvm.DataType(str(node.ty)).bits)  # type: ignore[attr-defined]

@@ -1,0 +1,21 @@
+"""The width of a dtype, from its name."""
+
+from __future__ import annotations
+
+import tvm
+
+
+def bits_of(dtype: str) -> int:
+    """The bits of one element.
+
+    Examples
+    --------
+    >>> bits_of("bfloat16"), bits_of("int4"), bits_of("bool")
+    (16, 4, 8)
+    """
+    return int(tvm.DataType(str(dtype)).bits)
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes that one element takes in memory."""
+    return (bits_of(dtype) + 7) // 8
