@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import tvm
-
 from .codegen.deep import run_deep
+from .codegen.modules import Module
 from .codegen.sizes import with_plain_sizes
 from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from .expr.nodes import Tensor, is_tensor, node_id, op_name, tensor_key
@@ -31,21 +30,21 @@ from .runtime.library import (
     DamagedLibraryError,
     LinkError,
     UnloadableError,
-    can_link,
     library_bytes,
 )
 from .runtime.loading import load, loaded
+from .runtime.modules import can_link
 from .runtime.record import Launch, Record, Storage
 from .runtime.signature import Dim, Signature
 from .runtime.tensor_signature import dimension_of, signature_of
 from .runtime.threads import check_threads, use_threads
 from .schedule.arguments import check_graph, tensors_of, updates_of
 from .schedule.backends import rules_for
-from .schedule.compilation import Compiled, compiled
+from .schedule.emit.compilation import Compiled, compiled
+from .schedule.emit.memory_plan import PlannedStorage
+from .schedule.emit.program import Program
 from .schedule.machine import Machine, as_target, machine_of
-from .schedule.memory_plan import PlannedStorage
 from .schedule.plan import Plan
-from .schedule.program import Program
 from .schedule.rule import Rule
 from .schedule.slow_kernels import notice_of
 from .schedule.tuning.options import Tuning
@@ -65,7 +64,7 @@ KEPT_SECONDS = 0.3  #: builds that take less are not worth a file
 @checked_keywords
 def lower(
     inputs: Tensors, outputs: Tensors, target: Any = None, *, exact_math: bool = False
-) -> tvm.IRModule:
+) -> Module:
     """Lower tensors to a scheduled module.
 
     Parameters
@@ -350,8 +349,8 @@ def _fault(request: _Request, error: Exception) -> LoweringError:
 def _record(request: _Request, done: Compiled, plan: Plan) -> Record:
     signature, program = request.signature, done.program
     symbols: dict[int, Dim] = {}
-    for spec, param in zip((*signature.inputs, *signature.outputs), done.params, strict=False):
-        for dim, expr in zip(spec.shape, param.ty.shape, strict=True):
+    for spec, shape in zip((*signature.inputs, *signature.outputs), done.shapes, strict=False):
+        for dim, expr in zip(spec.shape, shape, strict=True):
             if not isinstance(dim, int) and op_name(expr) == "var":
                 symbols.setdefault(node_id(expr), dim)
 

@@ -11,9 +11,10 @@ import platform
 import textwrap
 from importlib import metadata
 
+from .codegen.targets import host_target, target_attributes
 from .rules.scalar_rules import NO_DERIVATIVE, RULES
 from .runtime.threads import available_cpus, resolve_threads
-from .schedule.machine import host_target, machine_of
+from .schedule.machine import machine_of
 
 _PACKAGES = ("tvm_autodiff", "apache-tvm", "apache-tvm-ffi", "numpy", "sympy", "torch", "jax")
 
@@ -45,11 +46,11 @@ def _versions() -> str:
 def _machine() -> str:
     target = host_target()
     machine = machine_of(target, resolve_threads(None))
-    attributes = dict(target.attrs)
+    attributes = target_attributes(target)
     return _table(
         [
             ("platform", platform.platform()),
-            ("target", str(target.kind.name)),
+            ("target", machine.kind),
             ("mcpu", str(attributes.get("mcpu", ""))),
             ("vectors", f"{machine.vector_registers} registers of {machine.vector_bytes} bytes"),
             ("cpus", str(len(available_cpus()))),

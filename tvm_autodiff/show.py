@@ -22,6 +22,7 @@ from .graph.stage import (
     Operation,
     axis_vars,
     bodies,
+    bounds_of,
     is_compute,
     is_placeholder,
     is_scan,
@@ -169,7 +170,7 @@ def _free_variables(op: Operation) -> list[Var]:
         axes = [] if reduction is None else list(reduction.axes)
         bound = {node_id(var) for var in (*axis_vars(op), *(axis.var for axis in axes))}
         for axis in axes:
-            roots += [axis.dom.min, axis.dom.extent]
+            roots += bounds_of(axis)
         roots += bodies(op)
     nodes = postorder(roots)
     bound |= {node_id(let_variable(node)) for node in nodes if op_name(node) == "let"}

@@ -17,7 +17,7 @@ import tvm_autodiff as ad
 from tvm_autodiff.compile import build, load
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.runtime.build_cache import BuildCache, clear_cache, default_folder
-from tvm_autodiff.runtime.library import can_link
+from tvm_autodiff.runtime.modules import can_link
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="no C compiler to link with")
 

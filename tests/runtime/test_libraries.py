@@ -19,10 +19,11 @@ from tests.runtime.test_build_cache import X, entries, program
 from tests.schedule import cases, chain_cases
 from tvm_autodiff.compile import build, load
 from tvm_autodiff.errors import InvalidArgumentError, LoweringError
-from tvm_autodiff.runtime import host, library
+from tvm_autodiff.runtime import host, library, modules
 from tvm_autodiff.runtime.build_cache import clear_cache, default_folder
 from tvm_autodiff.runtime.build_key import build_key
-from tvm_autodiff.runtime.library import can_link, split_library, with_record
+from tvm_autodiff.runtime.library import split_library, with_record
+from tvm_autodiff.runtime.modules import can_link
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="no C compiler to link with")
 
@@ -47,7 +48,7 @@ class TestNothingCanBeKept:
                 raise RuntimeError(f"{path}: failed to map segment from shared object")
             return real(path, *rest)
 
-        monkeypatch.setattr(library.tvm.runtime, "load_module", refuse)
+        monkeypatch.setattr(modules, "load_module", refuse)
 
     def test_noexec(self, tmp_path, noexec):
         runs(build(*program(), cache=tmp_path))
@@ -58,7 +59,7 @@ class TestNothingCanBeKept:
         def refuse(path, *rest):
             raise RuntimeError(f"{path}: failed to map segment from shared object")
 
-        monkeypatch.setattr(library.tvm.runtime, "load_module", refuse)
+        monkeypatch.setattr(modules, "load_module", refuse)
         for _ in range(2):
             runs(build(*program(), cache=tmp_path))
         assert all(name.endswith(".so") for name in entries(tmp_path))

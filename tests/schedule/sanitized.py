@@ -28,8 +28,8 @@ from tvm_autodiff.codegen.direct_calls import PIPELINE
 from tvm_autodiff.compile import _plan, _request
 from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.schedule.backends import rules_for
+from tvm_autodiff.schedule.emit.program import function_alone
 from tvm_autodiff.schedule.machine import as_target, machine_of
-from tvm_autodiff.schedule.program import function_alone
 
 
 def checked(func: Any, folder: Path) -> Any:

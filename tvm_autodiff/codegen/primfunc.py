@@ -36,11 +36,11 @@ from ..graph.stage import (
     Operation,
     bodies,
     is_compute,
-    make_stage,
     outputs_of,
     reduction_of,
     reduction_stage,
     shape_of,
+    with_bodies,
 )
 from .passes.function_widths import bounded_function
 
@@ -130,7 +130,7 @@ def _lets_once(tensors: list[Tensor]) -> list[Tensor]:
         return tensors
     fresh = [bind_shared(expand_lets(root)) for root in roots]
     if reduction is None:
-        return make_stage(op.name, list(op.axis), fresh, op.tag, dict(op.attrs))
+        return with_bodies(op, fresh)
     return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(fresh)))
 
 

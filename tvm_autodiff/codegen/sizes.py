@@ -21,11 +21,11 @@ from ..graph.stage import (
     bodies,
     is_compute,
     is_placeholder,
-    make_stage,
     outputs_of,
     reduction_of,
     reduction_stage,
     shape_of,
+    with_bodies,
 )
 from .primfunc import free_variables
 
@@ -130,8 +130,7 @@ def _renamed(op: Operation, table: Mapping[Var, Expr]) -> Operation:
     axes = [axis_of(axis) for axis in op.axis]
     reduction = reduction_of(op)
     if reduction is None:
-        attrs = dict(op.attrs)
-        return make_stage(op.name, axes, [rename(body) for body in bodies(op)], op.tag, attrs)[0].op
+        return with_bodies(op, [rename(body) for body in bodies(op)], axes)[0].op
     moved = type(reduction)(
         reduction.combiner,
         tuple(map(rename, reduction.sources)),

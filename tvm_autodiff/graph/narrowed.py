@@ -39,11 +39,11 @@ from .stage import (
     axis_range,
     bodies,
     is_compute,
-    make_stage,
     outputs_of,
     reduction_of,
     reduction_stage,
     shape_of,
+    with_bodies,
 )
 
 _LIMIT = 1 << 31
@@ -71,7 +71,7 @@ def narrowed(op: Operation) -> Operation:
     spatial = fresh[: len(op.axis)]
     if reduction is None:
         values = [narrow(rename(body)) for body in bodies(op)]
-        return make_stage(op.name, spatial, values, op.tag, dict(op.attrs))[0].op
+        return with_bodies(op, values, spatial)[0].op
     moved = replace(
         reduction,
         sources=tuple(narrow(rename(source)) for source in reduction.sources),

@@ -112,6 +112,11 @@ def axis_range(axis: Axis) -> tuple[Extent, Extent]:
     )
 
 
+def bounds_of(axis: Axis) -> tuple[Expr, Expr]:
+    """``(minimum, extent)`` of an axis, as expressions."""
+    return axis.dom.min, axis.dom.extent
+
+
 def shape_of(tensor: Tensor) -> tuple[Extent, ...]:
     """The shape of a tensor; ints where extents are literals."""
     return tuple(dim if (value := const_value(dim)) is None else int(value) for dim in tensor.shape)
@@ -183,6 +188,11 @@ def index_dtype(extent: Extent) -> str:
 def renew_axis(axis: Axis, name: str | None = None) -> Axis:
     """A copy of an axis with a variable of its own."""
     return tirx.IterVar(axis.dom, tirx.Var(name or axis.var.name, str(axis.var.ty)), axis.iter_type)
+
+
+def as_data_axis(axis: Axis) -> Axis:
+    """The axis as one of the output, with the same variable."""
+    return tirx.IterVar(axis.dom, axis.var, _DATA_PARALLEL)
 
 
 def widened_axis(axis: Axis, extent: int) -> Axis:
@@ -290,6 +300,14 @@ def make_stage(
         body = [tirx.Reduce(*shared, index, first.init) for index in range(len(body))]
     op = te._ffi_api.ComputeOp(name, tag, dict(attrs or {}), list(axes), list(body))
     return outputs_of(op)
+
+
+def with_bodies(
+    op: Operation, body: Sequence[Expr], axes: Sequence[Axis] | None = None
+) -> list[Tensor]:
+    """The compute stage with other bodies, over its axes or others: of the same kind."""
+    own = list(op.axis if axes is None else axes)
+    return make_stage(op.name, own, body, op.tag, dict(op.attrs))
 
 
 def reduction_stage(name: str, axes: Sequence[Axis], reduction: Reduction) -> list[Tensor]:

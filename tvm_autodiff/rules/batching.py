@@ -14,6 +14,7 @@ from ..expr.build import cast
 from ..expr.nodes import Expr, Tensor, is_load, load, load_tensor, node_id, operands
 from ..expr.rewrite import Rewriter
 from ..graph.bounded_stage import bounded_reduction, bounded_stage, elementwise_stage
+from ..graph.graph import tensors_read_by
 from ..graph.kinds.kind import Compute, Opaque, kind_of
 from ..graph.kinds.prefix_scan import Scan, scan_stage
 from ..graph.kinds.scatter_add import ScatterAdd, ScatterLayout, scatter_add_stage
@@ -94,7 +95,7 @@ def _compute(op: Operation, kind: Compute, batched_of: BatchedOf, size: Extent) 
 
 
 def _opaque(op: Operation, kind: Opaque, batched_of: BatchedOf, size: Extent) -> list[Tensor]:
-    names = ", ".join(tensor.op.name for tensor in op.input_tensors)
+    names = ", ".join(tensor.op.name for tensor in tensors_read_by(op))
     raise NotDifferentiableError(
         f"stage {op.name} is opaque and reads {names}: it has no expression that could get one "
         "more axis; write it with te.compute, or batch it by hand"

@@ -19,6 +19,7 @@ from ..graph.kinds.scatter_add import ScatterAdd, as_index
 from ..graph.kinds.update_loops import UpdateLoops
 from ..graph.stage import (
     Operation,
+    bounds_of,
     data_axis,
     make_stage,
     reduce_axis,
@@ -67,7 +68,7 @@ def _update_loops(op: Operation, loops: UpdateLoops) -> Tensor:
     for loop in loops.axes:
         moved = rename_bounds(loop, substituter(table))
         table[loop.var] = variable(loop.var.name, dtype_of(loop.var))
-        points.append(reduce_axis_within(table[loop.var], moved.dom.min, moved.dom.extent))
+        points.append(reduce_axis_within(table[loop.var], *bounds_of(moved)))
     move = substituter(table)
     equal = [
         Condition(_equal(as_index(move(index)), axis.var), False)

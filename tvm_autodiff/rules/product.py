@@ -31,7 +31,7 @@ from ..expr.lets import bind_shared
 from ..expr.nodes import Expr, Tensor, Var, dtype_of, load, op_name, operands
 from ..expr.rewrite import tree_size
 from ..graph.bounded_stage import bounded_stage
-from ..graph.stage import Combiner, Operation, axis_vars, bodies, renew_axis
+from ..graph.stage import Combiner, Operation, axis_vars, bodies, marks_of, renew_axis
 from .around import combined_around, element_tensor
 from .reducing import (
     Reducing,
@@ -199,9 +199,10 @@ def plain_product_of_others(op: Operation) -> Tensor | None:
     ``others[a, k] = select(Z == (F == 0), P/F, 0)
     →  others[a, k] = (Π_{k' < k} F(a, k'))·(Π_{k' > k} F(a, k'))``, two scans: linear again.
     """
-    if _MARK not in (getattr(op, "attrs", None) or {}):
+    marks = marks_of(op)
+    if _MARK not in marks:
         return None
-    rows = len(op.axis) - int(op.attrs[_MARK])
+    rows = len(op.axis) - int(marks[_MARK])
     factor = _factor_of(op)
     factors = element_tensor(f"{op.name}_factors", list(op.axis), factor, rows)
     dtype = dtype_of(factor)

@@ -98,7 +98,7 @@ def _input(op: Operation, kind: Input, tangent_of: TangentOf) -> Tangents:
 
 def _opaque(op: Operation, kind: Opaque, tangent_of: TangentOf) -> Tangents:
     what = "te.extern" if is_extern(op) else "te.scan"
-    names = ", ".join(tensor.op.name for tensor in op.input_tensors)
+    names = ", ".join(tensor.op.name for tensor in tensors_read_by(op))
     raise NotDifferentiableError(
         f"stage {op.name} is an opaque {what} stage that reads {names}: it has no expression to "
         f"differentiate. Pass override={{{op.name}: ([{names}], f)}} with "

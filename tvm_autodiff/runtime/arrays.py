@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
-import tvm
 import tvm_ffi
 
 from ..errors import CallError
+from .tensors import empty, reinterpreted
 
 Array = Any  #: an array of some framework
 
@@ -87,7 +87,7 @@ class NumpyKind:
     def borrow(self, array: Array, writable: bool) -> Any:
         array = np.asarray(array)
         if array.size == 0:  # numpy gives it strides of zero, which are no layout to TVM
-            return tvm.runtime.empty(array.shape, array.dtype.name)
+            return empty(array.shape, array.dtype.name)
         if not array.flags.writeable:
             if writable:
                 raise CallError("an output array must be writable")
@@ -98,7 +98,7 @@ class NumpyKind:
         if raw is array.dtype:
             return array
         bits = tvm_ffi.from_dlpack(array.view(raw), require_alignment=0)
-        return tvm.runtime.Tensor._create_view(bits, array.shape, array.dtype.name)
+        return reinterpreted(bits, array.shape, array.dtype.name)
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
         return np.empty(shape, numpy_dtype(dtype))
@@ -137,13 +137,13 @@ class TvmKind:
         return array
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
-        return tvm.runtime.empty(tuple(shape), dtype)
+        return empty(tuple(shape), dtype)
 
     def finish(self, array: Array) -> Array:
         return array
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
-        return partial(tvm.runtime.empty, tuple(shape), dtype)
+        return partial(empty, tuple(shape), dtype)
 
 
 def _tvm_device(array: Array) -> str:

@@ -1,8 +1,6 @@
 """Keys of builds: equal exactly when the same program would be built, in whatever process.
 
 In: tensors, and by name everything else that decides about the code. Out: 64 hexadecimal digits.
-The tensors are told by TVM's own serialisation, names and sharing included, which visits them in
-the order in which they refer to each other and holds no address.
 """
 
 from __future__ import annotations
@@ -16,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tvm
 import tvm_ffi
 
-Tensor = Any  #: a te tensor
+from ..codegen.targets import compiler_versions
+from ..expr.nodes import Tensor
+from ..graph.serialized import serialized
 
 #: TVM's settings of calls, of messages and of its downloads; all others may concern the code
 _AT_A_CALL = frozenset(
@@ -41,9 +40,8 @@ def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) ->
     options : mapping of str to object
         What else the code depends on, with a `repr` that tells it.
     """
-    try:
-        graph = tvm.ir.save_json([list(group) for group in groups])
-    except (TypeError, ValueError, RuntimeError):
+    graph = serialized(groups)
+    if graph is None:
         return None
     facts = {name: repr(value) for name, value in options.items()}
     text = json.dumps([graph, facts, _versions(), _settings(), _sources()], sort_keys=True)
@@ -51,11 +49,9 @@ def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) ->
 
 
 def _versions() -> list[str]:
-    llvm = tvm.get_global_func("target.llvm_version_major", allow_missing=True)
     return [
-        tvm.__version__,
+        *compiler_versions(),
         tvm_ffi.__version__,
-        "" if llvm is None else str(llvm()),
         platform.system(),
         platform.machine(),
     ]

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tvm
-from tvm import relax
 
 from ..codegen.call_check import OVERLAP, call_table
 from ..codegen.deep import run_deep
@@ -27,8 +25,10 @@ from .arrays import Array, ArrayKind, kind_of, numpy_dtype
 from .host import check_host
 from .library import SUFFIXES, LinkError, library_bytes, write_whole
 from .memory import Memory, memory_of
+from .modules import machine_on
 from .profile import Profile, profile_of, profile_of_launches
 from .record import Record
+from .tensors import copied, cpu, empty
 from .threads import use_threads
 
 _NUMBERS = frozenset((int, float))
@@ -215,7 +215,7 @@ class CompiledFunction(CheckedArguments):
         """What takes all arrays, for the calls of one thread; without a state, for those of all."""
         check_host(self._record)
         if self._record.uses_vm:
-            return relax.VirtualMachine(self._executable, tvm.cpu())["main"]
+            return machine_on(self._executable, cpu())["main"]
         main = self._executable["main"]
         if self._direct:
             return functools.partial(main, ALL_LAUNCHES, *self._in_front())
@@ -231,8 +231,8 @@ class CompiledFunction(CheckedArguments):
         results = range(len(signature.inputs), len(specs))
         written = {*self._record.updated, *results}
         table = call_table([(spec.dtype, spec.shape) for spec in specs], written)
-        workspace = tvm.runtime.empty((self._record.workspace or 1,), "uint8")
-        return tvm.runtime.tensor(table), workspace
+        workspace = empty((self._record.workspace or 1,), "uint8")
+        return copied(table), workspace
 
     def memory(self, **sizes: int) -> Memory:
         """What memory a call uses.
@@ -308,7 +308,7 @@ class CompiledFunction(CheckedArguments):
             run = lambda launch: main(launch, *in_front, *arguments)  # noqa: E731
             return profile_of_launches(run, launches, repeats)
         machine = (
-            relax.VirtualMachine(self._executable, tvm.cpu()) if self._record.uses_vm else None
+            machine_on(self._executable, cpu()) if self._record.uses_vm else None
         )
         return profile_of(function, machine, arguments, launches, repeats)
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tvm
 import tvm_ffi
-from tvm import relax
 
 from ..errors import CallError, LoweringError
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
@@ -27,8 +25,10 @@ from .device_arrays import (
     gpu_of,
     stream_of,
 )
+from .modules import machine_on
 from .profile import Profile, profile_of
 from .signature import TensorSpec
+from .tensors import empty, gpu
 
 
 @dataclass
@@ -51,7 +51,7 @@ class DeviceFunction(CompiledFunction):
     with numpy arrays gives numpy arrays.
     """
 
-    _gpu = staticmethod(tvm.cuda)  #: the device of a number
+    _gpu = staticmethod(gpu)  #: the device of a number
 
     def __call__(
         self, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
@@ -101,7 +101,7 @@ class DeviceFunction(CompiledFunction):
         call, _, _ = self._prepared(self._with_copies(arrays), None)
         machine = None
         if self._record.uses_vm:
-            machine = relax.VirtualMachine(self._executable, call.device)
+            machine = machine_on(self._executable, call.device)
         function = self._function_on(call.device, 0)
         launches, wait = self._record.launches, call.device.sync
         return profile_of(function, machine, call.arguments, launches, repeats, wait)
@@ -196,7 +196,7 @@ class DeviceFunction(CompiledFunction):
 
     def _return_to_host(self, call: _Call, kind: ArrayKind, array: Array, spec: TensorSpec) -> None:
         shape = self._result_shape(spec, call.sizes)
-        tensor = tvm.runtime.empty(tuple(shape), spec.dtype, call.device)
+        tensor = empty(tuple(shape), spec.dtype, call.device)
         call.arguments.append(tensor)
         call.copies.append((kind, tensor, array))
 
@@ -216,7 +216,7 @@ class DeviceFunction(CompiledFunction):
         key = f"main_{device.index}_{stream}"
         function = getattr(self._machines, key, None)
         if function is None:
-            machine = relax.VirtualMachine(self._executable, device)
+            machine = machine_on(self._executable, device)
             function = machine["main"]
             setattr(self._machines, key, function)
         return function
@@ -240,7 +240,7 @@ class DeviceFunction(CompiledFunction):
 
 def has_gpu() -> bool:
     """Whether there is a GPU that TVM can use."""
-    return bool(tvm.cuda(0).exist)
+    return bool(gpu(0).exist)
 
 
 def _one_gpu(arrays: Sequence[Array]) -> int:

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 import tvm_ffi
 
 from ..errors import CallError
 from .arrays import Array, ArrayKind
+from .tensors import empty
 
 ALIGNMENT = 16  #: bytes: kernels read as many at once
 _CUDA_DEVICES = (2, 13)  #: DLPack's numbers of CUDA memory, its own and managed
@@ -71,7 +71,7 @@ def empty_on_device(sample: Array, shape: Sequence[int], dtype: str, device: Any
     if framework_of(sample) == "torch":
         torch = sys.modules["torch"]
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=sample.device)
-    tensor = tvm.runtime.empty(tuple(shape), dtype, device)
+    tensor = empty(tuple(shape), dtype, device)
     if isinstance(sample, tvm_ffi.Tensor):
         return tensor
     return _imported(sample, tensor)
@@ -91,7 +91,7 @@ def _imported(sample: Array, tensor: Any) -> Array:
 def copy_to_device(kind: ArrayKind, array: Array, device: Any) -> Any:
     """A copy of an array of the host on a GPU."""
     shape, dtype = kind.shape_dtype(array)
-    copy = tvm.runtime.empty(tuple(shape), dtype, device)
+    copy = empty(tuple(shape), dtype, device)
     _host_tensor(kind.borrow(array, False)).copyto(copy)
     return copy
 

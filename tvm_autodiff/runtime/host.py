@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
-import tvm
-
+from ..codegen.targets import (
+    Target,
+    cpu_features,
+    cpu_part,
+    cpu_triple,
+    host_features,
+    host_triple,
+)
 from ..errors import LoweringError
 from .record import Record
 
@@ -30,14 +35,12 @@ ON_REQUEST = frozenset(
 _SAME = {"amd64": "x86_64", "arm64": "aarch64"}  #: names of one architecture
 
 
-def needs_of(target: Any) -> tuple[str, tuple[str, ...]]:
+def needs_of(target: Target) -> tuple[str, tuple[str, ...]]:
     """The architecture that a target's code for the CPU is for, and the features that it uses."""
-    host = target if str(target.kind.name) == "llvm" else target.host
+    host = cpu_part(target)
     if host is None or not _host_features():
         return "", ()
-    triple = host.attrs.get("mtriple", None) or _function("target.llvm_get_system_triple")()
-    features = map(str, _function("target.llvm_get_cpu_features")(host))
-    return _architecture(triple), tuple(sorted(set(features) - ON_REQUEST))
+    return _architecture(cpu_triple(host)), tuple(sorted(cpu_features(host) - ON_REQUEST))
 
 
 def check_host(record: Record) -> None:
@@ -45,7 +48,7 @@ def check_host(record: Record) -> None:
     known = _host_features()
     if not known or not record.architecture:
         return
-    here = _architecture(_function("target.llvm_get_system_triple")())
+    here = _architecture(host_triple())
     if record.architecture != here:
         raise LoweringError(
             f"the library was built for {record.architecture}, and this is {here}: build it here, "
@@ -66,15 +69,9 @@ COMMON_TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3"}'
 
 @functools.cache
 def _host_features() -> Mapping[str, bool]:
-    """Whether this CPU has them, for all features that LLVM can ask it for."""
-    found = _function("tvm.codegen.llvm.GetHostCPUFeatures")
-    return {} if found is None else {str(name): bool(has) for name, has in found().items()}
+    return host_features()
 
 
-def _function(name: str) -> Any:
-    return tvm.get_global_func(name, allow_missing=True)
-
-
-def _architecture(triple: Any) -> str:
-    word = str(triple).partition("-")[0]
+def _architecture(triple: str) -> str:
+    word = triple.partition("-")[0]
     return _SAME.get(word, word)

@@ -14,10 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import tvm
-from tvm.support import cc
-
 from ..codegen.primfunc import first_line
+from . import modules
 from .record import Record
 
 SUFFIXES = (".so", ".dylib", ".dll")
@@ -37,11 +35,6 @@ class LinkError(Exception):
 
 class UnloadableError(Exception):
     """A library cannot be loaded from any folder that it was copied to."""
-
-
-def can_link() -> bool:
-    """Whether there is a C compiler, which makes a library of compiled code."""
-    return cc.get_cc() is not None
 
 
 def library_bytes(executable: Any, record: Record) -> bytes:
@@ -108,7 +101,7 @@ def _loaded_from(code: bytes, folder: Path | None) -> Any:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(code)
-            return tvm.runtime.load_module(name)
+            return modules.load_module(name)
         finally:
             remove(Path(name))
     except (OSError, RuntimeError) as error:  # of the file system, of the dynamic loader

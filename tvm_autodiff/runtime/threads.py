@@ -11,11 +11,8 @@ from __future__ import annotations
 import os
 import threading
 
-import tvm
-
 from ..errors import InvalidArgumentError
-
-_SHARE_ALL_CORES = -3  # TVM's affinity mode in which no worker is pinned to one core
+from .modules import size_thread_pool
 
 _configured = threading.local()
 
@@ -49,10 +46,7 @@ def use_threads(count: int) -> None:
     if getattr(_configured, "count", None) == count:
         return
     cpus = available_cpus()
-    configure = tvm.get_global_func("runtime.config_threadpool")
-    # the list of CPUs sets the size of a pool that does not exist yet; the count, how many of it
-    # work
-    configure(_SHARE_ALL_CORES, count, [str(cpu) for cpu in cpus])
+    size_thread_pool(count, cpus)
     if hasattr(os, "sched_setaffinity") and set(os.sched_getaffinity(0)) != set(cpus):
         os.sched_setaffinity(0, cpus)  # creating the pool can pin the calling thread
     _configured.count = count

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import tvm
-from tvm import relax
-
+from ..codegen.direct_calls import PIPELINE
+from ..codegen.modules import kernels_as_they_are
 from ..codegen.passes.bfloat16 import with_float32_inside
 from ..codegen.passes.function_widths import with_safe_indices
 from ..codegen.passes.infinities import with_infinities_from_bits
@@ -54,25 +53,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     return [replace(launch, func=with_functions(launch.func)) for launch in launches]
 
 
-def relax_pipeline_for(machine: Machine) -> Any:
-    """What lowers the function that calls the kernels, as `tvm.compile` takes it."""
-    return _kernels_as_they_are() if machine.kind == "cuda" else "default"
-
-
-def _kernels_as_they_are() -> Any:
-    # TVM's pipeline for CUDA fuses kernels and schedules them anew: only the rest of it is wanted
-    return tvm.transform.Sequential(
-        [
-            relax.transform.RewriteDataflowReshape(),
-            relax.transform.ToNonDataflow(),
-            relax.transform.RemovePurityChecking(),
-            relax.transform.CallTIRRewrite(),
-            relax.transform.StaticPlanBlockMemory(),
-            relax.transform.LowerAllocTensor(),
-            relax.transform.KillAfterLastUse(),
-            relax.transform.LowerRuntimeBuiltin(),
-            relax.transform.ComputePrimValue(),
-            relax.transform.VMShapeLower(),
-            relax.transform.AttachGlobalSymbol(),
-        ]
-    )
+def pipelines_for(machine: Machine) -> tuple[Any, Any]:
+    """What lowers the function that calls the kernels, and the kernels, as TVM takes them."""
+    relaxed = kernels_as_they_are() if machine.kind == "cuda" else "default"
+    return relaxed, PIPELINE if machine.kind == "llvm" else "default"

@@ -6,17 +6,9 @@ library and is never taken for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, TypeVar
-
-from tvm.error import InternalError
-from tvm.s_tir.schedule import ScheduleError
-
-from ..codegen.primfunc import first_line
-
-Result = TypeVar("Result")
+from typing import Literal
 
 
 class Cause(Enum):
@@ -65,15 +57,3 @@ NOT_COMPUTED = other_kind("its stage is not a te.compute")
 NO_REDUCTION = other_kind("it does not reduce")
 REDUCES = other_kind("it reduces")
 EMPTY = no_gain("its result is empty")
-
-
-def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:
-    """The result of a schedule primitive or of a whole rule of TVM's, or TVM's reason for refusing.
-
-    For calls whose conditions cannot be checked beforehand. A primitive leaves the schedule as it
-    is when it refuses; TVM's rules also fail in its internal checks, and need a copy.
-    """
-    try:
-        return apply(*arguments)
-    except (ScheduleError, InternalError) as error:
-        return Declined(f"TVM refuses it: {first_line(error)}")

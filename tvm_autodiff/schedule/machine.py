@@ -10,11 +10,19 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-
+from ..codegen.targets import (
+    Target,
+    cpu_features,
+    gpu_multiprocessors,
+    host_target,
+    target_attributes,
+    target_from,
+    target_kind,
+    with_host,
+)
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import bits_of
-from .cuda.target import is_plain_cuda, with_arch, with_host
+from .cuda.target import is_plain_cuda, with_arch
 
 _MULTIPROCESSORS = 132  #: of the GPU that kernels are made for where none is at hand: an H100
 
@@ -25,7 +33,7 @@ class Machine:
 
     Attributes
     ----------
-    target : tvm.target.Target
+    target : Target
     vector_bytes : int
         Width of a vector register.
     vector_registers : int
@@ -57,19 +65,14 @@ class Machine:
     @property
     def kind(self) -> str:
         """``"llvm"``, ``"cuda"``..."""
-        return str(self.target.kind.name)
+        return target_kind(self.target)
 
     def lanes(self, dtype: str) -> int:
         """Elements of `dtype` in a vector register."""
         return max(1, self.vector_bytes * 8 // bits_of(dtype))
 
 
-def host_target() -> Any:
-    """The target of this host's CPU, with its features."""
-    return tvm.target.Target.from_device("cpu")
-
-
-def as_target(target: Any) -> Any:
+def as_target(target: Any) -> Target:
     """A `Target` from None (this host), a name, a dictionary or a `Target`.
 
     Raises
@@ -79,30 +82,20 @@ def as_target(target: Any) -> Any:
     """
     if target is None or (isinstance(target, str) and target == "llvm"):
         return host_target()
-    if is_plain_cuda(target):
-        target = with_arch(target)
-    if not isinstance(target, tvm.target.Target):
-        try:
-            target = tvm.target.Target(target)
-        except (ValueError, TypeError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise InvalidArgumentError(
-                f"target {target!r} is not one that TVM knows ({reason}); "
-                "use None for this host's CPU"
-            ) from None
-    if str(target.kind.name) not in ("llvm", "cuda"):
+    found = target_from(with_arch(target) if is_plain_cuda(target) else target)
+    kind = target_kind(found)
+    if kind not in ("llvm", "cuda"):
         raise InvalidArgumentError(
-            f"target kind {str(target.kind.name)!r} has no schedule rules: "
-            "use an llvm or a cuda target"
+            f"target kind {kind!r} has no schedule rules: use an llvm or a cuda target"
         )
-    return with_host(target, host_target()) if str(target.kind.name) == "cuda" else target
+    return with_host(found, host_target()) if kind == "cuda" else found
 
 
-def machine_of(target: Any, threads: int) -> Machine:
+def machine_of(target: Target, threads: int) -> Machine:
     """The machine behind a target."""
-    if str(target.kind.name) == "cuda":
+    if target_kind(target) == "cuda":
         return _gpu(target, threads)
-    features = _features(target)
+    features = cpu_features(target)
     if "avx512f" in features:
         width, registers = 64, 32
     elif "avx2" in features or "avx" in features:
@@ -114,17 +107,10 @@ def machine_of(target: Any, threads: int) -> Machine:
     return Machine(target, width, registers, threads)
 
 
-def _gpu(target: Any, threads: int) -> Machine:
-    device = tvm.cuda(0)
-    count = int(device.multi_processor_count) if device.exist else _MULTIPROCESSORS
+def _gpu(target: Target, threads: int) -> Machine:
+    count = gpu_multiprocessors() or _MULTIPROCESSORS
     # what a kernel may have without asking: a target's own attributes can only be lower
-    block = min(1024, int(target.attrs.get("max_threads_per_block", 1024)))
-    shared = min(48 * 1024, int(target.attrs.get("max_shared_memory_per_block", 48 * 1024)))
+    limits = target_attributes(target)
+    block = min(1024, int(limits.get("max_threads_per_block", 1024)))
+    shared = min(48 * 1024, int(limits.get("max_shared_memory_per_block", 48 * 1024)))
     return Machine(target, 16, 0, threads, 0, count, block, shared)
-
-
-def _features(target: Any) -> set[str]:
-    found = tvm.get_global_func("target.llvm_get_cpu_features", allow_missing=True)
-    if found is None:
-        return set()
-    return {str(name) for name in found(target)}

@@ -42,6 +42,7 @@ from ..graph.stage import (
     Reduction,
     axis_range,
     bodies,
+    bounds_of,
     data_axis,
     is_compute,
     is_scan,
@@ -53,6 +54,7 @@ from ..graph.stage import (
     rename_bounds,
     shape_of,
     whole_tensor,
+    with_bodies,
 )
 from ..graph.stop_gradient import has_stop, without_stop
 from ..graph.structural import EqualStages
@@ -161,7 +163,7 @@ def _with_normal_nodes(op: Operation) -> Operation:
         new = [_normal(body, op.axis) for body in old]
         if _same(old, new):
             return op
-        return make_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[0].op
+        return with_bodies(op, new)[0].op
     literal = _with_literal_bounds(reduction)
     axes = [*op.axis, *literal.axes]
     sources = tuple(_normal(source, axes) for source in literal.sources)
@@ -177,7 +179,7 @@ def _with_ranges_of_one_type(reduction: Reduction) -> Reduction:
     table: dict[Var, Expr] = {}
     axes = []
     for axis in reduction.axes:
-        low, extent = axis.dom.min, axis.dom.extent
+        low, extent = bounds_of(axis)
         dtypes = {dtype_of(low), dtype_of(extent), dtype_of(axis.var)}
         if len(dtypes) > 1:
             renamed = [cast("int64", substituter(table)(bound)) for bound in (low, extent)]

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from ..expr.nodes import Tensor, tensor_key
 from .backends import finished
+from .emit.program import Program, assemble
 from .kernels import Chain, Kernel, cut
 from .machine import Machine
 from .normal_form import copy_of, normal_form
-from .program import Program, assemble
 from .repeats import without_repeats
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of

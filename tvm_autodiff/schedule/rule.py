@@ -14,7 +14,7 @@ from typing import Any
 from ..codegen.primfunc import RefusedStageError, StageFunction
 from ..errors import AutodiffError, LoweringError
 from ..expr.rewrite import contains_load, depends_on
-from ..graph.stage import Operation, axis_vars, is_compute, reduction_of
+from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of
 from .chains import Chain
 from .declined import Declined, refused
 from .kernel import Kernel
@@ -95,7 +95,7 @@ def is_ragged(op: Operation) -> bool:
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None:
         return False
-    bounds = [bound for axis in reduction.axes for bound in (axis.dom.min, axis.dom.extent)]
+    bounds = [bound for axis in reduction.axes for bound in bounds_of(axis)]
     return any(contains_load(bound) or depends_on(bound, axis_vars(op)) for bound in bounds)
 
 

@@ -14,6 +14,7 @@ from ..errors import UnsolvableError
 from ..expr.nodes import Axis, is_load, op_name
 from ..expr.rewrite import postorder
 from ..expr.simplify import constant_bounds
+from ..graph.graph import tensors_read_by
 from ..graph.kinds.prefix_scan import scan_of
 from ..graph.kinds.scatter_add import scatter_of
 from ..graph.stage import (
@@ -47,7 +48,7 @@ def estimated_work(kernel: Kernel | Chain) -> int:
 
 def _work(op: Operation) -> int:
     if not is_compute(op):
-        return sum(size_of(shape_of(tensor)) for tensor in (*op.input_tensors, *outputs_of(op)))
+        return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
     return _iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
 
 

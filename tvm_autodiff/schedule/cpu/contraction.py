@@ -20,6 +20,7 @@ from ...graph.stage import (
     Operation,
     Reduction,
     bodies,
+    bounds_of,
     data_axis,
     is_compute,
     make_stage,
@@ -251,8 +252,8 @@ def _stage(
     axes: list[Axis] = []
     table: dict[Var, Expr] = {}
     for axis in (nest.body.axes[place] for place in places):
-        extent = padded.get(node_id(axis.var), axis.dom.extent)
-        fresh = data_axis(axis.var.name, extent, str(axis.var.ty))
+        extent = padded.get(node_id(axis.var), bounds_of(axis)[1])
+        fresh = data_axis(axis.var.name, extent, dtype_of(axis.var))
         axes.append(fresh)
         table[axis.var] = fresh.var
     summed = [nest.body.reduction.axes[place] for place in order]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import s_tir
-
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.nodes import is_load, load_tensor, node_id, op_name, operands
 from ...expr.rewrite import postorder
@@ -25,6 +23,7 @@ from ...graph.stage import (
 )
 from ..access import affine_forms, strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined
+from ..emit.loops import schedule_of, scheduled
 from ..kernels import Kernel, iterations
 from ..machine import Machine
 from .parallel import share_out, worth_threads
@@ -40,20 +39,12 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     if kernel.epilogue is not None or reduction_of(op) is not None:
         return REDUCES
     unscheduled = stage_function([op], kernel.outputs)
-    schedule = s_tir.Schedule(unscheduled.func)
-    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    schedule, blocks = schedule_of(unscheduled)
     threads = worth_threads(iterations(op), machine)
     # without elements there is nothing to schedule, and TVM divides by extents that are fused
     if len(op.axis) and len(blocks) == 1 and 0 not in shape_of(op.output(0)):
         _schedule(schedule, blocks[0], op, machine, threads)
-    return [
-        StageFunction(
-            schedule.mod["main"].without_attr("global_symbol"),
-            unscheduled.inputs,
-            unscheduled.outputs,
-            unscheduled.scalars,
-        )
-    ]
+    return [scheduled(schedule, unscheduled)]
 
 
 def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, threads: bool) -> None:

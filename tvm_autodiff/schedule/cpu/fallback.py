@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import s_tir
-
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.nodes import op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import bodies, is_compute
-from ..declined import Declined, by_tvm
+from ..declined import Declined
+from ..emit.loops import by_tvm, output_loops, schedule_of, scheduled
 from ..kernels import Kernel, iterations
 from ..large import too_large
 from ..machine import Machine
@@ -31,18 +30,11 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     unscheduled = stage_function(kernel.ops, kernel.outputs)
     if not is_compute(kernel.root):
         return [unscheduled]
-    schedule = s_tir.Schedule(unscheduled.func)
+    schedule, blocks = schedule_of(unscheduled)
     if worth_threads(iterations(kernel.root), machine):
-        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        for block in blocks:
             _parallelise(schedule, block)
-    return [
-        StageFunction(
-            schedule.mod["main"].without_attr("global_symbol"),
-            unscheduled.inputs,
-            unscheduled.outputs,
-            unscheduled.scalars,
-        )
-    ]
+    return [scheduled(schedule, unscheduled)]
 
 
 def _has_lets(kernel: Kernel) -> bool:
@@ -54,12 +46,7 @@ def _has_lets(kernel: Kernel) -> bool:
 
 
 def _parallelise(schedule: Any, block: Any) -> None:
-    loops = schedule.get_loops(block)
-    spatial = []
-    for loop, kind in zip(loops, schedule.get(block).iter_vars, strict=False):
-        if int(kind.iter_type) != 0:
-            break
-        spatial.append(loop)
+    spatial = output_loops(schedule, block)
     if not spatial:
         return
     # refused, for example, where several blocks lie under one nest: these loops stay serial

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...expr.build import add, const, mul
-from ...expr.nodes import Expr, Tensor, Var, load, node_id
+from ...expr.nodes import Expr, Tensor, Var, dtype_of, load, node_id
 from ...graph.stage import data_axis, make_stage
 from ..access import Affine, Interval, interval
 from ..in_range import Loops
@@ -79,7 +79,7 @@ def pack(
     trailing_reads: list[Expr] = []
     for number, atom in enumerate(atoms):
         low, high = interval(Affine(atom), ranges) or (0, 0)
-        extent, dtype = high - low + 1, str(by_id[atom[0][0]].ty)
+        extent, dtype = high - low + 1, dtype_of(by_id[atom[0][0]])
         value = _value(atom, by_id, -low, dtype)
         if len(atom) == 1 and atom[0] == (tile.vector, 1) and extent > tile.vector_extent:
             # v → (v // width, ..., v % width): one panel of the tile lies in one piece

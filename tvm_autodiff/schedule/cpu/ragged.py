@@ -28,7 +28,15 @@ from ...codegen.primfunc import StageFunction, external_reads
 from ...expr.build import add, const, mul, sub, variable
 from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, is_load, node_id, op_name, operands
 from ...expr.rewrite import contains, depends_on, expand_lets, postorder, substituter
-from ...graph.stage import Reduction, axis_range, axis_vars, bodies, is_compute, reduction_of
+from ...graph.stage import (
+    Reduction,
+    axis_range,
+    axis_vars,
+    bodies,
+    bounds_of,
+    is_compute,
+    reduction_of,
+)
 from ...rules.reducers import classify
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..kernel import Kernel, iterations
@@ -99,7 +107,7 @@ class _Nest:
             return None
         axis = self.op.axis[-1]
         extent = axis_range(axis)[1]
-        bounds = [bound for a in self.reduction.axes for bound in (a.dom.min, a.dom.extent)]
+        bounds = [bound for axis in self.reduction.axes for bound in bounds_of(axis)]
         if not isinstance(extent, int) or not MIN_ROW <= extent <= MAX_ROW:
             return None
         return None if depends_on(bounds, [axis.var]) or not self._runs(axis.var) else axis
@@ -139,7 +147,7 @@ class _Nest:
 
     def _reduced(self, body: Statement, axes: list[Axis]) -> Statement:
         for axis in reversed(axes):
-            low, extent = (self.places.read(bound) for bound in (axis.dom.min, axis.dom.extent))
+            low, extent = (self.places.read(bound) for bound in bounds_of(axis))
             body = loop(axis.var, extent, body, SERIAL, low)
         return body
 
@@ -170,7 +178,7 @@ class _Nest:
         zero = const(0, "int32")
         sources = list(self.reduction.sources)
         dtype = dtype_of(last.var)
-        low, extent = (self.places.read(bound) for bound in (last.dom.min, last.dom.extent))
+        low, extent = (self.places.read(bound) for bound in bounds_of(last))
         lane, part, rest = (variable(name, dtype) for name in ("lane", "part", "rest"))
         size = const(lanes, dtype)
         whole = binary("floordiv", binary("max", extent, const(0, dtype)), size)

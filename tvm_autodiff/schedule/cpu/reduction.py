@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import s_tir
-
 from ...codegen.passes.short_circuit import condition_of
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.build import add, const, mul
@@ -35,6 +33,7 @@ from ...graph.stage import (
 )
 from ..access import strides_along
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
+from ..emit.loops import extent_of, schedule_of, scheduled
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from .parallel import MIN_WORK, share_out, worth_threads
@@ -147,12 +146,12 @@ def _is_flat(op: Operation, found: Reduction, lanes: int) -> bool:
 
 def _flat_columns(kernel: Kernel, lanes: int, machine: Machine) -> StageFunction:
     unscheduled = stage_function([kernel.root], kernel.outputs)
-    schedule = s_tir.Schedule(unscheduled.func)
-    block = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+    schedule, [block] = schedule_of(unscheduled)
     loops = schedule.get_loops(block)
     rank = len(kernel.root.axis)
     fused = schedule.fuse(*loops[:rank])
-    total = int(schedule.get(fused).extent)
+    total = extent_of(schedule, fused)
+    assert total is not None
     vectors = next(v for v in (4, 3, 2, 1) if total % (lanes * v) == 0)
     outer, group, vector = schedule.split(fused, [None, vectors, lanes])
     schedule.reorder(outer, *loops[rank:], group, vector)
@@ -164,12 +163,7 @@ def _flat_columns(kernel: Kernel, lanes: int, machine: Machine) -> StageFunction
     group, vector = schedule.get_loops(init)[-2:]
     schedule.unroll(group)
     schedule.vectorize(vector)
-    return StageFunction(
-        schedule.mod["main"].without_attr("global_symbol"),
-        unscheduled.inputs,
-        unscheduled.outputs,
-        unscheduled.scalars,
-    )
+    return scheduled(schedule, unscheduled)
 
 
 def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> StageFunction:
@@ -246,7 +240,7 @@ def _rows(
     most = max(1, min(MAX_VECTORS, extent // (2 * lanes)))
     vectors = max(range(1, most + 1), key=lambda v: (extent // (v * lanes) * v, v))
     length = vectors * lanes
-    dtype = str(found.axes[row].var.ty)
+    dtype = dtype_of(found.axes[row].var)
     stages: list[Operation] = []
 
     def part(name: str, extra: list[Axis], position: Any, inner: list[Axis]) -> Tensor:
@@ -308,8 +302,7 @@ def _schedule_rows(
     machine: Machine,
 ) -> StageFunction:
     unscheduled = stage_function(stages, [consume.output(0)])
-    schedule = s_tir.Schedule(unscheduled.func)
-    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    schedule, blocks = schedule_of(unscheduled)
     reader = blocks[-1]
     loops = schedule.get_loops(reader)
     threads = worth_threads(iterations(kernel.root), machine)
@@ -321,12 +314,7 @@ def _schedule_rows(
         share_out(schedule, loops, machine)
     for block, op in zip(blocks[:-1], stages[:-1], strict=True):
         _vector_loops(schedule, block, op, len(kernel.root.axis), lanes)
-    return StageFunction(
-        schedule.mod["main"].without_attr("global_symbol"),
-        unscheduled.inputs,
-        (kernel.outputs[0],),
-        unscheduled.scalars,
-    )
+    return scheduled(schedule, unscheduled, [kernel.outputs[0]])
 
 
 def _vector_loops(schedule: Any, block: Any, op: Operation, rank: int, lanes: int) -> None:

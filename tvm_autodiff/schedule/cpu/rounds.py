@@ -78,7 +78,7 @@ def vector_loop(
     """A loop in vectors; where conditions are left, the compiler is asked to find them."""
     kind = SERIAL if any(item.guarded for item in items) else VECTORIZED
     item, extent = items[0], end
-    dtype = str(item.loops[-1].var.ty)
+    dtype = dtype_of(item.loops[-1].var)
 
     def group(base: Expr, groups: int, width: int) -> Statement:
         return vectors(add(base, const(begin, dtype)), groups, width, body, kind)

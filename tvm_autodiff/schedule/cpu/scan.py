@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...codegen.primfunc import StageFunction
 from ...expr.nodes import dtype_of
+from ...graph.graph import tensors_read_by
 from ...graph.kinds.prefix_scan import scan_function, scan_of
 from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
@@ -31,5 +32,5 @@ def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         lanes=lanes,
         threads=worth_threads(size_of(shape_of(kernel.outputs[0])), machine),
     )
-    inputs = tuple(kernel.root.input_tensors)
+    inputs = tuple(tensors_read_by(kernel.root))
     return [StageFunction(func.without_attr("global_symbol"), inputs, tuple(kernel.outputs))]

@@ -32,6 +32,7 @@ from ...expr.rewrite import postorder, replace_outermost, substituter, variables
 from ...graph.graph import retarget
 from ...graph.stage import (
     Operation,
+    as_data_axis,
     axis_range,
     bodies,
     make_stage,
@@ -197,7 +198,7 @@ def _stage(member: Member, value: Expr) -> tuple[Operation, list[Var]] | None:
 
 
 def _as_data(axis: Axis) -> Axis:
-    return type(axis)(axis.dom, axis.var, 0)
+    return as_data_axis(axis)
 
 
 class _Renewed:

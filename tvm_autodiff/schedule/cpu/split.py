@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ...codegen.primfunc import StageFunction
 from ...expr.build import add, const, mul
-from ...expr.nodes import Axis, Expr, Tensor, Var, load, tensor_key
+from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, tensor_key
 from ...expr.rewrite import substituter
 from ...graph.graph import retarget
 from ...graph.stage import (
@@ -46,7 +46,7 @@ def split_reduction(
     assert reduction is not None
     low, extent = axis_range(reduction.axes[axis])
     assert isinstance(extent, int)
-    dtype = str(reduction.axes[axis].var.ty)
+    dtype = dtype_of(reduction.axes[axis].var)
     part = data_axis("part", parts, dtype)
     table: dict[Var, Expr] = {}
     spatial = [renew_axis(old) for old in op.axis]

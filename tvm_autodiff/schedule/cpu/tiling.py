@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import s_tir
-
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.nodes import Tensor
 from ...graph.stage import Operation
+from ..emit.loops import extent_of, schedule_of, scheduled
 from ..machine import Machine
 from .parallel import share_out
 
@@ -74,8 +73,7 @@ def schedule_tile(
         Output axes as the loops over tiles run, outermost first.
     """
     unscheduled = stage_function([accumulate, *consume], [op.output(0) for op in consume])
-    schedule = s_tir.Schedule(unscheduled.func)
-    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    schedule, blocks = schedule_of(unscheduled)
     block, readers = blocks[0], blocks[1:]
     loops = schedule.get_loops(block)
     spatial, reduced = loops[: len(accumulate.axis)], loops[len(accumulate.axis) :]
@@ -107,15 +105,10 @@ def schedule_tile(
         _register_loops(schedule, init, len(inner), vector is not None)
     for reader in readers if vectorize_consumer and vector is not None else ():
         last = schedule.get_loops(reader)[-1]
-        if int(schedule.get(last).extent) > tile.width:
+        if (extent_of(schedule, last) or 0) > tile.width:
             _, last = schedule.split(last, [None, tile.width])
         schedule.vectorize(last)
-    return StageFunction(
-        schedule.mod["main"].without_attr("global_symbol"),
-        unscheduled.inputs,
-        tuple(results),
-        unscheduled.scalars,
-    )
+    return scheduled(schedule, unscheduled, results)
 
 
 def _register_loops(schedule: Any, block: Any, unrolled: int, vectorized: bool) -> None:

@@ -205,7 +205,7 @@ class NestWriter:
             start = at(lambda _, lane: [store(keeper, identity, [lane])])
             return sequence([start, body, at(finish)])
 
-        dtype = str(item.spatial[-1].var.ty)
+        dtype = dtype_of(item.spatial[-1].var)
         return loops(rounds(extent, lanes, unroll, dtype, piece))
 
     def _buffers(self, item: Item, name: str, width: int) -> list[Local]:
@@ -286,7 +286,7 @@ def _cut(
     """The last loop of a nest in pieces, in which no condition changes if that is possible."""
     if not isinstance(extent, int) or low != 0 or not any(item.guarded for item in items):
         return [(0, extent, items)]
-    var = variable("place", str(items[0].loops[-1].var.ty))
+    var = variable("place", dtype_of(items[0].loops[-1].var))
     roots = [substituter({i.loops[-1].var: var})(source) for i in items for source in i.sources]
     found: list[tuple[int, Extent, Sequence[Item]]] = []
     for begin, end, resolved in pieces(roots, var, extent):

@@ -31,6 +31,7 @@ from ...graph.stage import (
 )
 from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
+from ..emit.loops import schedule_of, scheduled
 from ..kernels import Kernel
 from ..machine import Machine
 from ..products import product_of
@@ -40,7 +41,6 @@ from .fallback import fallback
 from .matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
 from .parts import parts_of
 from .reduction import reduction
-from .threads import finished, schedule_of
 
 MIN_ITERATIONS = 65_536  #: below this a kernel is not worth a tile
 MIN_SIDE = 3  #: rows and columns that a tile must find
@@ -149,8 +149,7 @@ def _tiled(
     schedule.annotate(x, "pragma_auto_unroll_max_step", 4096)
     schedule.annotate(x, "pragma_unroll_explicit", 0)
     schedule.decompose_reduction(products, steps)
-    launch = finished(schedule, unscheduled)
-    return replace(launch, outputs=tuple(kernel.outputs))
+    return scheduled(schedule, unscheduled, kernel.outputs)
 
 
 def _fetch(schedule: Any, block: Any, tile: BlockTile, along_reduced: bool) -> None:

@@ -14,9 +14,10 @@ from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..access import strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined
+from ..emit.loops import schedule_of, scheduled
 from ..kernels import Kernel, iterations
 from ..machine import Machine
-from .threads import bind_flat, finished, fused, own_loops, schedule_of
+from .threads import bind_flat, fused, own_loops
 
 #: what stands in the way of computing several elements at once
 _BRANCHES = frozenset(("if_then_else", "select", "reinterpret"))
@@ -35,7 +36,7 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
         return Declined("TVM makes several blocks of it")
     spatial, _ = own_loops(schedule, blocks[0], op)
     bind_flat(schedule, fused(schedule, spatial), machine, vector=_lanes(op, machine))
-    return [finished(schedule, unscheduled)]
+    return [scheduled(schedule, unscheduled)]
 
 
 def _lanes(op: Operation, machine: Machine) -> int:

@@ -8,8 +8,7 @@ loops; those that it calls parallel become threads.
 from __future__ import annotations
 
 from dataclasses import replace
-
-from tvm.s_tir.schedule import ScheduleError
+from functools import partial
 
 from ...codegen.loop_nest import function, parameter, sequence
 from ...codegen.passes.launches import launches_threads
@@ -28,10 +27,11 @@ from ...graph.stage import (
 )
 from ..cpu.statement_loops import statement_loops
 from ..declined import Declined
+from ..emit.loops import by_tvm, schedule_of, scheduled
 from ..kernels import Kernel
 from ..large import too_large
 from ..machine import Machine
-from .threads import bind_flat, finished, fused, own_loops, schedule_of
+from .threads import bind_flat, fused, own_loops
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
@@ -52,10 +52,8 @@ def _stage(op: Operation, machine: Machine) -> StageFunction:
     unscheduled = stage_function([op], outputs_of(op))
     if not is_compute(op):
         return _opaque(op, unscheduled)
-    try:
-        return _bound(unscheduled, op, machine, registers=True)
-    except ScheduleError:
-        return _bound(unscheduled, op, machine, registers=False)
+    kept = by_tvm(partial(_bound, registers=True), unscheduled, op, machine)
+    return _bound(unscheduled, op, machine, registers=False) if isinstance(kept, Declined) else kept
 
 
 def _nothing(op: Operation) -> StageFunction:
@@ -88,7 +86,7 @@ def _bound(
             schedule.reverse_compute_at(copy, inner)
         if copies:
             schedule.decompose_reduction(block, reduced[0])
-    return finished(schedule, unscheduled)
+    return scheduled(schedule, unscheduled)
 
 
 def _opaque(op: Operation, unscheduled: StageFunction) -> StageFunction:

@@ -2,20 +2,19 @@
 
 In: kernels that work through the same rows. Out: one function with a block of threads for each row,
 whose reductions stay in shared memory. The rule takes chains of reductions over the same loops that
-end in one elementwise stage; others are left to the rules for single kernels. It gets a copy of the
-function.
+end in one elementwise stage; others are left to the rules for single kernels.
 """
 
 from __future__ import annotations
 
-from tvm import s_tir
-from tvm.s_tir import dlight
+from dataclasses import replace
 
 from ...codegen.passes.launches import unrolled_by_cuda
 from ...codegen.primfunc import StageFunction, stage_function
 from ...graph.stage import is_compute
 from ..chains import Chain
-from ..declined import Declined, by_tvm
+from ..declined import Declined
+from ..emit.loops import by_library
 from ..kernel import iterations, size_of
 from ..machine import Machine
 
@@ -33,12 +32,7 @@ def library_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Decli
         # parts of few long rows keep more of the device busy
         return Declined("its rows are few and long")
     unscheduled = stage_function(chain.ops, chain.outputs)
-    copy = s_tir.Schedule(unscheduled.func).mod["main"]
-    with machine.target:
-        schedule = by_tvm(dlight.gpu.GeneralReduction().apply, copy, machine.target, False)
-    if isinstance(schedule, Declined):
-        return schedule
-    if schedule is None:
-        return Declined("TVM's GeneralReduction does not take it")
-    func = unrolled_by_cuda(schedule.mod["main"].without_attr("global_symbol"))
-    return [StageFunction(func, unscheduled.inputs, unscheduled.outputs, unscheduled.scalars)]
+    launch = by_library("GeneralReduction", unscheduled, machine.target)
+    if isinstance(launch, Declined):
+        return launch
+    return [replace(launch, func=unrolled_by_cuda(launch.func))]

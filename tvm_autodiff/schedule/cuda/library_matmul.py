@@ -1,19 +1,18 @@
 """Matrix products by the rule that TVM brings along (dlight), for sizes that are symbols.
 
 In: a kernel that sums the product of two plain reads, over some symbolic extent. Out: one function.
-`contraction` needs literal extents to choose a tile. The rule may fail on what it does not know and
-writes into what it is given: it gets a copy.
+`contraction` needs literal extents to choose a tile.
 """
 
 from __future__ import annotations
 
-from tvm import s_tir
-from tvm.s_tir import dlight
+from dataclasses import replace
 
 from ...codegen.passes.launches import unrolled_by_cuda, with_nonempty_grids
 from ...codegen.primfunc import StageFunction, stage_function
 from ...graph.stage import axis_range, is_compute
-from ..declined import NOT_COMPUTED, Declined, by_tvm, other_kind
+from ..declined import NOT_COMPUTED, Declined, other_kind
+from ..emit.loops import by_library
 from ..kernels import Kernel
 from ..machine import Machine
 from ..products import product_of
@@ -33,13 +32,7 @@ def library_matmul(kernel: Kernel, machine: Machine) -> list[StageFunction] | De
     if not all(operand.is_load and not operand.guards for operand in found.operands):
         return Declined("an operand is no plain read")
     unscheduled = stage_function(kernel.ops, kernel.outputs)
-    copy = s_tir.Schedule(unscheduled.func).mod["main"]
-    with machine.target:
-        schedule = by_tvm(dlight.gpu.Matmul().apply, copy, machine.target, False)
-    if isinstance(schedule, Declined):
-        return schedule
-    if schedule is None:
-        return Declined("TVM's Matmul does not take it")
-    func = schedule.mod["main"].without_attr("global_symbol")
-    func = with_nonempty_grids(unrolled_by_cuda(func))
-    return [StageFunction(func, unscheduled.inputs, unscheduled.outputs, unscheduled.scalars)]
+    launch = by_library("Matmul", unscheduled, machine.target)
+    if isinstance(launch, Declined):
+        return launch
+    return [replace(launch, func=with_nonempty_grids(unrolled_by_cuda(launch.func)))]

@@ -35,7 +35,7 @@ def _lengthened(kernel: Kernel, axis: int, multiple: int) -> Kernel:
         return kernel
     reduced = [renew_axis(old) for old in reduction.axes]
     old = reduction.axes[axis]
-    reduced[axis] = reduce_axis(old.var.name, longer, low, str(old.var.ty))
+    reduced[axis] = reduce_axis(old.var.name, longer, low, dtype_of(old.var))
     spatial = [renew_axis(each) for each in op.axis]
     table = {
         before.var: after.var

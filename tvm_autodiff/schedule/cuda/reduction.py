@@ -20,11 +20,12 @@ from ...graph.stage import Operation, Reduction, axis_range, is_compute, reducti
 from ..access import strides_along
 from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
+from ..emit.loops import extent_of, schedule_of, scheduled
 from ..kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from .fallback import fallback
 from .parts import parts_of
-from .threads import BLOCK, WARP, extent_of, finished, fused, own_loops, schedule_of
+from .threads import BLOCK, WARP, fused, own_loops
 
 SHORT = 8  #: elements that a thread reduces faster alone than with others
 HELPERS = 32  #: threads that share a column, at most
@@ -150,7 +151,7 @@ def _together(kernel: Kernel, shape: _Shape, machine: Machine) -> StageFunction:
     schedule.bind(thread, "threadIdx.y" if shape.rows else "threadIdx.x")
     for reader in readers:
         schedule.reverse_compute_at(reader, inner)
-    return finished(schedule, unscheduled)
+    return scheduled(schedule, unscheduled)
 
 
 def _outputs(schedule: Any, loop: Any, shape: _Shape, machine: Machine) -> tuple[Any, Any, Any]:

@@ -1,8 +1,8 @@
 """CUDA targets: which GPU kernels are compiled for.
 
-In: what a user calls a CUDA target. Out: a TVM target with an architecture and a host. Where none
-is named it is that of the device in this machine, else `DEFAULT_ARCH`: TVM alone would take sm_50,
-which the compilers of CUDA 13 do not know any more.
+In: what a user calls a CUDA target. Out: one with an architecture. Where none is named it is that
+of the device in this machine, else `DEFAULT_ARCH`: TVM alone would take sm_50, which the compilers
+of CUDA 13 do not know any more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tvm
+from ...codegen.targets import gpu_arch
 
 DEFAULT_ARCH = "sm_90"
 
@@ -31,15 +31,4 @@ def with_arch(target: Any) -> dict[str, Any]:
     512
     """
     named = dict(target) if isinstance(target, Mapping) else {"kind": target}
-    return {**named, "arch": device_arch() or DEFAULT_ARCH}
-
-
-def device_arch() -> str | None:
-    """The architecture of the first GPU, as ``"sm_90"``; None where there is none."""
-    device = tvm.cuda(0)
-    return f"sm_{device.compute_version.replace('.', '')}" if device.exist else None
-
-
-def with_host(target: Any, host: Any) -> Any:
-    """The target with a CPU that launches its kernels, unless it names one."""
-    return target if target.host is not None else tvm.target.Target(target, host=host)
+    return {**named, "arch": gpu_arch() or DEFAULT_ARCH}

@@ -10,21 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import s_tir
-
-from ...codegen.primfunc import StageFunction
 from ...graph.stage import Operation
+from ..emit.loops import extent_of
 from ..machine import Machine
 
 WARP = 32  #: threads that run in step
 BLOCK = 256  #: threads of a block, where nothing asks for another number
 MAX_GRID = 65_536  #: blocks of a grid; beyond, threads go on with the next elements
-
-
-def extent_of(schedule: Any, loop: Any) -> int | None:
-    """The extent of a loop; None when it is symbolic."""
-    value = getattr(schedule.get(loop).extent, "value", None)
-    return None if value is None else int(value)
 
 
 def fused(schedule: Any, loops: Sequence[Any]) -> Any:
@@ -68,15 +60,3 @@ def bind_flat(
     for lane in lanes:
         schedule.vectorize(lane)
     return inner
-
-
-def finished(schedule: Any, unscheduled: StageFunction) -> StageFunction:
-    """The scheduled function in the place of the unscheduled one."""
-    func = schedule.mod["main"].without_attr("global_symbol")
-    return StageFunction(func, unscheduled.inputs, unscheduled.outputs, unscheduled.scalars)
-
-
-def schedule_of(unscheduled: StageFunction) -> tuple[Any, list[Any]]:
-    """A schedule of a function and its blocks in order."""
-    schedule = s_tir.Schedule(unscheduled.func)
-    return schedule, list(schedule.get_child_blocks(schedule.get_sblock("root")))

@@ -15,9 +15,10 @@ from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..access import strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
+from ..emit.loops import extent_of, schedule_of, scheduled
 from ..kernels import Kernel, iterations
 from ..machine import Machine
-from .threads import extent_of, finished, fused, own_loops, schedule_of
+from .threads import fused, own_loops
 
 TILE = 32
 ROWS = 8  #: rows of a tile that a block's threads handle at a time
@@ -60,7 +61,7 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
         return Declined("a tile of what it reads has not two axes")
     _share(schedule, wide[0], wide[1])
     schedule.storage_align(copy, 0, axis=-2, factor=TILE, offset=1)
-    return [finished(schedule, unscheduled)]
+    return [scheduled(schedule, unscheduled)]
 
 
 def _share(schedule: Any, rows: Any, columns: Any) -> None:

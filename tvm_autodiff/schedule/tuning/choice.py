@@ -13,22 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tvm
-import tvm_ffi
-from tvm.s_tir import meta_schedule as ms
-
+from ...codegen.modules import function_hash
 from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.targets import with_cores
 from ...errors import InvalidArgumentError
 from ...graph.stage import is_compute, shape_of
 from ..backends import finished
 from ..chains import Chain
 from ..declined import Declined, other_kind
+from ..emit.loops import scheduled
 from ..kernel import Kernel
 from ..machine import Machine
 from ..rule import Rule, apply_rules, is_ragged
 from .measure import seconds_of
 from .options import Tuning
-from .search import search
+from .search import best_schedule, search
 
 _TIMES = "times.json"  #: what the rules' schedules and the tuned ones take
 
@@ -61,7 +60,7 @@ def tuned_rules(
         raise InvalidArgumentError(
             f"tune: only kernels for a CPU are tuned, and the target is {machine.kind}"
         )
-    target = _with_cores(machine)
+    target = with_cores(machine.target, machine.threads)
     functions: dict[str, StageFunction] = {}
     for kernel in kernels:
         function = _tunable(kernel)
@@ -112,7 +111,7 @@ def _tunable(kernel: Kernel | Chain) -> StageFunction | None:
 
 def _key(function: StageFunction, machine: Machine) -> str:
     """Equal for equal functions on equal machines, in every process."""
-    digest = tvm_ffi.structural_hash(function.func.without_attr("global_symbol"))
+    digest = function_hash(function.func.without_attr("global_symbol"))
     return f"{digest & (2**64 - 1):016x} {machine.threads} {machine.exact_math} {machine.target}"
 
 
@@ -121,20 +120,13 @@ def _name(key: str) -> str:
     return f"kernel_{key[:16]}"
 
 
-def _with_cores(machine: Machine) -> Any:
-    return tvm.target.Target({**machine.target.export(), "num-cores": machine.threads})
-
-
 def _best(key: str, function: StageFunction, target: Any, tuning: Tuning) -> StageFunction | None:
     """The fastest schedule that the database holds."""
     if not (tuning.folder / "database_workload.json").exists():
         return None
-    database = ms.database.JSONDatabase(work_dir=str(tuning.folder))
-    module = tvm.IRModule({"main": function.func.with_attr("global_symbol", _name(key))})
-    schedule = database.query_schedule(module, target, "main")
-    if schedule is None:
-        return None
-    return replace(function, func=schedule.mod["main"].without_attr("global_symbol"))
+    func = function.func.with_attr("global_symbol", _name(key))
+    schedule = best_schedule(func, target, tuning)
+    return None if schedule is None else scheduled(schedule, function)
 
 
 def _seconds(launches: Sequence[StageFunction], machine: Machine) -> float:

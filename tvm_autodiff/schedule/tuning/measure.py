@@ -15,6 +15,7 @@ import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from ...codegen.modules import compiled_module, module_of
 from ...codegen.primfunc import StageFunction
 from ...expr.nodes import dtype_of
 from ...graph.stage import shape_of
@@ -26,7 +27,7 @@ _LEAST_MILLISECONDS = 10
 def seconds_of(function: StageFunction, target: Any) -> float:
     """The median time of a function of arrays of constant shapes."""
     func = function.func.with_attr("global_symbol", "main")
-    library = tvm.compile(tvm.IRModule({"main": func}), target=target)
+    library = compiled_module(module_of({"main": func}), target)
     tensors = (*function.inputs, *function.outputs)
     shapes = [(tuple(map(int, shape_of(tensor))), dtype_of(tensor)) for tensor in tensors]
     return statistics.median(_times(library, shapes))
@@ -61,7 +62,7 @@ class Builder(ms.builder.PyBuilder):
         results = []
         for candidate in build_inputs:
             try:
-                library = tvm.compile(candidate.mod, target=candidate.target)
+                library = compiled_module(candidate.mod, candidate.target)
             except Exception as error:
                 results.append(ms.builder.BuilderResult(None, str(error)))
                 continue

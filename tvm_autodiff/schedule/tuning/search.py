@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from ...codegen.modules import module_of
 from .measure import Builder, Runner
 from .options import Tuning
 
@@ -69,7 +69,7 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
     """
     if not functions or not tuning.trials:
         return
-    module = tvm.IRModule(
+    module = module_of(
         {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
     )
     end = None if tuning.seconds is None else time.monotonic() + tuning.seconds
@@ -98,6 +98,12 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
         except Exception:
             if not watch.expired:
                 raise
+
+
+def best_schedule(func: Any, target: Any, tuning: Tuning) -> Any | None:
+    """The fastest schedule that the database holds for a function."""
+    database = ms.database.JSONDatabase(work_dir=str(tuning.folder))
+    return database.query_schedule(module_of({"main": func}), target, "main")
 
 
 def _load_intrinsics() -> None:

@@ -81,7 +81,7 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
     new = [body if marks_of(op) else _lifted_body(body) for body in old]
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
         return tensor
-    return bounded_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))[tensor.value_index]
+    return bounded_stage(op.name, list(op.axis), new, op.tag, marks_of(op))[tensor.value_index]
 
 
 def _lifted_body(body: Expr) -> Expr:

@@ -24,7 +24,15 @@ from ...expr.nodes import (
 from ...expr.rewrite import Rewriter, postorder
 from ...graph.bounded_stage import bounded_stage
 from ...graph.graph import retarget, tensors_read_by, topological
-from ...graph.stage import Operation, bodies, is_compute, marks_of, outputs_of, reduction_of
+from ...graph.stage import (
+    Operation,
+    bodies,
+    bounds_of,
+    is_compute,
+    marks_of,
+    outputs_of,
+    reduction_of,
+)
 from ..walk import tensor_list
 
 _Key = tuple[int, int]
@@ -126,7 +134,7 @@ def _used_places(op: Operation, new_bodies: Sequence[Expr]) -> tuple[int, ...]:
     roots = list(new_bodies)
     reduction = reduction_of(op)
     if reduction is not None:
-        roots += [bound for axis in reduction.axes for bound in (axis.dom.min, axis.dom.extent)]
+        roots += [bound for axis in reduction.axes for bound in bounds_of(axis)]
     used = {node_id(node) for node in postorder(roots) if op_name(node) == "var"}
     return tuple(place for place, axis in enumerate(op.axis) if node_id(axis.var) in used)
 

@@ -33,7 +33,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import contains_load, depends_on, postorder, substituter, variables_of
 from ...expr.simplify import collect_indices, prove
-from ...graph.stage import Operation, axis_range, bodies, is_compute, reduce_axis_over
+from ...graph.stage import Operation, axis_range, bodies, bounds_of, is_compute, reduce_axis_over
 from ...rules.terms import Condition, Term, guarded
 from .condition_order import in_order
 from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
@@ -232,7 +232,7 @@ def sum_where(
     )
     summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
     for loop in loops:
-        extent = move_on(move(loop.dom.extent))
+        extent = move_on(move(bounds_of(loop)[1]))
         if not reads_inside(extent, ranges):
             allowed = all_of(c for c in known if not depends_on(c, looping))
             extent = if_then_else(allowed, extent, zero_like(extent))
@@ -250,7 +250,7 @@ def sum_where(
 
 def is_jagged(axis: Axis) -> bool:
     """Whether a bound of an axis is data: ``k < length[i]``."""
-    return contains_load([axis.dom.min, axis.dom.extent])
+    return contains_load(list(bounds_of(axis)))
 
 
 def _data_loops(
@@ -266,7 +266,7 @@ def _data_loops(
         tied = any(depends_on(equation, [axis.var]) for equation in equations)
         (loops if is_jagged(axis) and not tied else others).append(axis)
         if is_jagged(axis) and tied:
-            bounds.append(Condition(compare("lt", axis.var, axis.dom.extent), True))
+            bounds.append(Condition(compare("lt", axis.var, bounds_of(axis)[1]), True))
     return loops, others, bounds
 
 

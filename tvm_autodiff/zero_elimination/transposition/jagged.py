@@ -11,12 +11,13 @@ from dataclasses import replace
 
 from ...expr.build import add, const, variable, zero_like
 from ...expr.fold import fold
-from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_const, load
+from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_const, load, node_id
 from ...expr.rewrite import contains_load, depends_on, substituter
 from ...graph.kinds.update_loops import UpdateLoops, update_stage
 from ...graph.stage import (
     Operation,
     axis_range,
+    bounds_of,
     reduce_axis_over,
     reduce_axis_within,
     rename_bounds,
@@ -33,7 +34,7 @@ def from_zero(term: Term) -> Term:
     table: dict[Var, Expr] = {}
     for axis in term.reduce_axes:
         moved = rename_bounds(axis, substituter(table))
-        low, extent = moved.dom.min, moved.dom.extent
+        low, extent = bounds_of(moved)
         if contains_load(low):
             fresh = variable(axis.var.name, dtype_of(axis.var))
             table[axis.var] = add(low, fresh)
@@ -91,9 +92,9 @@ def _without_data_equations(
     boxed = [
         axis
         for axis in axes
-        if is_const(axis.dom.min, 0)
+        if is_const(bounds_of(axis)[0], 0)
         and not is_jagged(axis)
-        and not depends_on(axis.dom.extent, every)
+        and not depends_on(bounds_of(axis)[1], every)
     ]
     ranges = {axis.var: axis_range(axis) for axis in boxed}
     points = Points(tuple(axis.var for axis in boxed), ranges, tuple(conditions), {})
@@ -108,8 +109,8 @@ def _rows_inside(loops: Sequence[Axis], place: Sequence[Expr]) -> list[Axis]:
     """The loops with those of trailing dimensions of the result innermost: rows are added whole."""
     rows: list[Axis] = []
     for index in reversed(place):
-        row = next((axis for axis in loops if axis.var.same_as(index)), None)
-        bounds = [bound for axis in loops for bound in (axis.dom.min, axis.dom.extent)]
+        row = next((axis for axis in loops if node_id(axis.var) == node_id(index)), None)
+        bounds = [bound for axis in loops for bound in bounds_of(axis)]
         if row is None or depends_on(bounds, [row.var]):
             break
         rows.insert(0, row)

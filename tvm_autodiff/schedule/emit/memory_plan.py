@@ -15,8 +15,8 @@ import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from ..expr.nodes import Expr, const_value, node_id
-from .updates import Step
+from ...expr.nodes import Expr, const_value, node_id
+from ..updates import Step
 
 Result = TypeVar("Result")
 
@@ -46,16 +46,17 @@ class _Watch:
 
 def compile_watched(
     compile_module: Callable[[], Result], steps: Sequence[Step]
-) -> tuple[Result, list[PlannedStorage], Sequence[Any]]:
-    """What a compilation gives, the storages that were planned on the way, and the parameters of
-    the function they are for.
+) -> tuple[Result, list[PlannedStorage], list[list[Expr]]]:
+    """What a compilation gives, the storages that were planned on the way, and the shapes of the
+    parameters of the function they are for.
     """
     watch = _Watch()
     with tvm.transform.PassContext(instruments=[watch]):
         result = compile_module()
     if watch.planned is None:
         return result, [], []
-    return result, _storages(watch.planned, steps), list(watch.planned.params)
+    shapes = [list(param.ty.shape) for param in watch.planned.params]
+    return result, _storages(watch.planned, steps), shapes
 
 
 def _storages(function: Any, steps: Sequence[Step]) -> list[PlannedStorage]:

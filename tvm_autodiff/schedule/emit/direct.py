@@ -12,12 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-import tvm_ffi
-from tvm import relax
-from tvm.ir import GlobalVar
-
-from ..codegen.direct_calls import (
+from ...codegen.direct_calls import (
     ALIGNMENT,
     DirectCall,
     Offset,
@@ -26,14 +21,21 @@ from ..codegen.direct_calls import (
     by_address,
     calling,
 )
-from ..codegen.passes.function_widths import with_safe_indices
-from ..codegen.passes.in_place import shared
-from ..codegen.primfunc import StageFunction, relax_alignment, same_function
-from ..expr.nodes import Tensor, tensor_key
-from ..graph.stage import shape_of
+from ...codegen.modules import (
+    FunctionVar,
+    function_hash,
+    function_var,
+    module_of,
+    only_reshapes,
+)
+from ...codegen.passes.function_widths import with_safe_indices
+from ...codegen.passes.in_place import shared
+from ...codegen.primfunc import StageFunction, relax_alignment, same_function
+from ...expr.nodes import Tensor, tensor_key
+from ...graph.stage import shape_of
+from ..updates import Step, Update
+from ..work import bytes_of
 from .names import identifier
-from .updates import Step, Update
-from .work import bytes_of
 from .workspace import Temporary, Workspace, plan_workspace
 
 Key = tuple[int, int]  #: of a tensor
@@ -88,7 +90,7 @@ def direct_program(
         calls.append(DirectCall(var, arguments))
         names.append(str(var.name_hint))
     main = calling(len(inputs) + len(outputs), calls)
-    module = tvm.IRModule({**functions.module, GlobalVar("main"): main})
+    module = module_of({**functions.module, function_var("main"): main})
     return DirectProgram(module, tuple(names), workspace)
 
 
@@ -105,7 +107,7 @@ def _aliases(
         # an old value must outlive its input
         if written in given or read in updated:
             continue
-        if relax.analysis.has_reshape_pattern(launch.func):
+        if only_reshapes(launch.func):
             aliases[written] = aliases.get(read, read)
     return aliases
 
@@ -151,13 +153,13 @@ class _Functions:
     """The kernels of a module, each once."""
 
     def __init__(self) -> None:
-        self.module: dict[GlobalVar, Any] = {}
-        self._known: dict[int, list[tuple[Any, GlobalVar]]] = {}
+        self.module: dict[FunctionVar, Any] = {}
+        self._known: dict[int, list[tuple[Any, FunctionVar]]] = {}
         self._names: set[str] = {"main"}
 
-    def add(self, func: Any, name: str) -> GlobalVar:
+    def add(self, func: Any, name: str) -> FunctionVar:
         """The variable of a scheduled function."""
-        same = self._known.setdefault(tvm_ffi.structural_hash(func), [])
+        same = self._known.setdefault(function_hash(func), [])
         for known, var in same:
             if same_function(known, func):
                 return var
@@ -166,7 +168,7 @@ class _Functions:
         while unique in self._names:
             unique, number = f"{text}_{number}", number + 1
         self._names.add(unique)
-        var = GlobalVar(unique)
+        var = function_var(unique)
         # safe to compile, and to call with what is aligned to its elements only
         self.module[var] = by_address(relax_alignment(with_safe_indices(func)), unique)
         same.append((func, var))

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-
-from ..codegen.deep import run_deep
-from ..codegen.direct_calls import PIPELINE
-from ..codegen.primfunc import first_line
-from ..errors import LoweringError
-from .backends import finished, relax_pipeline_for
-from .machine import Machine
+from ...codegen.deep import run_deep
+from ...codegen.modules import compiled_module, module_of
+from ...codegen.primfunc import first_line
+from ...errors import LoweringError
+from ...expr.nodes import Expr
+from ..backends import finished, pipelines_for
+from ..machine import Machine
+from ..plan import Plan
+from ..rule import Scheduled
 from .memory_plan import PlannedStorage, compile_watched
-from .plan import Plan
 from .program import Program, function_alone
-from .rule import Scheduled
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Compiled:
     executable: Any
     program: Program
     storages: Sequence[PlannedStorage]
-    params: Sequence[Any]
+    shapes: Sequence[Sequence[Expr]]  #: of the parameters that sizes of storages are over
 
 
 class _RefusedError(Exception):
@@ -72,24 +71,19 @@ def compiled(plan: Plan) -> Compiled:
 
 
 def _attempt(program: Program, machine: Machine) -> Compiled:
-    executable, storages, params = run_deep(
+    executable, storages, shapes = run_deep(
         compile_watched,
         lambda: _built(program.module, machine),
         program.steps,
     )
     if program.workspace is not None:
         storages = list(program.workspace.storages)
-    return Compiled(executable, program, storages, params)
+    return Compiled(executable, program, storages, shapes)
 
 
 def _built(module: Any, machine: Machine) -> Any:
     try:
-        return tvm.compile(
-            module,
-            target=machine.target,
-            relax_pipeline=relax_pipeline_for(machine),
-            tir_pipeline=PIPELINE if machine.kind == "llvm" else "default",
-        )
+        return compiled_module(module, machine.target, *pipelines_for(machine))
     except Exception as error:  # of TVM's passes and code generators, which raise anything
         raise _RefusedError(first_line(error)) from error
 
@@ -97,7 +91,7 @@ def _built(module: Any, machine: Machine) -> Any:
 def _reason_against(one: Scheduled, machine: Machine) -> str | None:
     """Why TVM does not compile the functions of a kernel; None where it does."""
     for launch in finished(one.launches, machine):
-        module = tvm.IRModule({"main": function_alone(launch)})
+        module = module_of({"main": function_alone(launch)})
         try:
             run_deep(_built, module, machine)
         except _RefusedError as refused:

@@ -13,12 +13,12 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import tvm
 from tvm import relax
 
-from ..codegen.passes.function_widths import with_safe_indices
-from ..codegen.passes.in_place import shared
-from ..codegen.primfunc import (
+from ...codegen.modules import module_of
+from ...codegen.passes.function_widths import with_safe_indices
+from ...codegen.passes.in_place import shared
+from ...codegen.primfunc import (
     StageFunction,
     buffer_of,
     relax_alignment,
@@ -26,11 +26,11 @@ from ..codegen.primfunc import (
     with_parameters,
     with_sizes_from_shapes,
 )
-from ..expr.nodes import Tensor, dtype_of, tensor_key
-from ..graph.stage import shape_of
+from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ...graph.stage import shape_of
+from ..updates import Step, Update
 from .direct import direct_program, is_static
 from .names import identifier
-from .updates import Step, Update
 from .workspace import Workspace
 
 __all__ = ["Program", "assemble", "function_alone"]
@@ -80,7 +80,7 @@ def assemble(
         func = _in_order(steps[0].launch, inputs, outputs, updates)
         if func is not None:
             func = _finished(func).with_attr("global_symbol", "main")
-            return Program(tvm.IRModule({"main": func}), False, tuple(steps), ("main",))
+            return Program(module_of({"main": func}), False, tuple(steps), ("main",))
     module, names = _relax_module(steps, inputs, outputs, updates)
     return Program(module, True, tuple(steps), tuple(names))
 

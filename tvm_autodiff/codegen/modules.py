@@ -1,0 +1,71 @@
+"""Modules of functions, as TVM compiles them.
+
+In: functions by name, or by the variables that other functions of the module call. Out: a module,
+and what TVM compiles of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import GlobalVar
+
+from .primfunc import PrimFunc
+
+Module: TypeAlias = tvm.IRModule
+FunctionVar: TypeAlias = GlobalVar  #: what a call within a module names its function by
+
+
+def function_var(name: str) -> FunctionVar:
+    """The variable of a function of some name."""
+    return GlobalVar(name)
+
+
+def module_of(functions: Mapping[FunctionVar, Any] | Mapping[str, Any]) -> Module:
+    """The module of some functions."""
+    return tvm.IRModule(dict(functions))
+
+
+def compiled_module(
+    module: Module, target: Any, relax_pipeline: Any = "default", tir_pipeline: Any = "default"
+) -> Any:
+    """What TVM compiles of a module; it raises whatever its passes and code generators raise."""
+    return tvm.compile(
+        module, target=target, relax_pipeline=relax_pipeline, tir_pipeline=tir_pipeline
+    )
+
+
+def kernels_as_they_are() -> Any:
+    """The passes that lower a Relax function and leave the kernels that it calls alone.
+
+    TVM's own pipeline for CUDA fuses kernels and schedules them anew.
+    """
+    return tvm.transform.Sequential(
+        [
+            relax.transform.RewriteDataflowReshape(),
+            relax.transform.ToNonDataflow(),
+            relax.transform.RemovePurityChecking(),
+            relax.transform.CallTIRRewrite(),
+            relax.transform.StaticPlanBlockMemory(),
+            relax.transform.LowerAllocTensor(),
+            relax.transform.KillAfterLastUse(),
+            relax.transform.LowerRuntimeBuiltin(),
+            relax.transform.ComputePrimValue(),
+            relax.transform.VMShapeLower(),
+            relax.transform.AttachGlobalSymbol(),
+        ]
+    )
+
+
+def only_reshapes(func: PrimFunc) -> bool:
+    """Whether a function writes the elements that it reads in the same order."""
+    return bool(relax.analysis.has_reshape_pattern(func))
+
+
+def function_hash(func: PrimFunc) -> int:
+    """Equal for functions that differ in nothing but the names of their variables."""
+    return int(tvm_ffi.structural_hash(func))

@@ -1,0 +1,1 @@
+"""From schedules to machine code: loop primitives, modules, memory, compilation."""

@@ -1,0 +1,89 @@
+"""TVM's schedule primitives, and the rules that it brings along (dlight).
+
+In: an unscheduled function. Out: a schedule with its blocks, and the scheduled function in the
+place of the unscheduled one. What TVM refuses becomes a `Declined`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from tvm import s_tir
+from tvm.error import InternalError
+from tvm.s_tir import dlight
+from tvm.s_tir.schedule import ScheduleError
+
+from ...codegen.primfunc import StageFunction, first_line
+from ...expr.nodes import Tensor
+from ..declined import Declined
+
+Result = TypeVar("Result")
+
+
+def schedule_of(unscheduled: StageFunction) -> tuple[Any, list[Any]]:
+    """A schedule of a function and its blocks in order."""
+    schedule = s_tir.Schedule(unscheduled.func)
+    return schedule, list(schedule.get_child_blocks(schedule.get_sblock("root")))
+
+
+def scheduled(
+    schedule: Any, unscheduled: StageFunction, outputs: Sequence[Tensor] | None = None
+) -> StageFunction:
+    """The scheduled function in the place of the unscheduled one.
+
+    Parameters
+    ----------
+    outputs : sequence of Tensor, optional
+        The tensors of the program that it computes, where they are others than those of its stages.
+    """
+    results = unscheduled.outputs if outputs is None else tuple(outputs)
+    func = schedule.mod["main"].without_attr("global_symbol")
+    return replace(unscheduled, func=func, outputs=results)
+
+
+def extent_of(schedule: Any, loop: Any) -> int | None:
+    """The extent of a loop; None when it is symbolic."""
+    value = getattr(schedule.get(loop).extent, "value", None)
+    return None if value is None else int(value)
+
+
+def output_loops(schedule: Any, block: Any) -> list[Any]:
+    """The outermost loops of a block that run over its output."""
+    found = []
+    for loop, axis in zip(schedule.get_loops(block), schedule.get(block).iter_vars, strict=False):
+        if int(axis.iter_type) != 0:
+            break
+        found.append(loop)
+    return found
+
+
+def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:
+    """The result of a schedule primitive or of a whole rule of TVM's, or TVM's reason for refusing.
+
+    For calls whose conditions cannot be checked beforehand. A primitive leaves the schedule as it
+    is when it refuses; TVM's rules also fail in its internal checks, and need a copy.
+    """
+    try:
+        return apply(*arguments)
+    except (ScheduleError, InternalError) as error:
+        return Declined(f"TVM refuses it: {first_line(error)}")
+
+
+def by_library(rule: str, unscheduled: StageFunction, target: Any) -> StageFunction | Declined:
+    """The function as a rule of dlight schedules it for a GPU.
+
+    Parameters
+    ----------
+    rule : {"Matmul", "GeneralReduction"}
+        It may fail on what it does not know, and writes into what it is given: it gets a copy.
+    """
+    copy = s_tir.Schedule(unscheduled.func).mod["main"]
+    with target:
+        found = by_tvm(getattr(dlight.gpu, rule)().apply, copy, target, False)
+    if isinstance(found, Declined):
+        return found
+    if found is None:
+        return Declined(f"TVM's {rule} does not take it")
+    return scheduled(found, unscheduled)
