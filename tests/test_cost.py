@@ -6,8 +6,8 @@ import pytest
 from tvm import te, tirx, topi
 
 from tvm_autodiff import Cost, InvalidArgumentError, estimate_cost
-from tvm_autodiff.cost import multiplications_in
 from tvm_autodiff.expr.nodes import const_value
+from tvm_autodiff.graph.counting import multiplications_in
 
 A = te.placeholder((4, 5), name="A")
 i, x = te.var("i"), te.var("x", "float32")

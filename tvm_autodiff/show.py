@@ -11,24 +11,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from .errors import InvalidArgumentError
-from .expr.build import variable
-from .expr.nodes import Expr, Tensor, Var, dtype_of, is_tensor, let_variable, node_id, op_name
+from .expr.nodes import Tensor, dtype_of, is_tensor, node_id
 from .expr.printing.names import Names
 from .expr.printing.text import Printer
-from .expr.rewrite import postorder
-from .graph.graph import tensors_read_by, topological
-from .graph.kinds.prefix_scan import Scan, scan_of
-from .graph.stage import (
-    Operation,
-    axis_vars,
-    bodies,
-    bounds_of,
-    is_compute,
-    is_placeholder,
-    is_scan,
-    outputs_of,
-    reduction_of,
-)
+from .graph.free_variables import free_variables
+from .graph.graph import topological
+from .graph.kinds.rules.table import rules_of
+from .graph.stage import Operation, is_placeholder, outputs_of
 
 _WIDTH = 100
 #: stages longer than this do not push the column of types to the right
@@ -89,7 +78,7 @@ def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
             Printer(names).tensor(tensor)
     free = Names(names.taken)
     for op in ops:
-        for var in _free_variables(op):
+        for var in free_variables(op):
             free.name(node_id(var), var.name, var)
     inputs = [op.output(0) for op in ops if is_placeholder(op)]
     stages = [op for op in ops if not is_placeholder(op)]
@@ -117,36 +106,8 @@ def _inputs(inputs: Sequence[Tensor], printer: Printer) -> list[str]:
 def _stage(op: Operation, names: Names, free: Names, limit: int | None) -> tuple[str, str]:
     """``("C[i, j] = Σ_{k<6} A[i, k]*B[k, j]", "float32[4, 5]")``."""
     printer = Printer(names, free.inner(), limit)
-    outputs = outputs_of(op)
-    listed = ", ".join(printer.tensor(tensor) for tensor in outputs)
-    left = listed if len(outputs) == 1 else f"({listed})"
-    scan = scan_of(op)
-    if scan is not None:
-        return f"{left}{_scan(scan, printer)}", _type(outputs, printer)
-    if not is_compute(op):
-        kind = "scan" if is_scan(op) else "extern"
-        reads = ", ".join(printer.tensor(tensor) for tensor in tensors_read_by(op))
-        return f"{left} = {kind}({reads})", _type(outputs, printer)
-    axes = ", ".join(printer.variable(var) for var in axis_vars(op))
-    # the components of a tuple reduction are one reduction, told apart by their place only
-    right = printer.tuple_of(bodies(op) if reduction_of(op) is None else bodies(op)[:1])
-    return f"{left}[{axes}] = {right}" if axes else f"{left} = {right}", _type(outputs, printer)
-
-
-def _scan(scan: Scan, printer: Printer) -> str:
-    """``[i, k] = scan_{k}[s, x → s + x; start 0.0] A[i, k]``."""
-    axes = [printer.variable(variable(f"i{n}")) for n in range(len(scan.rows))]
-    axes += [printer.variable(variable(f"k{n}")) for n in range(len(scan.scanned))]
-    order = ", ".join(axes[len(scan.rows) :]) + (" from last" if scan.backward else "")
-    recurrence = scan.recurrence
-    rule = printer.rule(recurrence.state, recurrence.element, recurrence.step)
-    start = printer.tuple_of(recurrence.start)
-    reads = [
-        f"{printer.tensor(tensor)}[{', '.join(axes[len(axes) - len(tensor.shape) :])}]"
-        for tensor in scan.elements
-    ]
-    source = reads[0] if len(reads) == 1 else f"({', '.join(reads)})"
-    return f"[{', '.join(axes)}] = scan_{{{order}}}[{rule}; start {start}] {source}"
+    kind, rules = rules_of(op)
+    return rules.text(op, kind, printer), _type(outputs_of(op), printer)
 
 
 def _type(outputs: Sequence[Tensor], printer: Printer) -> str:
@@ -159,22 +120,6 @@ def _type(outputs: Sequence[Tensor], printer: Printer) -> str:
             f"{dtype_of(t)}[{shape}]" for t, shape in zip(outputs, shapes, strict=True)
         )
     return f"{head}[{shapes[0]}]" if shapes[0] else head
-
-
-def _free_variables(op: Operation) -> list[Var]:
-    """The variables of a stage that no axis and no let binds: symbolic extents and scalars."""
-    roots: list[Expr] = [dim for tensor in outputs_of(op) for dim in tensor.shape]
-    bound: set[int] = set()
-    if is_compute(op):
-        reduction = reduction_of(op)
-        axes = [] if reduction is None else list(reduction.axes)
-        bound = {node_id(var) for var in (*axis_vars(op), *(axis.var for axis in axes))}
-        for axis in axes:
-            roots += bounds_of(axis)
-        roots += bodies(op)
-    nodes = postorder(roots)
-    bound |= {node_id(let_variable(node)) for node in nodes if op_name(node) == "let"}
-    return [node for node in nodes if op_name(node) == "var" and node_id(node) not in bound]
 
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:

@@ -22,13 +22,13 @@ from ..expr.nodes import (
     Tensor,
     Var,
     const_value,
-    let_variable,
     node_id,
     op_name,
     operands,
     tensor_key,
 )
 from ..expr.rewrite import expand_lets, postorder, rewrite, variables_of
+from ..graph.free_variables import free_variables
 from ..graph.graph import retarget, tensors_read_by
 from ..graph.narrowed import plain_shape, small_placeholder
 from ..graph.never_empty import never_empty
@@ -144,29 +144,6 @@ def _unique(name: str, used: set[str]) -> str:
         candidate, number = f"{name}_{number}", number + 1
     used.add(candidate)
     return candidate
-
-
-def free_variables(op: Operation) -> list[Var]:
-    """Variables of a stage that are neither axes nor bound in it: those of shapes included."""
-    roots: list[Any] = [dim for tensor in outputs_of(op) for dim in shape_of(tensor)]
-    bound: set[int] = set()
-    if is_compute(op):
-        bound |= {node_id(axis.var) for axis in op.axis}
-        for axis in op.axis:
-            roots += [axis.dom.min, axis.dom.extent]
-        reduction = reduction_of(op)
-        if reduction is None:
-            roots += bodies(op)
-        else:
-            for axis in reduction.axes:
-                roots += [axis.dom.min, axis.dom.extent]
-                bound.add(node_id(axis.var))
-            roots += [*reduction.sources, *reduction.init, reduction.condition]
-    roots = [root for root in roots if not isinstance(root, int)]
-    for node in postorder(roots):
-        if op_name(node) == "let":
-            bound.add(node_id(let_variable(node)))
-    return [var for var in variables_of(roots) if node_id(var) not in bound]
 
 
 def external_symbols(op: Operation) -> list[str]:

@@ -15,6 +15,7 @@ from ..expr.build import cast, const
 from ..expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
 from ..expr.rewrite import substituter, variables_of
 from ..expr.simplify import linear_sum, linear_terms
+from ..graph.free_variables import free_variables
 from ..graph.graph import retarget, topological
 from ..graph.stage import (
     Operation,
@@ -27,7 +28,6 @@ from ..graph.stage import (
     shape_of,
     with_bodies,
 )
-from .primfunc import free_variables
 
 
 def with_plain_sizes(

@@ -7,13 +7,14 @@ within one `StructuralKeys` object. Shared sub-expressions are visited once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .nodes import (
     Expr,
     Tensor,
     Var,
+    const_value,
     dtype_of,
     load_tensor,
     node_id,
@@ -66,3 +67,15 @@ class StructuralKeys:
             parts = tuple(keys[node_id(part)] for part in operands(node))
             keys[node_id(node)] = self.intern((name, dtype_of(node), own, parts))
         return keys[node_id(expr)]
+
+    def extents(
+        self, extents: Sequence[Any], bound: Mapping[Var, Any] | None = None
+    ) -> tuple[Any, ...]:
+        """Keys of extents: ints for literals, however they are written."""
+        return tuple(
+            extent if isinstance(extent, int) else self._extent(extent, bound) for extent in extents
+        )
+
+    def _extent(self, extent: Expr, bound: Mapping[Var, Any] | None) -> Any:
+        value = const_value(extent)
+        return value if value is not None else ("expr", self.expr(extent, bound))

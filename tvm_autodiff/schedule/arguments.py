@@ -10,11 +10,12 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen.primfunc import external_symbols, free_variables
+from ..codegen.primfunc import external_symbols
 from ..codegen.sizes import known_sizes
 from ..errors import InvalidArgumentError, LoweringError
 from ..expr.nodes import Tensor, dtype_of, is_tensor, node_id, tensor_key
 from ..expr.simplify import prove_equal
+from ..graph.free_variables import free_variables
 from ..graph.graph import Graph
 from ..graph.out_of_bounds import refuse_reads_out_of_bounds
 from ..graph.stage import is_placeholder, is_scan, shape_of

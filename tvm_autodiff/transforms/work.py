@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ..cost import loop_iterations, stage_cost
+from ..cost import stage_cost
 from ..expr.integers.loop_points import loop_points
 from ..expr.nodes import is_load, load_tensor
 from ..expr.rewrite import postorder
+from ..graph.counting import loop_iterations
 from ..graph.graph import topological
 from ..graph.stage import axis_range, is_placeholder, outputs_of
 from ..zero_elimination.transposition.gather import on_indices

@@ -27,11 +27,12 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
-from ...codegen.primfunc import StageFunction, external_reads, free_variables
+from ...codegen.primfunc import StageFunction, external_reads
 from ...expr.build import add, const, mul, sub
 from ...expr.dtypes import bits_of
 from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
 from ...expr.rewrite import postorder, substituter
+from ...graph.free_variables import free_variables
 from ...graph.stage import Extent, Operation, axis_range, bodies, outputs_of, reduction_of, shape_of
 from ..chains import Chain
 from ..declined import Declined

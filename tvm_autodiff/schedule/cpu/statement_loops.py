@@ -27,11 +27,12 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
-from ...codegen.primfunc import StageFunction, external_reads, free_variables
+from ...codegen.primfunc import StageFunction, external_reads
 from ...codegen.statements import written
 from ...expr.build import add, cast, const, mul, variable
 from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, op_name, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
+from ...graph.free_variables import free_variables
 from ...graph.stage import (
     Extent,
     Reduction,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...codegen.primfunc import StageFunction, external_reads, free_variables
+from ...codegen.primfunc import StageFunction, external_reads
 from ...expr.nodes import always, node_id, op_name, tensor_key
+from ...graph.free_variables import free_variables
 from ...graph.stage import Operation, axis_range, is_compute, outputs_of, shape_of
 from ..chains import Chain
 from ..cpu.row_items import BLOCK, FOLD, SUM, Item, items_of

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...cost import multiplications_in, stage_cost
+from ...cost import stage_cost
 from ...errors import InvalidArgumentError
 from ...expr.lets import bind_shared, merge_equal
 from ...expr.nodes import Expr, Tensor, is_load, load, load_tensor, tensor_key
 from ...expr.rewrite import expand_lets, loaded_tensors, map_loads, substituter, tree_size
 from ...graph.bounded_stage import bounded_stage
+from ...graph.counting import multiplications_in
 from ...graph.graph import Graph, retarget
 from ...graph.stage import (
     Operation,

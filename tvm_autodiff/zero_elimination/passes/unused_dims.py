@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...cost import multiplications_in
 from ...expr.nodes import (
     Expr,
     Tensor,
@@ -23,6 +22,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import Rewriter, postorder
 from ...graph.bounded_stage import bounded_stage
+from ...graph.counting import multiplications_in
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.stage import (
     Operation,

@@ -1,0 +1,125 @@
+"""Counts of work: multiplications of an expression, points of a loop nest, and their sums.
+
+The definition is that of the RFC's branch, so that figures can be compared with the ones it
+recorded.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from ..errors import UnsolvableError
+from ..expr.integers.loop_points import loop_points
+from ..expr.nodes import Axis, Expr, Tensor, Var, node_id, op_name, operands
+from ..expr.rewrite import contains_load, depends_on, postorder, variables_of
+from ..expr.simplify import constant_bounds
+from .stage import axis_range, shape_of
+from .stop_gradient import NAME as STOP
+
+#: gives symbolic extents their values
+Put = Callable[[Any], Any]
+
+#: nodes that cost nothing next to a multiplication
+_FREE = frozenset(
+    ("add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
+    + ("select", "if_then_else", "likely", "cast", "const", "var", "let", "load", "reduce")
+    + ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
+    + (STOP,)
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work and memory of tensors; ints, or TVM expressions where shapes are symbolic.
+
+    Attributes
+    ----------
+    iterations
+        Sum over stages of output elements times reduce extents.
+    multiplications
+        mul, div, mod, floordiv, floormod and intrinsic calls except if_then_else, times iterations.
+    memory
+        Elements allocated by the stages; inputs are not counted.
+    """
+
+    iterations: Any
+    multiplications: Any
+    memory: Any
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.iterations + other.iterations,
+            self.multiplications + other.multiplications,
+            self.memory + other.memory,
+        )
+
+
+def multiplications_in(expr: Expr) -> int:
+    """Multiplications of one evaluation; what a let binds is counted once."""
+    counts: dict[int, int] = {}
+    for node in postorder(expr):
+        own = 0 if op_name(node) in _FREE else 1
+        counts[node_id(node)] = own + sum(counts[node_id(part)] for part in operands(node))
+    return counts[node_id(expr)]
+
+
+def loop_iterations(axes: Sequence[Axis], put: Put = lambda extent: extent) -> Any:
+    """Points of a loop nest whose inner extents may depend on outer axes: adaptive windows.
+
+    Where such points are too many to count, every extent is at its largest. The variable of an axis
+    counts as its extent where that is data, or follows axes and has no constant bound.
+    """
+    known, unknown = _apart(axes)
+    if unknown:
+        return product_of([loop_iterations(known, put), *(put(axis.var) for axis in unknown)])
+    loops = [(axis.var, 0, put(axis_range(axis)[1])) for axis in axes]
+    own = {node_id(var) for var, _, _ in loops}
+    if not any(
+        node_id(var) in own
+        for _, _, extent in loops
+        if not isinstance(extent, int)
+        for var in variables_of(extent)
+    ):
+        return product_of([extent for _, _, extent in loops])
+    count = loop_points(loops)
+    return product_of(_largest(loops)) if count is None else count
+
+
+def _apart(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
+    """The axes whose extents can be known, and those whose extents are data or follow such axes."""
+    known: list[Axis] = []
+    unknown: list[Axis] = []
+    for axis in axes:
+        extent = axis_range(axis)[1]
+        follows = not isinstance(extent, int) and (
+            contains_load(extent) or depends_on(extent, [other.var for other in unknown])
+        )
+        (unknown if follows else known).append(axis)
+    return known, unknown
+
+
+def _largest(loops: Sequence[tuple[Var, int, Any]]) -> list[Any]:
+    """The extents, those that depend on axes at their largest."""
+    ranges: dict[Var, tuple[int, Any]] = {}
+    for var, low, extent in loops:
+        if not isinstance(extent, int) and any(node in ranges for node in variables_of(extent)):
+            try:
+                extent = constant_bounds(extent, ranges)[1]
+            except UnsolvableError:
+                extent = var
+        ranges[var] = (low, extent)
+    return [extent for _, extent in ranges.values()]
+
+
+def elements_of(tensor: Tensor, put: Put) -> Any:
+    """The number of elements of a tensor."""
+    return product_of([put(extent) for extent in shape_of(tensor)])
+
+
+def product_of(extents: Sequence[Any]) -> Any:
+    """The product of extents, symbolic ones among them."""
+    return reduce(operator.mul, extents, 1)
