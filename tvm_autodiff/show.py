@@ -45,8 +45,9 @@ def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
         ``(first, second)[axes] = ...``. What a `te.extern` or a `te.scan` computes is not shown,
         only what it reads; scans made by this library are,
         ``P[i, k] = scan_{k}[s, x → s + x*2.0; start 0.0] A[i, k]``: the state s before element k of
-        a row is taken, for ``scan_{k from last}`` with the last element first. Equal names get
-        numbers: ``C``, ``C_1``.
+        a row is taken, for ``scan_{k from last}`` with the last element first. So are its sums
+        into places that are data: ``y[p[n], i] += u[n, i] for n<5, i<3``, where y begins with
+        zeros and places outside of it are left out. Equal names get numbers: ``C``, ``C_1``.
 
     Raises
     ------

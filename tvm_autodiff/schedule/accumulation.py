@@ -28,7 +28,8 @@ from ..expr.nodes import (
     with_operands,
 )
 from ..expr.rewrite import postorder, substituter
-from ..graph.kinds.scatter_add import scatter_add_stage, scatter_of
+from ..graph.kinds.kind import kind_of
+from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
 from ..graph.stage import (
     Combiner,
     Operation,
@@ -95,8 +96,8 @@ def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
 
 def scattered_wide(op: Operation) -> Tensor | None:
     """The same for a scatter-add, which adds into its result; None for other stages."""
-    found = scatter_of(op)
-    if found is None or dtype_of(found.updates) not in NARROW:
+    found = kind_of(op)
+    if not isinstance(found, ScatterAdd) or dtype_of(found.updates) not in NARROW:
         return None
     wide = scatter_add_stage(
         f"{op.name}_wide",

@@ -7,7 +7,7 @@ estimated work of the program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from ..errors import UnsolvableError
@@ -15,13 +15,13 @@ from ..expr.nodes import Axis, is_load, op_name
 from ..expr.rewrite import postorder
 from ..expr.simplify import constant_bounds
 from ..graph.graph import tensors_read_by
-from ..graph.kinds.prefix_scan import scan_of
-from ..graph.kinds.scatter_add import scatter_of
+from ..graph.kinds.kind import Compute, kind_of
+from ..graph.kinds.prefix_scan import Scan
+from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.stage import (
     Operation,
     axis_range,
     bodies,
-    is_compute,
     outputs_of,
     reduction_of,
     shape_of,
@@ -36,6 +36,8 @@ SHARE = 20  #: a kernel below one part in so many of the work cannot slow a prog
 #: `benchmarks/call_overhead.py` measures it): below, a faster schedule is hardly noticed
 MIN_WORK = 65_536
 COSTLY = 16  #: operations that an evaluation of exp and the like counts as
+#: the kinds that rules beside the last one exist for
+_SCHEDULED = (Compute, Scan, ScatterAdd)
 SHOWN = 3  #: kernels that a warning names
 
 _FREE = frozenset(("var", "const", "cast", "let", "reduce"))
@@ -47,9 +49,19 @@ def estimated_work(kernel: Kernel | Chain) -> int:
 
 
 def _work(op: Operation) -> int:
-    if not is_compute(op):
-        return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
+    return _WORK.get(type(kind_of(op)), _moved)(op)
+
+
+def _computed(op: Operation) -> int:
     return _iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
+
+
+def _moved(op: Operation) -> int:
+    """Of a stage that reads its inputs and writes its outputs once."""
+    return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
+
+
+_WORK: dict[type, Callable[[Operation], int]] = {Compute: _computed}
 
 
 def _iterations(op: Operation) -> int:
@@ -87,11 +99,8 @@ def reasons_of(one: Scheduled) -> tuple[str, ...]:
 
 
 def _is_open(one: Scheduled) -> bool:
-    """Whether te, or this library, knows what the loops of a kernel compute."""
-    return all(
-        is_compute(op) or scan_of(op) is not None or scatter_of(op) is not None
-        for op in one.kernel.ops
-    )
+    """Whether there are rules for all kinds of stages of a kernel."""
+    return all(isinstance(kind_of(op), _SCHEDULED) for op in one.kernel.ops)
 
 
 def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:

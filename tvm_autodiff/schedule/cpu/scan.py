@@ -10,7 +10,8 @@ from __future__ import annotations
 from ...codegen.primfunc import StageFunction
 from ...expr.nodes import dtype_of
 from ...graph.graph import tensors_read_by
-from ...graph.kinds.prefix_scan import scan_function, scan_of
+from ...graph.kinds.kind import kind_of
+from ...graph.kinds.prefix_scan import Scan, scan_function
 from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
 from ..kernels import Kernel, size_of
@@ -20,8 +21,8 @@ from .parallel import worth_threads
 
 def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scan."""
-    found = scan_of(kernel.root)
-    if found is None:
+    found = kind_of(kernel.root)
+    if not isinstance(found, Scan):
         return other_kind("it is no scan")
     lanes = min(machine.lanes(dtype_of(var)) for var in found.recurrence.state)
     while lanes > 1 and lanes >= 2 * size_of(found.rows):

@@ -30,7 +30,8 @@ from ...codegen.loop_nest import (
 from ...codegen.primfunc import StageFunction
 from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
 from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
-from ...graph.kinds.scatter_add import ScatterAdd, as_index, inside, scatter_of
+from ...graph.kinds.kind import kind_of
+from ...graph.kinds.scatter_add import ScatterAdd, as_index, inside
 from ...graph.stage import Extent, shape_of
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
@@ -42,8 +43,8 @@ MIN_TRAILING = 4  #: elements of a row below which looking for places costs more
 
 def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scatter-add."""
-    found = scatter_of(kernel.root)
-    if found is None:
+    found = kind_of(kernel.root)
+    if not isinstance(found, ScatterAdd):
         return other_kind("it is no scatter-add")
     return [_ScatterNest(found, kernel.outputs[0], machine).function()]
 

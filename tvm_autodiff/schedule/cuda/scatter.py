@@ -11,7 +11,8 @@ from __future__ import annotations
 from ...codegen.primfunc import StageFunction
 from ...codegen.scatter_threads import scatter_add_threads
 from ...expr.nodes import dtype_of
-from ...graph.kinds.scatter_add import scatter_of
+from ...graph.kinds.kind import kind_of
+from ...graph.kinds.scatter_add import ScatterAdd
 from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
 from ..kernels import Kernel, size_of
@@ -23,8 +24,8 @@ _ATOMIC = frozenset(("float32", "float64", "int32", "uint32", "float16"))
 
 def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scatter-add."""
-    found = scatter_of(kernel.root)
-    if found is None:
+    found = kind_of(kernel.root)
+    if not isinstance(found, ScatterAdd):
         return other_kind("it is no scatter-add")
     layout, [result] = found.layout, kernel.outputs
     slices = size_of([shape_of(result)[dim] for dim in layout.trailing])
