@@ -27,9 +27,9 @@ from suite.cases import ENTRIES
 from tvm_autodiff import build
 from tvm_autodiff.codegen.primfunc import StageFunction
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
-from tvm_autodiff.schedule.kernels import cut
+from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.machine import as_target, machine_of
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 from tvm_autodiff.schedule.work import traffic
 

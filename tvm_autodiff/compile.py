@@ -43,12 +43,12 @@ from .schedule.backends import rules_for
 from .schedule.emit.compilation import Compiled, compiled
 from .schedule.emit.memory_plan import PlannedStorage
 from .schedule.emit.program import Program
+from .schedule.emit.updates import Update
 from .schedule.machine import Machine, as_target, machine_of
 from .schedule.plan import Plan
 from .schedule.rule import Rule
 from .schedule.slow_kernels import notice_of
 from .schedule.tuning.options import Tuning
-from .schedule.updates import Update
 from .schedule.work import operations, traffic
 from .warn import warn
 from .zero_elimination.passes.reductions import solve_masks

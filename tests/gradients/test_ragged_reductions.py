@@ -16,7 +16,7 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 ROWS, COLUMNS = 3, 5
 CONST = tirx.const

@@ -11,8 +11,8 @@ from tests.machines import avx512
 from tests.schedule import cases
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
-from tvm_autodiff.schedule.kernels import cut
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.fusion.kernels import cut
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
 

@@ -13,9 +13,9 @@ from tvm.tirx import IntImm, const
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
-from tvm_autodiff.schedule.kernels import cut
+from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.machine import as_target, machine_of
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
 #: shapes of the inputs, and a function of them

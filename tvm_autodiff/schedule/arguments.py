@@ -19,8 +19,8 @@ from ..graph.free_variables import free_variables
 from ..graph.graph import Graph
 from ..graph.out_of_bounds import refuse_reads_out_of_bounds
 from ..graph.stage import is_placeholder, is_scan, shape_of
-from .normal_form import copy_of
-from .updates import Update
+from .emit.updates import Update
+from .rewrites.normal_form import copy_of
 
 
 def tensors_of(value: Any, what: str) -> list[Tensor]:

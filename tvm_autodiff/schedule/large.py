@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..expr.weights import MAX_WEIGHT, weight
 from ..graph.stage import bodies, is_compute, reduction_of
 from .declined import Declined
-from .kernel import Kernel
+from .fusion.kernel import Kernel
 
 
 def too_large(kernel: Kernel) -> Declined | None:

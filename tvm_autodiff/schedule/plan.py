@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from ..expr.nodes import Tensor, tensor_key
 from .backends import finished
 from .emit.program import Program, assemble
-from .kernels import Chain, Kernel, cut
+from .emit.repeats import without_repeats
+from .emit.updates import Step, Update, order_updates
+from .fusion.kernels import Chain, Kernel, cut
 from .machine import Machine
-from .normal_form import copy_of, normal_form
-from .repeats import without_repeats
+from .rewrites.normal_form import copy_of, normal_form
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
-from .updates import Step, Update, order_updates
 
 Key = tuple[int, int]  #: of a tensor
 

@@ -15,9 +15,9 @@ from ..codegen.primfunc import RefusedStageError, StageFunction
 from ..errors import AutodiffError, LoweringError
 from ..expr.rewrite import contains_load, depends_on
 from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of
-from .chains import Chain
 from .declined import Declined, refused
-from .kernel import Kernel
+from .fusion.chains import Chain
+from .fusion.kernel import Kernel
 from .large import too_large
 from .machine import Machine
 

@@ -26,9 +26,9 @@ from ..graph.stage import (
     reduction_of,
     shape_of,
 )
-from .chains import Chain
 from .declined import Cause
-from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
+from .fusion.chains import Chain
+from .fusion.kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
 from .rule import Scheduled
 
 SHARE = 20  #: a kernel below one part in so many of the work cannot slow a program down much

@@ -15,7 +15,7 @@ from ..expr.dtypes import itemsize
 from ..expr.nodes import Axis, Tensor, dtype_of, is_float, is_load, op_name
 from ..expr.rewrite import postorder
 from ..graph.stage import Operation, axis_range, bodies, is_compute, reduction_of, shape_of
-from .kernels import Chain, Kernel
+from .fusion.kernels import Chain, Kernel
 
 #: float nodes that compute nothing
 _FREE = frozenset(("var", "const", "load", "cast", "let", "select", "if_then_else", "likely"))

@@ -14,7 +14,7 @@ from tvm_autodiff.codegen.passes.short_circuit import (
 )
 from tvm_autodiff.expr.nodes import is_load, load_tensor, operands
 from tvm_autodiff.expr.printing.text import text
-from tvm_autodiff.schedule.cpu.elements import worth_binding
+from tvm_autodiff.schedule.cpu.loops.elements import worth_binding
 
 i, n = te.var("i"), te.var("n")
 A, B, C = (te.placeholder((n,), "float64", name=name) for name in "ABC")

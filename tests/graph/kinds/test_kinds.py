@@ -21,7 +21,7 @@ from tvm_autodiff.graph.kinds.rules.table import TABLE
 from tvm_autodiff.graph.kinds.update_loops import UpdateLoops, update_stage
 from tvm_autodiff.graph.stage import placeholder_like, reduce_axis
 from tvm_autodiff.graph.structural import StageKeys
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.zero_elimination import (
     inline_tensors,
     merge_equal_stages,

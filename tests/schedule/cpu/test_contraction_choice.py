@@ -10,8 +10,8 @@ from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import differentiate
 from tvm_autodiff.schedule.cpu.contraction import contraction
-from tvm_autodiff.schedule.kernels import separate
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.fusion.kernels import separate
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 
 def dots(b, n, k):

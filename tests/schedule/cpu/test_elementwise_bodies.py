@@ -16,8 +16,8 @@ from tests.schedule.test_rules import arrays_for, check, expected, rules_of
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule.cpu import contraction as rule
 from tvm_autodiff.schedule.declined import Cause, Declined
-from tvm_autodiff.schedule.kernels import separate
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.fusion.kernels import separate
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 SIZES = [(1, 1, 1), (16, 1, 64), (17, 33, 65), (64, 64, 16), (97, 31, 101)]
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.schedule.fusion.test_chains import chains_of
 from tvm import te
 
 from tests.schedule import chain_cases as cases
-from tests.schedule.test_chains import chains_of
 from tvm_autodiff.codegen.passes.in_place import may_share
 from tvm_autodiff.compile import build
+from tvm_autodiff.schedule.cpu.loops.row_items import items_of, nests_of
+from tvm_autodiff.schedule.cpu.loops.shared_work import with_shared_work
 from tvm_autodiff.schedule.cpu.row_chain import row_chain
-from tvm_autodiff.schedule.cpu.row_items import items_of, nests_of
-from tvm_autodiff.schedule.cpu.shared_work import with_shared_work
+from tvm_autodiff.schedule.fusion.members import MAX_ROW
 from tvm_autodiff.schedule.machine import as_target, machine_of
-from tvm_autodiff.schedule.members import MAX_ROW
 
 MACHINE = machine_of(as_target(None), 1)
 

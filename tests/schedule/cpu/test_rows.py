@@ -8,10 +8,10 @@ from tvm import te, tirx
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
-from tvm_autodiff.schedule.cpu.rounds import vectors_of_round
+from tvm_autodiff.schedule.cpu.loops.rounds import vectors_of_round
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
-from tvm_autodiff.schedule.kernels import cut
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.fusion.kernels import cut
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
 

@@ -9,7 +9,7 @@ from tvm import te
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import build, differentiate
-from tvm_autodiff.schedule.running import running_of
+from tvm_autodiff.schedule.nest.running import running_of
 
 CONDITIONS = {
     "k <= i": lambda k, i: k <= i,

@@ -11,8 +11,8 @@ from tests.machines import avx512
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule.backends import rules_for
 from tvm_autodiff.schedule.cpu import parallel
-from tvm_autodiff.schedule.kernels import cut
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.fusion.kernels import cut
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
 #: rows, width, reads

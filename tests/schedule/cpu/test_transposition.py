@@ -11,7 +11,7 @@ from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import build
 from tvm_autodiff.schedule.cpu.transposition import exchanged, transposition
 from tvm_autodiff.schedule.declined import Declined
-from tvm_autodiff.schedule.kernel import Kernel
+from tvm_autodiff.schedule.fusion.kernel import Kernel
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
 
 

@@ -11,9 +11,9 @@ from tests.schedule.test_rules import arrays_for, check, rules_of
 from tvm_autodiff import build, differentiate, lower
 from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.schedule.cpu.windows import windows
-from tvm_autodiff.schedule.kernels import separate
+from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.machine import Machine, as_target
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 
 def pool(n, c, h, w, window, stride, edge, kind="max"):

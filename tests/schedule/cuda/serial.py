@@ -22,9 +22,9 @@ from tvm_autodiff.codegen.primfunc import StageFunction, relax_alignment
 from tvm_autodiff.compile import lower
 from tvm_autodiff.expr.nodes import const_value, node_id, tensor_key
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
-from tvm_autodiff.schedule.kernels import cut
+from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
-from tvm_autodiff.schedule.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
 
 SM_90 = {"kind": "cuda", "arch": "sm_90"}

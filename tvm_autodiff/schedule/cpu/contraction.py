@@ -30,11 +30,11 @@ from ...graph.stage import (
     renew_axis,
 )
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
-from ..elementwise_body import Body, body_of
-from ..kernels import SYMBOLIC_SIZE, Kernel, size_of
+from ..fusion.kernels import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import Machine
-from ..products import Product, product_of
-from ..quotient_axes import split_at_quotients
+from ..nest.elementwise_body import Body, body_of
+from ..nest.products import Product, product_of
+from ..rewrites.quotient_axes import split_at_quotients
 from .elementwise import elementwise
 from .packing import TileAxes, pack, packed_size
 from .parallel import worth_threads

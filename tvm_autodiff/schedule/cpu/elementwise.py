@@ -21,11 +21,11 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..access import affine_forms, strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined
 from ..emit.loops import schedule_of, scheduled
-from ..kernels import Kernel, iterations
+from ..fusion.kernels import Kernel, iterations
 from ..machine import Machine
+from ..nest.access import affine_forms, strides_along
 from .parallel import share_out, worth_threads
 
 TRANSPOSE_TILE = 16

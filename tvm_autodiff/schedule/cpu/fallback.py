@@ -14,7 +14,7 @@ from ...expr.rewrite import postorder
 from ...graph.stage import bodies, is_compute
 from ..declined import Declined
 from ..emit.loops import by_tvm, output_loops, schedule_of, scheduled
-from ..kernels import Kernel, iterations
+from ..fusion.kernels import Kernel, iterations
 from ..large import too_large
 from ..machine import Machine
 from .parallel import worth_threads

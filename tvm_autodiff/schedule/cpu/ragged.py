@@ -39,7 +39,7 @@ from ...graph.stage import (
 )
 from ...rules.reducers import classify
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
-from ..kernel import Kernel, iterations
+from ..fusion.kernel import Kernel, iterations
 from ..machine import Machine
 from .parallel import shared_loops, worth_threads
 

@@ -31,11 +31,11 @@ from ...graph.stage import (
     renew_axis,
     shape_of,
 )
-from ..access import strides_along
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
 from ..emit.loops import extent_of, schedule_of, scheduled
-from ..kernels import Kernel, iterations, size_of
+from ..fusion.kernels import Kernel, iterations, size_of
 from ..machine import Machine
+from ..nest.access import strides_along
 from .parallel import MIN_WORK, share_out, worth_threads
 from .split import divisor_at_least, split_reduction, writes_to
 from .tiling import Tile, schedule_tile

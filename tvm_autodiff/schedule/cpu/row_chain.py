@@ -34,16 +34,16 @@ from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name,
 from ...expr.rewrite import postorder, substituter
 from ...graph.free_variables import free_variables
 from ...graph.stage import Extent, Operation, axis_range, bodies, outputs_of, reduction_of, shape_of
-from ..chains import Chain
 from ..declined import Declined
-from ..kernel import EXPENSIVE, iterations, size_of
+from ..fusion.chains import Chain
+from ..fusion.kernel import EXPENSIVE, iterations, size_of
+from ..fusion.members import Member, inner_axes
 from ..machine import Machine
-from ..members import Member, inner_axes
+from .loops.rounds import filled
+from .loops.row_items import items_of, nests_of
+from .loops.shared_work import with_shared_work
+from .loops.vector_loops import NestWriter, combined
 from .parallel import worth_threads
-from .rounds import filled
-from .row_items import items_of, nests_of
-from .shared_work import with_shared_work
-from .vector_loops import NestWriter, combined
 
 MAX_KEPT = 256 * 1024  #: bytes of the buffers that a thread keeps, as its cache holds them
 ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap

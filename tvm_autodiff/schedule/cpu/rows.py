@@ -11,11 +11,11 @@ from __future__ import annotations
 from ...codegen.primfunc import StageFunction
 from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, is_compute, reduction_of, shape_of
-from ..chains import Chain
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
-from ..kernel import Kernel, iterations, size_of
+from ..fusion.chains import Chain
+from ..fusion.kernel import Kernel, iterations, size_of
+from ..fusion.members import Member, contiguous_run, natural_member
 from ..machine import Machine
-from ..members import Member, contiguous_run, natural_member
 from .parallel import MIN_WORK
 from .reduction import reduction
 from .row_chain import row_chain

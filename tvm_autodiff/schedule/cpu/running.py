@@ -34,15 +34,15 @@ from ...expr.nodes import Expr, Var, dtype_of
 from ...expr.rewrite import substituter
 from ...graph.stage import Operation, axis_range, reduction_of
 from ..declined import Declined, other_kind
-from ..in_range import is_safe, loops_of
-from ..kernel import Kernel, size_of
+from ..fusion.kernel import Kernel, size_of
+from ..fusion.members import unit_strides
 from ..machine import Machine
-from ..members import unit_strides
-from ..running import Running, running_of
+from ..nest.in_range import is_safe, loops_of
+from ..nest.running import Running, running_of
 from .elementwise import elementwise
+from .loops.rounds import rounds, vectors
+from .loops.row_items import has_branches
 from .parallel import worth_threads
-from .rounds import rounds, vectors
-from .row_items import has_branches
 
 TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the one before
 

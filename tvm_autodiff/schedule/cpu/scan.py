@@ -14,7 +14,7 @@ from ...graph.kinds.kind import kind_of
 from ...graph.kinds.prefix_scan import Scan, scan_function
 from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
-from ..kernels import Kernel, size_of
+from ..fusion.kernels import Kernel, size_of
 from ..machine import Machine
 from .parallel import worth_threads
 

@@ -34,7 +34,7 @@ from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd, as_index, inside
 from ...graph.stage import Extent, shape_of
 from ..declined import Declined, other_kind
-from ..kernel import Kernel, size_of
+from ..fusion.kernel import Kernel, size_of
 from ..machine import Machine
 from .parallel import shared_loops, worth_threads
 

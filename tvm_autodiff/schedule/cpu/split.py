@@ -25,7 +25,7 @@ from ...graph.stage import (
     reduction_stage,
     renew_axis,
 )
-from ..kernels import Kernel
+from ..fusion.kernels import Kernel
 
 
 def divisor_at_least(extent: int, wanted: int) -> int:

@@ -44,7 +44,7 @@ from ...graph.stage import (
     shape_of,
 )
 from ..declined import NOT_COMPUTED, Declined
-from ..kernel import Kernel, iterations
+from ..fusion.kernel import Kernel, iterations
 from ..machine import Machine
 from .parallel import worth_threads
 

@@ -16,12 +16,12 @@ from itertools import product as all_choices
 from ...expr.nodes import Axis, Expr, Var, node_id, op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import axis_range
-from ..access import Interval, strides_along
-from ..elementwise_body import CALL, Body, Steps
-from ..in_range import Loops, loops_of, range_conditions
-from ..kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
+from ..fusion.kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
 from ..machine import Machine
-from ..products import Operand, Product, operand_stride
+from ..nest.access import Interval, strides_along
+from ..nest.elementwise_body import CALL, Body, Steps
+from ..nest.in_range import Loops, loops_of, range_conditions
+from ..nest.products import Operand, Product, operand_stride
 from .packing import packed_size
 from .parallel import worth_threads
 from .tiling import Tile

@@ -43,11 +43,11 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import expand_lets, postorder, replace_outermost, substitute, variables_of
 from ...graph.stage import Operation, axis_range, bodies, is_compute, reduction_of
-from ..access import affine_forms
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
-from ..kernel import EXPENSIVE, Kernel, iterations
+from ..fusion.kernel import EXPENSIVE, Kernel, iterations
 from ..machine import Machine
-from .elements import Elements
+from ..nest.access import affine_forms
+from .loops.elements import Elements
 from .parallel import shared_loops, worth_threads
 
 MIN_SIDE = 4  #: of a tile

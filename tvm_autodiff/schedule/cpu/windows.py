@@ -15,11 +15,11 @@ from ...expr.nodes import tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, Declined, other_kind
-from ..kernel import Kernel
+from ..fusion.kernel import Kernel
 from ..machine import Machine
-from ..unrolled import is_window, unrolled_bodies
-from .class_loops import class_loops
-from .elements import Elements, has_border, moduli_of
+from ..rewrites.unrolled import is_window, unrolled_bodies
+from .loops.class_loops import class_loops
+from .loops.elements import Elements, has_border, moduli_of
 
 MAX_CLASSES = 16  #: residue classes that one pass writes
 

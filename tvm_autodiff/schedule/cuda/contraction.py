@@ -32,10 +32,10 @@ from ...graph.stage import (
 from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
 from ..emit.loops import schedule_of, scheduled
-from ..kernels import Kernel
+from ..fusion.kernels import Kernel
 from ..machine import Machine
-from ..products import product_of
-from ..quotient_axes import split_at_quotients
+from ..nest.products import product_of
+from ..rewrites.quotient_axes import split_at_quotients
 from .block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .fallback import fallback
 from .matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along

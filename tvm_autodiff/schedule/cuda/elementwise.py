@@ -12,11 +12,11 @@ from ...expr.dtypes import bits_of
 from ...expr.nodes import dtype_of, is_load, op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
-from ..access import strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined
 from ..emit.loops import schedule_of, scheduled
-from ..kernels import Kernel, iterations
+from ..fusion.kernels import Kernel, iterations
 from ..machine import Machine
+from ..nest.access import strides_along
 from .threads import bind_flat, fused, own_loops
 
 #: what stands in the way of computing several elements at once

@@ -28,7 +28,7 @@ from ...graph.stage import (
 from ..cpu.statement_loops import statement_loops
 from ..declined import Declined
 from ..emit.loops import by_tvm, schedule_of, scheduled
-from ..kernels import Kernel
+from ..fusion.kernels import Kernel
 from ..large import too_large
 from ..machine import Machine
 from .threads import bind_flat, fused, own_loops

@@ -13,9 +13,9 @@ from ...codegen.primfunc import StageFunction, stage_function
 from ...graph.stage import axis_range, is_compute
 from ..declined import NOT_COMPUTED, Declined, other_kind
 from ..emit.loops import by_library
-from ..kernels import Kernel
+from ..fusion.kernels import Kernel
 from ..machine import Machine
-from ..products import product_of
+from ..nest.products import product_of
 
 
 def library_matmul(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:

@@ -16,7 +16,7 @@ from ...expr.rewrite import substituter
 from ...graph.graph import retarget
 from ...graph.stage import axis_range, reduce_axis, reduction_of, reduction_stage, renew_axis
 from ..cpu.split import split_reduction
-from ..kernels import Kernel
+from ..fusion.kernels import Kernel
 
 
 def parts_of(kernel: Kernel, axis: int, parts: int) -> tuple[Kernel, Kernel]:

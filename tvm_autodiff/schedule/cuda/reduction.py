@@ -17,12 +17,12 @@ from typing import Any
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.nodes import Var
 from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
-from ..access import strides_along
 from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..emit.loops import extent_of, schedule_of, scheduled
-from ..kernels import Kernel, iterations, size_of
+from ..fusion.kernels import Kernel, iterations, size_of
 from ..machine import Machine
+from ..nest.access import strides_along
 from .fallback import fallback
 from .parts import parts_of
 from .threads import BLOCK, WARP, fused, own_loops

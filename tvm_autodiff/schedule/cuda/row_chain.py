@@ -13,10 +13,10 @@ from ...codegen.primfunc import StageFunction, external_reads
 from ...expr.nodes import always, node_id, op_name, tensor_key
 from ...graph.free_variables import free_variables
 from ...graph.stage import Operation, axis_range, is_compute, outputs_of, shape_of
-from ..chains import Chain
-from ..cpu.row_items import BLOCK, FOLD, SUM, Item, items_of
+from ..cpu.loops.row_items import BLOCK, FOLD, SUM, Item, items_of
 from ..declined import Declined
-from ..kernel import Kernel, size_of
+from ..fusion.chains import Chain
+from ..fusion.kernel import Kernel, size_of
 from ..machine import Machine
 from .row_phases import RowWriter, items_size
 from .threads import WARP

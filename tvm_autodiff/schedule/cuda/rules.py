@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..chains import Chain
 from ..declined import Declined
+from ..fusion.chains import Chain
 from ..machine import Machine
 from ..rule import ChainRule, Launches, Rule, apply_rules
 from .any_reducer import any_reducer

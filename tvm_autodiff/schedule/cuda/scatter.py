@@ -15,7 +15,7 @@ from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd
 from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
-from ..kernels import Kernel, size_of
+from ..fusion.kernels import Kernel, size_of
 from ..machine import Machine
 
 #: what CUDA adds atomically on every device that its compilers still know

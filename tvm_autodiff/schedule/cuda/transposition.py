@@ -13,11 +13,11 @@ from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.nodes import Tensor, is_load, load_tensor, node_id, operands, tensor_key
 from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
-from ..access import strides_along
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
 from ..emit.loops import extent_of, schedule_of, scheduled
-from ..kernels import Kernel, iterations
+from ..fusion.kernels import Kernel, iterations
 from ..machine import Machine
+from ..nest.access import strides_along
 from .threads import fused, own_loops
 
 TILE = 32

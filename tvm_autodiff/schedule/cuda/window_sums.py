@@ -31,12 +31,12 @@ from ...graph.stage import (
     reduction_stage,
     renew_axis,
 )
-from ..access import stride_of
 from ..cpu.split import writes_to
 from ..declined import Declined, other_kind
-from ..kernels import Kernel, iterations
+from ..fusion.kernels import Kernel, iterations
 from ..machine import Machine
-from ..products import is_sum
+from ..nest.access import stride_of
+from ..nest.products import is_sum
 from .any_reducer import any_reducer
 from .elementwise import elementwise
 

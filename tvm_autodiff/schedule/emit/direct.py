@@ -33,9 +33,9 @@ from ...codegen.passes.in_place import shared
 from ...codegen.primfunc import StageFunction, relax_alignment, same_function
 from ...expr.nodes import Tensor, tensor_key
 from ...graph.stage import shape_of
-from ..updates import Step, Update
 from ..work import bytes_of
 from .names import identifier
+from .updates import Step, Update
 from .workspace import Temporary, Workspace, plan_workspace
 
 Key = tuple[int, int]  #: of a tensor

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.ir import GlobalVar
 
 from ...expr.nodes import Expr, const_value, node_id
-from ..updates import Step
+from .updates import Step
 
 Result = TypeVar("Result")
 

@@ -28,9 +28,9 @@ from ...codegen.primfunc import (
 )
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.stage import shape_of
-from ..updates import Step, Update
 from .direct import direct_program, is_static
 from .names import identifier
+from .updates import Step, Update
 from .workspace import Workspace
 
 __all__ = ["Program", "assemble", "function_alone"]

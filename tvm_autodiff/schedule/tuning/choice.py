@@ -19,10 +19,10 @@ from ...codegen.targets import with_cores
 from ...errors import InvalidArgumentError
 from ...graph.stage import is_compute, shape_of
 from ..backends import finished
-from ..chains import Chain
 from ..declined import Declined, other_kind
 from ..emit.loops import scheduled
-from ..kernel import Kernel
+from ..fusion.chains import Chain
+from ..fusion.kernel import Kernel
 from ..machine import Machine
 from ..rule import Rule, apply_rules, is_ragged
 from .measure import seconds_of

@@ -1,0 +1,79 @@
+"""Expressions on a box have the values that they have without it; pieces decide all they can."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tvm import te
+
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.expr.nodes import node_id, op_name
+from tvm_autodiff.expr.rewrite import postorder
+from tvm_autodiff.schedule.nest.boxes import decided, pieces
+
+i, j = te.var("i"), te.var("j")
+RANGES = {node_id(i): (0, 6), node_id(j): (0, 4)}
+
+EXPRESSIONS = [
+    (i * 4 + j) // 4,
+    (i * 4 + j) % 4,
+    (i * 3 + j) // 3,
+    (i * 3 + 7) % 3,
+    (5 - i * 2) // 2,
+    te.min(i + j, 10),
+    te.min(i, 3 - j),
+    te.max(i - 7, j),
+    te.if_then_else(te.all(i >= 0, i + j < 11), i * 2, -1),
+    te.if_then_else(te.any(i > 6, j > 2), i, j),
+    te.if_then_else(te.all(i == 2, i % 2 == 1), i, j),
+    te.if_then_else((i * 2 + 1) % 2 == 0, i, j - i),
+    te.max(te.min(i * 2 + 1, 11) - te.max(i * 2 - 1, 0), 1),
+]
+
+
+@pytest.mark.parametrize("expr", EXPRESSIONS, ids=str)
+def test_values_stay(expr):
+    before = compile_integers([expr], [i, j])
+    after = compile_integers([decided(expr, [i, j], RANGES)], [i, j])
+    for point in itertools.product(range(7), range(5)):
+        assert before(*point) == after(*point), point
+
+
+DECIDED = [
+    (te.if_then_else(i + j < 11, i, j), i),
+    (te.if_then_else(i > 6, i, j), j),
+    (te.if_then_else((i * 2) % 2 == 0, i, j), i),
+    ((i * 6 + j + 1) // 6, i),
+    (te.min(i, 6), i),
+]
+
+
+@pytest.mark.parametrize(("expr", "value"), DECIDED, ids=str)
+def test_what_is_decided(expr, value):
+    assert node_id(decided(expr, [i, j], RANGES)) == node_id(value)
+
+
+def guarded(condition):
+    return te.if_then_else(condition, 1, 2)
+
+
+PIECES = [
+    ([guarded(i < 7)], 7, [(0, 6)]),
+    ([guarded(i * 2 + 1 < 8)], 7, [(0, 3), (4, 6)]),
+    ([guarded(te.all(i >= 2, i <= 4))], 7, [(0, 1), (2, 4), (5, 6)]),
+    ([guarded(i == 3)], 7, [(0, 2), (3, 3), (4, 6)]),
+    ([te.min(i * 2, 5)], 7, [(0, 2), (3, 6)]),
+    ([guarded(i + j < 5)], 7, [(0, 6)]),
+    ([guarded(i == n) for n in range(1, 7)], 7, [(0, 6)]),
+]
+
+
+@pytest.mark.parametrize(("exprs", "extent", "expected"), PIECES, ids=str)
+def test_pieces(exprs, extent, expected):
+    found = pieces(exprs, i, extent, [i, j], {node_id(j): (0, 4)})
+    assert found == expected
+    if len(found) > 1:
+        for low, high in found:
+            here = [decided(e, [i, j], {node_id(i): (low, high)}) for e in exprs]
+            assert not any(op_name(n) in ("lt", "le", "ge", "eq", "min") for n in postorder(here))

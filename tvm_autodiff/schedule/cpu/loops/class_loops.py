@@ -1,0 +1,307 @@
+"""Loops whose body is written out for each residue class of the output's axes.
+
+In: the elements of a stage as expressions without reductions, and a modulus for each axis. Out: one
+function. An axis of extent ``m*Q + r`` runs over the quotients, and one pass of its body writes
+``m`` neighbours; the axes are cut where conditions and clamps turn over, so that no piece but a
+border has any. Reads are bound before they are used: choices between them are then no branches,
+and LLVM makes whole vectors of the innermost loop, strided reads and interleaved writes included.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....codegen.loop_nest import (
+    PARALLEL,
+    SERIAL,
+    Buffer,
+    Places,
+    Statement,
+    allocated,
+    bind,
+    counter,
+    element,
+    function,
+    local,
+    loop,
+    parameter,
+    sequence,
+    store,
+)
+from ....codegen.primfunc import StageFunction
+from ....expr.build import add, const, mul, variable
+from ....expr.lets import merge_equal
+from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id, op_name
+from ....expr.rewrite import postorder, replace_outermost, substituter, variables_of
+from ....expr.weights import MAX_WEIGHT, weight
+from ....graph.stage import Extent, axis_range, shape_of
+from ...declined import Declined
+from ...fusion.kernel import size_of
+from ...machine import Machine
+from ...nest.access import Interval
+from ...nest.boxes import decided, pieces
+from ...nest.in_range import Loops
+from ..parallel import tasks, worth_threads
+from .elements import Elements, without_branches, worth_binding
+from .vector_runs import Run, Write
+
+MAX_NODES = 6_000  #: of all pieces together
+MIN_LANES = 4  #: of a run; a shorter row is written element by element
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Quotients `low` .. `low + count - 1` of an axis, with these residues each."""
+
+    low: int
+    count: Extent
+    residues: tuple[int, ...]
+
+    @property
+    def interval(self) -> Interval | None:
+        return (self.low, self.low + self.count - 1) if isinstance(self.count, int) else None
+
+
+def class_loops(
+    elements: Elements, moduli: Sequence[int], results: Sequence[Tensor], machine: Machine
+) -> StageFunction | Declined:
+    """The function that writes `results`, where it is not too large.
+
+    Parameters
+    ----------
+    elements : Elements
+        What is written into each result.
+    moduli : sequence of int
+        For each axis the neighbours that one pass of its loop writes; 1 where the extent is
+        symbolic.
+    results : sequence of Tensor
+    """
+    inputs = elements.reads()
+    if not _sizes_known(elements, [*inputs, *results]):
+        return Declined("a symbolic size is no dimension of its inputs or outputs")
+    if any(dtype_of(tensor) == "bfloat16" for tensor in [*inputs, *results]):
+        # TVM makes integers of bfloat16, but not of variables that are bound to it
+        return Declined("TVM cannot bind variables of bfloat16")
+    plan = [_plan(elements, moduli, axis) for axis in range(len(elements.axes))]
+    places = Places()
+    buffers = []
+    for number, tensor in enumerate([*inputs, *results]):
+        buffers.append(parameter(tensor, f"p{number}"))
+        places.put(tensor, buffers[-1])
+    writer = _Writer(elements, results, moduli, plan, places)
+    writer.lanes = machine.lanes(dtype_of(results[0]))
+    work = size_of([axis_range(axis)[1] for axis in elements.axes])
+    body = writer.nest(machine.threads if worth_threads(work, machine) else 1)
+    if writer.nodes > MAX_NODES:
+        return Declined(f"its code would have more than {MAX_NODES} expressions")
+    if writer.weight > MAX_WEIGHT:
+        return Declined(f"a statement of it would have more than {MAX_WEIGHT} nodes")
+    return StageFunction(function(buffers, body), tuple(inputs), tuple(results))
+
+
+def _sizes_known(elements: Elements, parameters: Sequence[Tensor]) -> bool:
+    """Whether every variable is an axis or a dimension of a parameter."""
+    dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
+    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
+    known |= {node_id(axis.var) for axis in elements.axes}
+    extents = [axis_range(axis)[1] for axis in elements.axes]
+    used = [*elements.values, *dims, *(e for e in extents if not isinstance(e, int))]
+    return all(node_id(var) in known for var in variables_of(used))
+
+
+def _quotients(axis: Axis, modulus: int) -> Extent:
+    extent = axis_range(axis)[1]
+    return -(-extent // modulus) if isinstance(extent, int) else extent
+
+
+def _table(
+    axes: Sequence[Axis], moduli: Sequence[int], quotients: Sequence[Expr], residues: Sequence[int]
+) -> dict[Var, Expr]:
+    """``axis → m*q + r``."""
+    table: dict[Var, Expr] = {}
+    for axis, m, q, r in zip(axes, moduli, quotients, residues, strict=True):
+        dtype = dtype_of(q)
+        table[axis.var] = add(mul(q, const(m, dtype)), const(r, dtype))
+    return table
+
+
+def _plan(elements: Elements, moduli: Sequence[int], place: int) -> list[_Piece]:
+    """The pieces of one axis: cut where conditions turn over, the incomplete last one apart."""
+    modulus, axes = moduli[place], elements.axes
+    extent = axis_range(axes[place])[1]
+    if not isinstance(extent, int):
+        return [_Piece(0, extent, (0,))]
+    every = tuple(range(modulus))
+    found: list[_Piece] = []
+    if extent // modulus:
+        quotients = [counter(axis.var.name, axis_range(axis)[1]) for axis in axes]
+        ranges: dict[int, Interval] = {}
+        for axis, m, q in zip(axes, moduli, quotients, strict=True):
+            count = _quotients(axis, m)
+            if isinstance(count, int):
+                ranges[node_id(q)] = (0, count - 1)
+        exprs = [
+            substituter(_table(axes, moduli, quotients, residues))(value)
+            for residues in itertools.product(*(range(m) for m in moduli))
+            for value in elements.values
+        ]
+        whole = pieces(exprs, quotients[place], extent // modulus, quotients, ranges)
+        found = [_Piece(low, high - low + 1, every) for low, high in whole]
+    if extent % modulus:
+        found.append(_Piece(extent // modulus, 1, every[: extent % modulus]))
+    return found
+
+
+class _Writer:
+    """Writes the loops; `nodes` counts what was written."""
+
+    def __init__(
+        self,
+        elements: Elements,
+        results: Sequence[Tensor],
+        moduli: Sequence[int],
+        plan: Sequence[Sequence[_Piece]],
+        places: Places,
+    ) -> None:
+        self._axes, self._values, self._results = elements.axes, elements.values, results
+        self._moduli, self._plan, self._places = moduli, plan, places
+        self.nodes = 0
+        self.weight = 0  #: of the largest statement, as `expr.weights` weighs it
+        self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
+
+    def nest(self, threads: int) -> Statement:
+        """The loops over pieces; leading axes that are not cut are shared out to threads."""
+        if threads == 1:
+            return self._loops(0, [], [], SERIAL)
+        shared = self._shared(threads)
+        if len(shared) < 2:
+            return self._loops(0, [], [], PARALLEL)
+        loops: list[tuple[Var, int]] = []
+        for axis, piece in zip(self._axes, shared, strict=False):
+            assert isinstance(piece.count, int)
+            loops.append((counter(axis.var.name, piece.count), piece.count))
+        quotients = [quotient for quotient, _ in loops]
+        return tasks(loops, self._loops(len(shared), quotients, shared, SERIAL))
+
+    def _shared(self, threads: int) -> list[_Piece]:
+        """The pieces of the leading axes that give every thread a fair share."""
+        chosen: list[_Piece] = []
+        count = 1
+        for found in self._plan[:-1]:
+            if len(found) != 1 or not isinstance(found[0].count, int) or count >= 16 * threads:
+                break
+            chosen.append(found[0])
+            count *= found[0].count
+            if count >= 2 * threads and count % threads == 0:
+                break
+        return chosen
+
+    def _loops(
+        self, axis: int, quotients: Sequence[Var], chosen: Sequence[_Piece], kind: object
+    ) -> Statement:
+        if axis == len(self._plan):
+            return self._body(quotients, chosen)
+        statements = []
+        for piece in self._plan[axis]:
+            var = counter(self._axes[axis].var.name, axis_range(self._axes[axis])[1])
+            run = None
+            if axis + 1 == len(self._plan) and isinstance(piece.count, int):
+                run = self._runs([*quotients, var], [*chosen, piece], piece.count, kind)
+            if run is not None:
+                statements.append(run)
+                continue
+            inner = self._loops(axis + 1, [*quotients, var], [*chosen, piece], SERIAL)
+            statements.append(loop(var, piece.count, inner, kind, piece.low))
+        return sequence(statements)
+
+    def _runs(
+        self, quotients: Sequence[Var], chosen: Sequence[_Piece], count: int, kind: object
+    ) -> Statement | None:
+        """The innermost loop in runs of whole vectors; None where it cannot be.
+
+        The last run overlaps the one before: no run is shorter, and what is written twice is the
+        same.
+        """
+        piece, lanes = chosen[-1], self.lanes
+        while lanes > count:
+            lanes //= 2
+        if lanes < max(2, min(MIN_LANES, self.lanes)) or len(piece.residues) != self._moduli[-1]:
+            return None
+        var = quotients[-1]
+        dtype = dtype_of(var)
+        base, run = counter("base", count), counter("run", count)
+        last = piece.low + count - lanes
+        values, writes = self._elements(quotients, chosen)
+        bases = (piece.low, last)
+        body = Run(var, base, bases, lanes, self._moduli[-1], self._places).statements(
+            values, writes
+        )
+        if body is None:
+            return None
+        self.nodes += len(postorder(values))
+        begin = add(mul(run, const(lanes, dtype)), const(piece.low, dtype))
+        if count % lanes:
+            begin = binary("min", begin, const(last, dtype))
+        return loop(run, -(-count // lanes), sequence([bind(base, begin), body]), kind)
+
+    def _elements(
+        self, quotients: Sequence[Var], chosen: Sequence[_Piece]
+    ) -> tuple[list[Expr], list[Write]]:
+        """What one pass of the loops writes, and where."""
+        known = {
+            node_id(q): piece.interval
+            for q, piece in zip(quotients, chosen, strict=True)
+            if piece.interval is not None
+        }
+        symbolic = {
+            node_id(q): (piece.low, piece.count)
+            for q, piece in zip(quotients, chosen, strict=True)
+            if piece.interval is None
+        }
+        loops = Loops(tuple(quotients), known, symbolic)
+        values: list[Expr] = []
+        writes: list[Write] = []
+        for residues in itertools.product(*(piece.residues for piece in chosen)):
+            table = _table(self._axes, self._moduli, quotients, residues)
+            rename = substituter(table)
+            indices = tuple(table[axis.var] for axis in self._axes)
+            for elem, tensor in zip(self._values, self._results, strict=True):
+                value = decided(rename(elem), quotients, known)
+                values.append(without_branches(value, loops))
+                writes.append(Write(tensor, residues, indices))
+        values = merge_equal(values)
+        self.weight = max(self.weight, weight(values, worth_binding(values)))
+        return values, writes
+
+    def _body(self, quotients: Sequence[Var], chosen: Sequence[_Piece]) -> Statement:
+        """The elements that one pass of the loops writes: reads first, then a store for each."""
+        values, writes = self._elements(quotients, chosen)
+        self.nodes += len(postorder(values))
+        statements, values, buffers = self._bound(values)
+        stores = [
+            self._places.write(write.tensor, self._places.read(value), write.indices)
+            for write, value in zip(writes, values, strict=True)
+        ]
+        return allocated(buffers, sequence([*statements, *stores]))
+
+    def _bound(self, values: Sequence[Expr]) -> tuple[list[Statement], list[Expr], list[Buffer]]:
+        """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for what is shared.
+
+        TVM writes the value of a variable into its uses again unless it is a read: other values
+        that are shared go through a buffer of one element, which LLVM makes a register.
+        """
+        statements: list[Statement] = []
+        buffers: list[Buffer] = []
+        names: dict[int, Expr] = {}
+        for node in worth_binding(values):
+            value = self._places.read(replace_outermost(node, names))
+            if not is_load(node):
+                buffers.append(local(f"t{len(names)}", [], dtype_of(node)))
+                statements.append(store(buffers[-1], value, []))
+                value = element(buffers[-1], [])
+            var = variable(f"v{len(names)}", dtype_of(node))
+            statements.append(bind(var, value))
+            names[node_id(node)] = var
+        return statements, [replace_outermost(value, names) for value in values], buffers

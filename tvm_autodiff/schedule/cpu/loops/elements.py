@@ -1,0 +1,163 @@
+"""Tensors element by element, and what their reads say about the loops over them.
+
+In: expressions without reductions over some axes. Out: the residues that they depend on, whether
+borders, strides and branches stand in the way of vectors, and the same values without branches
+where reads are safe. The loops are written in `class_loops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from ....codegen.passes.short_circuit import holds_mark, surely_evaluated
+from ....expr.build import select
+from ....expr.nodes import (
+    COMPARISONS,
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    is_integer,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ....expr.rewrite import postorder, rewrite
+from ....graph.stage import axis_range
+from ...nest.access import Affine, affine_forms, strides_along
+from ...nest.in_range import Loops, is_safe
+from ...rewrites.guards import unmarked
+
+MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothing
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Tensors of one shape, element by element.
+
+    They are no stage: TVM walks the body of a stage as a tree.
+
+    Attributes
+    ----------
+    axes : tuple of axes
+        Of all tensors; they begin at zero.
+    values : tuple of Expr
+        What stands at the axes, one expression for each tensor.
+    """
+
+    axes: tuple[Axis, ...]
+    values: tuple[Expr, ...]
+
+    def reads(self) -> list[Tensor]:
+        """The tensors that the values read."""
+        nodes = postorder(list(self.values))
+        tensors = [load_tensor(node) for node in nodes if is_load(node)]
+        return list({tensor_key(tensor): tensor for tensor in tensors}.values())
+
+
+def has_border(elements: Elements) -> bool:
+    """Whether reads that run along the last axis are guarded along it."""
+    variables = [axis.var for axis in elements.axes]
+    axis = elements.axes[-1]
+    nodes = postorder(list(elements.values))
+    if not isinstance(axis_range(axis)[1], int):
+        return False
+    strides = strides_along(elements.values, axis.var, variables)
+    if strides is None or not strides or max(strides) != 1:
+        return False
+    return any(
+        op_name(node) in COMPARISONS
+        and is_integer(operands(node)[0])
+        and any(form.coefficient(node_id(axis.var)) for form in _sides(node, variables))
+        for node in nodes
+    )
+
+
+def _sides(node: Expr, variables: Sequence[Var]) -> list[Affine]:
+    forms = affine_forms(list(operands(node)), variables)
+    return [forms[node_id(part)] for part in operands(node) if node_id(part) in forms]
+
+
+def moduli_of(elements: Elements) -> list[int] | None:
+    """For each axis the least common multiple of what it is divided by; None where a division is
+    of several axes, or of one whose extent is not known in numbers.
+    """
+    variables = [axis.var for axis in elements.axes]
+    found = dict.fromkeys(map(node_id, variables), 1)
+    for node in postorder(list(elements.values)):
+        if op_name(node) not in ("floordiv", "floormod"):
+            continue
+        numerator, divisor = operands(node)
+        value = const_value(divisor)
+        if not isinstance(value, int) or value < 1:
+            return None
+        form = affine_forms([numerator], variables).get(node_id(numerator))
+        if form is None or len(form.terms) > 1:
+            return None
+        for key, _ in form.terms:
+            found[key] = lcm(found[key], value)
+    for axis in elements.axes:
+        if found[node_id(axis.var)] > 1 and not isinstance(axis_range(axis)[1], int):
+            return None
+    return list(found.values())
+
+
+def worth_binding(values: Sequence[Expr]) -> list[Expr]:
+    """Reads, and parts that occur twice and read or are large, where they are surely evaluated;
+    inner ones first.
+
+    TVM walks expressions as trees: what a winner is compared with would be written out again for
+    each comparison, also where it is a constant that no read is left in.
+    """
+    reached = {node_id(node) for node in surely_evaluated(values)}
+    uses: dict[int, int] = {}
+    reads: set[int] = set()
+    sizes: dict[int, int] = {}
+    found = []
+    order = postorder(list(values))
+    indices = [index for node in order if is_load(node) for index in operands(node)]
+    in_index = {node_id(part) for part in postorder(indices)}
+    for node in order:
+        for part in operands(node):
+            uses[node_id(part)] = uses.get(node_id(part), 0) + 1
+        if is_load(node) or any(node_id(part) in reads for part in operands(node)):
+            reads.add(node_id(node))
+        sizes[node_id(node)] = 1 + sum(sizes[node_id(part)] for part in operands(node))
+    for node in order:
+        key = node_id(node)
+        shared = is_load(node) or uses.get(key, 0) > 1
+        large = sizes[key] >= MIN_SHARED and key not in in_index
+        if shared and key in reached and (key in reads or large):
+            found.append(node)
+    return found
+
+
+def without_branches(expr: Expr, loops: Loops) -> Expr:
+    """``if c then x[i] else 0 → select(c, x[i], 0)`` where i lies inside of x either way."""
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) != "if_then_else":
+            return None
+        condition, *branches = operands(node)
+        keeps = holds_mark(condition) or not _is_plain(branches, loops)
+        return None if keeps else select(condition, *branches)
+
+    return rewrite(unmarked(expr, loops), visit)
+
+
+def _is_plain(branches: Sequence[Expr], loops: Loops) -> bool:
+    """Whether branches may be evaluated wherever the loops are, and take little time."""
+    for node in postorder(list(branches)):
+        if op_name(node) in ("if_then_else", "floordiv", "floormod"):
+            return False
+        if is_load(node):
+            forms = affine_forms(list(operands(node)), loops.variables)
+            if any(node_id(index) not in forms for index in operands(node)):
+                return False
+    return is_safe(branches, loops)

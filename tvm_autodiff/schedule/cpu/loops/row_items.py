@@ -1,0 +1,243 @@
+"""What is done in a row of a chain, as loop nests: stages of equal loops share one.
+
+In: a chain. Out: its stages as items (the loops each needs within a row, the last of which may be
+vectorised), put together as nests in order of execution. An item joins the nest that makes what it
+reads when it reads that at its own place; a result of a reduction is there after its nest only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ....codegen.passes.short_circuit import condition_of, holds_mark
+from ....expr.build import select
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ....expr.rewrite import depends_on, postorder, rewrite
+from ....graph.stage import (
+    Extent,
+    Operation,
+    Reduction,
+    axis_range,
+    bodies,
+    outputs_of,
+    reduction_of,
+)
+from ...fusion.chains import Chain
+from ...fusion.members import Member, inner_axes, unit_strides
+from ...machine import Machine
+from ...nest.in_range import is_safe, loops_of
+from ...rewrites.guards import unmarked
+
+MAP, FOLD, BLOCK, SUM = "map", "fold", "block", "sum"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A stage of a chain, as it runs in one row.
+
+    Attributes
+    ----------
+    kind : str
+        ``MAP`` computes elements of the row; ``FOLD`` reduces the row to one value; ``BLOCK``
+        reduces to several; ``SUM`` adds to sums over the rows.
+    op : Operation
+    rows : tuple of Var
+        The variables of the stage that are the rows.
+    spatial, reduced : tuple of Axis
+        The other axes, the vectorised one last in its tuple.
+    sources : tuple of Expr
+        What is computed or reduced, one expression a component.
+    lanes : int
+        The width of vectors.
+    guarded : bool
+        Whether a condition changes along the last loop, so that vectors cannot be written down.
+    straight : bool
+        Whether all memory is contiguous along the last loop.
+    still : tuple of Var
+        Variables that stay at zero, since the loop of the next one runs through theirs as well.
+    """
+
+    kind: str
+    op: Operation
+    rows: tuple[Var, ...]
+    spatial: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    reduction: Reduction | None
+    sources: tuple[Expr, ...]
+    lanes: int
+    guarded: bool
+    straight: bool
+    still: tuple[Var, ...] = ()
+
+    @property
+    def loops(self) -> tuple[Axis, ...]:
+        """All loops within a row, outermost first."""
+        if self.kind == FOLD:
+            return self.reduced
+        return (*self.reduced, *self.spatial) if self.kind == SUM else self.spatial
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What two items have in common that can share loops."""
+        extents = [axis_range(axis) for axis in self.loops]
+        ids = tuple((_key(low), _key(extent)) for low, extent in extents)
+        return (ids, self.lanes, self.guarded, self.kind == BLOCK and id(self))
+
+
+def _key(extent: Extent) -> object:
+    return extent if isinstance(extent, int) else ("symbol", node_id(extent))
+
+
+@dataclass
+class Nest:
+    """Items that run in the same loops."""
+
+    items: list[Item] = field(default_factory=list)
+
+    @property
+    def folds(self) -> list[Item]:
+        """The items that keep a value over all iterations."""
+        return [item for item in self.items if _is_fold(item)]
+
+
+def _is_fold(item: Item) -> bool:
+    return item.kind == FOLD or (item.kind == SUM and not item.spatial)
+
+
+def items_of(chain: Chain, machine: Machine) -> list[Item]:
+    """The stages of a chain that run in the row loop, in order."""
+    found = []
+    for member in chain.members:
+        for op in member.kernel.ops:
+            if member.across and hash(op) != hash(member.kernel.root):
+                continue  # what becomes of a sum over the rows comes after them
+            found.append(_item(op, member, machine))
+    return found
+
+
+def _item(op: Operation, member: Member, machine: Machine) -> Item:
+    reduction = reduction_of(op)
+    root = member.kernel.root
+    numbers = [n for n, axis in enumerate(root.axis) if axis in inner_axes(member)]
+    spatial = tuple(op.axis[n] for n in numbers)
+    rows = tuple(member.row_vars(op))
+    ids = {node_id(var) for var in rows}
+    reduced = tuple(a for a in (reduction.axes if reduction else ()) if node_id(a.var) not in ids)
+    kind = MAP
+    if reduction is not None:
+        kind = SUM if member.across else (BLOCK if spatial else FOLD)
+    if kind == FOLD or (kind == SUM and not spatial):
+        reduced = contiguous_last(op, reduced)
+    last = (spatial or reduced)[-1:] if kind != FOLD else reduced[-1:]
+    sources = _without_branches(op, reduction.sources if reduction else tuple(bodies(op)))
+    lanes, guarded, straight = 1, False, True
+    if last:
+        lanes = machine.lanes(dtype_of(op.output(0)))
+        straight = unit_strides(op, last[0].var)
+        if spatial and numbers[-1] != len(root.axis) - 1:
+            straight = False
+        guarded = not straight or has_branches(sources, last[0].var)
+    return Item(kind, op, rows, spatial, reduced, reduction, sources, lanes, guarded, straight)
+
+
+def as_fold(item: Item) -> Item:
+    """A block as one of its results: what else it computes counts among the rows."""
+    rows = (*item.rows, *(axis.var for axis in item.spatial))
+    reduced = contiguous_last(item.op, item.reduced)
+    straight = unit_strides(item.op, reduced[-1].var)
+    guarded = not straight or has_branches(item.sources, reduced[-1].var)
+    return replace(
+        item,
+        kind=FOLD,
+        rows=rows,
+        spatial=(),
+        reduced=reduced,
+        guarded=guarded,
+        straight=straight,
+    )
+
+
+def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes with one along which memory is contiguous as the last."""
+    for number in range(len(axes) - 1, -1, -1):
+        if unit_strides(op, axes[number].var) and isinstance(axis_range(axes[number])[1], int):
+            return (*axes[:number], *axes[number + 1 :], axes[number])
+    return axes
+
+
+def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """``if c then a else b → select(c, a, b)`` where a and b are safe to evaluate anyway."""
+    if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
+        return sources
+    reduction = reduction_of(op)
+    axes = [*op.axis, *(reduction.axes if reduction else ())]
+    loops = loops_of(axes)
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) != "if_then_else":
+            return None
+        condition, then, otherwise = operands(node)
+        safe = is_safe([then, otherwise], loops) and not holds_mark(condition)
+        return select(condition, then, otherwise) if safe else None
+
+    return tuple(rewrite(unmarked(source, loops), visit) for source in sources)
+
+
+def has_branches(roots: Sequence[Expr], var: Var) -> bool:
+    """Whether a branch or a marked condition depends on a variable: such a loop has no vectors."""
+    return any(
+        (op_name(node) == "if_then_else" or condition_of(node) is not None)
+        and depends_on(operands(node)[0], [var])
+        for node in postorder(list(roots))
+    )
+
+
+def nests_of(items: Sequence[Item]) -> list[Nest]:
+    """Items put together as nests, in order of execution."""
+    nests: list[Nest] = []
+    made: dict[tuple[int, int], tuple[int, Item]] = {}
+    for item in items:
+        earliest = 0
+        for tensor, same_place in _own_reads(item, made):
+            number, source = made[tensor]
+            later = source.kind != MAP or not same_place
+            earliest = max(earliest, number + 1 if later else number)
+        for number in range(earliest, len(nests)):
+            if nests[number].items[0].shape == item.shape:
+                break
+        else:
+            number = len(nests)
+            nests.append(Nest())
+        nests[number].items.append(item)
+        made.update({tensor_key(tensor): (number, item) for tensor in outputs_of(item.op)})
+    return nests
+
+
+def _own_reads(
+    item: Item, made: dict[tuple[int, int], tuple[int, Item]]
+) -> list[tuple[tuple[int, int], bool]]:
+    """Reads of what other items make, and whether each is at the place that the loops are at."""
+    found = []
+    here = [node_id(axis.var) for axis in item.loops]
+    for node in postorder(list(item.sources)):
+        if not is_load(node) or tensor_key(load_tensor(node)) not in made:
+            continue
+        key = tensor_key(load_tensor(node))
+        source = made[key][1]
+        own = {node_id(var) for var in source.rows}
+        dims = [n for n, axis in enumerate(source.op.axis) if node_id(axis.var) not in own]
+        place = [node_id(operands(node)[n]) for n in dims]
+        found.append((key, place == here))
+    return found

@@ -1,0 +1,273 @@
+"""What the stages of a chain compute more than once, computed once for the row.
+
+In: a chain. Out: the chain with more stages: a value of an expensive function that several stages
+need at the same place of a row is kept in the row, and a row's divisor becomes factors
+(``x[i, j] / s[i] → x[i, j] * c[i] * (1 / (s[i]*c[i]))``, one more rounding) unless exact results
+are asked for. The power of two c keeps both products and the reciprocal finite and normal wherever
+the quotient is; float16 and bfloat16 are divided so in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ....codegen.passes.short_circuit import surely_evaluated
+from ....expr.build import call, cast, compare, div, like, mul, select
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_const,
+    is_float,
+    load,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ....expr.rewrite import postorder, replace_outermost, substituter, variables_of
+from ....graph.graph import retarget
+from ....graph.stage import (
+    Operation,
+    as_data_axis,
+    axis_range,
+    bodies,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+)
+from ....graph.structural import EqualStages
+from ...fusion.chains import Chain
+from ...fusion.kernel import EXPENSIVE, Kernel, size_of
+from ...fusion.members import MAX_ROW, Member
+from ...machine import Machine
+
+Key = tuple[int, int]
+
+#: dtype → n for which quotients by divisors outside of 2**-n to 2**n are scaled by 2**(n - 2): half
+#: of the exponents, so that neither the numerator nor the divisor leaves them
+_SCALED_FROM = {"float32": 64, "float64": 512}
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What stands for a node: the value of a stage for a row, or its left operand times factors.
+
+    Attributes
+    ----------
+    stages : tuple of Operation
+        The stage that holds the value, or those that hold the factors.
+    place : list of Var
+        Where the values lie in them.
+    divides : bool
+        Whether they are factors.
+    """
+
+    stages: tuple[Operation, ...]
+    place: list[Var]
+    divides: bool
+
+
+def with_shared_work(chain: Chain, machine: Machine) -> Chain:
+    """The chain with shared values and reciprocals as stages of their own; its outputs are the
+    tensors, in the same order, that the new stages compute.
+    """
+    stages = EqualStages()
+    uses: list[dict[int, _Use]] = []
+    counts: dict[int, int] = {}
+    for member in chain.members:
+        mine = _uses(member, stages, machine)
+        uses.append(mine)
+        for key in {hash(use.stages[0]) for use in mine.values()}:
+            counts[key] = counts.get(key, 0) + 1
+    wanted = [
+        {key: use for key, use in mine.items() if use.divides or counts[hash(use.stages[0])] > 1}
+        for mine in uses
+    ]
+    if not any(wanted):
+        return chain
+    renewed = _Renewed()
+    for member, mine in zip(chain.members, wanted, strict=True):
+        renewed.add(member, mine)
+    outputs = [renewed.current(tensor) for tensor in chain.outputs]
+    return replace(chain, members=tuple(renewed.members), outputs=outputs)
+
+
+def _sources(op: Operation) -> list[Expr]:
+    reduction = reduction_of(op)
+    return list(reduction.sources) if reduction else bodies(op)
+
+
+def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _Use]:
+    """The values of a member's root that could be stages, by node."""
+    root = member.kernel.root
+    if any(op_name(node) == "let" for node in postorder(_sources(root))):
+        return {}
+    found: dict[int, _Use] = {}
+    for node in surely_evaluated(_sources(root)):
+        name = op_name(node)
+        if name in EXPENSIVE and is_float(node):
+            values = [node]
+        elif name == "div" and is_float(node) and not machine.exact_math:
+            divisor = operands(node)[1]
+            if is_const(divisor) or not _one_a_row(divisor, node, member):
+                continue
+            values = _factors(divisor)
+        else:
+            continue
+        made = [_stage(member, value) for value in values]
+        known = [(stages.first(stage), place) for stage, place in filter(None, made)]
+        if len(known) == len(values):
+            held = tuple(stage for stage, _ in known)
+            found[node_id(node)] = _Use(held, known[0][1], divides=name == "div")
+    return found
+
+
+def _factors(divisor: Expr) -> list[Expr]:
+    """The factors that divide, each as it depends on the row: ``x / s → x * c(s) * (1/(s*c(s)))``.
+
+    c is one but for tiny and huge divisors, whose reciprocal alone would overflow or be subnormal.
+    """
+    narrow = dtype_of(divisor) not in _SCALED_FROM
+    wide = cast("float32", divisor) if narrow else divisor
+    one = like(wide, 1.0)
+    if dtype_of(divisor) == "float16":  # all of its numbers have a normal reciprocal in float32
+        return [div(one, wide)]
+    limit = _SCALED_FROM[dtype_of(wide)]
+    size = call("abs", wide)
+    large = compare("gt", size, like(wide, 2.0**limit))
+    small = compare("lt", size, like(wide, 2.0**-limit))
+    down, up = like(wide, 2.0 ** (2 - limit)), like(wide, 2.0 ** (limit - 2))
+    scale = select(small, up, select(large, down, one))
+    return [scale, div(one, mul(wide, scale))]
+
+
+def _divided(numerator: Expr, factors: list[Expr]) -> Expr:
+    """The quotient, in the dtype of the numerator."""
+    value = cast(dtype_of(factors[0]), numerator)
+    for factor in factors:
+        value = mul(value, factor)
+    return cast(dtype_of(numerator), value)
+
+
+def _one_a_row(divisor: Expr, whole: Expr, member: Member) -> bool:
+    """Whether a divisor is the same all along a row in which the quotient varies."""
+    rows = {node_id(axis.var) for axis in member.row_axes}
+    others = {node_id(axis.var) for axis in _other_axes(member)}
+    inside = {node_id(var) for var in variables_of(divisor)}
+    varies = {node_id(var) for var in variables_of(whole)} & others
+    return inside <= rows and bool(varies)
+
+
+def _other_axes(member: Member) -> list[Axis]:
+    """The axes of the root that are not the rows, as the loops of a row run."""
+    root = member.kernel.root
+    reduction = reduction_of(root)
+    rows = {node_id(axis.var) for axis in member.row_axes}
+    axes = [*(reduction.axes if reduction else ()), *root.axis]
+    return [axis for axis in axes if node_id(axis.var) not in rows]
+
+
+#: node that a stage of its own computes → its name, where that differs
+_NAMES = {"div": "reciprocal", "select": "scale"}
+
+
+def _stage(member: Member, value: Expr) -> tuple[Operation, list[Var]] | None:
+    """``value`` as a stage over the rows and the other axes that it depends on."""
+    inside = {node_id(var) for var in variables_of(value)}
+    others = [axis for axis in _other_axes(member) if node_id(axis.var) in inside]
+    axes = [*member.row_axes, *others]
+    if not inside <= {node_id(axis.var) for axis in axes}:
+        return None
+    extents = [axis_range(axis) for axis in others]
+    if any(low != 0 or not isinstance(extent, int) for low, extent in extents):
+        return None
+    if size_of([extent for _, extent in extents]) > MAX_ROW:
+        return None
+    fresh = [renew_axis(axis) for axis in axes]
+    fresh = [_as_data(axis) for axis in fresh]
+    table: dict[Var, Expr] = {o.var: n.var for o, n in zip(axes, fresh, strict=True)}
+    name = _NAMES.get(op_name(value), op_name(value))
+    stage = make_stage(name, fresh, [substituter(table)(value)])[0].op
+    return stage, [axis.var for axis in axes]
+
+
+def _as_data(axis: Axis) -> Axis:
+    return as_data_axis(axis)
+
+
+class _Renewed:
+    """Members read anew: with shared values, and from the stages that took the place of others."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self._table: dict[Key, Tensor] = {}
+        self._made: dict[int, Tensor] = {}
+
+    def current(self, tensor: Tensor) -> Tensor:
+        """What took the place of a tensor, or the tensor."""
+        return self._table.get(tensor_key(tensor), tensor)
+
+    def add(self, member: Member, uses: dict[int, _Use]) -> None:
+        """Put a member behind the others."""
+        root = member.kernel.root
+        values: dict[int, Expr] = {}
+        for node in _outermost(_sources(root), uses):
+            use = uses[node_id(node)]
+            for stage in use.stages:
+                if hash(stage) not in self._made:
+                    self._make(stage, len(member.rows))
+            found = [load(self._made[hash(stage)], use.place) for stage in use.stages]
+            values[node_id(node)] = _divided(operands(node)[0], found) if use.divides else found[0]
+        new = self._current(_with_sources(root, lambda e: replace_outermost(e, values)))
+        self._replaced(root, new)
+        epilogue = member.kernel.epilogue
+        if epilogue is not None:
+            changed = self._current(epilogue)
+            self._replaced(epilogue, changed)
+            epilogue = changed
+        self.members.append(replace(member, kernel=Kernel(new, epilogue)))
+
+    def _make(self, stage: Operation, rows: int) -> None:
+        current = self._current(stage)
+        self._made[hash(stage)] = current.output(0)
+        self.members.append(Member(Kernel(current), tuple(range(rows))))
+
+    def _current(self, op: Operation) -> Operation:
+        return retarget(op, lambda tensor: self._table.get(tensor_key(tensor)))[0].op
+
+    def _replaced(self, old: Operation, new: Operation) -> None:
+        if hash(old) != hash(new):
+            for before, after in zip(outputs_of(old), outputs_of(new), strict=True):
+                self._table[tensor_key(before)] = after
+
+
+def _outermost(roots: list[Expr], uses: dict[int, _Use]) -> list[Expr]:
+    pending, seen, found = list(reversed(roots)), set(), []
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        if node_id(node) in uses:
+            found.append(node)
+            if op_name(node) != "div":
+                continue
+        pending += reversed(operands(node))
+    return found
+
+
+def _with_sources(op: Operation, change: Callable[[Expr], Expr]) -> Operation:
+    old = _sources(op)
+    new = [change(source) for source in old]
+    if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
+        return op
+    reduction = reduction_of(op)
+    if reduction is None:
+        return make_stage(op.name, list(op.axis), new, op.tag)[0].op
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(new)))[0].op

@@ -1,0 +1,113 @@
+"""Results that take the place of an input: which launches may write them there, and in what order.
+
+In: the launches of a program, in an order that respects what they read, and pairs (input, its new
+value). Out: launches in which every reader of an input's old value runs before the one that writes
+the new value, and where that cannot be, a copy at the end. So each launch reads old values only,
+whatever the caller names as new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...codegen.passes.in_place import may_share
+from ...codegen.primfunc import StageFunction
+from ...expr.nodes import Tensor, tensor_key
+from ..fusion.kernels import Chain, Kernel
+
+Update = tuple[Tensor, Tensor]  #: an input and its new value
+
+
+@dataclass(frozen=True)
+class Step:
+    """A launch, and where it comes from.
+
+    Attributes
+    ----------
+    launch : StageFunction
+    kernel : Kernel or Chain
+        What it computes, or computes a part of.
+    rule : str
+        The schedule rule that made it.
+    reasons : tuple of str
+        Why no faster schedule applies; empty where one does.
+    """
+
+    launch: StageFunction
+    kernel: Kernel | Chain
+    rule: str
+    reasons: tuple[str, ...] = ()
+
+
+def order_updates(
+    steps: Sequence[Step],
+    updates: Sequence[Update],
+    copy: Callable[[Tensor], tuple[Tensor, list[Step]]],
+) -> tuple[list[Step], list[Update]]:
+    """Steps and updates such that every new value can be written over its input when it is made.
+
+    Parameters
+    ----------
+    steps, updates
+        Every new value is written by one launch, and none is an output besides.
+    copy
+        Gives a copy of a tensor, and the steps that make it.
+    """
+    if not updates:
+        return list(steps), []
+    writer = {tensor_key(t): n for n, step in enumerate(steps) for t in step.launch.outputs}
+    readers: dict[tuple[int, int], set[int]] = {}
+    needs: list[set[int]] = []
+    for number, step in enumerate(steps):
+        keys = [tensor_key(tensor) for tensor in step.launch.inputs]
+        needs.append({writer[key] for key in keys if key in writer})
+        for key in keys:
+            readers.setdefault(key, set()).add(number)
+    waits: dict[int, set[int]] = {}
+    late: list[Update] = []
+    for old, new in updates:
+        number = writer[tensor_key(new)]
+        before = readers.get(tensor_key(old), set())
+        if number in before and not _shares(steps[number].launch, old, new):
+            late.append((old, new))
+        else:
+            waits.setdefault(number, set()).update(before - {number})
+    order, stuck = _ordered(needs, waits)
+    late_keys = {tensor_key(new) for _, new in late}
+    late_keys |= {tensor_key(new) for _, new in updates if writer[tensor_key(new)] in stuck}
+    ordered = [steps[number] for number in order]
+    placed: list[Update] = []
+    for old, new in updates:
+        if tensor_key(new) in late_keys:
+            new, made = copy(new)
+            ordered += made
+        placed.append((old, new))
+    return ordered, placed
+
+
+def _shares(launch: StageFunction, old: Tensor, new: Tensor) -> bool:
+    params = list(launch.func.params)
+    read = [tensor_key(tensor) for tensor in launch.inputs].index(tensor_key(old))
+    written = [tensor_key(tensor) for tensor in launch.outputs].index(tensor_key(new))
+    return may_share(launch.func, params[read], params[written - len(launch.outputs)])
+
+
+def _ordered(needs: Sequence[set[int]], waits: dict[int, set[int]]) -> tuple[list[int], set[int]]:
+    """An order in which each number comes after those it needs and waits for, and the numbers that
+    do not wait since they wait for each other.
+    """
+    order: list[int] = []
+    done: set[int] = set()
+    stuck: set[int] = set()
+    remaining = list(range(len(needs)))
+    while remaining:
+        able = (n for n in remaining if needs[n] <= done)
+        free = next((n for n in able if n in stuck or waits.get(n, set()) <= done), None)
+        if free is None:
+            stuck.add(next(n for n in remaining if needs[n] <= done))
+            continue
+        order.append(free)
+        done.add(free)
+        remaining.remove(free)
+    return order, stuck

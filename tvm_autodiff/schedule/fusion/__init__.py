@@ -1,0 +1,1 @@
+"""Which stages share loops: kernels, and chains of kernels."""

@@ -1,0 +1,107 @@
+"""What runs as one function: a stage that holds the work, and what is fused around it.
+
+In: stages. Out: kernels, and how much work they are. Which stages make a kernel is decided in
+`kernels`, which kernels run row by row as one in `chains`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...expr.nodes import Axis, Expr, Tensor, is_load, load_tensor, operands, tensor_key
+from ...expr.rewrite import postorder
+from ...graph.graph import tensors_read_by
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    outputs_of,
+    reduction_bounds,
+    reduction_of,
+)
+
+Read = tuple[Tensor, tuple[Expr, ...]]  #: a tensor and the indices that it is read at
+
+SYMBOLIC_SIZE = 64  #: what a symbolic extent counts as
+
+#: functions that take many operations
+EXPENSIVE = frozenset(
+    (
+        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid"),
+        *("erf", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2"),
+        *("asinh", "acosh", "atanh", "hypot"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Stages that run as one function.
+
+    Attributes
+    ----------
+    root : Operation
+        The stage that holds the work: a reduction, an elementwise stage, or an opaque one.
+    epilogue : Operation or None
+        An elementwise stage that reads the root at its own axes, and is its only reader.
+    """
+
+    root: Operation
+    epilogue: Operation | None = None
+
+    @property
+    def ops(self) -> tuple[Operation, ...]:
+        """All stages, producers first."""
+        return (self.root,) if self.epilogue is None else (self.root, self.epilogue)
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """The tensors that the kernel writes."""
+        return outputs_of(self.ops[-1])
+
+    @property
+    def name(self) -> str:
+        """A name for the function."""
+        return "_".join(op.name for op in self.ops)
+
+    @cached_property
+    def read_keys(self) -> set[tuple[int, int]]:
+        """The keys of the tensors that its stages read, its own among them."""
+        return {tensor_key(tensor) for op in self.ops for tensor in tensors_read_by(op)}
+
+    @cached_property
+    def reads(self) -> dict[int, list[Read]]:
+        """For each stage, by hash, its reads in order: the tensor and the indices."""
+        return {hash(op): list(_reads(op)) for op in self.ops}
+
+
+def _reads(op: Operation) -> Iterator[Read]:
+    if not is_compute(op):
+        return
+    reduction = reduction_of(op)
+    roots = list(reduction.sources) if reduction else bodies(op)
+    for node in postorder([*reduction_bounds(op), *roots]):
+        if is_load(node):
+            yield load_tensor(node), operands(node)
+
+
+def size_of(extents: Sequence[object]) -> int:
+    """The product of extents; a symbolic one counts as `SYMBOLIC_SIZE`."""
+    total = 1
+    for extent in extents:
+        total *= extent if isinstance(extent, int) else SYMBOLIC_SIZE
+    return total
+
+
+def iterations(op: Operation) -> int:
+    """How often the body of a compute stage is evaluated."""
+    reduction = reduction_of(op)
+    axes = [*op.axis, *(reduction.axes if reduction else ())]
+    return size_of([_extent(axis) for axis in axes])
+
+
+def _extent(axis: Axis) -> object:
+    return axis_range(axis)[1]

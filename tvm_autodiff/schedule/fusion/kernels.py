@@ -1,0 +1,193 @@
+"""Cuts a graph of stages into kernels: what is computed together in one pass over memory.
+
+In: output tensors in normal form. Out: kernels in order of execution, each one reduction or one
+elementwise stage, with elementwise producers written into it where that repeats no expensive work,
+and, after a reduction, the elementwise stage that alone reads it; those that work through the same
+rows are joined by `chains`. How the loops of a kernel run is left to the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...expr.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands, tensor_key
+from ...expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
+from ...graph.graph import Graph, retarget
+from ...graph.stage import (
+    Operation,
+    axis_vars,
+    bodies,
+    is_compute,
+    is_placeholder,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+    shape_of,
+)
+from ..rewrites.extremes import with_shared_extremes
+from ..rewrites.prefixes import with_prefixes_in_order
+from ..rewrites.unrolled import with_inlined_borders, with_written_classes
+from .chains import Chain, chained
+from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
+
+__all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
+
+MAX_TREE = 300  #: nodes of a body after inlining, sharing not counted
+MAX_CHEAP_TREE = 40  #: nodes of a body that may be computed twice
+
+#: what is not computed twice
+_COSTLY = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
+
+
+def cut(outputs: Sequence[Tensor]) -> tuple[list[Kernel | Chain], list[Tensor]]:
+    """What runs for some outputs, in order of execution, and the outputs as that computes them."""
+    kernels, results = separate(outputs)
+    return chained(kernels, {tensor_key(tensor) for tensor in results}), results
+
+
+def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
+    """Kernels for some outputs, none joined with others, and the outputs as these compute them."""
+    inlined = inline_producers(_in_one_pass(outputs))
+    graph = Graph(inlined)
+    wanted = {tensor_key(tensor) for tensor in inlined}
+    epilogues: dict[int, Operation] = {}
+    fused: set[int] = set()
+    for op in graph.ops:
+        reader = _epilogue_of(op, graph, wanted)
+        if reader is not None and hash(reader) not in fused:
+            epilogues[hash(op)] = reader
+            fused.add(hash(reader))
+    kernels: list[Kernel] = []
+    roots = {hash(epilogues[hash(op)]): op for op in graph.ops if hash(op) in epilogues}
+    for op in graph.ops:
+        if is_placeholder(op) or hash(op) in epilogues:
+            continue
+        # a fused kernel runs where its epilogue stands: all that either stage reads is there by
+        # then
+        root = roots.get(hash(op))
+        kernels.append(Kernel(op) if root is None else Kernel(root, op))
+    return kernels, list(inlined)
+
+
+def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Stages joined that would read the same data again."""
+    joined = with_written_classes(with_inlined_borders(with_shared_extremes(outputs)))
+    return with_prefixes_in_order(joined)
+
+
+def _epilogue_of(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Operation | None:
+    if not is_compute(op) or op.num_outputs != 1 or reduction_of(op) is None or not len(op.axis):
+        return None
+    tensor = op.output(0)
+    consumers = graph.consumers(tensor)
+    if tensor_key(tensor) in wanted or len(consumers) != 1:
+        return None
+    reader = consumers[0]
+    if not is_compute(reader) or reduction_of(reader) is not None or reader.num_outputs != 1:
+        return None
+    if not _same_shape(reader, op):
+        return None
+    here = [node_id(var) for var in axis_vars(reader)]
+    for node in postorder(bodies(reader)[0]):
+        reads = is_load(node) and tensor_key(load_tensor(node)) == tensor_key(tensor)
+        if reads and [node_id(index) for index in operands(node)] != here:
+            return None
+    return reader
+
+
+def _same_shape(left: Operation, right: Operation) -> bool:
+    a, b = shape_of(left.output(0)), shape_of(right.output(0))
+    return len(a) == len(b) and all(
+        x == y if isinstance(x, int) or isinstance(y, int) else node_id(x) == node_id(y)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def inline_producers(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``C[i] = f(P[g(i)]), P[a] = h(a) → C[i] = f(h(g(i)))`` wherever that repeats no expensive
+    work.
+    """
+    graph = Graph(outputs)
+    wanted = {tensor_key(tensor) for tensor in outputs}
+    replaced: dict[tuple[int, int], Tensor] = {}
+    absorbed: dict[tuple[int, int], Operation] = {}
+    for op in graph.ops:
+        if is_placeholder(op):
+            continue
+        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
+        if is_compute(current):
+            current = _absorb(current, absorbed)
+        for old, new in zip(outputs_of(op), outputs_of(current), strict=True):
+            if tensor_key(old) != tensor_key(new):
+                replaced[tensor_key(old)] = new
+        hidden = is_compute(op) and op.num_outputs == 1 and tensor_key(op.output(0)) not in wanted
+        if hidden and _worth_inlining(op, current, graph):
+            absorbed[tensor_key(current.output(0))] = current
+    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+
+
+def _absorb(op: Operation, absorbed: dict[tuple[int, int], Operation]) -> Operation:
+    def expand(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+        producer = absorbed.get(tensor_key(tensor))
+        if producer is None:
+            return None
+        # lets are expanded: one variable must not be bound twice, to values at different indices
+        return substituter(dict(zip(axis_vars(producer), indices, strict=True)))(
+            expand_lets(bodies(producer)[0])
+        )
+
+    reduction = reduction_of(op)
+    old = list(reduction.sources) if reduction else bodies(op)
+    new = [map_loads(body, expand) for body in old]
+    if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
+        return op
+    if reduction is None:
+        return make_stage(op.name, list(op.axis), new, op.tag)[0].op
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(new)))[0].op
+
+
+def _worth_inlining(original: Operation, current: Operation, graph: Graph) -> bool:
+    """Whether every reader of a stage should compute its elements itself."""
+    if reduction_of(current) is not None:
+        return False
+    body = expand_lets(bodies(current)[0])
+    size = tree_size(body)
+    if size > MAX_TREE // 2:
+        return False
+    tensor = original.output(0)
+    elements = size_of(shape_of(tensor))
+    reads, reduces, sites = 0, False, 0
+    for consumer in graph.consumers(tensor):
+        if not is_compute(consumer):
+            return False
+        here = _sites(consumer, tensor)
+        sites += here
+        reads += here * iterations(consumer)
+        reduces |= reduction_of(consumer) is not None
+        if _body_size(consumer) + here * size > MAX_TREE:
+            return False
+    names = {op_name(node) for node in postorder(body)}
+    if "load" not in names and size <= 3:
+        return True  # a constant
+    if op_name(body) == "load" and not names & {"floordiv", "floormod", "truncdiv", "truncmod"}:
+        return True  # only another way to index
+    if reads <= elements:
+        return True
+    if names & _COSTLY or size > MAX_CHEAP_TREE:
+        return False
+    return not reduces and reads <= 2 * elements
+
+
+def _sites(consumer: Operation, tensor: Tensor) -> int:
+    key = tensor_key(tensor)
+    return sum(
+        1
+        for node in postorder(bodies(consumer)[0])
+        if is_load(node) and tensor_key(load_tensor(node)) == key
+    )
+
+
+def _body_size(op: Operation) -> int:
+    return tree_size(bodies(op)[0])

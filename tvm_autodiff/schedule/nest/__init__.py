@@ -1,0 +1,1 @@
+"""What a loop nest reads and computes: index forms, ranges, products, bodies."""

@@ -1,0 +1,147 @@
+"""What a loop nest reads: affine index forms, the intervals they span, strides in memory.
+
+In: expressions and the loop variables around them. Out: plain numbers. Rules decide from these and
+from nothing else; what the factors of a product are is in `products`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...expr.nodes import (
+    INDEX_DTYPES,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    is_integer,
+    is_load,
+    keeps_values,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ...expr.rewrite import postorder
+from ...graph.stage import shape_of
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``Σ coefficient · variable + constant``; terms are ordered by the loop nest."""
+
+    terms: tuple[tuple[int, int], ...]  #: (id of the variable, coefficient)
+    constant: int = 0
+
+    @property
+    def linear(self) -> tuple[tuple[int, int], ...]:
+        """The form without its constant: what identifies an atom."""
+        return self.terms
+
+    def coefficient(self, key: int) -> int:
+        """The coefficient of a variable."""
+        return dict(self.terms).get(key, 0)
+
+
+def affine_forms(roots: Sequence[Expr], variables: Sequence[Var]) -> dict[int, Affine]:
+    """The affine form of every node under `roots` that has one, by node id."""
+    order = {node_id(var): number for number, var in enumerate(variables)}
+    forms: dict[int, Affine] = {}
+    for node in postorder(list(roots)):
+        form = _form(node, order, forms)
+        if form is not None:
+            forms[node_id(node)] = form
+    return forms
+
+
+def _form(node: Expr, order: Mapping[int, int], forms: Mapping[int, Affine]) -> Affine | None:
+    name = op_name(node)
+    if name == "const":
+        value = const_value(node)
+        return Affine((), value) if isinstance(value, int) and is_integer(node) else None
+    if name == "var":
+        return Affine(((node_id(node), 1),)) if node_id(node) in order else None
+    parts = [forms.get(node_id(part)) for part in operands(node)]
+    if not parts or any(part is None for part in parts) or not is_integer(node):
+        return None
+    left = parts[0]
+    assert left is not None
+    if name == "cast":
+        # what may wrap round is no linear form; ranges are not known here
+        return left if keeps_values(dtype_of(operands(node)[0]), dtype_of(node)) else None
+    if dtype_of(node) not in INDEX_DTYPES:
+        return None
+    right = parts[1] if len(parts) > 1 else None
+    if right is None:
+        return None
+    if name in ("add", "sub"):
+        return combine(left, right, 1 if name == "add" else -1, order)
+    if name == "mul":
+        if not right.terms:
+            return _scale(left, right.constant)
+        if not left.terms:
+            return _scale(right, left.constant)
+    return None
+
+
+def _scale(form: Affine, factor: int) -> Affine:
+    terms = tuple((key, c * factor) for key, c in form.terms if c * factor)
+    return Affine(terms, form.constant * factor)
+
+
+def combine(left: Affine, right: Affine, sign: int, order: Mapping[int, int]) -> Affine:
+    total = dict(left.terms)
+    for key, c in right.terms:
+        total[key] = total.get(key, 0) + sign * c
+    terms = sorted(((k, c) for k, c in total.items() if c), key=lambda term: order[term[0]])
+    return Affine(tuple(terms), left.constant + sign * right.constant)
+
+
+def interval(form: Affine, ranges: Mapping[int, Interval]) -> Interval | None:
+    """Least and greatest value of a form; None where a range is not known in numbers."""
+    low = high = form.constant
+    for key, c in form.terms:
+        bounds = ranges.get(key)
+        if bounds is None:
+            return None
+        low += c * bounds[0 if c > 0 else 1]
+        high += c * bounds[1 if c > 0 else 0]
+    return low, high
+
+
+def strides_along(roots: Sequence[Expr], var: Var, variables: Sequence[Var]) -> list[int] | None:
+    """Distances in memory between neighbours along a variable, read by read; None if one varies."""
+    found: list[int] = []
+    for node in postorder(list(roots)):
+        if is_load(node):
+            stride = stride_of(node, node_id(var), variables)
+            if stride is None or stride < 0:
+                return None
+            found.append(stride)
+    return found
+
+
+def stride_of(read: Expr, key: int, variables: Sequence[Var]) -> int | None:
+    """The distance in memory, in elements, between neighbours of a read along a variable.
+
+    Zero when the read does not depend on it, None when the distance is no constant.
+    """
+    tensor: Tensor = load_tensor(read)
+    indices = operands(read)
+    forms = affine_forms(list(indices), variables)
+    stride: int | None = 1
+    total = 0
+    for index, dim in zip(reversed(indices), reversed(shape_of(tensor)), strict=True):
+        form = forms.get(node_id(index))
+        if form is None and any(node_id(node) == key for node in postorder(index)):
+            return None
+        c = 0 if form is None else form.coefficient(key)
+        if c and stride is None:
+            return None
+        total += c * (stride or 0)
+        stride = stride * dim if isinstance(dim, int) and stride is not None else None
+    return total

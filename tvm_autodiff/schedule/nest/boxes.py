@@ -1,0 +1,201 @@
+"""Expressions on a part of their loops: conditions, clamps and divisions that are decided there.
+
+In: expressions, loop variables and the range of each in numbers. Out: the same expressions with
+what the ranges decide written as what it is, and the places where an axis must be cut so that more
+is decided. Only affine forms are looked at; what they do not decide stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ...expr.build import add, all_of, any_of, const, if_then_else, mul, negate, select, true
+from ...expr.nodes import (
+    COMPARISONS,
+    Expr,
+    Var,
+    const_value,
+    dtype_of,
+    is_integer,
+    node_id,
+    op_name,
+)
+from ...expr.nodes import operands as operands_of
+from ...expr.rewrite import postorder, rewrite
+from .access import Affine, Interval, affine_forms, combine, interval
+
+MAX_PIECES = 5  #: pieces of an axis at most; each is a copy of the loop body
+
+_HOLDS: dict[str, Callable[[int], bool]] = {
+    "eq": lambda difference: difference == 0,
+    "ne": lambda difference: difference != 0,
+    "lt": lambda difference: difference < 0,
+    "le": lambda difference: difference <= 0,
+    "gt": lambda difference: difference > 0,
+    "ge": lambda difference: difference >= 0,
+}
+_MONOTONE = ("lt", "le", "gt", "ge")
+
+
+def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:
+    """The expression where variables lie in `ranges`, by id; others may have any value.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> decided(te.if_then_else(i < 4, (i * 2 + 1) // 2, 7), [i], {node_id(i): (0, 3)})
+    i
+    """
+    order = {node_id(var): number for number, var in enumerate(variables)}
+
+    def visit(node: Expr) -> Expr | None:
+        name = op_name(node)
+        parts = operands_of(node)
+        if name in ("if_then_else", "select"):
+            return (if_then_else if name == "if_then_else" else select)(*parts)
+        if name == "and":
+            return all_of(parts)
+        if name == "or":
+            return any_of(parts)
+        if name == "not":
+            return negate(parts[0])
+        if name == "likely":
+            return parts[0]
+        if not parts or name == "cast" or not is_integer(parts[0]):
+            return None
+        if name in COMPARISONS or name in ("min", "max"):
+            return _compared(node, variables, ranges, order)
+        if name in ("floordiv", "floormod"):
+            return _divided(node, variables, ranges)
+        if name in ("add", "sub", "mul"):
+            form = affine_forms([node], variables).get(node_id(node))
+            return None if form is None else _expression(form, variables, dtype_of(node))
+        return None
+
+    return rewrite(expr, visit)
+
+
+def _difference(
+    node: Expr, variables: Sequence[Var], order: Mapping[int, int] | None = None
+) -> Affine | None:
+    left, right = operands_of(node)
+    forms = affine_forms([left, right], variables)
+    a, b = forms.get(node_id(left)), forms.get(node_id(right))
+    if a is None or b is None:
+        return None
+    order = order or {node_id(var): number for number, var in enumerate(variables)}
+    return combine(a, b, -1, order)
+
+
+def _compared(
+    node: Expr,
+    variables: Sequence[Var],
+    ranges: Mapping[int, Interval],
+    order: Mapping[int, int],
+) -> Expr | None:
+    difference = _difference(node, variables, order)
+    bounds = None if difference is None else interval(difference, ranges)
+    if bounds is None:
+        return None
+    low, high = bounds
+    name = op_name(node)
+    left, right = operands_of(node)
+    if name in ("min", "max"):
+        if high <= 0:
+            return left if name == "min" else right
+        if low >= 0:
+            return right if name == "min" else left
+        return None
+    if name in ("eq", "ne") and low <= 0 <= high and low != high:
+        return None
+    first, last = _HOLDS[name](low), _HOLDS[name](high)
+    if first != last:
+        return None
+    return true() if first else negate(true())
+
+
+def _divided(node: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr | None:
+    """``(d*A + r)//d → A``, ``(d*A + r)%d → r`` where r is known to lie in 0 .. d-1."""
+    numerator, divisor = operands_of(node)
+    value = const_value(divisor)
+    form = affine_forms([numerator], variables).get(node_id(numerator))
+    if form is None or value is None or value <= 0:
+        return None
+    d = int(value)
+    whole = Affine(tuple((k, c // d) for k, c in form.terms if c // d), form.constant // d)
+    rest = Affine(tuple((k, c % d) for k, c in form.terms if c % d), form.constant % d)
+    bounds = interval(rest, ranges)
+    if bounds is None or bounds[0] < 0 or bounds[1] >= d:
+        return None
+    return _expression(whole if op_name(node) == "floordiv" else rest, variables, dtype_of(node))
+
+
+def _expression(form: Affine, variables: Sequence[Var], dtype: str) -> Expr:
+    by_id = {node_id(var): var for var in variables}
+    if not form.terms:
+        return const(form.constant, dtype)
+    value: Expr | None = None
+    for key, c in form.terms:
+        var = by_id[key]
+        term = mul(var if dtype_of(var) == dtype else var.astype(dtype), const(c, dtype))
+        value = term if value is None else add(value, term)
+    assert value is not None
+    return add(value, const(form.constant, dtype))
+
+
+def pieces(
+    exprs: Sequence[Expr],
+    var: Var,
+    extent: int,
+    variables: Sequence[Var],
+    ranges: Mapping[int, Interval],
+) -> list[Interval]:
+    """``0 .. extent-1`` cut into (first, last) so that conditions on `var` alone are decided.
+
+    One piece where that would take more than `MAX_PIECES`.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> pieces([te.all(i >= 1, i < 9)], i, 10, [i], {})
+    [(0, 0), (1, 8), (9, 9)]
+    """
+    pending, done = [(0, extent - 1)], []
+    while pending:
+        low, high = pending.pop()
+        inside = {**ranges, node_id(var): (low, high)}
+        here = [decided(expr, variables, inside) for expr in exprs]
+        cut = _cut(here, var, variables, low, high)
+        if cut is None:
+            done.append((low, high))
+        else:
+            pending += [(cut, high), (low, cut - 1)]
+        if len(done) + len(pending) > MAX_PIECES:
+            return [(0, extent - 1)]
+    return done
+
+
+def _cut(
+    exprs: Sequence[Expr], var: Var, variables: Sequence[Var], low: int, high: int
+) -> int | None:
+    """A place in low+1 .. high where a condition or a clamp on `var` alone turns over."""
+    for node in postorder(list(exprs)):
+        name = op_name(node)
+        if name not in COMPARISONS and name not in ("min", "max"):
+            continue
+        if not is_integer(operands_of(node)[0]):
+            continue
+        form = _difference(node, variables)
+        if form is None or len(form.terms) != 1 or form.terms[0][0] != node_id(var):
+            continue
+        factor = form.terms[0][1]
+        root = -form.constant // factor
+        holds = _HOLDS[name if name in COMPARISONS else "lt"]
+        for place in (root - 1, root, root + 1, root + 2):
+            if low < place <= high and (
+                holds(factor * place + form.constant) != holds(factor * (place - 1) + form.constant)
+            ):
+                return place
+    return None

@@ -1,0 +1,221 @@
+"""A reduction of any elementwise body, and the operands that the body is a function of.
+
+In: a stage that reduces, such as ``Σ_k (x[i, k] - c[j, k])²`` or ``max_k a[i, k] + b[k, j]``, also
+several values at once, as a maximum and its place. Out: what the body reads, as operands that can
+be copied to where a kernel wants them, and the body over whatever stands for them; or why it has no
+such form. The body is then free of branches: with every operand read inside of its tensor, nothing
+else in it can fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...codegen.passes.short_circuit import condition_of
+from ...expr.build import cast, compare, select, zero_like
+from ...expr.lets import bind_shared, merge_equal
+from ...expr.nodes import (
+    BITWISE_CLASSES,
+    COMPARISONS,
+    Axis,
+    Expr,
+    Var,
+    const_value,
+    dtype_of,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+    with_operands,
+)
+from ...expr.rewrite import expand_lets, postorder, replace_outermost
+from ...graph.stage import Operation, Reduction, reduction_of
+from ..declined import NO_REDUCTION, Declined, other_kind
+from ..fusion.kernel import EXPENSIVE
+from .products import Operand, atoms_of, is_sum
+
+CALL = 24.0  #: operations that an expensive function counts as
+_SLOW = {"div": 8.0, "sqrt": 8.0, "rsqrt": 8.0, **dict.fromkeys(EXPENSIVE, CALL)}
+_DIVISIONS = frozenset(("truncdiv", "truncmod", "floordiv", "floormod"))
+_BRANCHES = frozenset(("if_then_else", "select"))
+_FREE = frozenset(("const", "var"))
+#: what any values can be put into without harm; integers are divided by literals only
+_ELEMENTWISE = frozenset(
+    (*COMPARISONS, *BITWISE_CLASSES, *_BRANCHES, *_DIVISIONS, *_SLOW, *_FREE)
+    + ("add", "sub", "mul", "min", "max", "abs", "cast", "and", "or", "not", "bitwise_not")
+    + ("floor", "ceil", "round", "trunc", "nearbyint")
+)
+
+Steps = tuple[tuple[frozenset[int], float], ...]
+
+
+@dataclass(frozen=True)
+class Body:
+    """A reduction read as ``⊕ exprs(operands)``.
+
+    Attributes
+    ----------
+    exprs : tuple of Expr
+        What is reduced, without branches and lets; holds each operand's expression as it is.
+    steps : tuple of (set of int, float)
+        What is computed for a point of the loops: ids of the variables that it varies along, and
+        how many operations it counts as.
+    inside : as steps
+        What is computed for the operands, which are more than reads.
+    """
+
+    axes: tuple[Axis, ...]
+    reduction: Reduction
+    operands: list[Operand]
+    exprs: tuple[Expr, ...]
+    steps: Steps
+    inside: Steps = ()
+
+    def over(self, reads: Sequence[Expr], _unrolled: frozenset[int]) -> tuple[Expr, ...]:
+        """The body over what is read in the place of each operand."""
+        pairs = zip(self.operands, reads, strict=True)
+        table = {node_id(old.expr): new for old, new in pairs}
+        return tuple(bind_shared(replace_outermost(expr, table)) for expr in self.exprs)
+
+
+def body_of(op: Operation) -> Body | Declined:
+    """The body of a reduction, and its operands."""
+    reduction = reduction_of(op)
+    if reduction is None:
+        return NO_REDUCTION
+    sources = merge_equal([expand_lets(source) for source in reduction.sources])
+    if any(map(_may_divide_by_zero, postorder(sources))):
+        return Declined("it divides integers by what may be zero")
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    varies = _varies_along(sources, variables)
+    found: dict[int, Operand] = {}
+    for node in _operands_of(sources, varies):
+        atoms = atoms_of([node], variables)
+        if atoms is None:
+            return Declined("a read depends on its loops in no affine way")
+        # vectors of truth values do not lie in memory as single ones do
+        plain = cast("int8", node) if dtype_of(node) == "bool" else node
+        found[node_id(node)] = Operand(plain, atoms)
+    nodes = _above(sources, found)
+    others = [op_name(node) for node in nodes if op_name(node) not in _ELEMENTWISE]
+    if others:
+        return other_kind(f"its body calls {others[-1]}")
+    exprs = _without_branches(sources, nodes, found)
+    steps = _steps(reduction, sources, nodes, varies, frozenset(map(node_id, variables)))
+    computed = [node for one in _operands_of(sources, varies) for node in postorder(one)]
+    slow = [(varies[node_id(node)], _SLOW.get(op_name(node), 0.0)) for node in computed]
+    inside = tuple(step for step in slow if step[1])
+    return Body(tuple(op.axis), reduction, list(found.values()), exprs, steps, inside)
+
+
+def _may_divide_by_zero(node: Expr) -> bool:
+    return op_name(node) in _DIVISIONS and not const_value(operands(node)[1])
+
+
+def _varies_along(sources: Sequence[Expr], variables: Sequence[Var]) -> dict[int, frozenset[int]]:
+    """The loop variables that each node depends on, by id."""
+    loops = {node_id(var) for var in variables}
+    varies: dict[int, frozenset[int]] = {}
+    for node in postorder(sources):
+        key = node_id(node)
+        own = {key} & loops
+        varies[key] = frozenset(own).union(*(varies[node_id(part)] for part in operands(node)))
+    return varies
+
+
+def _operands_of(sources: Sequence[Expr], varies: Mapping[int, frozenset[int]]) -> list[Expr]:
+    """Reads, and what is computed of a read along its own axes alone at some cost, as
+    ``tanh(a[i, k])``: once for each of its elements, not once for each point of the loops.
+    """
+    every = frozenset().union(*(varies[node_id(source)] for source in sources))
+    alone: set[int] = set()
+    costly: set[int] = set()
+    reading: set[int] = set()
+    for node in postorder(sources):
+        key, parts = node_id(node), [node_id(part) for part in operands(node)]
+        if is_load(node) or any(part in reading for part in parts):
+            reading.add(key)
+        if is_load(node) or any(part in alone and varies[part] == varies[key] for part in parts):
+            alone.add(key)
+        slow = op_name(node) in _SLOW or op_name(node) in _BRANCHES
+        if not is_load(node) and (slow or any(part in costly for part in parts)):
+            costly.add(key)
+    found: list[Expr] = []
+    seen: set[int] = set()
+    pending = list(reversed(sources))
+    while pending:
+        node = pending.pop()
+        key = node_id(node)
+        if key in seen or key not in reading:
+            continue
+        seen.add(key)
+        if is_load(node) or (key in alone and key in costly and varies[key] != every):
+            found.append(node)
+        else:
+            pending += reversed(_parts(node))
+    return found
+
+
+def _parts(node: Expr) -> tuple[Expr, ...]:
+    """The operands of a node; of a marked condition, the condition."""
+    condition = condition_of(node)
+    return operands(node) if condition is None else (condition,)
+
+
+def _above(sources: Sequence[Expr], found: Mapping[int, Operand]) -> list[Expr]:
+    """The nodes that hold operands or lie beside them, operands first; none that is in one."""
+    order: list[Expr] = []
+    seen = set(found)
+    pending = [(source, False) for source in reversed(sources)]
+    while pending:
+        node, expanded = pending.pop()
+        if expanded:
+            order.append(node)
+        elif node_id(node) not in seen:
+            seen.add(node_id(node))
+            pending.append((node, True))
+            pending += [(part, False) for part in reversed(_parts(node))]
+    return order
+
+
+def _without_branches(
+    sources: Sequence[Expr], nodes: Sequence[Expr], found: Mapping[int, Operand]
+) -> tuple[Expr, ...]:
+    """``if c then a else b → select(c, a, b)``, and conditions without their marks."""
+    memo: dict[int, Expr] = {}
+    for key, operand in found.items():
+        value = operand.expr
+        truth = node_id(value) != key
+        memo[key] = compare("ne", value, zero_like(value)) if truth else value
+    for node in nodes:
+        parts = [memo[node_id(part)] for part in _parts(node)]
+        if condition_of(node) is not None:
+            memo[node_id(node)] = parts[0]
+        elif op_name(node) == "if_then_else":
+            memo[node_id(node)] = select(*parts)
+        else:
+            memo[node_id(node)] = with_operands(node, parts) if parts else node
+    return tuple(memo[node_id(source)] for source in sources)
+
+
+def _steps(
+    reduction: Reduction,
+    sources: Sequence[Expr],
+    nodes: Sequence[Expr],
+    varies: Mapping[int, frozenset[int]],
+    loops: frozenset[int],
+) -> Steps:
+    """What is computed for a point, the combination included; a product that is summed is part of
+    that.
+    """
+    combined = postorder(merge_equal(reduction.combiner.result))
+    steps = {loops: float(max(1, sum(op_name(node) not in _FREE for node in combined)))}
+    roots = {node_id(source) for source in sources}
+    for node in nodes:
+        name, key = op_name(node), varies[node_id(node)]
+        fused = name == "mul" and node_id(node) in roots and is_sum(reduction)
+        if name not in _FREE and key and not fused:
+            key = loops if node_id(node) in roots else key
+            steps[key] = steps.get(key, 0.0) + _SLOW.get(name, 1.0)
+    return tuple(steps.items())

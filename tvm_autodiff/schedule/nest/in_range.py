@@ -1,0 +1,157 @@
+"""Which reads stay inside of their tensors wherever the loops are: the only ones without a guard.
+
+A read may leave its guard (be hoisted, packed, made part of a vector or of a select) only where
+`is_safe` proves it; elsewhere `range_conditions` are what must hold around it. Sizes that are
+symbols are compared as expressions: two of them are equal only where that is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...expr.build import compare, const
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    const_value,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ...expr.rewrite import postorder
+from ...expr.simplify import prove
+from ...graph.stage import Extent, axis_range, shape_of
+from ...graph.widened import Widened
+from .access import Affine, Interval, affine_forms, interval
+
+_DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Loop variables in the order of a nest, and what each runs through.
+
+    Attributes
+    ----------
+    variables : tuple of Var
+    ranges : mapping from id to (least, greatest)
+        Of the loops whose range is known in numbers.
+    symbolic : mapping from id to (low, extent)
+        Of the others.
+    """
+
+    variables: tuple[Var, ...]
+    ranges: Mapping[int, Interval]
+    symbolic: Mapping[int, tuple[Extent, Extent]] = field(default_factory=dict)
+
+
+def loops_of(axes: Sequence[Axis]) -> Loops:
+    """The loops over some axes."""
+    ranges: dict[int, Interval] = {}
+    symbolic: dict[int, tuple[Extent, Extent]] = {}
+    for axis in axes:
+        key = node_id(axis.var)
+        low, extent = axis_range(axis)
+        if isinstance(low, int) and isinstance(extent, int):
+            ranges[key] = (low, low + extent - 1)
+        else:
+            symbolic[key] = (low, extent)
+    return Loops(tuple(axis.var for axis in axes), ranges, symbolic)
+
+
+def is_safe(
+    roots: Sequence[Expr], loops: Loops, *, given: Sequence[Expr] = (), thorough: bool = False
+) -> bool:
+    """Whether expressions may be evaluated wherever the loops are, whatever conditions hold: all
+    reads lie in their tensors, and no integer is divided by what may be zero.
+
+    Without `thorough`, an index over numbers is decided by its affine form alone; with it, by the
+    analyzer too, and from conditions that are `given`.
+    """
+    return all(
+        thorough and _proved(condition, loops, given)
+        for condition in range_conditions(roots, loops)
+    ) and all(_divides_safely(node, loops, given) for node in postorder(list(roots)))
+
+
+def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
+    """Conditions that keep all reads under some expressions inside of their tensors, without those
+    that are proved; what an index reads comes before what is read there.
+    """
+    found: list[Expr] = []
+    for node in postorder(list(roots)):
+        if is_load(node):
+            found += read_conditions(node, loops)
+    return found
+
+
+def read_conditions(read: Expr, loops: Loops) -> list[Expr]:
+    """Conditions that keep one read inside of its tensor, without those that are proved."""
+    found: list[Expr] = []
+    forms = affine_forms(list(operands(read)), loops.variables)
+    for index, dim in zip(operands(read), shape_of(load_tensor(read)), strict=True):
+        found += _conditions(index, forms.get(node_id(index)), dim, loops)
+    return found
+
+
+def _conditions(index: Expr, form: Affine | None, dim: Extent, loops: Loops) -> list[Expr]:
+    bounds = interval(form, loops.ranges) if form is not None else None
+    low = compare("ge", index, const(0, dtype_of(index)))
+    limit = const(dim, dtype_of(index)) if isinstance(dim, int) else dim
+    high = compare("lt", index, limit)
+    if bounds is not None and isinstance(dim, int):
+        return [low] * (bounds[0] < 0) + [high] * (bounds[1] >= dim)
+    if _is_whole_axis(form, dim, loops):
+        return []
+    if not _has_symbols(index, dim, loops):
+        return [low, high]
+    return [condition for condition in (low, high) if not _proved(condition, loops, ())]
+
+
+def _is_whole_axis(form: Affine | None, dim: Extent, loops: Loops) -> bool:
+    """Whether an index is a symbolic axis that runs through exactly the dimension."""
+    if form is None or form.constant != 0 or len(form.terms) != 1 or isinstance(dim, int):
+        return False
+    [(key, factor)] = form.terms
+    low, extent = loops.symbolic.get(key, (None, None))
+    same = extent is not None and not isinstance(extent, int) and node_id(extent) == node_id(dim)
+    return factor == 1 and low == 0 and same
+
+
+def _has_symbols(index: Expr, dim: Extent, loops: Loops) -> bool:
+    """Whether a size that is no number takes part: all else is decided by affine forms alone."""
+    return not isinstance(dim, int) or any(
+        op_name(node) == "var" and node_id(node) not in loops.ranges for node in postorder(index)
+    )
+
+
+def _divides_safely(node: Expr, loops: Loops, given: Sequence[Expr]) -> bool:
+    if op_name(node) not in _DIVISIONS:
+        return True
+    divisor = operands(node)[1]
+    value = const_value(divisor)
+    if value is not None:
+        return value != 0
+    return _proved(compare("gt", divisor, const(0, dtype_of(divisor))), loops, given)
+
+
+def _proved(condition: Expr, loops: Loops, given: Sequence[Expr]) -> bool:
+    """Whether a condition holds wherever the loops are, for all sizes from zero on."""
+    widened = Widened()
+    ranges: dict[Var, tuple[Extent, Extent | None]] = {}
+    by_id = {node_id(var): var for var in loops.variables}
+    for key, var in by_id.items():
+        if key in loops.ranges:
+            low, high = loops.ranges[key]
+            ranges[widened.variable(var)] = (low, high - low + 1)
+        elif key in loops.symbolic:
+            low, extent = loops.symbolic[key]
+            ranges[widened.variable(var)] = (widened(low), widened(extent))
+    goal, facts = widened(condition), [widened(fact) for fact in given]
+    sizes = dict.fromkeys(widened.others(by_id.values()), (0, None))
+    return prove(goal, {**sizes, **ranges}, given=facts, strong=bool(facts))

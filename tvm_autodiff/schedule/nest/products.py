@@ -1,0 +1,305 @@
+"""A reduction read as a sum of products, and its factors as operands.
+
+In: a stage that reduces. Out: its factors, each with the affine forms ("atoms") of the loop
+variables that its value depends on, and the part of the guard that belongs to it. An operand can
+then be copied to where a kernel wants it, with the guard evaluated in the copy and not in the inner
+loop. Which layout, rules decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...expr.build import add, all_of, compare, conjuncts, const, if_then_else, mul
+from ...expr.nodes import (
+    COMPARISONS,
+    Axis,
+    Expr,
+    Var,
+    dtype_of,
+    is_const,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+    with_operands,
+)
+from ...expr.rewrite import postorder, replace_outermost
+from ...graph.stage import Operation, Reduction, reduction_of
+from .access import Affine, affine_forms, combine, stride_of
+from .in_range import Loops, range_conditions, read_conditions
+
+#: comparison → (sign, slack) with ``sign * (left - right) - slack >= 0``
+_AT_LEAST = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}
+
+Atom = tuple[tuple[int, int], ...]  #: terms (id of a variable, coefficient) of an affine form
+
+
+@dataclass
+class Operand:
+    """A factor of the product that a reduction sums.
+
+    Attributes
+    ----------
+    expr : Expr
+        The factor, without the part of the guard that belongs to it.
+    guards : list of Expr
+        Conditions on this operand alone, under which it counts; it is zero elsewhere.
+    atoms : tuple of linear forms
+        All that `expr` and `guards` depend on, in order of first occurrence.
+    """
+
+    expr: Expr
+    atoms: tuple[Atom, ...]
+    guards: list[Expr] = field(default_factory=list)
+
+    @property
+    def is_load(self) -> bool:
+        """Whether the factor is a plain read."""
+        return is_load(self.expr)
+
+    def variables(self) -> set[int]:
+        """Ids of the loop variables that the operand depends on."""
+        return {key for atom in self.atoms for key, _ in atom}
+
+
+@dataclass
+class Product:
+    """A reduction read as ``Σ scale · Π operands``."""
+
+    axes: tuple[Axis, ...]
+    reduction: Reduction
+    operands: list[Operand]
+    scale: list[Expr]
+
+    @property
+    def steps(self) -> tuple[tuple[frozenset[int], float], ...]:
+        """What is computed for a point of the loops, as of an `elementwise_body.Body`."""
+        axes = (*self.axes, *self.reduction.axes)
+        return ((frozenset(node_id(axis.var) for axis in axes), 1.0),)
+
+    def over(self, reads: Sequence[Expr], unrolled: frozenset[int]) -> tuple[Expr, ...]:
+        """``(a[i]·x)·y → (x·y)·a[i]``: what every part of a tile multiplies is multiplied first."""
+        factors: list[tuple[bool, Expr]] = [(False, part) for part in self.scale]
+        for operand, read in zip(self.operands, reads, strict=True):
+            factors.append((bool(unrolled & operand.variables()), read))
+        [(_, source), *rest] = sorted(factors, key=lambda factor: factor[0])
+        for _, factor in rest:
+            source = mul(source, factor)
+        return (source,)
+
+
+def product_of(op: Operation) -> Product | None:
+    """The operands of a sum of products, guards handed out to them; None for anything else."""
+    reduction = reduction_of(op)
+    if reduction is None or not is_sum(reduction):
+        return None
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    guards: list[Expr] = []
+    factors = [reduction.sources[0]]
+    flat: list[Expr] = []
+    while factors:
+        factor = factors.pop(0)
+        name = op_name(factor)
+        if name == "mul":
+            factors = [*operands(factor), *factors]
+        elif name == "if_then_else" and is_const(operands(factor)[2], 0):
+            condition, then, _ = operands(factor)
+            guards += conjuncts(condition)
+            factors.insert(0, then)
+        else:
+            flat.append(factor)
+    scale = [factor for factor in flat if not _reads(factor) and not _varies(factor, variables)]
+    reading = [factor for factor in flat if not any(factor is s for s in scale)]
+    found = []
+    for factor in reading:
+        atoms = atoms_of([factor], variables)
+        if atoms is None or not _reads(factor):
+            return None
+        found.append(Operand(factor, atoms))
+    for guard in guards:
+        if not _hand_out(_one_sided(guard, variables), found, variables):
+            return None
+    return Product(tuple(op.axis), reduction, found, scale)
+
+
+def is_sum(reduction: Reduction) -> bool:
+    """Whether a reduction is a plain sum."""
+    combiner = reduction.combiner
+    if len(reduction.sources) != 1 or op_name(combiner.result[0]) != "add":
+        return False
+    left, right = operands(combiner.result[0])
+    formal = {node_id(combiner.lhs[0]), node_id(combiner.rhs[0])}
+    return {node_id(left), node_id(right)} == formal and is_const(combiner.identity[0], 0)
+
+
+def _reads(expr: Expr) -> bool:
+    return any(is_load(node) for node in postorder(expr))
+
+
+def _varies(expr: Expr, variables: Sequence[Var]) -> bool:
+    wanted = {node_id(var) for var in variables}
+    return any(node_id(node) in wanted for node in postorder(expr))
+
+
+def atoms_of(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...] | None:
+    """The maximal affine forms under some expressions; None if a variable occurs outside of one."""
+    forms = affine_forms(roots, variables)
+    wanted = {node_id(var) for var in variables}
+    atoms: dict[Atom, None] = {}
+    pending = list(reversed(list(roots)))
+    seen: set[int] = set()
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        form = forms.get(node_id(node))
+        if form is not None:
+            if form.terms:
+                atoms.setdefault(_unsigned(form.terms)[0])
+            continue
+        if node_id(node) in wanted:
+            return None
+        pending.extend(reversed(operands(node)))
+    return tuple(atoms)
+
+
+def _unsigned(
+    terms: Atom,
+) -> tuple[Atom, int]:
+    """The form with a positive first coefficient, and the sign taken out."""
+    if terms and terms[0][1] < 0:
+        return tuple((key, -c) for key, c in terms), -1
+    return terms, 1
+
+
+def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
+    """``p <= h + 1 → 0 <= h - p + 1``: what is compared becomes one affine form."""
+    if op_name(guard) not in COMPARISONS:
+        return guard
+    left, right = operands(guard)
+    forms = affine_forms([left, right], variables)
+    a, b = forms.get(node_id(left)), forms.get(node_id(right))
+    if a is None or b is None or not a.terms or not b.terms:
+        return guard
+    order = {node_id(var): number for number, var in enumerate(variables)}
+    difference = combine(a, b, -1, order)
+    dtype = dtype_of(left)
+    value = const(difference.constant, dtype)
+    for key, c in reversed(difference.terms):
+        value = add(mul(variables[order[key]], const(c, dtype)), value)
+    return compare(op_name(guard), value, const(0, dtype))
+
+
+def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bool:
+    """Give a condition to the operands that know all it depends on."""
+    atoms = atoms_of([guard], variables)
+    if atoms is None:
+        return False
+    for operand in found:
+        if all(_known(atom, operand.atoms) for atom in atoms):
+            operand.guards.append(guard)
+            return True
+    return False
+
+
+def _known(atom: Atom, atoms: Sequence[Atom]) -> bool:
+    single = {other[0][0] for other in atoms if len(other) == 1 and other[0][1] == 1}
+    return atom in atoms or all(key in single for key, _ in atom)
+
+
+def rebased(
+    expr: Expr,
+    variables: Sequence[Var],
+    places: Mapping[Atom, Expr],
+) -> Expr:
+    """The expression with each atom replaced: ``L + c → places[L] + c``."""
+    forms = affine_forms([expr], variables)
+    memo: dict[int, Expr] = {}
+    for node in postorder(expr):
+        form = forms.get(node_id(node))
+        if form is not None and form.terms:
+            memo[node_id(node)] = _place(form, places, dtype_of(node))
+    return replace_outermost(expr, memo)
+
+
+def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
+    atom, sign = _unsigned(form.terms)
+    if atom in places:
+        value = places[atom] if sign > 0 else mul(places[atom], const(-1, dtype))
+        return add(value, const(form.constant, dtype))
+    value = const(form.constant, dtype)
+    for key, c in form.terms:
+        part = places.get(((key, 1),))
+        if part is None:
+            return const(0, dtype)  # a part of a larger form: that one is replaced as a whole
+        value = add(mul(part, const(c, dtype)), value)
+    return value
+
+
+def operand_value(operand: Operand, loops: Loops) -> tuple[list[Expr], Expr]:
+    """The conditions under which an operand is not zero, and what it is then.
+
+    The conditions are its guards, and what keeps its reads and those of its guards inside of their
+    tensors. A read under a branch of its own is kept inside there: the other side counts, too.
+    """
+    inside = [*range_conditions(operand.guards, loops), *operand.guards]
+    if any(_branches(node) and _reads(node) for node in postorder(operand.expr)):
+        return distinct(inside, loops.variables), _read_inside(operand.expr, loops)
+    reads = range_conditions([operand.expr], loops)
+    return distinct([*inside, *reads], loops.variables), operand.expr
+
+
+def _branches(node: Expr) -> bool:
+    return op_name(node) in ("if_then_else", "select")
+
+
+def _read_inside(expr: Expr, loops: Loops) -> Expr:
+    """``if c then x[i] else 1 → if c then (if 0 <= i < n then x[i] else 0) else 1``."""
+    memo: dict[int, Expr] = {}
+    for node in postorder(expr):
+        parts = [memo[node_id(part)] for part in operands(node)]
+        same = all(node_id(a) == node_id(b) for a, b in zip(operands(node), parts, strict=True))
+        new = node if same else with_operands(node, parts)
+        memo[node_id(node)] = guarded(read_conditions(new, loops), new) if is_load(new) else new
+    return memo[node_id(expr)]
+
+
+def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:
+    """The conditions without those that say the same again, as ``p >= 0`` and ``p > -1`` do."""
+    order = {node_id(var): number for number, var in enumerate(variables)}
+    found: dict[object, Expr] = {}
+    for condition in conditions:
+        key: object = node_id(condition)
+        sign, slack = _AT_LEAST.get(op_name(condition), (0, 0))
+        if sign:
+            left, right = operands(condition)
+            forms = affine_forms([left, right], variables)
+            a, b = forms.get(node_id(left)), forms.get(node_id(right))
+            if a is not None and b is not None:
+                # both sides as one form that is at least zero
+                form = combine(a, b, -1, order) if sign > 0 else combine(b, a, -1, order)
+                key = (form.terms, form.constant - slack)
+        found.setdefault(key, condition)
+    return list(found.values())
+
+
+def guarded(conditions: Sequence[Expr], value: Expr) -> Expr:
+    """``if all conditions then value else 0``; one that reads is evaluated after those before it,
+    which keep it inside of its tensor.
+    """
+    zero = const(0, dtype_of(value))
+    pending: list[Expr] = []
+    for condition in reversed(conditions):
+        pending.insert(0, condition)
+        if _reads(condition):
+            value = if_then_else(all_of(pending), value, zero)
+            pending = []
+    return if_then_else(all_of(pending), value, zero)
+
+
+def operand_stride(operand: Operand, key: int, variables: Sequence[Var]) -> int | None:
+    """`stride_of` an operand that is a plain read; None for any other."""
+    return stride_of(operand.expr, key, variables) if operand.is_load else None

@@ -1,0 +1,123 @@
+"""Guards of reads that TVM would evaluate without them: selects become branches, conditions that
+read are marked.
+
+``select(c, x[i], 0) → if c then x[i] else 0`` and ``i < n and I[i] > 0 → i < n and marked(I[i] >
+0)`` where what is guarded is not proved to be safe (`codegen.passes.short_circuit` has what a mark
+does). A select by a marked condition becomes a branch, too. All other selects and conditions stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...codegen.passes.short_circuit import condition_of, marked
+from ...expr.build import conjuncts, if_then_else, negate
+from ...expr.nodes import Axis, Expr, node_id, op_name, operands, with_operands
+from ...expr.rewrite import postorder, rewrite
+from ..nest.in_range import Loops, is_safe, loops_of
+
+_CAN_FAIL = frozenset(("load", "floordiv", "floormod", "truncdiv", "truncmod"))
+
+Facts = dict[int, Expr]  #: conditions that hold where a node is evaluated, by id
+
+
+def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
+    """The body of a stage over some axes with its guards where TVM keeps them."""
+    order = postorder(root)
+    failing = _failing(order)
+    if not any(op_name(node) == "if_then_else" or node_id(node) in failing for node in order):
+        return root
+    loops = loops_of(axes)
+    choices = [node for node in order if op_name(node) == "select" and node_id(node) in failing]
+    facts = _facts(order) if choices else {}
+    branches = {
+        node_id(node)
+        for node in choices
+        if not is_safe(
+            operands(node)[1:], loops, given=list(facts[node_id(node)].values()), thorough=True
+        )
+    }
+    # TVM joins the conditions of nested branches: what holds around one is no proof. That goes for
+    # a select that becomes a branch, too, and a mark in its condition makes a branch of a select.
+    marks: set[int] = set()
+    tested: set[int] = set()
+    while True:
+        for part in _conditions(order, failing, branches):
+            if node_id(part) not in tested and not is_safe([part], loops, thorough=True):
+                marks.add(node_id(part))
+            tested.add(node_id(part))
+        more = {
+            node_id(node)
+            for node in choices
+            if marks and any(node_id(part) in marks for part in postorder(operands(node)[0]))
+        }
+        if more <= branches:
+            break
+        branches |= more
+    if not branches and not marks:
+        return root
+    memo: dict[int, Expr] = {}
+    for node in order:
+        parts = [memo[node_id(part)] for part in operands(node)]
+        same = all(node_id(a) == node_id(b) for a, b in zip(operands(node), parts, strict=True))
+        new = node if same else with_operands(node, parts)
+        if node_id(node) in branches:
+            new = if_then_else(*operands(new))
+        memo[node_id(node)] = marked(new) if node_id(node) in marks else new
+    return memo[node_id(root)]
+
+
+def unmarked(root: Expr, loops: Loops) -> Expr:
+    """``marked(c) → c`` where c is safe to evaluate wherever the loops are."""
+
+    def visit(node: Expr) -> Expr | None:
+        condition = condition_of(node)
+        return condition if condition is not None and is_safe([condition], loops) else None
+
+    return rewrite(root, visit)
+
+
+def _failing(order: Sequence[Expr]) -> set[int]:
+    """Ids of the nodes that something under them could stop."""
+    found: set[int] = set()
+    for node in order:
+        under = any(node_id(part) in found for part in operands(node))
+        if under or op_name(node) in _CAN_FAIL:
+            found.add(node_id(node))
+    return found
+
+
+def _conditions(order: Sequence[Expr], failing: set[int], branches: set[int]) -> list[Expr]:
+    """The parts of conditions that could fail: what branches test and what is joined. The selects
+    in `branches` become branches.
+    """
+    found: dict[int, Expr] = {}
+    for node in order:
+        name = op_name(node)
+        is_branch = name == "if_then_else" or node_id(node) in branches
+        tested = operands(node)[:1] if is_branch else ()
+        for part in operands(node) if name in ("and", "or") else tested:
+            while op_name(part) in ("not", "likely"):
+                [part] = operands(part)
+            plain = op_name(part) not in ("and", "or") and condition_of(part) is None
+            if plain and node_id(part) in failing:
+                found[node_id(part)] = part
+    return list(found.values())
+
+
+def _facts(order: Sequence[Expr]) -> dict[int, Facts]:
+    """What holds wherever a node is evaluated: on all ways to it from the root, the last one."""
+    facts: dict[int, Facts] = {node_id(order[-1]): {}}
+    for node in reversed(order):
+        here = facts[node_id(node)]
+        parts = operands(node)
+        more: list[list[Expr]] = [[] for _ in parts]
+        if op_name(node) == "if_then_else":
+            more = [[], conjuncts(parts[0]), [negate(parts[0])]]
+        for part, conditions in zip(parts, more, strict=True):
+            reached = {**here, **{node_id(condition): condition for condition in conditions}}
+            known = facts.get(node_id(part))
+            if known is not None:
+                reached = {key: fact for key, fact in known.items() if key in reached}
+            facts[node_id(part)] = reached
+    return facts

@@ -1,0 +1,234 @@
+"""The form in which stages are lowered: nothing that TVM's lowering drops or gets wrong.
+
+In: output tensors. Out: equal tensors over the same inputs, whose reductions have no `where=` and
+no `init=` (TVM drops both without a word), whose sums of float16 and bfloat16 are float32 inside,
+whose index expressions have coefficients in [0, divisor) inside floordiv and floormod (TVM compiles
+others wrongly), whose reads are guarded by branches only, without intrinsics that no back end
+knows, with structurally equal stages merged and dead ones gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...errors import LoweringError
+from ...expr.build import cast
+from ...expr.integers.intervals import Intervals, range_intervals
+from ...expr.integers.narrow import without_narrow_types
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    always,
+    binary,
+    const_value,
+    dtype_of,
+    load,
+    op_name,
+    operands,
+    same_node,
+    tensor_key,
+)
+from ...expr.rewrite import contains_load, rewrite, substituter
+from ...expr.simplify import normalize_node, simplify
+from ...graph.graph import retarget, topological
+from ...graph.narrowed import narrowed
+from ...graph.plain_reduction import fold_condition, split_init
+from ...graph.stage import (
+    Extent,
+    Operation,
+    Reduction,
+    axis_range,
+    bodies,
+    bounds_of,
+    data_axis,
+    is_compute,
+    is_scan,
+    make_stage,
+    outputs_of,
+    reduce_axis,
+    reduction_of,
+    reduction_stage,
+    rename_bounds,
+    shape_of,
+    whole_tensor,
+    with_bodies,
+)
+from ...graph.stop_gradient import has_stop, without_stop
+from ...graph.structural import EqualStages
+from .accumulation import accumulated_wide, scattered_wide
+from .guards import with_guards
+from .selections import selected_in_order
+
+
+def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Equal tensors in the form that lowers rightly; no two of the results are the same tensor."""
+    replaced: dict[tuple[int, int], Tensor] = {}
+    stages = EqualStages()
+    wanted = {tensor_key(tensor) for tensor in outputs}
+    for op in topological(outputs):
+        if is_scan(op):
+            raise LoweringError(
+                f"stage {op.name} is a te.scan, which TVM cannot lower: "
+                "unroll it into compute stages"
+            )
+        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
+        marked = has_stop(current)
+        # a selection may have got its place as one more output
+        for old, new in zip(outputs_of(op), _plain(current, stages), strict=False):
+            same = _source_of_copy(new) if marked and tensor_key(old) not in wanted else None
+            if same is not None:
+                new = same
+            if tensor_key(old) != tensor_key(new):
+                replaced[tensor_key(old)] = new
+    seen: set[tuple[int, int]] = set()
+    results = []
+    for tensor in outputs:
+        result = replaced.get(tensor_key(tensor), tensor)
+        if tensor_key(result) in seen:
+            result = copy_of(result)
+        seen.add(tensor_key(result))
+        results.append(result)
+    return results
+
+
+def _source_of_copy(tensor: Tensor) -> Tensor | None:
+    """The tensor that a stage of one elementwise output copies as a whole, else None."""
+    op = tensor.op
+    if op.num_outputs != 1 or not is_compute(op) or reduction_of(op) is not None:
+        return None
+    return whole_tensor(bodies(op)[0], list(op.axis))
+
+
+def copy_of(tensor: Tensor) -> Tensor:
+    """A stage that copies a tensor."""
+    axes = [data_axis(f"i{number}", extent) for number, extent in enumerate(shape_of(tensor))]
+    return make_stage(f"{tensor.op.name}_copy", axes, [load(tensor, [a.var for a in axes])])[0]
+
+
+def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
+    if not is_compute(op):
+        scattered = scattered_wide(op)
+        return outputs_of(stages.first(op)) if scattered is None else [scattered]
+    op = narrowed(op)
+    reduction = reduction_of(op)
+    if reduction is not None:
+        alike = _with_ranges_of_one_type(reduction)
+        if alike is not reduction:
+            op = reduction_stage(op.name, list(op.axis), alike)[0].op
+            reduction = alike
+        ordered = selected_in_order(reduction)
+        if ordered is not reduction:
+            op = reduction_stage(op.name, list(op.axis), ordered)[0].op
+            reduction = reduction_of(op)
+    split = accumulated_wide(op)
+    if split is None and reduction is not None and reduction.init:
+        split = split_init(op)
+    if split is not None:
+        reader, read = split
+        merged = _plain(read[0].op, stages)
+        table = {tensor_key(old): new for old, new in zip(read, merged, strict=True)}
+        readers = {hash(tensor.op): tensor.op for tensor in reader}.values()
+        current = [retarget(op, lambda t: table.get(tensor_key(t)))[0].op for op in readers]
+        return [
+            tensor for op in current for tensor in outputs_of(stages.first(_with_normal_nodes(op)))
+        ]
+    if reduction is not None and not always(reduction.condition):
+        op = reduction_stage(op.name, list(op.axis), fold_condition(reduction))[0].op
+    return outputs_of(stages.first(_with_normal_nodes(op)))
+
+
+def _normal_node(node: Expr) -> Expr | None:
+    """``fmod(a, b) → truncmod(a, b)``, which has the same value and is known to every back end;
+    ``stop_gradient(a) → a``.
+    """
+    if op_name(node) == "fmod":
+        return binary("truncmod", *operands(node))
+    plain = without_stop(node)
+    return normalize_node(node) if plain is None else plain
+
+
+def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
+    intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
+    plain = without_narrow_types(body, intervals)
+    return with_guards(rewrite(plain, _normal_node), axes)
+
+
+def _with_normal_nodes(op: Operation) -> Operation:
+    reduction = reduction_of(op)
+    if reduction is None:
+        old = bodies(op)
+        new = [_normal(body, op.axis) for body in old]
+        if _same(old, new):
+            return op
+        return with_bodies(op, new)[0].op
+    literal = _with_literal_bounds(reduction)
+    axes = [*op.axis, *literal.axes]
+    sources = tuple(_normal(source, axes) for source in literal.sources)
+    if literal is reduction and _same(reduction.sources, sources):
+        return op
+    return reduction_stage(op.name, list(op.axis), replace(literal, sources=sources))[0].op
+
+
+def _with_ranges_of_one_type(reduction: Reduction) -> Reduction:
+    """``k in [int64 0, int32 n)  →  k' in [0, int64(n))`` with ``int32(k')`` in the place of k: TVM
+    has stages of both types in one range, and refuses to lower them.
+    """
+    table: dict[Var, Expr] = {}
+    axes = []
+    for axis in reduction.axes:
+        low, extent = bounds_of(axis)
+        dtypes = {dtype_of(low), dtype_of(extent), dtype_of(axis.var)}
+        if len(dtypes) > 1:
+            renamed = [cast("int64", substituter(table)(bound)) for bound in (low, extent)]
+            axes.append(reduce_axis(axis.var.name, renamed[1], renamed[0], "int64"))
+            table[axis.var] = cast(dtype_of(axis.var), axes[-1].var)
+        else:
+            axes.append(rename_bounds(axis, substituter(table)) if table else axis)
+    if not table:
+        return reduction
+    rename = substituter(table)
+    return replace(
+        reduction,
+        sources=tuple(map(rename, reduction.sources)),
+        axes=tuple(axes),
+        condition=rename(reduction.condition),
+    )
+
+
+def _with_literal_bounds(reduction: Reduction) -> Reduction:
+    """``k < (i + 1)*4 - i*4 → k < 4``: bounds that only look as if they followed other axes."""
+    table: dict[Var, Expr] = {}
+    axes = []
+    for axis in reduction.axes:
+        low, extent = (_literal(bound, table) for bound in axis_range(axis))
+        if all(map(_same_bound, (low, extent), axis_range(axis))):
+            axes.append(axis)
+            continue
+        axes.append(reduce_axis(axis.var.name, extent, low, dtype_of(axis.var)))
+        table[axis.var] = axes[-1].var
+    if not table:
+        return reduction
+    rename = substituter(table)
+    sources = tuple(rename(source) for source in reduction.sources)
+    return replace(reduction, sources=sources, axes=tuple(axes))
+
+
+def _literal(bound: Extent, table: Mapping[Var, Expr]) -> Extent:
+    """A bound as a number, where it is one; else over axes that have taken the place of others."""
+    if isinstance(bound, int):
+        return bound
+    value = None if contains_load(bound) else const_value(simplify(bound))
+    return value if isinstance(value, int) else substituter(table)(bound)
+
+
+def _same_bound(left: Extent, right: Extent) -> bool:
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int)
+    return same_node(left, right)
+
+
+def _same(old: Sequence[Expr], new: Sequence[Expr]) -> bool:
+    return all(same_node(a, b) for a, b in zip(old, new, strict=True))

@@ -1,0 +1,141 @@
+"""Output axes that are read through a quotient become two: groups, and places in a group.
+
+In: a kernel that reduces. Out: the same kernel over split axes, and which of these are one axis of
+the result, which lies in memory as before; None where no axis is read so. Grouped convolutions
+become batches of matrix products this way.
+
+    ``out[c] = Σ_k x[c//4*4 + k] * w[c, k]  →  out[g, r] = Σ_k x[g*4 + k] * w[g*4 + r, k]``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...codegen.passes.merged_axes import with_merged_result
+from ...codegen.primfunc import StageFunction
+from ...expr.build import add, const, mul
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    load,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ...expr.rewrite import expand_lets, map_loads, postorder, replace_outermost
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    axis_vars,
+    bodies,
+    data_axis,
+    make_stage,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    shape_of,
+)
+from ..fusion.kernels import Kernel
+
+
+@dataclass(frozen=True)
+class SplitKernel:
+    """A kernel over split axes, and for each axis of the result the split ones that it is."""
+
+    kernel: Kernel
+    groups: tuple[tuple[int, ...], ...]
+
+    def merged(self, launches: Sequence[StageFunction], whole: Kernel) -> list[StageFunction]:
+        """Launches of the split kernel, the last of which writes the result of `whole`."""
+        [result] = whole.outputs
+        func = with_merged_result(launches[-1].func, shape_of(result), self.groups)
+        return [*launches[:-1], replace(launches[-1], func=func, outputs=(result,))]
+
+
+def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
+    """The kernel with output axes split where reads go by their quotients; None without such."""
+    op = kernel.root
+    reduction = reduction_of(op)
+    if reduction is None or op.num_outputs != 1:
+        return None
+    source = expand_lets(reduction.sources[0])
+    sizes = _group_sizes(op, source)
+    if not sizes:
+        return None
+    by_place = [sizes.get(node_id(var)) for var in axis_vars(op)]
+    spatial, memo, groups = _split(op, source, by_place)
+    reduced = [renew_axis(axis) for axis in reduction.axes]
+    for old, new in zip(reduction.axes, reduced, strict=True):
+        memo[node_id(old.var)] = new.var
+    moved = replace(reduction, sources=(replace_outermost(source, memo),), axes=tuple(reduced))
+    split = reduction_stage(op.name, spatial, moved)[0]
+    if kernel.epilogue is None:
+        return SplitKernel(Kernel(split.op), groups)
+    reader = kernel.epilogue
+    body = expand_lets(bodies(reader)[0])
+    spatial, memo, _ = _split(reader, body, by_place)
+    here = [axis.var for axis in spatial]
+
+    def read(tensor: Tensor, _: Sequence[Expr]) -> Expr | None:
+        # an epilogue reads its root at its own place only
+        return load(split, here) if tensor_key(tensor) == tensor_key(op.output(0)) else None
+
+    fresh = map_loads(replace_outermost(body, memo), read)
+    return SplitKernel(Kernel(split.op, make_stage(reader.name, spatial, [fresh])[0].op), groups)
+
+
+def _split(
+    op: Operation, body: Expr, by_place: Sequence[int | None]
+) -> tuple[list[Axis], dict[int, Expr], tuple[tuple[int, ...], ...]]:
+    """Split axes, what takes the place of nodes of a body, and which axes belong together."""
+    spatial: list[Axis] = []
+    groups: list[tuple[int, ...]] = []
+    memo: dict[int, Expr] = {}
+    split: dict[int, tuple[Var, Var, int]] = {}
+    for axis, size in zip(op.axis, by_place, strict=True):
+        if size is None:
+            spatial.append(renew_axis(axis))
+            memo[node_id(axis.var)] = spatial[-1].var
+            groups.append((len(spatial) - 1,))
+            continue
+        name, dtype = axis.var.name, dtype_of(axis.var)
+        outer = data_axis(f"{name}_group", int(axis_range(axis)[1]) // size, dtype)
+        inside = data_axis(f"{name}_inside", size, dtype)
+        spatial += [outer, inside]
+        groups.append((len(spatial) - 2, len(spatial) - 1))
+        split[node_id(axis.var)] = outer.var, inside.var, size
+        memo[node_id(axis.var)] = add(mul(outer.var, const(size, dtype)), inside.var)
+    for node in postorder(body):
+        if op_name(node) not in ("floordiv", "floormod"):
+            continue
+        left, right = operands(node)
+        if node_id(left) in split and const_value(right) == split[node_id(left)][2]:
+            first, second, _ = split[node_id(left)]
+            memo[node_id(node)] = first if op_name(node) == "floordiv" else second
+    return spatial, memo, tuple(groups)
+
+
+def _group_sizes(op: Operation, source: Expr) -> dict[int, int]:
+    """For each output axis that is divided, and by one literal only: that literal."""
+    axes = {node_id(axis.var): axis for axis in op.axis}
+    found: dict[int, set[int]] = {}
+    for node in postorder(source):
+        if op_name(node) in ("floordiv", "floormod"):
+            left, right = operands(node)
+            size = const_value(right)
+            if node_id(left) in axes and isinstance(size, int):
+                found.setdefault(node_id(left), set()).add(size)
+    sizes = {}
+    for key, divisors in found.items():
+        low, extent = axis_range(axes[key])
+        size = min(divisors)
+        whole = low == 0 and isinstance(extent, int) and 1 < size < extent and extent % size == 0
+        if len(divisors) == 1 and whole:
+            sizes[key] = size
+    return sizes
