@@ -14,7 +14,8 @@ from ..expr.lets import bind_shared, merge_equal
 from ..expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_float, load, node_id, tensor_key
 from ..expr.rewrite import expand_lets, substituter, variables_of
 from ..graph.bounded_stage import bounded_stage
-from ..graph.kinds.prefix_scan import Recurrence, Scan, scan_of, scan_stage
+from ..graph.kinds.kind import kind_of
+from ..graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
 from ..graph.stage import Extent, Operation, data_axis, outputs_of, reduce_axis, sum_over
 from .general_reducer import one_of
 from .terms import Contribution, guarded, pull_back
@@ -28,7 +29,7 @@ def scan_adjoints(
     Parameters
     ----------
     op : Operation
-        A stage for which `scan_of` gives a scan.
+        A prefix scan.
     heads : mapping from int to Tensor
         The cotangents, of shape ``prefix + rows + scanned``, by number of the output.
     prefix : sequence of int or Expr
@@ -42,8 +43,8 @@ def scan_adjoints(
         A tensor that the scan reads and a contribution to its adjoint, ``prefix + its shape``; a
         tensor may come more than once, and one that the states do not depend on not at all.
     """
-    scan = scan_of(op)
-    assert scan is not None
+    scan = kind_of(op)
+    assert isinstance(scan, Scan)
     asked = {tensor_key(tensor) for tensor in wanted}
     step = _AdjointStep(op, scan.recurrence, sorted(heads))
     states = dict(zip(scan.recurrence.state, outputs_of(op), strict=True))

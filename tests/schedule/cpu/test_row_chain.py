@@ -7,10 +7,10 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.schedule.fusion.test_chains import chains_of
 from tvm import te
 
 from tests.schedule import chain_cases as cases
+from tests.schedule.fusion.test_chains import chains_of
 from tvm_autodiff.codegen.passes.in_place import may_share
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cpu.loops.row_items import items_of, nests_of
