@@ -197,6 +197,20 @@ def relax_alignment(func: PrimFunc) -> PrimFunc:
     return tirx.PrimFunc(parameters, body, func.ret_type, func.attrs)
 
 
+def launch_of(
+    func: PrimFunc, op: Operation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> StageFunction:
+    """A function ``(*inputs, *outputs)`` that computes a stage, with the sizes that no dimension
+    of these is as scalars in between: ``f(x: [n - 1], y: [n - 1]) → f(x, n, y)``.
+    """
+    stages = [*(tensor.op for tensor in inputs), op]
+    scalars = _unbound_shape_variables([*inputs, *outputs], stages)
+    params = list(func.params)
+    whole = [*params[: len(inputs)], *scalars, *params[len(inputs) :]]
+    func = with_parameters(func, whole).without_attr("global_symbol")
+    return StageFunction(func, tuple(inputs), tuple(outputs), tuple(scalars))
+
+
 def same_function(left: PrimFunc, right: PrimFunc) -> bool:
     """Whether two functions differ in nothing but the names of their variables."""
     return bool(tvm_ffi.structural_equal(left, right))

@@ -6,7 +6,9 @@ size from a dimension that is a variable, and solve nothing. A call has to check
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from tvm import ir, te, tirx
 
@@ -17,14 +19,19 @@ from ..expr.rewrite import substituter, variables_of
 from ..expr.simplify import linear_sum, linear_terms
 from ..graph.free_variables import free_variables
 from ..graph.graph import retarget, topological
+from ..graph.kinds.kind import Compute, kind_of
+from ..graph.kinds.prefix_scan import Scan, scan_stage
+from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
+from ..graph.kinds.update_loops import UpdateLoops, update_stage
 from ..graph.stage import (
+    Extent,
     Operation,
     bodies,
-    is_compute,
     is_placeholder,
     outputs_of,
     reduction_of,
     reduction_stage,
+    rename_bounds,
     shape_of,
     with_bodies,
 )
@@ -56,10 +63,10 @@ def with_plain_sizes(
     for op in topological(others):
         if is_placeholder(op):
             continue
-        moved = retarget(op, lambda tensor: done.get(tensor_key(tensor)))[0].op
-        if any(node_id(var) in set(map(node_id, table)) for var in free_variables(moved)):
-            moved = _renamed(moved, table)
-        for old, new in zip(outputs_of(op), outputs_of(moved), strict=True):
+        moved = retarget(op, lambda tensor: done.get(tensor_key(tensor)))
+        if any(node_id(var) in set(map(node_id, table)) for var in free_variables(moved[0].op)):
+            moved = _renamed(moved[0].op, table)
+        for old, new in zip(outputs_of(op), moved, strict=True):
             done[tensor_key(old)] = new
     return [done[tensor_key(t)] for t in inputs], [done.get(tensor_key(t), t) for t in others]
 
@@ -113,16 +120,27 @@ def _solution(dim: Expr, var: Var, value: Var) -> Expr | None:
     return cast(dtype_of(var), divided)
 
 
-def _renamed(op: Operation, table: Mapping[Var, Expr]) -> Operation:
+def _renamed(op: Operation, table: Mapping[Var, Expr]) -> list[Tensor]:
     """A stage with expressions in the place of sizes."""
-    if not is_compute(op):
+    kind = kind_of(op)
+    rule = _RENAMED.get(type(kind))
+    if rule is None:
         names = ", ".join(var.name for var in table)
         raise LoweringError(
             f"stage {op.name} is opaque and uses a size ({names}) that is no dimension of an "
             "input: add an input with that dimension"
         )
-    rename = substituter(table)
+    return rule(op, kind, substituter(table))
 
+
+_Rename = Callable[[Expr], Expr]
+
+
+def _extents(extents: Sequence[Extent], rename: _Rename) -> tuple[Extent, ...]:
+    return tuple(extent if isinstance(extent, int) else rename(extent) for extent in extents)
+
+
+def _compute(op: Operation, kind: Compute, rename: _Rename) -> list[Tensor]:
     def axis_of(axis: Axis) -> Axis:
         low, extent = rename(axis.dom.min), rename(axis.dom.extent)
         return tirx.IterVar(ir.Range.from_min_extent(low, extent), axis.var, axis.iter_type)
@@ -130,7 +148,7 @@ def _renamed(op: Operation, table: Mapping[Var, Expr]) -> Operation:
     axes = [axis_of(axis) for axis in op.axis]
     reduction = reduction_of(op)
     if reduction is None:
-        return with_bodies(op, [rename(body) for body in bodies(op)], axes)[0].op
+        return with_bodies(op, [rename(body) for body in bodies(op)], axes)
     moved = type(reduction)(
         reduction.combiner,
         tuple(map(rename, reduction.sources)),
@@ -138,4 +156,32 @@ def _renamed(op: Operation, table: Mapping[Var, Expr]) -> Operation:
         rename(reduction.condition),
         tuple(map(rename, reduction.init)),
     )
-    return reduction_stage(op.name, axes, moved)[0].op
+    return reduction_stage(op.name, axes, moved)
+
+
+def _prefix_scan(op: Operation, scan: Scan, rename: _Rename) -> list[Tensor]:
+    rows, scanned = _extents(scan.rows, rename), _extents(scan.scanned, rename)
+    return scan_stage(op.name, replace(scan, rows=rows, scanned=scanned))
+
+
+def _scatter_add(op: Operation, found: ScatterAdd, rename: _Rename) -> list[Tensor]:
+    shape = _extents(shape_of(found.result), rename)
+    return [scatter_add_stage(op.name, found.positions, found.updates, shape, found.layout)]
+
+
+def _update_loops(op: Operation, loops: UpdateLoops, rename: _Rename) -> list[Tensor]:
+    moved = UpdateLoops(
+        tuple(rename_bounds(axis, rename) for axis in loops.axes),
+        tuple(map(rename, loops.conditions)),
+        tuple(map(rename, loops.place)),
+        rename(loops.value),
+    )
+    return [update_stage(op.name, moved, _extents(shape_of(op.output(0)), rename))]
+
+
+_RENAMED: dict[type, Callable[[Operation, Any, _Rename], list[Tensor]]] = {
+    Compute: _compute,
+    Scan: _prefix_scan,
+    ScatterAdd: _scatter_add,
+    UpdateLoops: _update_loops,
+}

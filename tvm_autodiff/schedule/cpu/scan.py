@@ -7,7 +7,7 @@ rows run in parallel where the work is worth threads.
 
 from __future__ import annotations
 
-from ...codegen.primfunc import StageFunction
+from ...codegen.primfunc import StageFunction, launch_of
 from ...expr.nodes import dtype_of
 from ...graph.graph import tensors_read_by
 from ...graph.kinds.kind import kind_of
@@ -33,5 +33,5 @@ def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         lanes=lanes,
         threads=worth_threads(size_of(shape_of(kernel.outputs[0])), machine),
     )
-    inputs = tuple(tensors_read_by(kernel.root))
-    return [StageFunction(func.without_attr("global_symbol"), inputs, tuple(kernel.outputs))]
+    inputs = tensors_read_by(kernel.root)
+    return [launch_of(func, kernel.root, inputs, kernel.outputs)]

@@ -27,7 +27,7 @@ from ...codegen.loop_nest import (
     store,
     when,
 )
-from ...codegen.primfunc import StageFunction
+from ...codegen.primfunc import StageFunction, launch_of
 from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
 from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ...graph.kinds.kind import kind_of
@@ -77,7 +77,7 @@ class _ScatterNest:
         else:
             body = self._by_ranges(self.threads if rows >= MIN_TRAILING else 1)
         func = function([*self.buffers.values(), self.out], body)
-        return StageFunction(func, tuple(self.inputs), (self.result,))
+        return launch_of(func, self.result.op, self.inputs, [self.result])
 
     def _by_leading_axes(self) -> Statement:
         """``parallel for leading: clear, add``."""

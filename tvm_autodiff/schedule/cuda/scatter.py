@@ -8,7 +8,7 @@ the last bits depend on the order in which they arrive.
 
 from __future__ import annotations
 
-from ...codegen.primfunc import StageFunction
+from ...codegen.primfunc import StageFunction, launch_of
 from ...codegen.scatter_threads import scatter_add_threads
 from ...expr.nodes import dtype_of
 from ...graph.kinds.kind import kind_of
@@ -37,5 +37,5 @@ def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         atomic=not busy and dtype_of(result) in _ATOMIC,
         grid=16 * machine.multiprocessors,
     )
-    inputs = tuple(dict.fromkeys([*found.positions, found.updates]))
-    return [StageFunction(func.without_attr("global_symbol"), inputs, (result,))]
+    inputs = list(dict.fromkeys([*found.positions, found.updates]))
+    return [launch_of(func, kernel.root, inputs, [result])]
