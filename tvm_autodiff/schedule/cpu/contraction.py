@@ -36,11 +36,11 @@ from ..nest.elementwise_body import Body, body_of
 from ..nest.products import Product, product_of
 from ..rewrites.quotient_axes import split_at_quotients
 from .elementwise import elementwise
-from .packing import TileAxes, pack, packed_size
 from .parallel import worth_threads
 from .reduction import reduction
 from .split import divisor_at_least, split_reduction, writes_to
-from .tile_choice import (
+from .tiles.packing import TileAxes, pack, packed_size
+from .tiles.tile_choice import (
     Nest,
     best_tile,
     estimated_cycles,
@@ -53,7 +53,7 @@ from .tile_choice import (
     tile_order,
     worth_turning,
 )
-from .tiling import Tile, schedule_tile
+from .tiles.tiling import Tile, schedule_tile
 from .transposition import transposition
 from .windows import windows
 

@@ -38,7 +38,7 @@ from ..machine import Machine
 from ..nest.access import strides_along
 from .parallel import MIN_WORK, share_out, worth_threads
 from .split import divisor_at_least, split_reduction, writes_to
-from .tiling import Tile, schedule_tile
+from .tiles.tiling import Tile, schedule_tile
 
 MAX_VECTORS = 4
 

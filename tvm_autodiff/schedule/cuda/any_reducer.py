@@ -15,10 +15,10 @@ from ..fusion.chains import Chain
 from ..fusion.kernels import Kernel, iterations, size_of
 from ..fusion.members import Member
 from ..machine import Machine
+from .blocks.threads import WARP
 from .fallback import fallback
 from .reduction import parts_for_device, runs_along_rows
 from .row_chain import rows_of_chain
-from .threads import WARP
 
 
 def any_reducer(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:

@@ -36,10 +36,10 @@ from ..fusion.kernels import Kernel
 from ..machine import Machine
 from ..nest.products import product_of
 from ..rewrites.quotient_axes import split_at_quotients
-from .block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
+from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
+from .blocks.matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
+from .blocks.parts import parts_of
 from .fallback import fallback
-from .matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
-from .parts import parts_of
 from .reduction import reduction
 
 MIN_ITERATIONS = 65_536  #: below this a kernel is not worth a tile

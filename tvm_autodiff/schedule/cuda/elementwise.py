@@ -17,7 +17,7 @@ from ..emit.loops import schedule_of, scheduled
 from ..fusion.kernels import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import strides_along
-from .threads import bind_flat, fused, own_loops
+from .blocks.threads import bind_flat, fused, own_loops
 
 #: what stands in the way of computing several elements at once
 _BRANCHES = frozenset(("if_then_else", "select", "reinterpret"))

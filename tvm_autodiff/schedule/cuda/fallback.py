@@ -31,7 +31,7 @@ from ..emit.loops import by_tvm, schedule_of, scheduled
 from ..fusion.kernels import Kernel
 from ..large import too_large
 from ..machine import Machine
-from .threads import bind_flat, fused, own_loops
+from .blocks.threads import bind_flat, fused, own_loops
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:

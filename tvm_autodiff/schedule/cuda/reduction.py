@@ -23,9 +23,9 @@ from ..emit.loops import extent_of, schedule_of, scheduled
 from ..fusion.kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import strides_along
+from .blocks.parts import parts_of
+from .blocks.threads import BLOCK, WARP, fused, own_loops
 from .fallback import fallback
-from .parts import parts_of
-from .threads import BLOCK, WARP, fused, own_loops
 
 SHORT = 8  #: elements that a thread reduces faster alone than with others
 HELPERS = 32  #: threads that share a column, at most

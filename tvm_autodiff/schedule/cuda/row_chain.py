@@ -18,8 +18,8 @@ from ..declined import Declined
 from ..fusion.chains import Chain
 from ..fusion.kernel import Kernel, size_of
 from ..machine import Machine
-from .row_phases import RowWriter, items_size
-from .threads import WARP
+from .blocks.row_phases import RowWriter, items_size
+from .blocks.threads import WARP
 
 LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
 MAX_SERIAL = 256  #: terms of a sum for each of several results that a thread adds up alone

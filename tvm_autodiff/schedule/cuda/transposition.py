@@ -18,7 +18,7 @@ from ..emit.loops import extent_of, schedule_of, scheduled
 from ..fusion.kernels import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import strides_along
-from .threads import fused, own_loops
+from .blocks.threads import fused, own_loops
 
 TILE = 32
 ROWS = 8  #: rows of a tile that a block's threads handle at a time

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from ..machine import Machine
+from ...machine import Machine
 
 SQUARE = (16, 16)  #: threads of a block along rows and along columns
 SIDES = (SQUARE, (8, 32), (4, 64), (2, 128), (32, 8), (64, 4))

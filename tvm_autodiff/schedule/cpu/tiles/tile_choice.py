@@ -13,17 +13,17 @@ from functools import cached_property
 from itertools import combinations
 from itertools import product as all_choices
 
-from ...expr.nodes import Axis, Expr, Var, node_id, op_name
-from ...expr.rewrite import postorder
-from ...graph.stage import axis_range
-from ..fusion.kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
-from ..machine import Machine
-from ..nest.access import Interval, strides_along
-from ..nest.elementwise_body import CALL, Body, Steps
-from ..nest.in_range import Loops, loops_of, range_conditions
-from ..nest.products import Operand, Product, operand_stride
+from ....expr.nodes import Axis, Expr, Var, node_id, op_name
+from ....expr.rewrite import postorder
+from ....graph.stage import axis_range
+from ...fusion.kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
+from ...machine import Machine
+from ...nest.access import Interval, strides_along
+from ...nest.elementwise_body import CALL, Body, Steps
+from ...nest.in_range import Loops, loops_of, range_conditions
+from ...nest.products import Operand, Product, operand_stride
+from ..parallel import worth_threads
 from .packing import packed_size
-from .parallel import worth_threads
 from .tiling import Tile
 
 MAX_UNROLL = 16

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...graph.stage import Operation
-from ..emit.loops import extent_of
-from ..machine import Machine
+from ....graph.stage import Operation
+from ...emit.loops import extent_of
+from ...machine import Machine
 
 WARP = 32  #: threads that run in step
 BLOCK = 256  #: threads of a block, where nothing asks for another number

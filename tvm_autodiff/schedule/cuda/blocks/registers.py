@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.loop_nest import Local, Statement, element, sequence, store
-from ...codegen.thread_loops import REGISTERS, buffer_in
-from ...expr.build import const
-from ...expr.nodes import Expr, dtype_of
-from ...graph.stage import Combiner, outputs_of
-from ..cpu.loops.row_items import Item
+from ....codegen.loop_nest import Local, Statement, element, sequence, store
+from ....codegen.thread_loops import REGISTERS, buffer_in
+from ....expr.build import const
+from ....expr.nodes import Expr, dtype_of
+from ....graph.stage import Combiner, outputs_of
+from ...cpu.loops.row_items import Item
 
 
 def combiner_of(item: Item) -> Combiner:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ...codegen.loop_nest import (
+from ....codegen.loop_nest import (
     Local,
     Places,
     Statement,
@@ -27,9 +27,9 @@ from ...codegen.loop_nest import (
     store,
     when,
 )
-from ...codegen.thread_loops import REGISTERS, SHARED, bound, buffer_in
-from ...expr.build import add, cast, compare, const, mul, sub
-from ...expr.nodes import (
+from ....codegen.thread_loops import REGISTERS, SHARED, bound, buffer_in
+from ....expr.build import add, cast, compare, const, mul, sub
+from ....expr.nodes import (
     Axis,
     Expr,
     Tensor,
@@ -42,11 +42,11 @@ from ...expr.nodes import (
     operands,
     tensor_key,
 )
-from ...expr.rewrite import expand_lets, map_loads, postorder, substituter
-from ...graph.stage import Extent, axis_range, outputs_of
-from ..cpu.loops.row_items import FOLD, MAP, Item, Nest, nests_of
-from ..fusion.kernel import size_of
-from ..machine import Machine
+from ....expr.rewrite import expand_lets, map_loads, postorder, substituter
+from ....graph.stage import Extent, axis_range, outputs_of
+from ...cpu.loops.row_items import FOLD, MAP, Item, Nest, nests_of
+from ...fusion.kernel import size_of
+from ...machine import Machine
 from .matrices import unflatten
 from .registers import accumulated, combiner_of, registers_of
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...expr.build import compare, const, if_then_else
-from ...expr.nodes import dtype_of, tensor_key
-from ...expr.rewrite import substituter
-from ...graph.graph import retarget
-from ...graph.stage import axis_range, reduce_axis, reduction_of, reduction_stage, renew_axis
-from ..cpu.split import split_reduction
-from ..fusion.kernels import Kernel
+from ....expr.build import compare, const, if_then_else
+from ....expr.nodes import dtype_of, tensor_key
+from ....expr.rewrite import substituter
+from ....graph.graph import retarget
+from ....graph.stage import axis_range, reduce_axis, reduction_of, reduction_stage, renew_axis
+from ...cpu.split import split_reduction
+from ...fusion.kernels import Kernel
 
 
 def parts_of(kernel: Kernel, axis: int, parts: int) -> tuple[Kernel, Kernel]:

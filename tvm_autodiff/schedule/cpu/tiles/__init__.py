@@ -1,0 +1,1 @@
+"""Register tiles of contractions: their choice, their loops, packed operands."""
