@@ -8,15 +8,64 @@ comes from at most one read: continuing never repeats work.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from math import prod
 
-from ..expr.nodes import Expr, Tensor, is_const, is_load, node_id, op_name, operands
+from ..expr.nodes import Expr, Tensor, is_const, is_load, node_id, op_name, operands, tensor_key
 from ..expr.rewrite import substituter
 from ..expr.simplify import prove_equal
 from ..graph.graph import tensors_read_by
 from ..graph.stage import Operation, axis_vars, bodies, is_compute, shape_of
 from .linearize import linearize
 from .terms import Condition, Term
+
+#: paths from one element to the same tensor that are fused through a row of copies: the product of
+#: their branches is what is solved, and what each element of the tensor adds up
+_MOST_PATHS = 4
+
+Key = tuple[int, int]
+
+
+class Copies:
+    """The copies that the terms of a graph continue through.
+
+    A row of copies that read the same tensor at several places has the product of these as paths.
+    Where there are more than `_MOST_PATHS`, the last copy keeps an adjoint of its own, so that the
+    work grows with the length of the row and not with the product.
+
+    Parameters
+    ----------
+    may_pass : callable
+        Whether a tensor may be passed over, which then has no adjoint.
+    counts : callable
+        Whether a tensor gets an adjoint at all.
+    """
+
+    def __init__(self, may_pass: Callable[[Tensor], bool], counts: Callable[[Tensor], bool]):
+        self._may_pass, self._counts = may_pass, counts
+        self._terms: dict[Key, list[Term] | None] = {}
+        self._ends: dict[Key, Counter[Key]] = {}
+
+    def terms(self, tensor: Tensor) -> list[Term] | None:
+        """The terms of the stage of a tensor where it is passed over; None for other tensors."""
+        key = tensor_key(tensor)
+        if key not in self._terms:
+            terms = terms_of_copy(tensor.op) if self._may_pass(tensor) else None
+            if terms is not None:
+                terms = [term for term in terms if self._counts(term.tensor)]
+                ends = sum((self._reached(term.tensor) for term in terms), Counter[Key]())
+                if max(ends.values(), default=0) > _MOST_PATHS:
+                    terms = None
+                else:
+                    self._ends[key] = ends
+            self._terms[key] = terms
+        return self._terms[key]
+
+    def _reached(self, tensor: Tensor) -> Counter[Key]:
+        """The tensors behind copies, each with the number of paths to it."""
+        key = tensor_key(tensor)
+        return Counter({key: 1}) if self.terms(tensor) is None else self._ends[key]
 
 
 def terms_of_copy(op: Operation) -> list[Term] | None:

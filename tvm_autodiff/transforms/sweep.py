@@ -27,11 +27,10 @@ from ..graph.stage import (
     shape_of,
 )
 from ..graph.stop_gradient import stopped_reads
-from ..rules.copies import terms_of_copy
+from ..rules.copies import Copies
 from ..rules.equal_forms import equal_form
 from ..rules.invariance import unneeded_tensors
 from ..rules.scans import scan_adjoints
-from ..rules.terms import Term
 from ..zero_elimination.transposition.assemble import assemble
 from ..zero_elimination.transposition.copying import read_through_copies
 from ..zero_elimination.transposition.gather import Cotangent, Gathered, Target
@@ -92,7 +91,7 @@ class Sweep:
         self._summands: dict[tuple[int, int], dict[tuple[int, int], _Summand]] = {}
         self._cotangents: dict[tuple[int, int], Cotangent] = {}
         self._tensors: dict[tuple[int, int], Tensor] = {}
-        self._terms_of_copies: dict[tuple[int, int], list[Term] | None] = {}
+        self._copies = Copies(self._may_pass, lambda tensor: hash(tensor.op) in self._on_path)
         self._full_sweep: Sweep | None = None
         self.sites: list[Transposed] = []
         self.scanned: list[tuple[Operation, Tensor]] = []
@@ -155,6 +154,9 @@ class Sweep:
         return [tensor for tensor in reads if tensor_key(tensor) not in ended]
 
     def _sweep(self) -> None:
+        for op in self.graph.ops:  # from the inputs on, so that no long row of copies recurses
+            for tensor in outputs_of(op) if hash(op) in self._on_path else ():
+                self._copies.terms(tensor)
         for op in reversed(self.graph.ops):
             if hash(op) not in self._on_path:
                 continue
@@ -209,7 +211,7 @@ class Sweep:
                 self._summand(tensor, outputs[min(by_rule)]).tensors.append(adjoint)
                 self.scanned.append((op, tensor))
             return
-        for site in transpose(op, by_rule, left, self._target, self._copies):
+        for site in transpose(op, by_rule, left, self._target, self._copies.terms):
             tensor, out = site.term.tensor, outputs[site.term.component]
             by_hand = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
             if by_hand is None:
@@ -217,17 +219,10 @@ class Sweep:
                 self._summand(tensor, out).terms.append(replace(site.gathered, source=source))
                 self.sites.append(site)
 
-    def _copies(self, tensor: Tensor) -> list[Term] | None:
-        """The terms of a stage that only copies and that nobody asked for; None for others."""
-        key = tensor_key(tensor)
-        if self._is_kept(tensor) or self.fdiff is not None or key in self._touched_by_hand:
-            return None
-        if key not in self._terms_of_copies:
-            terms = terms_of_copy(tensor.op)
-            if terms is not None:
-                terms = [term for term in terms if hash(term.tensor.op) in self._on_path]
-            self._terms_of_copies[key] = terms
-        return self._terms_of_copies[key]
+    def _may_pass(self, tensor: Tensor) -> bool:
+        """Whether nobody asked for a tensor, and no derivative by hand is for it."""
+        by_hand = self.fdiff is not None or tensor_key(tensor) in self._touched_by_hand
+        return not by_hand and not self._is_kept(tensor)
 
     def _is_kept(self, tensor: Tensor) -> bool:
         """Whether a tensor must stay in the result, since it is differentiated by."""

@@ -1,0 +1,110 @@
+"""Copies that are fused through: as far as the paths to one tensor stay few."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+import tvm_autodiff as ad
+import tvm_autodiff.zero_elimination.transposition.gather as gather_module
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.rules.copies import Copies
+
+N = 12
+
+
+def branches(source: te.Tensor, count: int, shift: int) -> te.Tensor:
+    """A copy that reads its source at `count` places, by the remainder of the index."""
+
+    def body(i):
+        value = source[N - 1 - i]
+        for number in range(count - 1):
+            place = source[(i + number + shift) % N]
+            value = tirx.if_then_else((i % (count + 1)).equal(number), place, value)
+        return value
+
+    return te.compute((N,), body, name=f"copy{shift}")
+
+
+def branches_in_numpy(source: np.ndarray, count: int, shift: int) -> np.ndarray:
+    i = np.arange(N)
+    result = source[N - 1 - i]
+    for number in range(count - 1):
+        result = np.where(i % (count + 1) == number, source[(i + number + shift) % N], result)
+    return result
+
+
+def row_of_copies(count: int, length: int) -> tuple[te.Tensor, te.Tensor]:
+    x = te.placeholder((N,), "float64", name="x")
+    last = x
+    for number in range(length):
+        last = branches(last, count, number)
+    return x, te.compute((N,), lambda i: last[i] * last[N - 1 - i], name="y")
+
+
+def all_copies() -> Copies:
+    return Copies(lambda tensor: hasattr(tensor.op, "body"), lambda tensor: True)
+
+
+def test_paths_multiply_along_a_row():
+    x = te.placeholder((N,), name="x")
+    first = branches(x, 2, 0)
+    second = branches(first, 2, 1)
+    third = branches(second, 2, 2)
+    fourth = branches(third, 2, 3)
+    copies = all_copies()
+    passed = [copies.terms(tensor) is not None for tensor in (first, second, third, fourth)]
+    assert passed == [True, True, False, True]
+
+
+def test_many_sources_are_no_paths():
+    parts = [te.placeholder((2,), name=f"p{n}") for n in range(9)]
+
+    def body(i):
+        value = parts[8][i - 16]
+        for number in reversed(range(8)):
+            value = tirx.if_then_else(i < 2 * number + 2, parts[number][i - 2 * number], value)
+        return value
+
+    joined = te.compute((18,), body, name="joined")
+    padded = te.compute((20,), lambda i: tirx.if_then_else(i < 18, joined[i], 0.0), name="padded")
+    assert len(all_copies().terms(joined)) == 9
+    assert all_copies().terms(padded) is not None
+
+
+def solved(count: int, length: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The systems that are solved for the gradient of a row of copies."""
+    seen = []
+    solve = gather_module.simplify_domain
+    x, y = row_of_copies(count, length)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            gather_module, "simplify_domain", lambda domain: seen.append(domain) or solve(domain)
+        )
+        ad.differentiate(y, [x], te.placeholder((N,), "float64", name="head"))
+    return len(seen)
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_the_work_grows_with_the_row(count, monkeypatch):
+    few, more, most = (solved(count, length, monkeypatch) for length in (2, 6, 10))
+    assert few > 0
+    assert most - more <= 1.5 * (more - few)
+
+
+@pytest.mark.parametrize(("count", "length"), [(2, 5), (5, 3), (7, 2)])
+def test_gradients_of_rows(count, length):
+    x, y = row_of_copies(count, length)
+    head = te.placeholder((N,), "float64", name="head")
+    gradient = ad.differentiate(y, [x], head)
+    rng = np.random.default_rng(length)
+    values, cotangent = rng.uniform(-1, 1, (2, N))
+    matrix = np.eye(N)
+    for number in range(length):
+        columns = [branches_in_numpy(column, count, number) for column in matrix.T]
+        matrix = np.stack(columns, axis=1)
+    copied = matrix @ values
+    want = matrix.T @ (cotangent * copied[::-1] + (cotangent * copied)[::-1])
+    [got] = evaluate_graph(list(gradient), [(x, values), (head, cotangent)])
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
