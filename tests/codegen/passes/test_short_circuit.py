@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tvm import te, tirx
 
+from tests.evaluate import evaluate
 from tvm_autodiff.codegen.passes.short_circuit import (
     condition_of,
     cut_short,
@@ -12,8 +14,9 @@ from tvm_autodiff.codegen.passes.short_circuit import (
     marked,
     surely_evaluated,
 )
-from tvm_autodiff.expr.nodes import is_load, load_tensor, operands
+from tvm_autodiff.expr.nodes import is_load, load_tensor, op_name, operands
 from tvm_autodiff.expr.printing.text import text
+from tvm_autodiff.expr.rewrite import postorder, rewrite
 from tvm_autodiff.schedule.cpu.loops.elements import worth_binding
 
 i, n = te.var("i"), te.var("n")
@@ -58,3 +61,35 @@ def test_the_opposite_of_a_mark_is_one() -> None:
     assert holds_mark(opposite)
     assert text(condition_of(opposite)) == "not A[i]*A[i] > 0.5"
     assert text(cut_short(tirx.And(opposite, i < n))).startswith("if i < n then")
+
+
+@pytest.mark.parametrize("combine", [tirx.And, tirx.Or])
+@pytest.mark.parametrize("count", [2, 3, 12])
+def test_branches_are_in_no_condition(combine, count) -> None:
+    """TVM's last passes take three times as long for each branch that a condition lies in."""
+    whole = marked(A[i] > 0.0)
+    for number in range(1, count):
+        whole = combine(whole, marked(A[i] > 0.5 * number))
+    body = cut_short_everywhere(whole)
+    branches = [node for node in postorder(body) if op_name(node) == "if_then_else"]
+    assert len(branches) == count - 1
+    for node in branches:
+        assert not any(op_name(part) == "if_then_else" for part in postorder(operands(node)[0]))
+    for value in (-1.0, 0.25, 0.75, 1.25, 100.0):
+        arrays = [(A, np.array([value]))]
+        expected = evaluate(whole, {i: 0}, arrays)
+        assert evaluate(body, {i: 0}, arrays) == expected
+
+
+def test_a_branch_of_the_program_keeps_its_guard() -> None:
+    """``if i < n then A[i] > 0 else false`` is taken apart in its order and not sorted."""
+    guarded = te.if_then_else(i < n, A[i] > 0.0, tirx.const(False))
+    body = cut_short(tirx.And(guarded, LATE))
+    condition, inner, _ = operands(body)
+    assert text(condition) == "i < n"
+    assert text(operands(inner)[0]) == "A[i] > 0.0"
+
+
+def cut_short_everywhere(expr):
+    """From the inside out, as the pass does."""
+    return rewrite(expr, lambda node: cut_short(node) if op_name(node) in ("and", "or") else None)

@@ -105,8 +105,19 @@ def cut_short(node: Expr) -> Expr:
     result = late.pop()
     joined = [all_of(early) if conjunction else any_of(early)] if early else []
     for part in reversed([*joined, *late]):
-        if conjunction:
-            result = if_then_else(part, result, const(0, "bool"))
-        else:
-            result = if_then_else(part, true(), result)
+        result = _followed(part, result, conjunction)
     return result
+
+
+def _followed(first: Expr, second: Expr, conjunction: bool) -> Expr:
+    """``(if a then b else false) and c → if a then (if b then c else false) else false``, and with
+    ``true`` for ``or``: TVM walks a branch in a condition again for each that it lies in.
+    """
+    parts = operands(first) if op_name(first) == "if_then_else" else None
+    if conjunction:
+        if parts is not None and is_const(parts[2], 0):
+            return if_then_else(parts[0], _followed(parts[1], second, True), parts[2])
+        return if_then_else(first, second, const(0, "bool"))
+    if parts is not None and is_const(parts[1], 1):
+        return if_then_else(parts[0], parts[1], _followed(parts[2], second, False))
+    return if_then_else(first, true(), second)
