@@ -142,3 +142,57 @@ def test_negative_size(form):
     with pytest.raises(CallError, match=r"n - 2.* = -\d+ .*for n = 1"):
         run(np.ones(1, "float32"))
     assert run(np.ones(2, "float32"))[0].shape == ((0,) if form == "output" else (2,))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("name", EXTENTS)
+def test_scatter_of_intermediates(name, dtype):
+    """A loop nest that is written directly, over sizes that no dimension of its arguments is."""
+    extent, values = EXTENTS[name]
+    n, m = te.var("n", dtype), te.var("m", dtype)
+    x, places = te.placeholder((n,), name="x"), te.placeholder((m,), "int32", name="places")
+    size = extent(n, m)
+    where = te.compute((size,), lambda i: places[i % m] + (i % 2).astype("int32"), name="where")
+    added = te.compute(
+        (size,), lambda i: te.if_then_else(i < n, x[i], i.astype("float32")), name="added"
+    )
+    total = ad.scatter_add(added, where, (size + 2,))
+    k = te.reduce_axis((0, size + 2), "k")
+    first = te.compute((m,), lambda i: te.sum(total[k] * (k + i), axis=k), name="first")
+    run = ad.build([x, places], first, cache=False)
+    assert run.notice is None
+    for value in values:
+        array, at = np.arange(1, value + 1, dtype="float32"), np.array([3, 0, 1, 9, 3], "int32")
+        count = extent(value, M)
+        wanted, i = np.zeros(count + 2), np.arange(count)
+        update = np.concatenate([array, np.arange(value, max(value, count))])[:count]
+        place = at[i % M] + i % 2
+        np.add.at(wanted, place[place < count + 2], update[place < count + 2])
+        weights = np.arange(count + 2) + np.arange(M)[:, None]
+        np.testing.assert_allclose(run(array, at), weights @ wanted, rtol=1e-5)
+
+
+def test_statements_over_a_size_of_no_argument():
+    """A body that is too large for TVM, in a stage whose arguments tell only a multiple of n."""
+    n = te.var("n")
+    x = te.placeholder((n,), "float64", name="x")
+    y = te.compute((2 * n + 41,), lambda i: x[i % n] * 2.0, name="y")
+
+    def body(i):
+        index = i
+        for t in range(9):
+            index = tirx.Select(index < n + t, index + 1, index - 1)
+        return y[te.max(te.min(index, 40), 0)]
+
+    z = te.compute((2 * n + 1,), body, name="z")
+    k = te.reduce_axis((0, 2 * n + 1), "k")
+    total = te.compute((), lambda: te.sum(z[k] * y[k], axis=k), name="total")
+    run = ad.build([x], total, cache=False)
+    for size in (1, 3, 20):
+        array = np.linspace(1.0, 2.0, size)
+        i = np.arange(2 * size + 41)
+        copied, index = array[i % size] * 2, i[: 2 * size + 1]
+        for t in range(9):
+            index = np.where(index < size + t, index + 1, index - 1)
+        wanted = copied[np.clip(index, 0, 40)] @ copied[: 2 * size + 1]
+        np.testing.assert_allclose(run(array), wanted, rtol=1e-12)

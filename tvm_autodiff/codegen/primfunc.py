@@ -221,6 +221,26 @@ def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
     return tirx.PrimFunc(list(params), func.body, func.ret_type, func.attrs)
 
 
+def with_scalars(launch: StageFunction, ops: Sequence[Operation]) -> StageFunction:
+    """``f(x: (3*n,)) → f(x, n)``: sizes of some stages that their function uses and that no
+    dimension of its parameters is. Loop nests that are written directly may use any.
+    """
+    if launch.scalars:
+        return launch
+    dims = [dim for param in launch.func.params for dim in getattr(param.ty, "shape", ())]
+    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
+    used = [*variables_of(dims), *tirx.analysis.undefined_vars(launch.func.body, [])]
+    sizes = {node_id(var) for var in variables_of(dims)}
+    sizes |= {node_id(var) for op in ops for var in free_variables(op)}
+    missing = {node_id(var): var for var in used if node_id(var) in sizes - known}
+    if not missing:
+        return launch
+    scalars, first = tuple(missing.values()), len(launch.inputs)
+    params = list(launch.func.params)
+    func = with_parameters(launch.func, [*params[:first], *scalars, *params[first:]])
+    return replace(launch, func=func, scalars=scalars)
+
+
 def buffer_of(tensor: Tensor, name: str) -> Any:
     """A parameter of the shape and dtype of a tensor, over the variables of its shape."""
     return tirx.decl_buffer(plain_shape(tensor), str(tensor.dtype), name)

@@ -29,7 +29,6 @@ from .passes.short_circuit import cut_short
 _STORED = 48  #: weight from which on a part is stored
 
 
-
 def written(
     values: Sequence[Expr], places: Places, scope: str = "global"
 ) -> tuple[list[Local], list[Statement], list[Expr]]:

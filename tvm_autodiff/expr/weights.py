@@ -18,9 +18,7 @@ MAX_PROVED = 10_000  #: of one that TVM's analyzer takes in less than about a te
 _WALKS = {"select": 3, "if_then_else": 3, "min": 2, "max": 2, "floordiv": 2, "floormod": 2}
 
 
-def weight(
-    expr: Expr | Sequence[Expr], bound: Sequence[Expr] = (), limit: int = MAX_WEIGHT
-) -> int:
+def weight(expr: Expr | Sequence[Expr], bound: Sequence[Expr] = (), limit: int = MAX_WEIGHT) -> int:
     """About how many nodes TVM's passes walk; a number above `limit` stands for any.
 
     Nodes that are bound to a name are leaves to what uses them. Of several expressions it is the

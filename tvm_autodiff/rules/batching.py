@@ -150,9 +150,7 @@ def _scatter_add(
         own if batched is None else (member, *own)
         for own, batched in zip(layout.places, positions, strict=True)
     )
-    pointed = ScatterLayout(
-        (len(places), *layout.dims), (*places, (member,)), (member, *moved)
-    )
+    pointed = ScatterLayout((len(places), *layout.dims), (*places, (member,)), (member, *moved))
     read = [
         old if new is None else new for old, new in zip(found.positions, positions, strict=True)
     ]

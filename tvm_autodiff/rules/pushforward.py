@@ -255,9 +255,7 @@ def _dual_reduction(
         return {}
     parts = [
         *(sources[number] for number in dual.values),
-        *(
-            bind_shared(or_zero(moving.get(number), sources[number])) for number in dual.tangents
-        ),
+        *(bind_shared(or_zero(moving.get(number), sources[number])) for number in dual.tangents),
     ]
     found = copy_of_stage(op, reduction, dual.combiner, parts, "dot")
     return dict(zip(dual.tangents, found[len(dual.values) :], strict=True))

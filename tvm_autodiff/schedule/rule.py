@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..codegen.primfunc import RefusedStageError, StageFunction
+from ..codegen.primfunc import RefusedStageError, StageFunction, with_scalars
 from ..errors import AutodiffError, LoweringError
 from ..expr.rewrite import contains_load, depends_on
 from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of
@@ -162,7 +162,12 @@ def _tried(
     if known is not None:
         return known
     try:
-        return rule(kernel, machine)
+        found = rule(kernel, machine)
+        if isinstance(found, Declined):
+            return found
+        parts = kernel.parts if isinstance(kernel, Chain) else [kernel]
+        ops = [op for part in parts for op in part.ops]
+        return [with_scalars(launch, ops) for launch in found]
     except RefusedStageError as error:
         return refused(str(error))
     except AutodiffError:

@@ -117,7 +117,9 @@ def _axis_of(axis: int, rank: int, what: str) -> int:
     if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
         raise InvalidArgumentError(
             f"{what} is {axis!r}, and the tensor with the members' axis has {rank} axes: give one "
-            f"from {-rank} to {rank - 1}" if rank else f"{what}: the batch has no axis at all"
+            f"from {-rank} to {rank - 1}"
+            if rank
+            else f"{what}: the batch has no axis at all"
         )
     return axis % rank
 

@@ -165,9 +165,7 @@ class _Nest:
     def _kind(self, extent: int) -> object:
         branches = contains(
             list(self.reduction.sources),
-            lambda node: (
-                op_name(node) in ("if_then_else", "let") or condition_of(node) is not None
-            ),
+            lambda node: op_name(node) in ("if_then_else", "let") or condition_of(node) is not None,
         )
         short = extent <= 8 * self.machine.lanes(self.dtypes[0])
         return VECTORIZED if short and not branches else SERIAL

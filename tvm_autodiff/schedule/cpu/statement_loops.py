@@ -30,7 +30,7 @@ from ...codegen.loop_nest import (
 from ...codegen.primfunc import StageFunction, external_reads
 from ...codegen.statements import written
 from ...expr.build import add, cast, const, mul, variable
-from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, op_name, tensor_key
+from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.free_variables import free_variables
 from ...graph.stage import (
@@ -41,7 +41,6 @@ from ...graph.stage import (
     bodies,
     is_compute,
     reduction_of,
-    shape_of,
 )
 from ..declined import NOT_COMPUTED, Declined
 from ..fusion.kernel import Kernel, iterations
@@ -60,10 +59,6 @@ def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Decline
     tensors = [*inputs, *results]
     if any(dtype_of(tensor) == "bfloat16" for tensor in tensors):
         return Declined("TVM makes integers of bfloat16, but not of what is stored on the way")
-    dims = [dim for tensor in tensors for dim in shape_of(tensor) if not isinstance(dim, int)]
-    known = {hash(dim) for dim in dims if op_name(dim) == "var"}
-    if any(hash(var) not in known for op in kernel.ops for var in free_variables(op)):
-        return Declined("the shape of no parameter gives a size that it needs")
     places, buffers = Places(), []
     for number, tensor in enumerate(tensors):
         buffers.append(parameter(tensor, f"p{number}"))
@@ -76,9 +71,7 @@ def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Decline
         loops = _loops(kernel.root.axis, table)
         kind = PARALLEL if worth_threads(iterations(kernel.root), machine) else SERIAL
         body = _element(kernel, table, places, "global")
-    return StageFunction(
-        function(buffers, _nest(loops, body, kind)), tuple(inputs), tuple(results)
-    )
+    return StageFunction(function(buffers, _nest(loops, body, kind)), tuple(inputs), tuple(results))
 
 
 _Loop = tuple[Var, Extent, Extent]  #: variable, minimum, extent

@@ -196,9 +196,7 @@ def _past_copies(
         return _by_updates(op, term, cotangent, where)
 
 
-def _solved(
-    op: Operation, term: Term, cotangent: Cotangent, where: Target
-) -> list[Transposed]:
+def _solved(op: Operation, term: Term, cotangent: Cotangent, where: Target) -> list[Transposed]:
     """The term gathered, or scattered where the gather would be dense."""
     whole = gather(op, term, cotangent, where)
     if whole is None:
@@ -237,9 +235,7 @@ def _by_data_bounds(
     return _by_updates(op, term, cotangent, where)
 
 
-def _by_updates(
-    op: Operation, term: Term, cotangent: Cotangent, where: Target
-) -> list[Transposed]:
+def _by_updates(op: Operation, term: Term, cotangent: Cotangent, where: Target) -> list[Transposed]:
     """A term added up in one loop over its points, whatever their bounds are."""
     name = f"d{term.tensor.op.name}_updates"
     updated = update_loops(op, term, cotangent, where, name)
