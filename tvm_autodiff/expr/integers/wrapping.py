@@ -12,8 +12,20 @@ from typing import Any
 import tvm_ffi
 
 from ..build import variable
-from ..nodes import Expr, Var, dtype_of, op_name, operands
-from ..rewrite import contains, rewrite
+from ..nodes import (
+    Expr,
+    Var,
+    call_node,
+    dtype_of,
+    integer_range,
+    is_load,
+    op_name,
+    operands,
+    with_operands,
+)
+from ..rewrite import contains, postorder, rewrite
+from .intervals import MOST_SYMBOLIC, Intervals
+from .intervals import contains as holds
 
 #: dtype → its least and its largest value; indices themselves, int32 and int64, do not wrap
 _LIMITS = {
@@ -70,3 +82,43 @@ def hide_wrapping(exprs: Sequence[Expr], analyzer: Any) -> tuple[list[Expr], dic
 
 def _may_wrap(node: Expr) -> bool:
     return op_name(node) in _WRAPPING and dtype_of(node) in _LIMITS
+
+
+def opaque_narrowing(expr: Expr, intervals: Intervals) -> Expr:
+    """``int32(int64(i)*2**33) → int32(reinterpret(int64(i)*2**33))``, which LLVM drops: TVM moves
+    such a conversion to the parts of a sum, and ends at a part that int32 does not hold.
+
+    Where a size or data decides, the conversion is one of this library's own, or counts as exact.
+
+    Parameters
+    ----------
+    expr : Expr
+        Of any dtype.
+    intervals : Intervals
+        Of what it holds.
+    """
+
+    def visit(node: Expr) -> Expr | None:
+        if not _narrows(node):
+            return None
+        [wide] = operands(node)
+        fits = holds(integer_range("int32"), intervals.of(wide))
+        if fits or not all(_is_small(part, intervals) for part in postorder(wide)):
+            return None
+        return with_operands(node, [call_node("reinterpret", (wide,), "int64")])
+
+    return rewrite(expr, visit) if contains([expr], _narrows) else expr
+
+
+def _narrows(node: Expr) -> bool:
+    """Whether a node is a conversion from int64 to int32."""
+    if op_name(node) != "cast" or dtype_of(node) != "int32":
+        return False
+    return dtype_of(operands(node)[0]) == "int64"
+
+
+def _is_small(node: Expr, intervals: Intervals) -> bool:
+    """Whether a node is no size and no data: a size may have any value of its type."""
+    if is_load(node):
+        return False
+    return op_name(node) != "var" or intervals.of(node)[1] < MOST_SYMBOLIC

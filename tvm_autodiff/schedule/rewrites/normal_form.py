@@ -16,6 +16,7 @@ from ...errors import LoweringError
 from ...expr.build import cast
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
+from ...expr.integers.wrapping import opaque_narrowing
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -152,7 +153,7 @@ def _normal_node(node: Expr) -> Expr | None:
 
 def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
     intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
-    plain = without_narrow_types(body, intervals)
+    plain = opaque_narrowing(without_narrow_types(body, intervals), intervals)
     return with_guards(rewrite(plain, _normal_node), axes)
 
 
