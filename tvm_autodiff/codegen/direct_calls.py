@@ -21,6 +21,7 @@ from ..expr.nodes import Expr, dtype_of, op_name
 from .call_check import CODE, FITS, address_word
 from .loop_nest import bind, sequence, when
 from .passes.short_circuit import short_circuited
+from .passes.vector_conditions import without_vectors_as_numbers
 from .primfunc import PrimFunc
 
 Statement = Any  #: a TVM statement
@@ -105,7 +106,9 @@ def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = tirx.get_tir_pipeline("s_tir")
     return (
         lower,
-        lambda: tvm.transform.Sequential([_apart, short_circuited, finish_host()]),
+        lambda: tvm.transform.Sequential(
+            [_apart, short_circuited, without_vectors_as_numbers, finish_host()]
+        ),
         finish_device,
     )
 
