@@ -32,7 +32,6 @@ from ...codegen.statements import written
 from ...expr.build import add, cast, const, mul, variable
 from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
-from ...graph.free_variables import free_variables
 from ...graph.stage import (
     Extent,
     Reduction,
