@@ -18,10 +18,20 @@ from tvm import te
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from ...expr.build import cast, const, like, variable
+from ...expr.build import cast, const, like, select, variable
 from ...expr.lets import bind_shared
-from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
-from ...expr.rewrite import expand_lets, substituter
+from ...expr.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    binary,
+    dtype_of,
+    is_float,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ...expr.rewrite import contains, expand_lets, rewrite, substituter
 from ..stage import Extent, Operation, index_dtype, is_extern, outputs_of, shape_of
 
 #: attributes of a scan: the recurrence, the input that each element is read from, [number of
@@ -181,7 +191,8 @@ def scan_function(
             for var, source in zip(recurrence.element, reads, strict=True):
                 index = place[len(place) - len(inputs[source].shape) :]
                 known[var] = _bound(var, sources[source][tuple(index)])
-            here = substituter(known)
+            rename = substituter(known)
+            here = rename if lanes == 1 else lambda step: _by_choices(rename(step))
             news = [
                 _bound(var, bind_shared(here(expand_lets(step))))
                 for var, step in zip(recurrence.state, recurrence.step, strict=True)
@@ -189,6 +200,21 @@ def scan_function(
             for state, new in zip(states, news, strict=True):
                 T.buffer_store(state, new, [lane])
     return builder.get()
+
+
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod", "div", "mod")
+
+
+def _by_choices(step: Expr) -> Expr:
+    """``if c then a else b → select(c, a, b)`` in a step, which reads nothing: TVM takes a vector
+    with a branch apart, and loses the variables that are bound before it. A branch around an
+    integer division stays: a divisor of zero ends the process.
+    """
+    if contains([step], lambda node: op_name(node) in _DIVISIONS and not is_float(node)):
+        return step
+    return rewrite(
+        step, lambda node: select(*operands(node)) if op_name(node) == "if_then_else" else None
+    )
 
 
 def _bound(var: Var, value: Expr) -> Var:
