@@ -45,9 +45,9 @@ def define(name: str, arity: int) -> None:
     _register(name, arity, "llvm", lower)
 
 
-def define_identity(name: str) -> ir.Op:
-    """Give TVM ``tvm_autodiff.<name>``, which has the value of its operand on every target."""
-    return _register(name, 1, "default", lambda node: operands(node)[0])
+def define_identity(name: str, arity: int = 1) -> ir.Op:
+    """Give TVM ``tvm_autodiff.<name>``, of the value of its first operand on every target."""
+    return _register(name, arity, "default", lambda node: operands(node)[0])
 
 
 def _register(name: str, arity: int, target: str, lower: Callable[[Any], Expr]) -> ir.Op:

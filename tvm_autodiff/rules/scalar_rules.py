@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ..expr.build import add, any_of, call, cast, compare, div, like, mul, neg, negate, select, sub
 from ..expr.nodes import Expr, call_node, const_value, dtype_of, is_float, same_node
+from ..graph.checkpoint import CHECKPOINT, RECOMPUTED
 from ..graph.stop_gradient import NAME as STOP
 
 
@@ -328,6 +329,9 @@ _ROWS: tuple[tuple[str, str, str, Pullback], ...] = (
     ("atan2", "g*b/(a*a + b*b); -g*a/(a*a + b*b)", "0 at the origin", _atan2),
     # steps by one unit in the last place
     ("nextafter", "g; 0", "", lambda g, xy, f: (g, None)),
+    (CHECKPOINT, "g", "", _unary(lambda g, x, f: g)),
+    # the second operand is a number of the sweep
+    (RECOMPUTED, "g; 0", "", lambda g, xn, f: (g, None)),
 )
 
 #: operators whose derivative is zero wherever it exists

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .checkpoint import checkpoint
 from .differentiate import differentiate, gradient, pullback
 from .jacobian import hessian, hvp, jacobian
 from .jvp import jvp
@@ -14,6 +15,7 @@ from .vmap import vmap
 __all__ = [
     "DifferentiationResult",
     "TensorMap",
+    "checkpoint",
     "differentiate",
     "gradient",
     "LinearOperator",

@@ -15,7 +15,8 @@ from ..errors import InvalidArgumentError
 from ..expr.build import all_of, compare, const, if_then_else
 from ..expr.nodes import Tensor, dtype_of, is_float, load, tensor_key
 from ..graph.bounded_stage import bounded_stage
-from ..graph.graph import Graph, tensors_read_by
+from ..graph.checkpoint import computed_again
+from ..graph.graph import Graph, rebuild, tensors_read_by
 from ..graph.kinds.prefix_scan import scan_of
 from ..graph.stage import (
     Extent,
@@ -99,6 +100,7 @@ class Sweep:
         for output, cotangent in seeds:
             self._seed(output, cotangent)
         self._sweep()
+        self._recompute()
 
     def _path(self) -> set[int]:
         """Hashes of the stages between outputs and inputs that a cotangent may pass."""
@@ -169,6 +171,22 @@ class Sweep:
                 if is_float(tensor) and hash(tensor.op) in self._on_path
             ]
             self._push(op, arrived, wanted)
+
+    def _recompute(self) -> None:
+        """Let the adjoints read what a checkpoint computes anew."""
+        again = computed_again(self.graph)
+        if not again:
+            return
+        given = {tensor_key(c.tensor) for _, c in self.seeds if c.tensor is not None}
+
+        def other(tensor: Tensor) -> Tensor | None:
+            kept = self.graph.contains(tensor) or tensor_key(tensor) in given
+            return again.get(tensor_key(tensor), tensor if kept else None)
+
+        found = [(key, c.tensor) for key, c in self._cotangents.items() if c.tensor is not None]
+        moved = rebuild([tensor for _, tensor in found], other)
+        for (key, _), tensor in zip(found, moved, strict=True):
+            self._cotangents[key] = Cotangent(tensor)
 
     def _push(self, op: Operation, arrived: list[Tensor], wanted: list[Tensor]) -> None:
         """Send the cotangents that arrived at a stage on to the tensors it reads."""

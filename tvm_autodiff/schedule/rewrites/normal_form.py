@@ -9,6 +9,7 @@ knows, with structurally equal stages merged and dead ones gone.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -34,7 +35,8 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import contains_load, rewrite, substituter
 from ...expr.simplify import normalize_node, simplify
-from ...graph.graph import retarget, topological
+from ...graph.checkpoint import generation_of, has_checkpoint, without_checkpoint
+from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.narrowed import narrowed
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
@@ -67,7 +69,9 @@ from .selections import selected_in_order
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal tensors in the form that lowers rightly; no two of the results are the same tensor."""
     replaced: dict[tuple[int, int], Tensor] = {}
-    stages = EqualStages()
+    # what a sweep computes again is merged with nothing that was computed before
+    stages: defaultdict[int, EqualStages] = defaultdict(EqualStages)
+    generations: dict[tuple[int, int], int] = {}
     wanted = {tensor_key(tensor) for tensor in outputs}
     for op in topological(outputs):
         if is_scan(op):
@@ -76,9 +80,14 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
                 "unroll it into compute stages"
             )
         current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
-        marked = has_stop(current)
+        marked = has_stop(current) or has_checkpoint(current)
+        generation = generation_of(op)
+        if not is_compute(op):
+            reads = map(tensor_key, tensors_read_by(op))
+            generation = max((generations.get(key, 0) for key in reads), default=0)
         # a selection may have got its place as one more output
-        for old, new in zip(outputs_of(op), _plain(current, stages), strict=False):
+        for old, new in zip(outputs_of(op), _plain(current, stages[generation]), strict=False):
+            generations[tensor_key(old)] = generation
             same = _source_of_copy(new) if marked and tensor_key(old) not in wanted else None
             if same is not None:
                 new = same
@@ -143,11 +152,12 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
 
 def _normal_node(node: Expr) -> Expr | None:
     """``fmod(a, b) → truncmod(a, b)``, which has the same value and is known to every back end;
-    ``stop_gradient(a) → a``.
+    ``stop_gradient(a) → a``, ``checkpoint(a) → a``.
     """
     if op_name(node) == "fmod":
         return binary("truncmod", *operands(node))
     plain = without_stop(node)
+    plain = without_checkpoint(node) if plain is None else plain
     return normalize_node(node) if plain is None else plain
 
 
