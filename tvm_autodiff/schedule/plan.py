@@ -12,6 +12,7 @@ from ..expr.nodes import Tensor, tensor_key
 from .backends import finished
 from .emit.program import Program, assemble
 from .emit.repeats import without_repeats
+from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
 from .fusion.kernels import Chain, Kernel, cut
 from .machine import Machine
@@ -69,7 +70,7 @@ class Plan:
         olds = [old for old, _ in self.updates]
         pairs = list(zip(olds, self.results[count:], strict=True))
         kept = {tensor_key(result) for result in self.results}
-        steps = without_repeats(steps, kept, self.machine)
+        steps = in_order_of_memory(without_repeats(steps, kept, self.machine), kept)
         ordered, updates = order_updates(steps, pairs, copy)
         results = self.results[:count]
         return assemble(ordered, self.inputs, results, updates, direct=direct)
