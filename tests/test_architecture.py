@@ -38,6 +38,7 @@ LAYERS = {
     "compile": 6,
     "operators": 6,
     "check": 7,
+    "partition": 7,
     "functions": 8,
     "info": 7,
     "interop": 9,

@@ -28,10 +28,12 @@ from .errors import (
     UnsolvableError,
 )
 from .operators import scatter_add, segment_sum
+from .partition import build_vjp
 from .show import show
 from .transforms import (
     DifferentiationResult,
     LinearOperator,
+    checkpoint,
     differentiate,
     gradient,
     hessian,
@@ -69,8 +71,10 @@ __all__ = [
     "hvp",
     "vmap",
     "stop_gradient",
+    "checkpoint",
     "DifferentiationResult",
     "build",
+    "build_vjp",
     "lower",
     "load",
     "clear_cache",

@@ -35,7 +35,7 @@ class CheckedArguments:
         self.notice: str | None = record.notice
         self._record = record
 
-    def _in_order(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> tuple[Array, ...]:
+    def in_order(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> tuple[Array, ...]:
         """The arguments of a call in the order of the signature: given in order, then by name."""
         names = [spec.name for spec in self.signature.inputs]
         listed = ", ".join(names)

@@ -120,7 +120,7 @@ class CompiledFunction(CheckedArguments):
         array([9., 9.], dtype=float32)
         """
         if named:
-            arrays = self._in_order(arrays, named)
+            arrays = self.in_order(arrays, named)
         listed: Sequence[Array] = ()
         types = tuple(map(type, arrays))
         if out is not None:
@@ -298,7 +298,7 @@ class CompiledFunction(CheckedArguments):
         ('B', 'elementwise', 1000, 8000)
         """
         if named:
-            arrays = self._in_order(arrays, named)
+            arrays = self.in_order(arrays, named)
         arguments, _, _ = self._bound(self._with_copies(arrays), None)
         if self._parallel:
             use_threads(self.num_threads)

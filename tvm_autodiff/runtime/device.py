@@ -75,7 +75,7 @@ class DeviceFunction(CompiledFunction):
             as the signature says.
         """
         if named:
-            arrays = self._in_order(arrays, named)
+            arrays = self.in_order(arrays, named)
         call, results, stream = self._prepared(arrays, out)
         self._run(call, stream)
         if call.copies:
@@ -97,7 +97,7 @@ class DeviceFunction(CompiledFunction):
             How many calls to take medians of.
         """
         if named:
-            arrays = self._in_order(arrays, named)
+            arrays = self.in_order(arrays, named)
         call, _, _ = self._prepared(self._with_copies(arrays), None)
         machine = None
         if self._record.uses_vm:

@@ -123,7 +123,7 @@ def inline_producers(outputs: Sequence[Tensor]) -> list[Tensor]:
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
         hidden = is_compute(op) and op.num_outputs == 1 and tensor_key(op.output(0)) not in wanted
-        if hidden and _worth_inlining(op, current, graph):
+        if hidden and worth_inlining(op, current, graph.consumers(op.output(0))):
             absorbed[tensor_key(current.output(0))] = current
     return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
 
@@ -148,8 +148,10 @@ def _absorb(op: Operation, absorbed: dict[tuple[int, int], Operation]) -> Operat
     return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(new)))[0].op
 
 
-def _worth_inlining(original: Operation, current: Operation, graph: Graph) -> bool:
-    """Whether every reader of a stage should compute its elements itself."""
+def worth_inlining(original: Operation, current: Operation, readers: Sequence[Operation]) -> bool:
+    """Whether every reader of a stage should compute its elements itself; `current` is the stage
+    with what was inlined into it.
+    """
     if reduction_of(current) is not None:
         return False
     body = expand_lets(bodies(current)[0])
@@ -159,7 +161,7 @@ def _worth_inlining(original: Operation, current: Operation, graph: Graph) -> bo
     tensor = original.output(0)
     elements = size_of(shape_of(tensor))
     reads, reduces, sites = 0, False, 0
-    for consumer in graph.consumers(tensor):
+    for consumer in readers:
         if not is_compute(consumer):
             return False
         here = _sites(consumer, tensor)

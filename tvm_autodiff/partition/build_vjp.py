@@ -1,0 +1,328 @@
+"""`build_vjp`: a forward function that also gives residuals, and a backward function that takes
+them.
+
+In: te tensors. Out: two compiled functions, as automatic differentiation of other frameworks wants
+them. What is a residual is decided in `choice`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..compile import build
+from ..errors import CallError, InvalidArgumentError, NotDifferentiableError
+from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor
+from ..graph.stage import is_placeholder, placeholder, shape_of
+from ..keywords import checked_keywords
+from ..runtime.compiled import CompiledFunction
+from ..schedule.normal_form import copy_of
+from ..transforms.arguments import Manual, as_tensor, as_tensors, listed
+from ..transforms.vjp import vjp
+from .choice import Residuals, choose
+from .joint import Sizes, joint
+from .programs import Passes, Program, distinct, passes_of
+
+
+class ForwardPass:
+    """A compiled program that also gives what its backward pass needs.
+
+    Attributes
+    ----------
+    function : CompiledFunction
+        From the inputs to the outputs and then to the kept tensors that are no outputs.
+    program : Program
+        The te tensors that it was built from.
+    """
+
+    def __init__(
+        self, function: CompiledFunction, passes: Passes, count: int, single: bool
+    ) -> None:
+        self.function = function
+        self.program = passes.forward
+        self._passed, self._kept = passes.passed, passes.kept
+        self._count, self._single = count, single
+
+    def __call__(self, *arrays: Any, **named: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Outputs and residuals.
+
+        Parameters
+        ----------
+        *arrays, **named
+            As of `CompiledFunction`.
+
+        Returns
+        -------
+        outputs : array or list of arrays
+            One array for a single tensor.
+        residuals : tuple of arrays
+            What `backward` takes. Inputs among them are passed on, not copied: they must not change
+            before the backward pass.
+
+        Raises
+        ------
+        CallError
+            As of `CompiledFunction`.
+        """
+        given = self.function.in_order(arrays, named) if named else arrays
+        results = self.function(*given)
+        residuals = (*(given[n] for n in self._passed), *(results[n] for n in self._kept))
+        return (results[0] if self._single else results[: self._count]), residuals
+
+    def __repr__(self) -> str:
+        return f"<ForwardPass {self.function.signature}>"
+
+
+class BackwardPass:
+    """A compiled pullback, called with residuals and cotangents.
+
+    Attributes
+    ----------
+    function : CompiledFunction
+        From residuals and then cotangents of the outputs that are floating point to the adjoints.
+    program : Program
+        The te tensors that it was built from.
+    """
+
+    def __init__(
+        self, function: CompiledFunction, passes: Passes, outputs: Sequence[Tensor], single: bool
+    ) -> None:
+        self.function = function
+        self.program = passes.backward
+        self._residuals = len(passes.passed) + len(passes.kept)
+        self._outputs = [(tensor.op.name, is_float(tensor)) for tensor in outputs]
+        self._single = single
+
+    def __call__(self, residuals: Sequence[Any], *cotangents: Any) -> Any:
+        """The cotangents of what was differentiated by.
+
+        Parameters
+        ----------
+        residuals : sequence of arrays
+            As the forward pass gave them.
+        *cotangents
+            One for each output, of its shape and dtype; None for one that is not floating point.
+
+        Raises
+        ------
+        CallError
+            The number of residuals or cotangents is wrong, or an array does not fit.
+        """
+        given = list(residuals)
+        if len(given) != self._residuals:
+            names = ", ".join(t.op.name for t in self.program.inputs[: self._residuals]) or "none"
+            raise CallError(
+                f"residuals: the forward pass gives {self._residuals} arrays ({names}), and there "
+                f"are {len(given)}: pass on what it returned"
+            )
+        if len(cotangents) != len(self._outputs):
+            names = ", ".join(name for name, _ in self._outputs)
+            raise CallError(
+                f"cotangents: there are {len(self._outputs)} outputs ({names}) and "
+                f"{len(cotangents)} cotangents; give one for each output"
+            )
+        for cotangent, (name, wanted) in zip(cotangents, self._outputs, strict=True):
+            if (cotangent is None) == wanted:
+                raise CallError(
+                    f"the cotangent of {name} is None: pass zeros of its shape"
+                    if wanted
+                    else f"output {name} is not floating point: its cotangent must be None"
+                )
+            if wanted:
+                given.append(cotangent)
+        results = self.function(*given)
+        return results[0] if self._single else results
+
+    def __repr__(self) -> str:
+        return f"<BackwardPass {self.function.signature}>"
+
+
+class VjpFunctions:
+    """The pair of `build_vjp`; ``forward, backward = build_vjp(...)`` takes it apart.
+
+    Attributes
+    ----------
+    forward : ForwardPass
+    backward : BackwardPass
+    residuals : Residuals
+        What is kept and what is computed again, with bytes and iterations; prints as a table.
+    """
+
+    def __init__(self, forward: ForwardPass, backward: BackwardPass, residuals: Residuals) -> None:
+        self.forward = forward
+        self.backward = backward
+        self.residuals = residuals
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.forward, self.backward))
+
+    def explain(self) -> str:
+        """What is kept and what is computed again, as a table to read.
+
+        Examples
+        --------
+        >>> from tvm import te
+        >>> from tvm_autodiff import build_vjp
+        >>> A, W = (te.placeholder((8, 8), name=name) for name in "AW")
+        >>> k = te.reduce_axis((0, 8), "k")
+        >>> S = te.compute((8, 8), lambda i, j: te.sum(A[i, k] * W[k, j], axis=k), name="S")
+        >>> Y = te.compute((8, 8), lambda i, j: te.tanh(S[i, j]), name="Y")
+        >>> print(build_vjp([A, W], Y).explain())
+        256  input       A  passed on
+        256  input       W  passed on
+        256  kept        Y  64 iterations saved
+        256  bytes kept, 0 iterations again
+        >>> print(build_vjp([A, W], Y, memory_budget=0).explain())
+        256  input       A  passed on
+        256  input       W  passed on
+        256  recomputed  S  512 iterations
+        256  recomputed  Y  64 iterations
+          0  bytes kept, 576 iterations again, the least for 0 bytes
+        """
+        return str(self.residuals)
+
+    def __repr__(self) -> str:
+        return f"VjpFunctions({self.forward!r}, {self.backward!r})"
+
+
+@checked_keywords
+def build_vjp(
+    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | Sequence[Tensor],
+    wrt: Tensor | Sequence[Tensor] | None = None,
+    *,
+    memory_budget: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    target: Any = None,
+    manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
+    override: Mapping[Tensor, Any] | None = None,
+    num_threads: int | None = None,
+    exact_math: bool = False,
+    cache: bool | str | os.PathLike[str] = True,
+) -> VjpFunctions:
+    """Compile a program and its pullback into two functions.
+
+    ``outputs, residuals = forward(*inputs)`` and ``adjoints = backward(residuals, *cotangents)``.
+    Residuals are arrays on the device: inputs that the backward pass reads, which are passed on,
+    and tensors that the forward pass keeps. Which these are is the choice of least estimated time,
+    or, with `memory_budget`, of the fewest iterations that the backward pass repeats; both are
+    minimum cuts, the second with branch and bound, and `explain` tells the result. A `checkpoint`
+    is never kept.
+
+    Parameters
+    ----------
+    inputs : Tensor or sequence of Tensor
+        The placeholders that the outputs read, in the order of the arguments.
+    outputs : Tensor or sequence of Tensor
+        What the forward pass computes; may be gradients themselves.
+    wrt : Tensor or sequence of Tensor, optional
+        What to differentiate by; None is all inputs that are floating point.
+    memory_budget : int, optional
+        The most bytes that kept tensors take, outputs among them included and inputs not.
+    sizes : mapping from str to int, optional
+        Values of symbolic sizes that the choice is made for; without them it is made for 64, and a
+        budget is refused. The functions themselves take any sizes.
+    target, num_threads, exact_math, cache
+        As of `build`.
+    manual, override
+        As of `differentiate`.
+
+    Returns
+    -------
+    VjpFunctions
+
+    Raises
+    ------
+    InvalidArgumentError
+        An argument has the wrong form, or the bytes of a tensor are not known beside a budget.
+    NotDifferentiableError
+        As of `vjp`; no output is floating point.
+    LoweringError, OutOfBoundsError
+        As of `build`.
+
+    References
+    ----------
+    H. He, "Min-cut optimal recomputation with AOTAutograd" (PyTorch developer mailing list, 2022),
+    for the cut; its rule for what is fused and its prices are other ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import te
+    >>> x = te.placeholder((3,), name="x")
+    >>> y = te.compute((3,), lambda i: te.exp(x[i]) * x[2 - i], name="y")
+    >>> forward, backward = build_vjp(x, y, x)
+    >>> value, residuals = forward(np.zeros(3, "float32"))
+    >>> backward(residuals, np.ones(3, "float32"))
+    array([1., 1., 1.], dtype=float32)
+    """
+    given = as_tensors(inputs, "inputs")
+    results = [as_tensor(t, f"outputs[{n}]") for n, t in enumerate(listed(outputs, "outputs"))]
+    if not results:
+        raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
+    budget = _checked_budget(memory_budget)
+    values = Sizes(_checked_sizes(sizes))
+    asked = [t for t in given if is_float(t)] if wrt is None else as_tensors(wrt, "wrt")
+    if not asked:
+        raise InvalidArgumentError(
+            "wrt: no input is floating point" if wrt is None else "wrt is empty: name a tensor"
+        )
+    # a function returns no input, and nothing twice
+    own = distinct([copy_of(t) if is_placeholder(t.op) else t for t in results])
+    if not any(map(is_float, own)):
+        raise NotDifferentiableError(
+            f"outputs: {results[0].op.name} has dtype {dtype_of(results[0])}, and only floating "
+            "point tensors have derivatives"
+        )
+    heads = [
+        placeholder(shape_of(t), dtype_of(t), f"{t.op.name}_bar") if is_float(t) else None
+        for t in own
+    ]
+    pulled = vjp(own, asked, heads, manual=manual, override=override)
+    cotangents = [head for head in heads if head is not None]
+    program = joint(own, list(pulled), cotangents, values)
+    residuals = choose(program, values, budget)
+    passes = passes_of(program, given, residuals)
+    residuals = residuals.with_inputs([given[n] for n in passes.passed], values)
+
+    def built(part: Program) -> CompiledFunction:
+        return build(
+            part.inputs,
+            part.outputs,
+            target,
+            num_threads=num_threads,
+            exact_math=exact_math,
+            cache=cache,
+        )
+
+    return VjpFunctions(
+        ForwardPass(built(passes.forward), passes, len(own), is_tensor(outputs)),
+        BackwardPass(built(passes.backward), passes, results, wrt is not None and is_tensor(wrt)),
+        residuals,
+    )
+
+
+def _checked_budget(value: Any) -> int | None:
+    """The budget, when it is a number of bytes: with none at all, everything is computed again."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidArgumentError(
+            f"memory_budget must be a number of bytes, got {value!r}; the least is 0, which keeps "
+            "inputs only and computes everything else again"
+        )
+    return value
+
+
+def _checked_sizes(value: Any) -> dict[str, int]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(f"sizes must be a dictionary, got {type(value).__name__}")
+    for name, size in value.items():
+        if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, int):
+            raise InvalidArgumentError(
+                f"sizes maps names of symbolic sizes to numbers, got {name!r}: {size!r}"
+            )
+    return dict(value)

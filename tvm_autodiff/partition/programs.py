@@ -1,0 +1,103 @@
+"""The two programs that a choice of residuals makes of a program and its pullback.
+
+In: the joint graph and what is kept. Out: a forward program from the inputs to outputs and kept
+tensors, a backward program from residuals and cotangents to adjoints, and where each residual comes
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..codegen.primfunc import free_variables
+from ..codegen.sizes import known_sizes
+from ..expr.nodes import Tensor, node_id, tensor_key
+from ..graph.graph import Graph, rebuild
+from ..graph.stage import placeholder_like
+from ..schedule.normal_form import copy_of
+from .choice import Residuals
+from .joint import Joint
+
+
+@dataclass(frozen=True)
+class Program:
+    """Tensors to build: placeholders, and what is computed from them."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """A forward and a backward program.
+
+    Attributes
+    ----------
+    forward : Program
+        From the inputs to the outputs, and then to kept tensors that are no outputs.
+    backward : Program
+        From residuals and then cotangents to the adjoints.
+    passed : tuple of int
+        Which inputs are residuals, the first ones.
+    kept : tuple of int
+        Which outputs of the forward program are the other residuals.
+    """
+
+    forward: Program
+    backward: Program
+    passed: tuple[int, ...]
+    kept: tuple[int, ...]
+
+
+def passes_of(program: Joint, inputs: Sequence[Tensor], residuals: Residuals) -> Passes:
+    """The programs of both passes."""
+    kept = residuals.of("kept")
+    results = distinct(program.outputs)
+    numbers = {tensor_key(tensor): number for number, tensor in enumerate(results)}
+    for tensor in kept:
+        if tensor_key(tensor) not in numbers:
+            numbers[tensor_key(tensor)] = len(results)
+            results.append(tensor)
+    given = [placeholder_like(tensor) for tensor in kept]
+    table = {tensor_key(old): new for old, new in zip(kept, given, strict=True)}
+    adjoints = distinct(rebuild(program.adjoints, lambda tensor: table.get(tensor_key(tensor))))
+    passed = _inputs_of(adjoints, inputs, [*given, *program.cotangents])
+    return Passes(
+        Program(list(inputs), results),
+        Program([*(inputs[n] for n in passed), *given, *program.cotangents], adjoints),
+        tuple(passed),
+        tuple(numbers[tensor_key(tensor)] for tensor in kept),
+    )
+
+
+def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, those that occurred already as copies: a program returns each once."""
+    seen: set[tuple[int, int]] = set()
+    results = []
+    for tensor in tensors:
+        results.append(copy_of(tensor) if tensor_key(tensor) in seen else tensor)
+        seen.add(tensor_key(tensor))
+    return results
+
+
+def _inputs_of(
+    adjoints: Sequence[Tensor], inputs: Sequence[Tensor], others: Sequence[Tensor]
+) -> list[int]:
+    """The inputs that the backward program reads, and those whose shapes it needs for sizes that
+    nothing else tells.
+    """
+    graph = Graph(adjoints)
+    passed = [number for number, tensor in enumerate(inputs) if graph.contains(tensor)]
+    needed = {node_id(var) for op in graph.ops for var in free_variables(op)}
+
+    def missing(chosen: Sequence[int]) -> set[int]:
+        told = known_sizes([*(inputs[number] for number in chosen), *others])
+        return needed - {node_id(var) for var in told}
+
+    for number in range(len(inputs)):
+        if not missing(passed):
+            break
+        if number not in passed and len(missing([*passed, number])) < len(missing(passed)):
+            passed = sorted([*passed, number])
+    return passed
