@@ -33,6 +33,7 @@ LAYERS = {
     "zero_elimination": 5,
     "schedule": 5,
     "runtime": 5,
+    "debug": 5,
     "show": 5,
     "transforms": 6,
     "compile": 6,

@@ -13,15 +13,18 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from .codegen.deep import run_deep
 from .codegen.modules import Module
 from .codegen.sizes import with_plain_sizes
+from .debug import CheckedFunction
+from .debug.inspector import Inspector
 from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from .expr.nodes import Tensor, is_tensor, node_id, op_name, tensor_key
 from .keywords import checked_keywords
-from .runtime.build_cache import BuildCache, clear_cache, default_folder
+from .runtime.build_cache import BuildCache, cache_of, clear_cache
 from .runtime.build_key import build_key
 from .runtime.compiled import CompiledFunction
 from .runtime.device import DeviceFunction, has_gpu
@@ -121,6 +124,7 @@ def build(
     exact_math: bool = False,
     cache: bool | str | os.PathLike[str] = True,
     tune: Tuning | None = None,
+    debug_nan: bool = False,
 ) -> CompiledFunction:
     """Compile tensors into a function of arrays.
 
@@ -158,6 +162,9 @@ def build(
     tune : Tuning, optional
         Try out schedules of the kernels, which takes seconds a trial, and use those that are faster
         than the rules'. What was found is kept in `tune`'s database and not in the cache.
+    debug_nan : bool
+        Compute every stage of each call on its own beforehand, and raise a `NonFiniteError` that
+        names the first one with a NaN, or with an infinity while what it read was finite.
 
     Returns
     -------
@@ -215,7 +222,12 @@ def build(
     function = _built(request, machine, cache, tune)
     if function.notice is not None:
         warn(function.notice, PlainScheduleWarning)
-    return function
+    if not debug_nan:
+        return function
+    wanted = [*request.outputs, *(new for _, new in request.updates)]
+    checked = partial(_built, machine=machine, cache=False, tune=None)
+    look = Inspector(request.inputs, wanted, lambda given, all_: checked(_request(given, all_)))
+    return cast("CompiledFunction", CheckedFunction(function, look))
 
 
 def _built(
@@ -229,7 +241,7 @@ def _built(
     if tune is not None:
         return make(*_compiled(request, machine, tune), threads)
     # a library for a GPU cannot be loaded without one
-    store = _cache(cache) if machine.kind != "cuda" or has_gpu() else None
+    store = cache_of(cache) if machine.kind != "cuda" or has_gpu() else None
     key = request.key(machine) if store is not None else None
     if store is not None and key is not None:
         found = _from_cache(store, key, request, machine, make)
@@ -249,17 +261,6 @@ def _built(
     except (LinkError, UnloadableError, LoweringError):
         # no linker, no folder to load from, or a target that is not this machine: it is compiled
         return make(executable, record, threads)
-
-
-def _cache(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
-    if isinstance(cache, (str, os.PathLike)):
-        return BuildCache(cache)
-    if not isinstance(cache, bool):
-        raise InvalidArgumentError(f"cache must be True, False or a folder, got {cache!r}")
-    try:
-        return BuildCache(default_folder()) if cache else None
-    except (OSError, InvalidArgumentError):  # no home, or a home that others write to
-        return None
 
 
 def _from_cache(

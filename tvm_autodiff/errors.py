@@ -49,6 +49,12 @@ class CallError(AutodiffError, TypeError):
     """A compiled function was called with arrays of wrong number, shape, dtype, rank or layout."""
 
 
+class NonFiniteError(AutodiffError, FloatingPointError):
+    """A NaN or an infinity arises in a stage of a program that was built with ``debug_nan``; the
+    message names stage, element, and what was read there.
+    """
+
+
 class GradientCheckError(AutodiffError, AssertionError):
     """A gradient differs from finite differences; the message names the worst entry."""
 

@@ -20,6 +20,7 @@ from tvm import te, tirx
 from tests.evaluate import evaluate
 from tvm_autodiff.expr.build import cast, if_then_else, like, select, zero_like
 from tvm_autodiff.expr.nodes import binary, call_node, dtype_of, op_name, operands
+from tvm_autodiff.graph.checkpoint import checkpointed, recomputed
 from tvm_autodiff.rules.scalar_rules import RULES, Branch
 
 X, Y, SEED = (tirx.Var(name, "float64") for name in ("x", "y", "g"))
@@ -60,6 +61,8 @@ class Case:
 
 
 CASES = [
+    Case("checkpoint", lambda x, y: checkpointed(x), lambda x, y: x),
+    Case("recomputed", lambda x, y: recomputed(x, 2), lambda x, y: x),
     Case("add", infix("add"), lambda x, y: x + y),
     Case("sub", infix("sub"), lambda x, y: x - y),
     Case("mul", infix("mul"), lambda x, y: x * y),

@@ -99,7 +99,7 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
     parameters = [table[tensor_key(tensor)] for tensor in inputs]
     for op in ops:
         local = retarget(op, lambda tensor: table.get(tensor_key(tensor)))
-        local = never_empty(_lets_once(local))
+        local = never_empty(_lets_once(_not_root(local)))
         for old, new in zip(outputs_of(op), local, strict=True):
             table[tensor_key(old)] = new
     results = [table[tensor_key(tensor)] for tensor in outputs]
@@ -113,6 +113,14 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
     # schedules simplify indices, and TVM fails on numbers that int32 does not hold
     func = bounded_function(func.without_attr("global_symbol"))
     return StageFunction(func, tuple(inputs), tuple(outputs), tuple(scalars))
+
+
+def _not_root(tensors: list[Tensor]) -> list[Tensor]:
+    """The stage under another name where it has that of TVM's outermost block."""
+    op = tensors[0].op
+    if op.name != "root" or not is_compute(op):
+        return tensors
+    return make_stage("root_", list(op.axis), bodies(op), op.tag, dict(op.attrs))
 
 
 def _lets_once(tensors: list[Tensor]) -> list[Tensor]:

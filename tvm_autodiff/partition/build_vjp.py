@@ -200,6 +200,7 @@ def build_vjp(
     num_threads: int | None = None,
     exact_math: bool = False,
     cache: bool | str | os.PathLike[str] = True,
+    debug_nan: bool = False,
 ) -> VjpFunctions:
     """Compile a program and its pullback into two functions.
 
@@ -223,7 +224,7 @@ def build_vjp(
     sizes : mapping from str to int, optional
         Values of symbolic sizes that the choice is made for; without them it is made for 64, and a
         budget is refused. The functions themselves take any sizes.
-    target, num_threads, exact_math, cache
+    target, num_threads, exact_math, cache, debug_nan
         As of `build`.
     manual, override
         As of `differentiate`.
@@ -294,6 +295,7 @@ def build_vjp(
             num_threads=num_threads,
             exact_math=exact_math,
             cache=cache,
+            debug_nan=debug_nan,
         )
 
     return VjpFunctions(

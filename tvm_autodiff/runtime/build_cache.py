@@ -133,6 +133,20 @@ class BuildCache:
             total -= size
 
 
+def cache_of(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
+    """The cache that the argument of a build names; None for no cache, or where this user's folder
+    cannot be used.
+    """
+    if isinstance(cache, (str, os.PathLike)):
+        return BuildCache(cache)
+    if not isinstance(cache, bool):
+        raise InvalidArgumentError(f"cache must be True, False or a folder, got {cache!r}")
+    try:
+        return BuildCache(default_folder()) if cache else None
+    except (OSError, InvalidArgumentError):  # no home, or a home that others write to
+        return None
+
+
 def clear_cache(folder: str | os.PathLike[str] | None = None) -> None:
     """Delete the compiled programs that `build` keeps on disk.
 
