@@ -37,6 +37,7 @@ LAYERS = {
     "show": 5,
     "transforms": 6,
     "compile": 6,
+    "differences": 6,
     "operators": 6,
     "check": 7,
     "partition": 7,

@@ -69,6 +69,45 @@ def test_a_small_entry_beside_large_ones_is_checked(monkeypatch, size, factor):
         check_grads(w, z)
 
 
+def scaled_at(which, factor):
+    """vjp, whose entry `which` is wrong by a factor."""
+
+    def wrong(outputs, inputs, cotangents):
+        [adjoint] = vjp(outputs, inputs, cotangents)
+        one, part = tirx.const(1.0, D), tirx.const(factor, D)
+        shape = adjoint.shape
+        return [te.compute(shape, lambda i: adjoint[i] * te.if_then_else(i == which, part, one))]
+
+    return wrong
+
+
+def loss_of_two_sizes(size):
+    """``1e6 x₀² + size · sin x₁``: the second term is near the rounding of the first, or below."""
+    z = te.placeholder((2,), D, name="z")
+    large, small = tirx.const(1e6, D), tirx.const(size, D)
+    return z, te.compute((), lambda: z[0] * z[0] * large + te.sin(z[1]) * small, name="loss")
+
+
+@pytest.mark.parametrize("factor", [0.99, 1.01, 0.0])
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_longer_steps_find_a_small_entry_of_a_loss(monkeypatch, size, factor):
+    z, loss = loss_of_two_sizes(size)
+    check_grads(loss, z)
+    monkeypatch.setattr(check_module, "vjp", scaled_at(1, factor))
+    with pytest.raises(GradientCheckError, match=r"z\[1\]"):
+        check_grads(loss, z)
+
+
+def test_longer_steps_do_not_cross_kinks_or_leave_the_domain():
+    """Entries whose differences are uncertain, near a kink and near the end of a domain."""
+    z = te.placeholder((3,), D, name="z")
+    big = tirx.const(1e8, D)
+    k = te.reduce_axis((0, 3), "k")
+    roots = te.compute((3,), lambda i: te.sqrt(z[i]) + te.abs(z[i] - 0.02), name="roots")
+    loss = te.compute((), lambda: te.sum(roots[k] + big, axis=k), name="loss")
+    check_grads(loss, z, ("reverse", "forward"), values={z: np.array([0.01, 0.03, 1.0])})
+
+
 def test_a_sum_that_cancels_may_be_rounded():
     """The outputs are large, and what an entry changes of them is lost in their rounding."""
     z = te.placeholder((3,), D, name="z")

@@ -1,8 +1,9 @@
 """Derivatives checked against finite differences: one call for users and tests.
 
 Every entry is held to an error of its own size: a part of the entry, what two steps of different
-length differ by, and what rounding does to the outputs that the entry changes. Tensors are compiled
-as they stand, so checks belong to float64 graphs; float32 gets the step that it can carry.
+length differ by, and what rounding does to the outputs that the entry changes. Where this error is
+larger than the part, longer steps are tried. Tensors are compiled as they stand, so checks belong
+to float64 graphs; float32 gets the step that it can carry.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .compile import build
+from .differences import ROUNDINGS, Precision, best_difference
 from .errors import GradientCheckError, InvalidArgumentError
 from .expr.nodes import Tensor, dtype_of, is_float, tensor_key
 from .graph.graph import Graph
@@ -26,7 +28,6 @@ from .transforms.arguments import as_tensor, as_tensors, require_float
 _PRECISION = {"float64": (1e-5, 1e-6), "float32": (1e-2, 2e-2)}
 _MODES = ("reverse", "forward")
 _MOST_ENTRIES = 400
-_ROUNDINGS = 16  #: that an element of an output goes through
 _TRANSPOSED = 256  #: the same of two derivatives, which may round long sums differently
 
 
@@ -196,8 +197,13 @@ def _check_reverse(
                 _fail(output, Worst(tensor.op.name, (), largest, 0.0))
             continue
         for index in _entries(derived.shape, rng):
-            slope, uncertain = _central_difference(
-                function, weights, point.eps, arrays, tensor, index, point.step
+            slope, uncertain = best_difference(
+                lambda values: function({**arrays, **values}),
+                weights,
+                tensor_key(tensor),
+                arrays[tensor_key(tensor)],
+                index,
+                Precision(point.eps, point.step, point.rtol, point.atol),
             )
             scale = point.rtol * abs(slope) + uncertain + point.atol
             off = abs(slope - derived[index])
@@ -252,7 +258,7 @@ def _slope_along(
         slopes.append((high - low) / (2 * length))
         rounding = np.maximum(rounding, point.eps * (abs(high) + abs(low)) / (2 * length))
     slope = slopes[0] + (slopes[0] - slopes[1]) / 3
-    return slope, abs(slopes[0] - slopes[1]) + _ROUNDINGS * rounding
+    return slope, abs(slopes[0] - slopes[1]) + ROUNDINGS * rounding
 
 
 def _check_transpose(
@@ -276,42 +282,6 @@ def _fail(output: Tensor, worst: Worst) -> None:
         f"{worst.tensor}{place} is {worst.derived:.9g}, finite differences give "
         f"{worst.measured:.9g}"
     )
-
-
-def _central_difference(
-    function: Callable[[Mapping[tuple[int, int], np.ndarray]], np.ndarray],
-    weights: np.ndarray,
-    eps: float,
-    arrays: Mapping[tuple[int, int], np.ndarray],
-    tensor: Tensor,
-    index: tuple[int, ...],
-    step: float,
-) -> tuple[float, float]:
-    """The slope of ``sum(function * weights)`` along one entry, and its possible error.
-
-    The slopes of one and of two steps have errors of step² and 4·step²: a third of their difference
-    is taken off, and all of it counts as possible error. Only outputs that the entry changes are
-    rounded differently at the two ends. Where it changes none, the gradient may be the rounding of
-    terms of the size of the outputs over the entry.
-    """
-    key = tensor_key(tensor)
-    slopes, rounding = [], 0.0
-    for length in (step, 2 * step):
-        ends = []
-        for sign in (1, -1):
-            moved = arrays[key].copy()
-            moved[index] += sign * length
-            ends.append((function({**arrays, key: moved}), float(moved[index])))
-        (high, right), (low, left) = ends
-        size, changed = np.abs(high) + np.abs(low), high != low
-        apart = abs(right - left)
-        if not changed.any():  # a slope of zero may be what is left of terms that cancel
-            changed, apart = np.ones_like(changed), max(apart, abs(right))
-        noise = eps * float((size * np.abs(weights))[changed].sum())
-        rounding = max(rounding, noise / apart)
-        slopes.append(float(((high - low) * weights).sum()) / (right - left))
-    slope = slopes[0] + (slopes[0] - slopes[1]) / 3
-    return slope, abs(slopes[0] - slopes[1]) + _ROUNDINGS * rounding
 
 
 def _entries(shape: tuple[int, ...], rng: np.random.Generator) -> list[tuple[int, ...]]:
