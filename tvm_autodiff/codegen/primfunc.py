@@ -120,7 +120,7 @@ def _not_root(tensors: list[Tensor]) -> list[Tensor]:
     op = tensors[0].op
     if op.name != "root" or not is_compute(op):
         return tensors
-    return make_stage("root_", list(op.axis), bodies(op), op.tag, dict(op.attrs))
+    return with_bodies(op, bodies(op), name="root_")
 
 
 def _lets_once(tensors: list[Tensor]) -> list[Tensor]:

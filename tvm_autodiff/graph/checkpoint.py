@@ -37,6 +37,7 @@ from .stage import (
     make_stage,
     outputs_of,
     shape_of,
+    with_bodies,
 )
 
 CHECKPOINT = "checkpoint"  #: in the vocabulary of `nodes`
@@ -100,7 +101,7 @@ def without_generations(op: Operation) -> list[Tensor]:
         return operands(node)[0] if op_name(node) == RECOMPUTED else None
 
     new = [rewrite(body, step) for body in bodies(op)]
-    return make_stage(op.name, list(op.axis), new, op.tag, dict(op.attrs))
+    return with_bodies(op, new)
 
 
 def checkpoints(ops: Sequence[Operation]) -> dict[Key, Tensor]:
@@ -155,7 +156,7 @@ def _again(op: Operation, again: dict[Key, Tensor], generation: int) -> list[Ten
         if tensor_key(load_tensor(node)) not in fresh
     }
     new = [replace_outermost(body, values) for body in bodies(moved)]
-    return make_stage(f"{op.name}_again", list(op.axis), new, op.tag, dict(op.attrs))
+    return with_bodies(op, new, name=f"{op.name}_again")
 
 
 def _copy(tensor: Tensor, generation: int) -> Tensor:

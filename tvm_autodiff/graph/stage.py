@@ -303,11 +303,16 @@ def make_stage(
 
 
 def with_bodies(
-    op: Operation, body: Sequence[Expr], axes: Sequence[Axis] | None = None
+    op: Operation,
+    body: Sequence[Expr],
+    axes: Sequence[Axis] | None = None,
+    name: str | None = None,
 ) -> list[Tensor]:
-    """The compute stage with other bodies, over its axes or others: of the same kind."""
+    """The compute stage with other bodies, over its axes or others, under its name or another one:
+    of the same kind.
+    """
     own = list(op.axis if axes is None else axes)
-    return make_stage(op.name, own, body, op.tag, dict(op.attrs))
+    return make_stage(name or op.name, own, body, op.tag, dict(op.attrs))
 
 
 def reduction_stage(name: str, axes: Sequence[Axis], reduction: Reduction) -> list[Tensor]:

@@ -17,7 +17,7 @@ from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor
 from ..graph.stage import is_placeholder, placeholder, shape_of
 from ..keywords import checked_keywords
 from ..runtime.compiled import CompiledFunction
-from ..schedule.normal_form import copy_of
+from ..schedule.rewrites.normal_form import copy_of
 from ..transforms.arguments import Manual, as_tensor, as_tensors, listed
 from ..transforms.vjp import vjp
 from .choice import Residuals, choose

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import tvm
-
 from ..cost import stage_cost
 from ..expr.build import const
+from ..expr.dtypes import itemsize
 from ..expr.nodes import (
     Tensor,
     Var,
@@ -37,8 +36,8 @@ from ..graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..schedule.kernel import EXPENSIVE
-from ..schedule.kernels import worth_inlining
+from ..schedule.fusion.kernel import EXPENSIVE
+from ..schedule.fusion.kernels import worth_inlining
 from ..zero_elimination.passes.equal_stages import merge_equal_stages
 from ..zero_elimination.walk import each_stage
 
@@ -124,8 +123,7 @@ class Sizes:
 
     def bytes_of(self, tensor: Tensor) -> int:
         """What a tensor takes in memory."""
-        bits = tvm.DataType(dtype_of(tensor)).bits
-        return prod(self(extent) for extent in shape_of(tensor)) * ((bits + 7) // 8)
+        return prod(self(extent) for extent in shape_of(tensor)) * itemsize(dtype_of(tensor))
 
 
 def joint(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..codegen.primfunc import free_variables
 from ..codegen.sizes import known_sizes
 from ..expr.nodes import Tensor, node_id, tensor_key
+from ..graph.free_variables import free_variables
 from ..graph.graph import Graph, rebuild
 from ..graph.stage import placeholder_like
-from ..schedule.normal_form import copy_of
+from ..schedule.rewrites.normal_form import copy_of
 from .choice import Residuals
 from .joint import Joint
 
