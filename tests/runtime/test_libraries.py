@@ -124,7 +124,7 @@ def test_a_cache_folder_that_cannot_be_used(tmp_path, name, monkeypatch):
     folder = UNUSABLE[name](tmp_path)
     with pytest.raises(InvalidArgumentError, match="cannot use the cache folder"):
         build(*program(), cache=folder)
-    monkeypatch.setattr("tvm_autodiff.compile.default_folder", lambda: folder)
+    monkeypatch.setattr("tvm_autodiff.runtime.build_cache.default_folder", lambda: folder)
     runs(build(*program()))
 
 
