@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import tvm_autodiff.zero_elimination.transposition.gather as gather_module
+import tvm_autodiff.zero_elimination.sums.solve as solve_module
 from benchmarks.differentiation_time import computation
 from tvm_autodiff import differentiate
 from tvm_autodiff.graph.graph import topological
@@ -13,7 +13,7 @@ from tvm_autodiff.graph.graph import topological
 def work(layers: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Systems that are solved, and stages that come out, for a residual network."""
     solved = []
-    solve = gather_module.simplify_domain
+    solve = solve_module.simplify_domain
 
     def counting(domain):
         solved.append(domain)
@@ -21,7 +21,7 @@ def work(layers: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
 
     output, inputs, head = computation(f"residual, {layers} layers")
     with monkeypatch.context() as patch:
-        patch.setattr(gather_module, "simplify_domain", counting)
+        patch.setattr(solve_module, "simplify_domain", counting)
         gradients = list(differentiate(output, inputs, head))
     return len(solved), len(topological(gradients))
 

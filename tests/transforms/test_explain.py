@@ -61,7 +61,7 @@ def test_the_way_is_told(case):
     y = make()
     report = differentiate(y, tensor, te.placeholder(y.shape, name="head")).explain()
     assert f"d{tensor.op.name}, by the reads of y" in report
-    assert f"way: {way}" in report
+    assert f"strategy: {way}" in report
     assert f"iterations: {iterations} (floor: {floor}, the sum over zeros: " in report
 
 
@@ -83,7 +83,7 @@ def test_a_dense_sum_is_told_with_its_reason_and_warned_of_where_it_was_asked_fo
     assert warning.category is DenseSumWarning
     assert warning.filename == __file__
     report = result.explain()
-    assert "way: dense sum" in report
+    assert "strategy: dense sum" in report
     assert "not solved: " in report
     assert "manual={(y, x): f}" in report
 
@@ -100,7 +100,7 @@ def test_scans_are_told_with_their_steps():
     second = differentiate(first[0], rows, te.placeholder((3, 4), name="head2"))
     for side in ("before", "after"):
         assert (
-            f"drows, by the reads of y_{side}\n  way: scan in the opposite direction\n"
+            f"drows, by the reads of y_{side}\n  strategy: scan in the opposite direction\n"
             "  iterations: 12"
         ) in second.explain()
     plain = te.compute((3,), lambda i: te.sum(rows[i, k], axis=k), name="y")

@@ -16,7 +16,7 @@ from ..graph.out_of_bounds import refuse_reads_out_of_bounds
 from ..graph.stage import shape_of
 from ..keywords import checked_keywords
 from ..warn import warn
-from ..zero_elimination.transposition.assemble import assemble
+from ..zero_elimination.sums.assemble import assemble
 from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import target_of, transpose
 from .arguments import (
@@ -221,5 +221,5 @@ def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
         output.op, {output.value_index: Cotangent(head)}, [input], lambda tensor: target
     )
     warn_of_dense_sums(terms)
-    group = [site.gathered for site in terms]
+    group = [site.sum for site in terms]
     return assemble(f"d{input.op.name}", target, [group], dtype=dtype_of(input))

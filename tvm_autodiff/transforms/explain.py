@@ -1,4 +1,4 @@
-"""How a gradient came about, as text: the system of each read site, the way taken, what is left.
+"""How a gradient came about, as text: the system of each read site, the strategy, what is left.
 
 In: the read sites that a sweep transposed. Out: a report for `DifferentiationResult.explain`, and
 warnings for sums that stayed dense. Nothing here changes a gradient.
@@ -23,12 +23,12 @@ from .work import work_of
 def warn_of_dense_sums(sites: Sequence[Transposed]) -> None:
     """Say which gradients sum over zeros, why, and what replaces them."""
     for site in sites:
-        if not site.gathered.dense:
+        if not site.sum.dense:
             continue
         stage, tensor = site.op.name, site.term.tensor.op.name
         warn(
             f"the gradient of stage {stage} with respect to {tensor} sums over zeros: the solver "
-            f"leaves {text(all_of(site.gathered.dense), limit=200)} as a guard. It is right, "
+            f"leaves {text(all_of(site.sum.dense), limit=200)} as a guard. It is right, "
             f"and slow; manual={{({stage}, {tensor}): f}} replaces it",
             DenseSumWarning,
         )
@@ -51,31 +51,32 @@ def explain(sites: Sequence[Transposed], scanned: Sequence[tuple[Operation, Tens
         steps = _count(shape_of(op.output(0)))
         title = f"d{tensor.op.name}, by the reads of {op.name}"
         lines += ["", title] if lines else [title]
-        lines += ["  way: scan in the opposite direction", f"  iterations: {steps}"]
+        lines += ["  strategy: scan in the opposite direction", f"  iterations: {steps}"]
     return "\n".join(lines)
 
 
 def _site_lines(site: Transposed) -> list[str]:
-    term, gathered = site.term, site.gathered
+    term, found = site.term, site.sum
     target = [axis.var for axis in site.target.axes]
     read = text(load(term.tensor, term.indices)) if term.indices else term.tensor.op.name
     pairs = zip(term.indices, target, strict=True)
     system = [f"{text(index)} = {axis.name}" for index, axis in pairs]
     system += [text(condition.expr) for condition in term.conditions]
-    lines = [f"reads {read}", f"  system: {', '.join(system) or 'none'}", f"  way: {site.way}"]
-    if gathered.axes:
-        lines.append(f"  sums over: {', '.join(map(_range_text, gathered.axes))}")
-    if gathered.guards:
-        lines.append(f"  guards: {text(all_of(gathered.guards))}")
+    lines = [f"reads {read}", f"  system: {', '.join(system) or 'none'}"]
+    lines.append(f"  strategy: {site.strategy}")
+    if found.axes:
+        lines.append(f"  sums over: {', '.join(map(_range_text, found.axes))}")
+    if found.guards:
+        lines.append(f"  guards: {text(all_of(found.guards))}")
     lines.append(f"  iterations: {_work(site)}")
     if _by_scans(site):
         elements = _count([axis_range(axis)[1] for axis in (*site.op.axis, *term.reduce_axes)])
         lines.append(
             f"  reducer: two scans combine what is before and after, {elements} steps each"
         )
-    if gathered.dense:
+    if found.dense:
         lines += [
-            f"  not solved: {text(all_of(gathered.dense))}",
+            f"  not solved: {text(all_of(found.dense))}",
             f"  to replace it: manual={{({site.op.name}, {term.tensor.op.name}): f}}",
         ]
     return lines

@@ -102,9 +102,10 @@ class DifferentiationResult(Sequence[Tensor]):
         Returns
         -------
         str
-            For each: the system that was solved, the way taken (gather, residue classes, part of
-            the box, scatter-add, scan, dense sum), the axes summed over, the guards left, the
-            iterations, and for a dense sum the equations that were not solved and what to override.
+            For each: the system that was solved, the strategy (gather, residue classes, part of
+            the box, ragged loops, scatter-add, loop over updates, scan, dense sum), the axes
+            summed over, the guards left, the iterations, and for a dense sum the equations that
+            were not solved and what to override.
 
         Examples
         --------
@@ -116,7 +117,7 @@ class DifferentiationResult(Sequence[Tensor]):
         dx, by the reads of y
           reads x[2*i]
             system: 2*i = i0
-            way: gather
+            strategy: gather
             guards: i0%2 == 0
             iterations: 6 (floor: 9, the sum over zeros: 18)
         """

@@ -32,9 +32,10 @@ from ..rules.copies import Copies
 from ..rules.equal_forms import equal_form
 from ..rules.invariance import unneeded_tensors
 from ..rules.scans import scan_adjoints
-from ..zero_elimination.transposition.assemble import assemble
+from ..zero_elimination.sums.assemble import assemble
+from ..zero_elimination.sums.sum import Sum, Target
 from ..zero_elimination.transposition.copying import read_through_copies
-from ..zero_elimination.transposition.gather import Cotangent, Gathered, Target
+from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, target_of, transpose
 from .arguments import (
     ByHand,
@@ -46,10 +47,10 @@ from .result import DifferentiationResult, TensorMap
 
 @dataclass
 class _Summand:
-    """What one consumer contributes to an adjoint: gathered terms, or a tensor given by hand."""
+    """What one consumer contributes to an adjoint: sums, or a tensor given by hand."""
 
     consumer: Tensor
-    terms: list[Gathered] = field(default_factory=list)
+    terms: list[Sum] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
 
 
@@ -233,8 +234,8 @@ class Sweep:
             tensor, out = site.term.tensor, outputs[site.term.component]
             by_hand = self.by_hand.manual.get((tensor_key(out), tensor_key(tensor)), self.fdiff)
             if by_hand is None:
-                source = read_through_copies(site.gathered.source, self._is_kept)
-                self._summand(tensor, out).terms.append(replace(site.gathered, source=source))
+                source = read_through_copies(site.sum.source, self._is_kept)
+                self._summand(tensor, out).terms.append(replace(site.sum, source=source))
                 self.sites.append(site)
 
     def _may_pass(self, tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""The work of one read site's way into a gradient, beside the least it could be.
+"""The work of one read site's part of a gradient, beside the least it could be.
 
 In: a transposed read site. Out: its iterations, the floor, and what the sum over everything would
 take; None where they are symbolic or too many to count.
@@ -17,7 +17,7 @@ from ..expr.rewrite import postorder
 from ..graph.counting import loop_iterations
 from ..graph.graph import topological
 from ..graph.stage import axis_range, is_placeholder, outputs_of
-from ..zero_elimination.transposition.gather import on_indices
+from ..zero_elimination.sums.conditions import on_indices
 from ..zero_elimination.transposition.transpose import Transposed
 
 
@@ -28,7 +28,7 @@ class SiteWork:
     Attributes
     ----------
     own : int or None
-        Of the way taken: the sum itself, and stages that were made for it.
+        Of the strategy: the sum itself, and stages that were made for it.
     floor : int or None
         Reads that are not structurally zero, plus elements of the gradient.
     dense : int or None
@@ -44,7 +44,7 @@ def work_of(site: Transposed) -> SiteWork:
     """Count one site: reads and conditions on indices point by point, the others by extents."""
     elements = [*site.target.prefix, *site.target.axes]
     points = [*site.op.axis, *site.term.reduce_axes]
-    sum_size = _known(loop_iterations([*elements, *site.gathered.axes]))
+    sum_size = _known(loop_iterations([*elements, *site.sum.axes]))
     parts = _parts(site)
     return SiteWork(
         None if sum_size is None or parts is None else sum_size + parts,
@@ -72,7 +72,7 @@ def _parts(site: Transposed) -> int | None:
     if site.cotangent.tensor is not None:
         given.append(site.cotangent.tensor)
     known = {hash(op) for op in topological(given)}
-    read = [load_tensor(node) for node in postorder(site.gathered.source) if is_load(node)]
+    read = [load_tensor(node) for node in postorder(site.sum.source) if is_load(node)]
     work: Any = 0
     for op in topological(read):
         if hash(op) not in known and not is_placeholder(op):

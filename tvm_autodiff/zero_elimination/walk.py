@@ -6,19 +6,12 @@ stages. What a stage becomes is up to each transformation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 
-from ..errors import InvalidArgumentError, UnsolvableError
-from ..expr.build import const
-from ..expr.nodes import Tensor, const_value, dtype_of, is_tensor, tensor_key
-from ..expr.rewrite import substituter, variables_of
-from ..expr.simplify import simplify
+from ..errors import InvalidArgumentError
+from ..expr.nodes import Tensor, is_tensor, tensor_key
 from ..graph.graph import retarget, topological
-from ..graph.stage import Extent, Operation, outputs_of
-
-#: value that symbolic extents are given where two ways are compared
-_SAMPLE_EXTENT = 64
+from ..graph.stage import Operation, outputs_of
 
 
 def tensor_list(tensors: Tensor | Sequence[Tensor], what: str = "tensors") -> list[Tensor]:
@@ -67,19 +60,3 @@ def each_stage(
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
     return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
-
-
-def element_count(extents: Iterable[Extent]) -> int:
-    """The product of extents, symbolic ones sampled."""
-    return prod(sample_extent(extent) for extent in extents)
-
-
-def sample_extent(extent: Extent) -> int:
-    """An extent as a number: symbolic sizes are given one value to compare ways with."""
-    if isinstance(extent, int):
-        return extent
-    sample = {var: const(_SAMPLE_EXTENT, dtype_of(var)) for var in variables_of(extent)}
-    value = const_value(simplify(substituter(sample)(extent)))
-    if value is None:
-        raise UnsolvableError(f"extent {extent} has no value for given sizes")
-    return max(0, int(value))

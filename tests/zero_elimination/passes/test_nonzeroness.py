@@ -15,7 +15,7 @@ from tvm_autodiff.expr.build import select
 from tvm_autodiff.expr.nodes import as_expr, is_load, node_id, op_name, operands, tensor_key
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.expr.rewrite import postorder
-from tvm_autodiff.zero_elimination.transposition.summands import summands
+from tvm_autodiff.zero_elimination.sums.summands import summands
 
 D = "float64"
 i, j = te.var("i"), te.var("j")

@@ -319,7 +319,7 @@ def test_gradients_take_as_many_steps_as_there_are_entries():
     y = stage("a sparse matrix times rows")
     head, _ = cotangent(y)
     result = differentiate(y, [value, table], head)
-    assert "way: loop over updates" in result.explain()
+    assert "strategy: loop over updates" in result.explain()
     assert "Σ" not in show(list(result))  # no sum over rows for each entry
     second = differentiate(result[0], [head], te.placeholder((NNZ,), D, name="o"))
     assert "Σ_{k<ptr" in show(second[0]).replace("ptr[i0 + 1] - ", "").replace("if ", "")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...cost import stage_cost
 from ...errors import InvalidArgumentError
 from ...expr.lets import bind_shared, merge_equal
 from ...expr.nodes import Expr, Tensor, is_load, load, load_tensor, tensor_key
@@ -29,8 +28,9 @@ from ...graph.stage import (
     renewed_reduction,
     shape_of,
 )
+from ..sums.iterations import element_count, stage_iterations
 from ..transposition.copying import is_shifted_copy
-from ..walk import element_count, sample_extent, tensor_list
+from ..walk import tensor_list
 
 #: nodes of an expression that is put into another without being asked for
 _LARGEST_BODY = 100
@@ -190,7 +190,7 @@ class _Inliner:
             return False
         is_cheap = not is_sum and not multiplications_in(body) and len(loaded_tensors(body)) <= 1
         elements = element_count(shape_of(tensor))
-        return is_cheap or stage_cost(reader, sample_extent).iterations <= elements
+        return is_cheap or stage_iterations(reader) <= elements
 
 
 def _sites_of(graph: Graph) -> dict[_Key, int]:

@@ -25,7 +25,7 @@ from ...expr.nodes import (
 )
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import bodies, is_compute, marks_of
-from ..transposition.summands import joined, summands, where
+from ..sums.summands import joined, summands, where
 
 TensorOrExpr = TypeVar("TensorOrExpr")
 

@@ -2,31 +2,25 @@
 
 In: any tensors. Out: equal ones, in which each stage that is a sum with guards inside runs over
 the solutions of the guards: the source is split into summands with conditions of their own, the
-domain of each is solved by `domain/`, sums over equal boxes are joined again, and what only part
-of the elements have is computed for that part. A stage that would not get cheaper stays as it is.
+domain of each is solved by `domain/`, each sum takes the cheapest strategy, as in a gradient, and
+sums over equal boxes are joined again. A stage that would not get cheaper stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ...cost import stage_cost
-from ...domain import Domain, simplify_domain
 from ...errors import UnsolvableError
-from ...expr.build import all_of, if_then_else, zero_like
-from ...expr.nodes import Tensor, dtype_of, load, tensor_key
-from ...expr.rewrite import contains, depends_on, substituter, tree_size
+from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ...expr.rewrite import contains, substituter, tree_size
 from ...graph.graph import retarget, tensors_read_by, topological
-from ...graph.nonnegative import nonnegative
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
     Operation,
     Reduction,
-    axis_range,
     axis_vars,
     bodies,
-    data_axis,
     is_compute,
     outputs_of,
     reduction_of,
@@ -34,16 +28,14 @@ from ...graph.stage import (
 )
 from ...rules.reducers import classify
 from ...rules.terms import Condition
-from ..transposition.assemble import assemble
-from ..transposition.data_equations import is_data_equation
-from ..transposition.gather import Gathered, Target, sum_where
-from ..transposition.residues import split_by_residue
-from ..transposition.scatter import scatter_sum
-from ..transposition.summands import Summand, summands
-from ..walk import each_stage, element_count, sample_extent, tensor_list
-
-#: part of the work that must remain at most, for one more stage to pay
-_WORTHWHILE = 0.9
+from ..strategies.table import cheapest
+from ..sums.assemble import assemble
+from ..sums.data_equations import is_data_equation
+from ..sums.iterations import stage_iterations
+from ..sums.solve import solve
+from ..sums.sum import Sum, Target, Updates
+from ..sums.summands import Summand, summands
+from ..walk import each_stage, tensor_list
 
 
 def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
@@ -70,7 +62,7 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     Returns
     -------
     list of Tensor
-        Of the same shapes and values, up to the order of summation. A stage for which no way
+        Of the same shapes and values, up to the order of summation. A stage for which nothing
         with fewer iterations was found is the same stage.
 
     Raises
@@ -140,12 +132,12 @@ def _with_init(op: Operation) -> Tensor:
 def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
     [source] = reduction.sources
     apart, together = summands(source), summands(source, most=1)
-    ways = [apart] if len(apart) == len(together) else [apart, together]
+    splits = [apart] if len(apart) == len(together) else [apart, together]
     best: Tensor = op.output(0)
     try:
         least = _work(best, op)
-        for way in ways:
-            candidate = _summed(op, reduction, way)
+        for split in splits:
+            candidate = _summed(op, reduction, split)
             work = _work(candidate, op)
             if work < least:
                 best, least = candidate, work
@@ -157,76 +149,51 @@ def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
 def _summed(op: Operation, reduction: Reduction, parts: Sequence[Summand]) -> Tensor:
     """The sum of the parts' sums, each over its own domain."""
     target = Target((), tuple(op.axis))
-    terms: list[Gathered] = []
+    terms: list[Sum] = []
     for number, part in enumerate(parts):
         name = op.name if len(parts) == 1 else f"{op.name}_{number}"
-
-        def at(where: Target, part: Summand = part) -> Gathered | None:
-            return _sum_at(op, reduction, part, where)
-
-        whole = at(target)
-        if whole is not None and whole.masks:
-            terms.append(_scattered(op, reduction, part, whole, name))
-        elif whole is not None:
-            split = split_by_residue(whole, target, at, name)
-            terms.append(_compact(split, target, at, f"{name}_part"))
+        whole = SummandSum(name, op, reduction, part).at(target)
+        if whole is not None:
+            terms += cheapest(whole)
     return assemble(op.name, target, [terms], dtype=dtype_of(reduction.sources[0]))
 
 
-def _scattered(
-    op: Operation, reduction: Reduction, part: Summand, whole: Gathered, name: str
-) -> Gathered:
-    """``out[n] = Σ_e if idx[e] == n then v[e]  →  out[idx[e]] += v[e]``, where that is less."""
-    axes = [*op.axis, *reduction.axes]
-    found = scatter_sum(name, part.value, part.conditions, axes, axis_vars(op), op.axis)
-    if found is None or not found.is_less_than(whole, Target((), tuple(op.axis))):
-        return whole
-    return Gathered((), load(found.tensor, axis_vars(op)))
+@dataclass(frozen=True)
+class SummandSum:
+    """``Σ_k part`` of a stage whose source is a sum of such parts."""
 
+    name: str
+    op: Operation
+    reduction: Reduction
+    part: Summand
 
-def _sum_at(op: Operation, reduction: Reduction, part: Summand, target: Target) -> Gathered | None:
-    """``Σ_k part`` at the elements that the target tells."""
-    move = substituter(
-        {axis.var: place for axis, place in zip(op.axis, target.indices, strict=True)}
-        if target.places is not None
-        else {}
-    )
-    return sum_where(
-        move(part.value),
-        [Condition(move(c.expr), c.guards) for c in part.conditions],
-        [rename_bounds(axis, move) for axis in reduction.axes],
-        target.ranges,
-    )
+    def stage_name(self, what: str) -> str:
+        """The name of a stage that is the whole sum."""
+        return self.name
 
+    def at(self, target: Target) -> Sum | None:
+        """The sum at the elements of a target; None where the conditions never hold."""
+        move = substituter(
+            {axis.var: place for axis, place in zip(self.op.axis, target.indices, strict=True)}
+            if target.places is not None
+            else {}
+        )
+        return solve(
+            self,
+            target,
+            move(self.part.value),
+            [Condition(move(c.expr), c.guards) for c in self.part.conditions],
+            [rename_bounds(axis, move) for axis in self.reduction.axes],
+        )
 
-def _compact(
-    whole: Gathered, target: Target, at: Callable[[Target], Gathered | None], name: str
-) -> Gathered:
-    """``Σ_k if c(b) then f(b, k)  →  if c(b) then part[t(b)]``, part over the solutions of c."""
-    summed = [axis.var for axis in whole.axes]
-    outer = [guard for guard in whole.guards if not depends_on(guard, summed)]
-    if not summed or not outer:
-        return whole
-    variables = tuple(axis.var for axis in target.axes)
-    solution = simplify_domain(Domain(variables, target.ranges, tuple(outer)))
-    new = solution.new_domain
-    extents = {var: nonnegative(new.ranges[var][1]) for var in new.variables}
-    axes = [data_axis(var.name, extent, dtype_of(var)) for var, extent in extents.items()]
-    sums = element_count(axis_range(axis)[1] for axis in whole.axes)
-    elements = element_count(axis_range(axis)[1] for axis in target.axes)
-    fewer = element_count(axis_range(axis)[1] for axis in axes)
-    if elements + fewer * sums > _WORTHWHILE * elements * sums:
-        return whole
-    move = substituter({old: axis.var for old, axis in zip(new.variables, axes, strict=True)})
-    places = tuple(move(solution.old_to_new[var]) for var in variables)
-    part = Target((), tuple(axes), places)
-    gathered = at(part)
-    if gathered is None:
-        return whole
-    stage = assemble(name, part, [[gathered]], dtype=dtype_of(whole.source))
-    read = load(stage, [solution.new_to_old[var] for var in new.variables])
-    source = if_then_else(all_of(outer), read, zero_like(whole.source))
-    return replace(whole, axes=(), guards=(), source=source)
+    def updates(self, target: Target) -> Updates:
+        """``out[i] = Σ_k if c then v  →  for all (i, k): if c then out[i] += v``."""
+        axes = (*self.op.axis, *self.reduction.axes)
+        return Updates(self.part.value, self.part.conditions, axes, tuple(axis_vars(self.op)))
+
+    def cases(self) -> None:
+        """None: the places of a stage are its axes."""
+        return None
 
 
 def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
@@ -237,6 +204,6 @@ def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
         return [] if hash(stage) in given else tensors_read_by(stage)
 
     stages = [stage for stage in topological([tensor], reads) if hash(stage) not in given]
-    iterations = sum(stage_cost(stage, sample_extent).iterations for stage in stages)
+    iterations = sum(map(stage_iterations, stages))
     sizes = [tree_size(b) for stage in stages if is_compute(stage) for b in bodies(stage)]
     return iterations, len(stages), sum(sizes)

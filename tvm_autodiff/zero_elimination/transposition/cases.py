@@ -15,7 +15,7 @@ from ...expr.nodes import Expr, node_id, op_name, operands
 from ...expr.rewrite import Rewriter, contains_load, postorder
 from ...expr.simplify import Ranges, prove
 from ...rules.terms import Condition, Term
-from .gather import on_indices
+from ..sums.conditions import on_indices
 
 #: cases that one term may be taken apart into
 _MOST_CASES = 81

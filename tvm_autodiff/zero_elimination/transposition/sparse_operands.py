@@ -16,8 +16,8 @@ from ...expr.rewrite import map_loads, postorder, substituter
 from ...graph.stage import axis_vars
 from ...rules.copies import terms_of_copy
 from ...rules.terms import Condition, Term, guarded
-from .gather import on_indices
-from .summands import summands
+from ..sums.conditions import on_indices
+from ..sums.summands import summands
 
 _REMAINDERS = frozenset(("floormod", "truncmod"))
 

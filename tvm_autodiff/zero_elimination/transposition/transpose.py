@@ -1,9 +1,7 @@
-"""The pullback of one stage: its derivative's terms, transposed the best way each.
+"""The pullback of one stage: its derivative's terms as sums, each by the cheapest strategy.
 
-In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: gathered
-terms for each tensor. An index that is data (`table[I[n]]`) or that the solver cannot treat is
-scattered; where there is no tensor to scatter, the guarded dense sum is left. The way is recorded
-for `transforms.explain`.
+In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: sums for
+each tensor, each with the read site that it comes from, which `transforms.explain` shows.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ...domain.from_floats import without_floats
-from ...errors import UnsolvableError
 from ...expr.build import conjuncts
 from ...expr.nodes import (
     Expr,
@@ -22,32 +19,26 @@ from ...expr.nodes import (
     is_float,
     is_integer,
     is_load,
-    load,
     op_name,
     operands,
 )
-from ...expr.rewrite import contains, postorder
+from ...expr.rewrite import contains, contains_load, postorder
 from ...graph.stage import Operation, axis_range, axis_vars, data_axis, index_dtype, shape_of
 from ...rules.copies import through_copy
 from ...rules.linearize import linearize
 from ...rules.terms import Term
-from .cases import cases_of
-from .gather import Cotangent, Gathered, Target, gather, is_jagged
-from .jagged import from_zero, update_loops
-from .narrow import narrow_to_guards
-from .ragged import follow_guards
-from .residues import split_by_residue
-from .scatter import reads_by_data, scatter
+from ..strategies.table import LAST_RESORTS, cheapest
+from ..sums.sum import Sum, Target
+from ..sums.summands import summands
+from ..sums.windows import is_jagged
+from .gather import Cotangent, TermSum
+from .jagged import from_zero
 from .sparse_operands import with_sparse_operands
-from .summands import summands
-
-#: ways of what could not be solved
-_LAST_RESORTS = ("scatter-add", "dense sum")
 
 
 @dataclass(frozen=True)
 class Transposed:
-    """One read site's way into a gradient.
+    """What one read site contributes to a gradient.
 
     Attributes
     ----------
@@ -55,23 +46,26 @@ class Transposed:
         The stage that reads.
     term : Term
         The term of its derivative, continued through copies and cut into cases.
-    gathered : Gathered
-        What it contributes.
-    way : str
-        How: ``gather``, ``residue classes``, ``part of the box``, ``ragged loops``,
-        ``scatter-add``, ``loop over updates`` or ``dense sum``.
-    target : Target
-        The axes it contributes at.
     cotangent : Cotangent
         Of the output component that the term belongs to.
+    sum : Sum
+        What it contributes, by which strategy, and to which elements.
     """
 
     op: Operation
     term: Term
-    gathered: Gathered
-    way: str
-    target: Target
     cotangent: Cotangent
+    sum: Sum
+
+    @property
+    def target(self) -> Target:
+        """The axes that it contributes at."""
+        return self.sum.target
+
+    @property
+    def strategy(self) -> str:
+        """The name of a row of `strategies.table.STRATEGIES`."""
+        return self.sum.strategy
 
 
 def target_of(tensor: Tensor, prefix_shape: Sequence[object]) -> Target:
@@ -131,7 +125,7 @@ def transpose(
             continue
         sparse = with_sparse_operands(term)
         sites = _past_copies(op, sparse, cotangent, target, copies)
-        if sparse is not term and any(site.way in _LAST_RESORTS for site in sites):
+        if sparse is not term and any(site.strategy in LAST_RESORTS for site in sites):
             sites = _past_copies(op, term, cotangent, target, copies)
         result += sites
     return result
@@ -175,10 +169,12 @@ def _past_copies(
     target: Callable[[Tensor], Target],
     copies: Callable[[Tensor], list[Term] | None],
 ) -> list[Transposed]:
-    """The term gathered at the sources of the copies it reads, or at the copy where that fails."""
+    """The term at the sources of the copies it reads, or at the copy where that is not solved."""
+    inner = None
     if any(is_jagged(axis) for axis in term.reduce_axes):
-        return _by_data_bounds(op, from_zero(term), cotangent, target(term.tensor))
-    inner = None if reads_by_data(term) else copies(term.tensor)
+        term = from_zero(term)
+    elif not any(contains_load(index) for index in term.indices):
+        inner = copies(term.tensor)
     if inner is not None:
         further = [
             site
@@ -187,98 +183,15 @@ def _past_copies(
                 op, through_copy(term, term.tensor.op, part), cotangent, target, copies
             )
         ]
-        if not any(site.way in _LAST_RESORTS for site in further):
+        if not any(site.strategy in LAST_RESORTS for site in further):
             return further
-    where = target(term.tensor)
-    try:
-        return _solved(op, term, cotangent, where)
-    except UnsolvableError:  # a window that sizes do not bound
-        return _by_updates(op, term, cotangent, where)
-
-
-def _solved(op: Operation, term: Term, cotangent: Cotangent, where: Target) -> list[Transposed]:
-    """The term gathered, or scattered where the gather would be dense."""
-    whole = gather(op, term, cotangent, where)
+    whole = TermSum(op, term, cotangent).at(target(term.tensor))
     if whole is None:
         return []
-    name = f"d{term.tensor.op.name}"
-    if whole.unsolved:
-        parts = _by_cases(op, term, cotangent, where, name)
-        if parts is not None:
-            return parts
-    if whole.dense:
-        way = "dense sum"
-        scattered = scatter(op, term, cotangent, where, f"{name}_scatter")
-        if scattered is not None and (whole.unsolved or scattered.is_less_than(whole, where)):
-            here = [axis.var for axis in (*where.prefix, *where.axes)]
-            source = load(scattered.tensor, here)
-            whole, way = Gathered((), source, masks=scattered.unsolved), "scatter-add"
-        return [Transposed(op, term, whole, way, where, cotangent)]
-    return [_divided(op, term, cotangent, where, whole, name)]
+    return [_site(found) for found in cheapest(whole)]
 
 
-def _by_data_bounds(
-    op: Operation, term: Term, cotangent: Cotangent, where: Target
-) -> list[Transposed]:
-    """A term whose loops have data for bounds: gathered where its index determines them or leaves
-    them loops, else added up in one loop over the points.
-    """
-    if not reads_by_data(term):
-        try:
-            whole = gather(op, term, cotangent, where)
-        except UnsolvableError:  # an index that does not bound such a loop
-            return _by_updates(op, term, cotangent, where)
-        if whole is None:
-            return []
-        if not whole.dense:
-            return [Transposed(op, term, whole, "gather", where, cotangent)]
-    return _by_updates(op, term, cotangent, where)
-
-
-def _by_updates(op: Operation, term: Term, cotangent: Cotangent, where: Target) -> list[Transposed]:
-    """A term added up in one loop over its points, whatever their bounds are."""
-    name = f"d{term.tensor.op.name}_updates"
-    updated = update_loops(op, term, cotangent, where, name)
-    if updated is None:
-        return []
-    here = [axis.var for axis in (*where.prefix, *where.axes)]
-    whole = Gathered((), load(updated, here))
-    return [Transposed(op, term, whole, "loop over updates", where, cotangent)]
-
-
-def _divided(
-    op: Operation, term: Term, cotangent: Cotangent, where: Target, whole: Gathered, name: str
-) -> Transposed:
-    """A solved term, its sum made only where and as long as its guards allow."""
-    at = partial(gather, op, term, cotangent)
-    split = split_by_residue(whole, where, at, name)
-    if split is not whole:
-        return Transposed(op, term, split, "residue classes", where, cotangent)
-    narrow = narrow_to_guards(whole, where, at, f"{name}_part")
-    if narrow is not whole:
-        return Transposed(op, term, narrow, "part of the box", where, cotangent)
-    ragged = follow_guards(whole, where)
-    way = "gather" if ragged is whole else "ragged loops"
-    return Transposed(op, term, ragged, way, where, cotangent)
-
-
-def _by_cases(
-    op: Operation, term: Term, cotangent: Cotangent, where: Target, name: str
-) -> list[Transposed] | None:
-    """The cases of a term's clamps gathered one by one, where that solves every equation."""
-    ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
-    cases = cases_of(term, ranges)
-    if cases is None:
-        return None
-    found = []
-    for case in cases:
-        try:
-            gathered = gather(op, case, cotangent, where)
-        except UnsolvableError:  # the solver does not bound this one: no case is gathered
-            return None
-        if gathered is None:
-            continue
-        if gathered.unsolved:  # the others would be gathered for nothing
-            return None
-        found.append((case, gathered))
-    return [_divided(op, case, cotangent, where, gathered, name) for case, gathered in found]
+def _site(found: Sum) -> Transposed:
+    definition = found.definition
+    assert isinstance(definition, TermSum)
+    return Transposed(definition.op, definition.term, definition.cotangent, found)

@@ -9,14 +9,19 @@ from __future__ import annotations
 from ...errors import UnsolvableError
 from ...expr.build import add, compare, const, zero_like
 from ...expr.ceil_division import fold_ceil_divisions
-from ...expr.nodes import Expr, Var, dtype_of
-from ...expr.rewrite import depends_on
+from ...expr.nodes import Axis, Expr, Var, dtype_of
+from ...expr.rewrite import contains_load, depends_on
 from ...expr.simplify import constant_bounds
 from ...graph.stage import Extent
 
 Ranges = dict[Var, tuple[Extent, Extent]]
 #: those of axes that may have no upper end
 OpenRanges = dict[Var, tuple[Extent, Extent | None]]
+
+
+def is_jagged(axis: Axis) -> bool:
+    """Whether a bound of an axis is data: ``k < length[i]``."""
+    return contains_load([axis.dom.min, axis.dom.extent])
 
 
 def constant_box(ranges: Ranges) -> tuple[OpenRanges, list[Expr]]:

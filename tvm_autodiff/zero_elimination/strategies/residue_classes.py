@@ -1,80 +1,60 @@
-"""Gradients whose number of terms depends on a residue, one sum for each class.
+"""Sums whose number of points depends on a residue of the element, one sum for each class.
 
-In: a gathered term with a guard on a remainder of the gradient's axes: stride 2 gives even
-elements other terms than odd ones, and one box holds them all only with a guard. Out: the same
-gradient as stages over the residue classes, each with its own exact box, put together by one more
-stage, where that is less work.
+Stride 2 gives even elements of a gradient other terms than odd ones, and one box holds them all
+only with a guard. Stages over the residue classes have each its own exact box; one more stage puts
+them together.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from ...expr.build import add, all_of, compare, const, if_then_else, mul, zero_like
 from ...expr.nodes import Axis, Expr, Var, binary, const_value, dtype_of, load, op_name, operands
 from ...expr.rewrite import depends_on, postorder
-from ...graph.stage import Extent, axis_range, data_axis, renew_axis
-from .assemble import assemble
-from .gather import Gathered, Target
+from ...graph.stage import axis_range, data_axis, renew_axis
+from ..sums.assemble import assemble
+from ..sums.iterations import sum_iterations
+from ..sums.sum import Sum, Target
+from ..sums.windows import is_jagged
 
 #: classes that may be made at most: each costs a solution and a stage
 _MOST_CLASSES = 16
-#: part of the work that must remain at most, for the noise of more stages to pay
-_WORTHWHILE = 0.9
 
 
-def split_by_residue(
-    whole: Gathered, target: Target, gather_at: Callable[[Target], Gathered | None], name: str
-) -> Gathered:
+def residue_classes(whole: Sum) -> Sum | None:
     """``Σ_{t<2} if 2t <= b%2 then f  →  b%2 == 0: Σ_{t<1} f, b%2 == 1: Σ_{t<2} f``.
 
-    Parameters
-    ----------
-    whole : Gathered
-        The term over all elements of the target.
-    target : Target
-        The axes of the gradient.
-    gather_at : callable
-        Gathers the same term at another target.
-    name : str
-        Prefix of the names of the classes' stages.
-
-    Returns
-    -------
-    Gathered
-        Reads of the classes' stages without an axis to sum over, or `whole` where that is cheaper.
+    The result reads the classes' stages and has no axis to sum over. None without guards on
+    residues, for many classes, and where a class cannot be solved.
     """
+    target, name = whole.target, whole.definition.name
     moduli = _moduli(whole, target.axes)
-    extents = [axis_range(axis)[1] for axis in target.axes]
-    sums = [axis_range(axis)[1] for axis in whole.axes]
-    if not sums or not 1 < prod(moduli) <= _MOST_CLASSES:
-        return whole
-    cut = [n for n, modulus in zip(extents, moduli, strict=True) if modulus > 1]
-    if not all(isinstance(extent, int) for extent in cut):
-        return whole
-    classes: list[tuple[tuple[int, ...], Target, Gathered]] = []
-    work = known_volume(extents)
+    if whole.dense or not whole.axes or not 1 < prod(moduli) <= _MOST_CLASSES:
+        return None
+    cut = [a for a, modulus in zip(target.axes, moduli, strict=True) if modulus > 1]
+    if not all(isinstance(axis_range(axis)[1], int) for axis in cut):
+        return None
+    if any(map(is_jagged, whole.axes)):
+        return None
+    classes: list[tuple[tuple[int, ...], Sum]] = []
     for residues in itertools.product(*(range(modulus) for modulus in moduli)):
         part = _class_target(target, moduli, residues)
-        gathered = None if part is None else gather_at(part)
-        if part is None or gathered is None:
+        solved = None if part is None else whole.definition.at(part)
+        if solved is None:
             continue
-        classes.append((residues, part, gathered))
-        work += known_volume(axis_range(axis)[1] for axis in (*part.axes, *gathered.axes))
-    if work > _WORTHWHILE * known_volume([*extents, *sums]):
-        return whole
-    return replace(whole, axes=(), source=_interleaved(whole, target, moduli, classes, name))
+        if solved.dense:
+            return None
+        classes.append((residues, solved))
+    made = sum(sum_iterations([solved]) for _, solved in classes)
+    source = _interleaved(whole, moduli, classes, name)
+    return replace(whole, axes=(), source=source, made=made)
 
 
-def known_volume(extents: Iterable[Extent]) -> int:
-    """The product of the constant extents: symbolic ones are common to what is compared."""
-    return prod(extent for extent in extents if isinstance(extent, int))
-
-
-def _moduli(whole: Gathered, axes: Sequence[Axis]) -> list[int]:
+def _moduli(whole: Sum, axes: Sequence[Axis]) -> list[int]:
     """For each axis the divisor that guards divide it by, or 1."""
     found: dict[int, int] = {}
     for node in postorder(list(whole.guards)):
@@ -109,19 +89,20 @@ def _class_target(target: Target, moduli: Sequence[int], residues: Sequence[int]
 
 
 def _interleaved(
-    whole: Gathered,
-    target: Target,
+    whole: Sum,
     moduli: Sequence[int],
-    classes: Sequence[tuple[tuple[int, ...], Target, Gathered]],
+    classes: Sequence[tuple[tuple[int, ...], Sum]],
     name: str,
 ) -> Expr:
     """One branch for each class, reading its stage; zero for classes without terms."""
+    target = whole.target
     result: Expr = zero_like(whole.source)
-    for residues, part, gathered in reversed(classes):
+    for residues, solved in reversed(classes):
         label = "".join(
             str(residue) for residue, modulus in zip(residues, moduli, strict=True) if modulus > 1
         )
-        stage = assemble(f"{name}_r{label}", part, [[gathered]], dtype=dtype_of(whole.source))
+        dtype = dtype_of(whole.source)
+        stage = assemble(f"{name}_r{label}", solved.target, [[solved]], dtype=dtype)
         belongs, quotients = [], []
         for axis, modulus, residue in zip(target.axes, moduli, residues, strict=True):
             belongs += _equation(axis.var, modulus, residue)

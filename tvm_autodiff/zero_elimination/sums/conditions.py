@@ -1,4 +1,4 @@
-"""The order of the conditions of a gathered term: each may protect the reads of those behind it."""
+"""The conditions of a sum: those on indices alone, and the order in which they protect reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Sequence
 
 from ...expr.build import all_of
 from ...expr.lets import merge_equal
-from ...expr.nodes import Expr, is_load, node_id, operands
+from ...expr.nodes import Expr, is_float, is_load, node_id, operands
 from ...expr.rewrite import postorder
 from ...rules.terms import Condition
+
+
+def on_indices(condition: Expr) -> bool:
+    """Whether a condition is on indices alone: no tensor is read and no float is compared."""
+    return not any(is_load(node) or is_float(node) for node in postorder(condition))
 
 
 def in_order(others: Sequence[Condition], data: Sequence[Condition]) -> list[Condition]:

@@ -27,7 +27,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import expand_lets, postorder
 from ...rules.terms import Condition, guarded
-from .gather import on_indices
+from .conditions import on_indices
 
 #: functions of one operand that are zero at zero
 _ZERO_AT_ZERO = frozenset(

@@ -35,7 +35,7 @@ from ...expr.simplify import constant_bounds, prove
 from ...graph.kinds.scatter_add import as_index, inside
 from ...graph.stage import Extent, shape_of
 from ...rules.terms import Condition
-from ..walk import element_count
+from .iterations import element_count
 from .windows import nonempty
 
 Ranges = Mapping[Var, tuple[Extent, Extent]]

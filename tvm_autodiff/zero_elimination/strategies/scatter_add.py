@@ -9,18 +9,11 @@ whose own pullback is a gather.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ...domain import Domain, simplify_domain
-from ...expr.build import (
-    all_of,
-    compare,
-    conjuncts,
-    const,
-    if_then_else,
-    negate,
-    zero_like,
-)
+from ...errors import UnsolvableError
+from ...expr.build import all_of, compare, const, if_then_else, negate, zero_like
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -34,7 +27,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
+from ...expr.rewrite import depends_on, substituter, variables_of
 from ...graph.bounded_stage import bounded_stage, widths_in
 from ...graph.kinds.scatter_add import (
     ScatterLayout,
@@ -45,7 +38,6 @@ from ...graph.kinds.scatter_add import (
 from ...graph.nonnegative import nonnegative
 from ...graph.stage import (
     Extent,
-    Operation,
     axis_range,
     data_axis,
     reduce_axis_over,
@@ -53,85 +45,60 @@ from ...graph.stage import (
     sum_over,
     whole_tensor,
 )
-from ...rules.terms import Condition, Term, guarded
-from ..walk import element_count
-from .data_equations import Points, Ranges, is_data_equation, reads_inside, solve_data_equations
-from .gather import Cotangent, Gathered, Target, on_indices
-from .windows import constant_box
+from ...rules.terms import Condition, guarded
+from ..sums.conditions import on_indices
+from ..sums.data_equations import (
+    Points,
+    Ranges,
+    is_data_equation,
+    reads_inside,
+    solve_data_equations,
+)
+from ..sums.iterations import element_count
+from ..sums.points import box_of
+from ..sums.sum import Sum
+from ..sums.windows import is_jagged
 
 
-def reads_by_data(term: Term) -> bool:
-    """Whether some index of a term's read site is read from a tensor."""
-    return any(contains_load(index) for index in term.indices)
-
-
-def scatter(
-    op: Operation, term: Term, cotangent: Cotangent, target: Target, name: str
-) -> Scattered | None:
-    """Transpose one term by scattering.
-
-    ``d out[a] += [c] p · dx[g(a, k)]  →  dx[g(a, k)] += if c then head[a]·p, for all (a, k)``
-
-    Returns None for an identity cotangent, which is no tensor to scatter, and where `scatter_sum`
-    finds nothing to scatter.
-    """
-    if cotangent.tensor is None:
-        return None
-    prefix = [renew_axis(axis) for axis in target.prefix]
-    head = load(cotangent.tensor, [*(axis.var for axis in prefix), *(a.var for a in op.axis)])
-    value = substituter({term.seed: head})(term.value)
-    axes = [*op.axis, *term.reduce_axes]
-    return scatter_sum(name, value, term.conditions, axes, term.indices, target.axes, prefix)
-
-
-@dataclass(frozen=True)
-class Scattered:
-    """A scatter-add stage, and the equations that it could not use.
-
-    Attributes
-    ----------
-    tensor : Tensor
-        Over the prefix and the axes of the result.
-    unsolved : tuple of Expr
-        Equations between data that stay guards of the updates.
-    points : tuple of Extent
-        The extents of all loops of the updates.
-    """
-
-    tensor: Tensor
-    unsolved: tuple[Expr, ...]
-    points: tuple[Extent, ...]
-
-    def is_less_than(self, whole: Gathered, target: Target) -> bool:
-        """Whether this takes fewer iterations than a sum for every element of the target."""
-        elements = element_count(axis_range(axis)[1] for axis in (*target.prefix, *target.axes))
-        summed = element_count(axis_range(axis)[1] for axis in whole.axes)
-        return elements + element_count(self.points) < elements * summed
-
-
-def scatter_sum(
-    name: str,
-    value: Expr,
-    conditions: Sequence[Condition],
-    axes: Sequence[Axis],
-    indices: Sequence[Expr],
-    result: Sequence[Axis],
-    prefix: Sequence[Axis] = (),
-) -> Scattered | None:
-    """``out[indices] += if conditions then value, for all axes``.
+def scatter_add(whole: Sum) -> Sum | None:
+    """``Σ_{a,k} if g(a, k) == b then v  →  out[b], out[g(a, k)] += v for all (a, k)``.
 
     Equations with reads among the conditions determine axes first: with ``idx[e] == n``, the sum
     over e and n of ``out[n] += v[e]`` runs over e alone, with ``out[idx[e]] += v[e]``. Axes that no
     index needs are summed before.
 
-    Returns None where every index is an axis, or none depends on one: nothing to scatter.
+    None where no equation is left, for an identity cotangent, which is no tensor to scatter, and
+    where every index is an axis, or none depends on one: nothing to scatter.
     """
-    points = _points(axes, conditions)
+    if not whole.dense:
+        return None
+    target, found = whole.target, whole.definition.updates(whole.target)
+    if len(found.place) != len(target.axes) or any(map(is_jagged, found.axes)):
+        return None
+    points = _points(found.axes, found.conditions)
     if points is None:
         return None
-    nest = _Nest(points, [points.move(index) for index in indices], result, prefix)
+    name = whole.definition.stage_name("scatter")
+    prefix, indices = found.prefix, [points.move(index) for index in found.place]
+    nest = _Nest(points, indices, target.axes, prefix)
     if not nest.point_vars or len(nest.trailing) == len(indices):
         return None
+    tensor = _stage(name, nest, target.axes, points.move(found.value))
+    loops = [axis_range(axis)[1] for axis in prefix]
+    return replace(
+        whole,
+        axes=(),
+        source=load(tensor, [axis.var for axis in target.every_axis]),
+        guards=(),
+        unsolved=(),
+        masks=tuple(c.expr for c in points.conditions if is_data_equation(c.expr)),
+        made=element_count([*loops, *(points.ranges[var][1] for var in points.variables)]),
+    )
+
+
+def _stage(name: str, nest: _Nest, result: Sequence[Axis], value: Expr) -> Tensor:
+    """The stages of positions and updates, and the scatter-add of these."""
+    points, prefix = nest.points, nest.prefix
     places: list[tuple[int, ...]] = []
     positions: list[Tensor] = []
     dims: list[int] = [-1] * len(prefix)
@@ -143,45 +110,22 @@ def scatter_sum(
             position, used = nest.position(f"{name}_place{len(positions)}", fits)
             positions.append(position)
             places.append(used)
-    updates, axes_of_updates = nest.updates(f"{name}_updates", points.move(value))
+    updates, axes_of_updates = nest.updates(f"{name}_updates", value)
     layout = ScatterLayout(tuple(dims), tuple(places), axes_of_updates)
     shape = [axis_range(axis)[1] for axis in (*prefix, *result)]
-    tensor = scatter_add_stage(name, positions, updates, shape, layout)
-    loops = [axis_range(axis)[1] for axis in prefix]
-    return Scattered(
-        tensor,
-        tuple(c.expr for c in points.conditions if is_data_equation(c.expr)),
-        (*loops, *(points.ranges[var][1] for var in points.variables)),
-    )
+    return scatter_add_stage(name, positions, updates, shape, layout)
 
 
 def _points(axes: Sequence[Axis], conditions: Sequence[Condition]) -> Points | None:
-    """The points of a sum in a box that starts at zero, without the axes that data determine."""
-    variables = tuple(axis.var for axis in axes)
-    ranges = {axis.var: axis_range(axis) for axis in axes}
-    moved, values = list(conditions), {}
-    if not _is_box(axes):
-        box, limits = constant_box(ranges)
-        solution = simplify_domain(Domain(variables, box, tuple(limits)))
-        if solution.new_domain.is_empty:
-            return None
-        variables, ranges = solution.new_domain.variables, dict(solution.new_domain.ranges)
-        values = dict(solution.old_to_new)
-        move = substituter(values)
-        moved = [Condition(p, True) for c in solution.new_domain.conditions for p in conjuncts(c)]
-        moved += [Condition(move(c.expr), c.guards) for c in conditions]
-    return solve_data_equations(Points(variables, ranges, tuple(moved), values))
-
-
-def _is_box(axes: Sequence[Axis]) -> bool:
-    variables = [axis.var for axis in axes]
-    for axis in axes:
-        low, extent = axis_range(axis)
-        if not (isinstance(low, int) and low == 0):
-            return False
-        if not isinstance(extent, int) and depends_on(extent, variables):
-            return False
-    return True
+    """The points of a box, without the axes that data determine; None without box or points."""
+    try:
+        box = box_of(axes)
+    except UnsolvableError:
+        return None
+    if box is None:
+        return None
+    moved = tuple(Condition(box.move(c.expr), c.guards) for c in conditions)
+    return solve_data_equations(replace(box, conditions=(*box.conditions, *moved)))
 
 
 class _Nest:

@@ -1,10 +1,10 @@
 """Sums whose box holds few of the points that count, as loops that follow the guards.
 
-In: a gathered term with linear guards, such as ``b <= k and k <= l`` of nested triangles. Out: the
-same sum over axes whose extents depend on the gradient's axes and on earlier axes, so that hardly
-a point fails. Loops of constant extents vectorise and tile better: this is for boxes that are
-mostly empty, counted at sampled points, and never for products of tensors. Windows that stick out
-at a border stay boxes; only there do they fail.
+Linear guards, such as ``b <= k and k <= l`` of nested triangles, become extents that depend on the
+axes of the result and on earlier axes, so that hardly a point fails. Loops of constant extents
+vectorise and tile better: this is for boxes that are mostly empty, counted at sampled points, and
+never for products of tensors. Windows that stick out at a border stay boxes; only there do they
+fail.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import contains_load, depends_on, postorder, substituter, variables_of
 from ...expr.simplify import prove, simplify
 from ...graph.stage import Extent, axis_range, reduce_axis_over
-from .gather import Gathered, Target
+from ..sums.sum import Sum
 
 #: part of the points of a box that must hold the guards for it to stay a box
 _LEAST_FILLED = 0.5
@@ -54,41 +54,30 @@ _LEAST_FILLED = 0.5
 _SAMPLES = 2048
 
 
-def follow_guards(whole: Gathered, target: Target) -> Gathered:
+def ragged_loops(whole: Sum) -> Sum | None:
     """``Σ_{k<6, l<6} if b <= k and k <= l then f  →  Σ_{k < 6-b} Σ_{l < 6-b-k} f[k+b, l+k+b]``.
 
-    Parameters
-    ----------
-    whole : Gathered
-        The term over all elements of the target.
-    target : Target
-        The axes of the gradient; all extents must be constant.
-
-    Returns
-    -------
-    Gathered
-        With extents that depend on axes, or `whole` where its box is not mostly empty or the guards
-        bound no axis.
+    None where the box is not mostly empty, the guards bound no axis, or an extent is no literal.
     """
-    if not whole.axes or not whole.guards:
-        return whole
+    if whole.dense or not whole.axes or not whole.guards:
+        return None
     outer: dict[Var, tuple[int, int]] = {}
-    for axis in (*target.prefix, *target.axes, *whole.axes):
+    for axis in (*whole.target.every_axis, *whole.axes):
         low, extent = axis_range(axis)
         if not isinstance(low, int) or not isinstance(extent, int):
-            return whole
+            return None
         outer[axis.var] = (low, extent)
     body = _unguarded(whole)
     summed = [axis.var for axis in whole.axes]
     if body is None or _multiplies_tensors(body, summed):
-        return whole
+        return None
     loose: list[Expr] = []
     firm: list[Expr] = []
     for group in _independent(whole.guards):
         (loose if _filled(group, outer) <= _LEAST_FILLED else firm).extend(group)
     bounds = solve_linear_inequalities(Domain(tuple(summed), dict(outer), tuple(loose)))
     if bounds.is_empty:  # no point has both: the guards leave zeros
-        return whole
+        return None
     axes: list[Axis] = []
     guards = [*bounds.conditions, *firm]
     moved: dict[Var, Expr] = {}
@@ -109,7 +98,7 @@ def follow_guards(whole: Gathered, target: Target) -> Gathered:
         ranges[fresh] = (0, axis_range(axes[-1])[1])
         moved[var] = add(low, fresh)
     if all(isinstance(axis_range(axis)[1], int) for axis in axes):
-        return whole
+        return None
     move = substituter(moved)
     kept = tuple(
         guard for guard in (simplify(move(guard), ranges) for guard in guards) if not always(guard)
@@ -120,7 +109,7 @@ def follow_guards(whole: Gathered, target: Target) -> Gathered:
     return replace(whole, axes=tuple(axes), source=source, guards=kept)
 
 
-def _unguarded(whole: Gathered) -> Expr | None:
+def _unguarded(whole: Sum) -> Expr | None:
     """The source inside its guards, which are outermost; None where it has another form."""
     if op_name(whole.source) != "if_then_else":
         return None

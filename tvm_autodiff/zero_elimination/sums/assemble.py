@@ -1,4 +1,4 @@
-"""Gathered terms put together as stages: the adjoint of a tensor as one tensor.
+"""Sum terms put together as stages: the adjoint of a tensor as one tensor.
 
 In: the gathered terms of one or several consumers, over common target axes. Out: tensors. Terms
 without a sum become one expression; sums over boxes of equal extents become one reduction; other
@@ -8,6 +8,7 @@ sums are stages of their own, read by a last stage that adds them up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...expr.build import add, const, sum_of
 from ...expr.lets import bind_shared
@@ -15,12 +16,12 @@ from ...expr.nodes import Axis, Expr, Tensor, load
 from ...expr.rewrite import substituter
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import Extent, axis_range, reduce_axis_over, renew_axis, sum_over, whole_tensor
-from .gather import Gathered, Target
+from .sum import Sum, Target
 
 
-def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:
+def join_equal_boxes(terms: Sequence[Sum]) -> list[Sum]:
     """``Σ_k f + Σ_l g → Σ_k (f + g[l := k])`` where the boxes have equal extents; order is kept."""
-    joined: dict[tuple[Extent, ...], Gathered] = {}
+    joined: dict[tuple[Extent, ...], Sum] = {}
     for term in terms:
         extents = tuple(_extent_key(axis) for axis in term.axes)
         known = joined.get(extents)
@@ -30,12 +31,13 @@ def join_equal_boxes(terms: Sequence[Gathered]) -> list[Gathered]:
         rename = substituter(
             {old.var: new.var for old, new in zip(term.axes, known.axes, strict=True)}
         )
-        joined[extents] = Gathered(
-            known.axes,
-            add(known.source, rename(term.source)),
-            (*known.guards, *(rename(guard) for guard in term.guards)),
-            (*known.unsolved, *term.unsolved),
-            (*known.masks, *term.masks),
+        joined[extents] = replace(
+            known,
+            source=add(known.source, rename(term.source)),
+            guards=(*known.guards, *(rename(guard) for guard in term.guards)),
+            unsolved=(*known.unsolved, *term.unsolved),
+            masks=(*known.masks, *term.masks),
+            made=known.made + term.made,
         )
     return list(joined.values())
 
@@ -48,11 +50,11 @@ def _extent_key(axis: Axis) -> object:
 def assemble(
     name: str,
     target: Target,
-    groups: Sequence[Sequence[Gathered]],
+    groups: Sequence[Sequence[Sum]],
     tensors: Sequence[Tensor] = (),
     dtype: str = "float32",
 ) -> Tensor:
-    """The sum of gathered terms and of ready tensors, as a tensor over the target's axes.
+    """The total of sums and of ready tensors, as a tensor over the target's axes.
 
     Parameters
     ----------
@@ -60,7 +62,7 @@ def assemble(
         Name of the resulting stage; sums of their own get it with a number.
     target : Target
         The axes of the result.
-    groups : sequence of sequences of Gathered
+    groups : sequence of sequences of Sum
         One group a consumer: only sums of one group share a reduction, so that a contraction stays
         one.
     tensors : sequence of Tensor
@@ -71,7 +73,7 @@ def assemble(
     axes = [*target.prefix, *target.axes]
     here = [axis.var for axis in axes]
     plain: list[Expr] = [load(tensor, here) for tensor in tensors]
-    sums: list[Gathered] = []
+    sums: list[Sum] = []
     for group in groups:
         for term in join_equal_boxes(group):
             if term.axes:

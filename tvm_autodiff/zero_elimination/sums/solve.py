@@ -1,0 +1,201 @@
+"""The solver applied to a sum: the points where its conditions hold, as a small box with guards.
+
+In: what is summed, conditions, axes. Out: the same sum over axes that are 0-based and of constant
+extents, with guards only where a box holds more than the solutions. What cannot be solved stays a
+guard, so a system outside of the solver's reach is the dense sum: slow, and right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...domain import Domain, DomainTransformation, simplify_domain
+from ...expr.build import (
+    add,
+    all_of,
+    compare,
+    conjuncts,
+    equal_integers,
+    if_then_else,
+    variable,
+    zero_like,
+)
+from ...expr.lets import bind_shared
+from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name
+from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
+from ...expr.simplify import collect_indices, prove
+from ...graph.stage import axis_range, reduce_axis_over, rename_bounds
+from ...rules.terms import Condition, guarded
+from .conditions import in_order, on_indices
+from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
+from .sum import Definition, Sum, Target
+from .windows import Ranges, constant_box, is_jagged, nonempty, within
+
+
+def solve(
+    definition: Definition,
+    target: Target,
+    value: Expr,
+    conditions: Sequence[Condition],
+    axes: Sequence[Axis],
+    equations: Sequence[Expr] = (),
+) -> Sum | None:
+    """``Σ_axes if conditions then value``, summed over a box in which few points fail them.
+
+    Parameters
+    ----------
+    definition : Definition
+        What the sum is of.
+    target : Target
+        The elements that it is for: the other variables.
+    value : Expr
+        What is summed.
+    conditions : sequence of Condition
+        Those on indices are solved, others stay in the source.
+    axes : sequence of Axis
+        What is summed over; bounds may depend on other axes.
+    equations : sequence of Expr
+        Further conditions, solved as far as may be although they read tensors.
+
+    Returns
+    -------
+    Sum or None
+        None where the conditions never hold.
+
+    Raises
+    ------
+    UnsolvableError
+        Sizes do not bound an axis.
+    """
+    parameters = target.ranges
+    loops, axes, bounds = _data_loops(axes, equations)
+    looping = [axis.var for axis in loops]
+    index_conditions, others = [], list(bounds)
+    for condition in conditions:
+        if on_indices(condition.expr) and not depends_on(condition.expr, looping):
+            index_conditions.append(condition.expr)
+        else:
+            others.append(condition)
+    box, limits = constant_box({a.var: axis_range(a) for a in axes if not is_jagged(a)})
+    box |= {axis.var: (0, None) for axis in axes if is_jagged(axis)}
+    domain = Domain(tuple(box), {**box, **parameters}, (*equations, *index_conditions, *limits))
+    solution = simplify_domain(domain)
+    if solution.new_domain.is_empty:
+        return None
+    new = solution.new_domain
+    move = substituter(solution.old_to_new)
+    remaining = [part for c in new.conditions for part in conjuncts(c)]
+    guards = [c for c in remaining if on_indices(c)]
+    data = [c for c in remaining if not on_indices(c)]
+    dense = [c for c in remaining if op_name(c) == "eq" and depends_on(c, new.variables)]
+    found = solve_data_equations(
+        Points(
+            new.variables,
+            {**parameters, **new.ranges},
+            (
+                *(Condition(c, True) for c in guards),
+                *(Condition(move(c.expr), c.guards) for c in others),
+            ),
+            {},
+        )
+    )
+    if found is None:
+        return None
+    move_on = found.move
+    known = [c.expr for c in found.conditions if on_indices(c.expr)]
+    others = [c for c in found.conditions if not on_indices(c.expr)]
+    ranges = {**parameters, **found.ranges}
+    # those on data themselves, and what stands in front of them
+    early = [*map(move_on, data), *(c.expr for c in others)] if data else []
+    if not all(reads_inside(c, ranges) for c in early):
+        every = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
+        solved = {v: bounds for v, bounds in every.items() if contains_load(move(v))}
+        filled = [move_on(move(condition)) for condition in nonempty(solved)]
+        # the solver drops what follows from equations that read, but the reads need it before
+        plain = {v: bounds for v, bounds in every.items() if v not in solved}
+        filled += [c for c in map(move_on, map(move, within(plain))) if on_indices(c)]
+        known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
+        data = [*(c for c in filled if not on_indices(c)), *data]
+    masks = [c.expr for c in others if is_data_equation(c.expr)]
+    loose = [var for axis in axes for var in _loose(axis, equations, solution)]
+    source = guarded(
+        collect_indices(move_on(move(value))),
+        [
+            *([Condition(all_of(known), True)] if known else []),
+            *in_order(others, [Condition(move_on(c), False) for c in data]),
+        ],
+    )
+    summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
+    for loop in loops:
+        extent = move_on(move(loop.dom.extent))
+        if not reads_inside(extent, ranges):
+            allowed = all_of(c for c in known if not depends_on(c, looping))
+            extent = if_then_else(allowed, extent, zero_like(extent))
+        summed.append(reduce_axis_over(loop.var, extent))
+    return Sum(
+        tuple(summed),
+        bind_shared(source),
+        tuple(known),
+        tuple(map(move_on, dense)),
+        tuple(
+            c for c in masks if _is_join(c, found.variables, parameters) and depends_on(c, loose)
+        ),
+        definition,
+        target,
+    )
+
+
+def unsolved(definition: Definition, target: Target) -> Sum:
+    """The sum over all points for every element: no axis is bounded, each equation is a guard.
+
+    ``out[g(k)] += v(k), for k < n  →  Σ_{k<n} if g(k) == b then v(k)``
+    """
+    found = definition.updates(target)
+    prefix = zip(found.prefix, target.prefix, strict=False)
+    table: dict[Var, Expr] = {own.var: axis.var for own, axis in prefix}
+    axes: list[Axis] = []
+    for axis in found.axes:
+        moved = rename_bounds(axis, substituter(table))
+        fresh = variable(axis.var.name, dtype_of(axis.var))
+        table[axis.var] = fresh if is_const(moved.dom.min, 0) else add(moved.dom.min, fresh)
+        axes.append(reduce_axis_over(fresh, moved.dom.extent))
+    move = substituter(table)
+    here = [*([] if found.prefix else (a.var for a in target.prefix)), *target.indices]
+    pairs = zip(found.place, here, strict=True)
+    equations = [equal_integers(move(index), place) for index, place in pairs]
+    conditions = [Condition(move(c.expr), c.guards) for c in found.conditions]
+    source = guarded(move(found.value), [*conditions, *(Condition(e, True) for e in equations)])
+    return Sum(
+        tuple(axes), bind_shared(source), tuple(equations), tuple(equations), (), definition, target
+    )
+
+
+def _data_loops(
+    axes: Sequence[Axis], equations: Sequence[Expr]
+) -> tuple[list[Axis], list[Axis], list[Condition]]:
+    """Axes with data for bounds that stay loops, all other axes, and the bounds of those of them
+    that an equation determines.
+    """
+    loops: list[Axis] = []
+    others: list[Axis] = []
+    bounds: list[Condition] = []
+    for axis in axes:
+        tied = any(depends_on(equation, [axis.var]) for equation in equations)
+        (loops if is_jagged(axis) and not tied else others).append(axis)
+        if is_jagged(axis) and tied:
+            bounds.append(Condition(compare("lt", axis.var, axis.dom.extent), True))
+    return loops, others, bounds
+
+
+def _loose(axis: Axis, equations: Sequence[Expr], solution: DomainTransformation) -> list[Var]:
+    """The new variable that an axis is, up to a shift, where nothing ties it to other axes."""
+    found = variables_of(solution.old_to_new[axis.var])
+    tied = len(found) != 1 or any(depends_on(equation, [axis.var]) for equation in equations)
+    return [] if tied else found
+
+
+def _is_join(equation: Expr, summed: Sequence[Var], parameters: Ranges) -> bool:
+    """Whether an equation tests pairs of points: ``I[n] == J[e]``, while ``I[n] == 3`` chooses."""
+    axes = {node_id(var) for var in (*summed, *parameters)}
+    count = sum(node_id(var) in axes for var in variables_of(equation))
+    return count > 1 and depends_on(equation, summed)
