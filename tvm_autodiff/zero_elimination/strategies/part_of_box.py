@@ -28,17 +28,17 @@ def part_of_box(whole: Sum) -> Sum | None:
     """
     summed = [axis.var for axis in whole.axes]
     guards = [guard for guard in whole.guards if not depends_on(guard, summed)]
-    if whole.dense or not summed or not guards or any(map(is_jagged, whole.axes)):
+    if whole.unsolved or not summed or not guards or any(map(is_jagged, whole.axes)):
         return None
     part, places = _part(whole.target, guards)
     solved = whole.definition.at(part)
-    if solved is None or solved.dense:
+    if solved is None or solved.unsolved:
         return None
     name = f"{whole.definition.name}_part"
     stage = assemble(name, part, [[solved]], dtype=dtype_of(whole.source))
     read = load(stage, [*(axis.var for axis in part.prefix), *places])
     source = if_then_else(all_of(guards), read, zero_like(whole.source))
-    made = sum_iterations([solved])
+    made = sum_iterations(solved)
     return replace(whole, axes=(), guards=(), source=source, made=made)
 
 

@@ -59,7 +59,7 @@ def ragged_loops(whole: Sum) -> Sum | None:
 
     None where the box is not mostly empty, the guards bound no axis, or an extent is no literal.
     """
-    if whole.dense or not whole.axes or not whole.guards:
+    if whole.unsolved or not whole.axes or not whole.guards:
         return None
     outer: dict[Var, tuple[int, int]] = {}
     for axis in (*whole.target.every_axis, *whole.axes):

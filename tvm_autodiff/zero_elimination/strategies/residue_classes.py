@@ -33,7 +33,7 @@ def residue_classes(whole: Sum) -> Sum | None:
     """
     target, name = whole.target, whole.definition.name
     moduli = _moduli(whole, target.axes)
-    if whole.dense or not whole.axes or not 1 < prod(moduli) <= _MOST_CLASSES:
+    if whole.unsolved or not whole.axes or not 1 < prod(moduli) <= _MOST_CLASSES:
         return None
     cut = [a for a, modulus in zip(target.axes, moduli, strict=True) if modulus > 1]
     if not all(isinstance(axis_range(axis)[1], int) for axis in cut):
@@ -46,10 +46,10 @@ def residue_classes(whole: Sum) -> Sum | None:
         solved = None if part is None else whole.definition.at(part)
         if solved is None:
             continue
-        if solved.dense:
+        if solved.unsolved:
             return None
         classes.append((residues, solved))
-    made = sum(sum_iterations([solved]) for _, solved in classes)
+    made = sum(sum_iterations(solved) for _, solved in classes)
     source = _interleaved(whole, moduli, classes, name)
     return replace(whole, axes=(), source=source, made=made)
 

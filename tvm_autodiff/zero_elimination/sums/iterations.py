@@ -69,11 +69,6 @@ def stage_iterations(op: Operation) -> int:
     return count
 
 
-def sum_iterations(parts: Sequence[Sum]) -> int:
-    """Of sums for the same elements that add up, and of the stages that were made for them."""
-    if not parts:
-        return 0
-    elements = parts[0].target.every_axis
-    sums = [box_iterations([*elements, *part.axes]) for part in parts if part.axes]
-    plain = len(parts) != 1 or not sums
-    return sum(sums) + plain * box_iterations(elements) + sum(part.made for part in parts)
+def sum_iterations(part: Sum) -> int:
+    """Of a sum, and of the stages that were made for it."""
+    return box_iterations([*part.target.every_axis, *part.axes]) + part.made
