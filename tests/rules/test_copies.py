@@ -7,7 +7,7 @@ import pytest
 from tvm import te, tirx
 
 import tvm_autodiff as ad
-import tvm_autodiff.zero_elimination.transposition.gather as gather_module
+import tvm_autodiff.zero_elimination.sums.solve as solve_module
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.rules.copies import Copies
 
@@ -76,11 +76,11 @@ def test_many_sources_are_no_paths():
 def solved(count: int, length: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """The systems that are solved for the gradient of a row of copies."""
     seen = []
-    solve = gather_module.simplify_domain
+    solve = solve_module.simplify_domain
     x, y = row_of_copies(count, length)
     with monkeypatch.context() as patch:
         patch.setattr(
-            gather_module, "simplify_domain", lambda domain: seen.append(domain) or solve(domain)
+            solve_module, "simplify_domain", lambda domain: seen.append(domain) or solve(domain)
         )
         ad.differentiate(y, [x], te.placeholder((N,), "float64", name="head"))
     return len(seen)

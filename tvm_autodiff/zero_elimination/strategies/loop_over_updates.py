@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from ...errors import UnsolvableError
 from ...expr.build import zero_like
-from ...expr.nodes import Axis, Expr, is_const, load
+from ...expr.nodes import Axis, Expr, is_const, load, node_id
 from ...expr.rewrite import depends_on
 from ...graph.kinds.update_loops import UpdateLoops, update_stage
-from ...graph.stage import axis_range, reduce_axis_over, rename_bounds
+from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition
 from ..sums.data_equations import Points, solve_data_equations
 from ..sums.iterations import box_iterations
@@ -77,9 +77,9 @@ def _without_data_equations(
     boxed = [
         axis
         for axis in axes
-        if is_const(axis.dom.min, 0)
+        if is_const(bounds_of(axis)[0], 0)
         and not is_jagged(axis)
-        and not depends_on(axis.dom.extent, every)
+        and not depends_on(bounds_of(axis)[1], every)
     ]
     ranges = {axis.var: axis_range(axis) for axis in boxed}
     points = Points(tuple(axis.var for axis in boxed), ranges, tuple(conditions), {})
@@ -94,8 +94,8 @@ def _rows_inside(loops: Sequence[Axis], place: Sequence[Expr]) -> list[Axis]:
     """The loops with those of trailing dimensions of the result innermost: rows are added whole."""
     rows: list[Axis] = []
     for index in reversed(place):
-        row = next((axis for axis in loops if axis.var.same_as(index)), None)
-        bounds = [bound for axis in loops for bound in (axis.dom.min, axis.dom.extent)]
+        row = next((axis for axis in loops if node_id(axis.var) == node_id(index)), None)
+        bounds = [bound for axis in loops for bound in bounds_of(axis)]
         if row is None or depends_on(bounds, [row.var]):
             break
         rows.insert(0, row)

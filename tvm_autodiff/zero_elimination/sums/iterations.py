@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
-from ...cost import loop_iterations, stage_cost
+from ...cost import stage_cost
 from ...expr.build import const
 from ...expr.nodes import Axis, Var, const_value, dtype_of, node_id
 from ...expr.rewrite import contains_load, substituter, variables_of
 from ...expr.simplify import simplify
-from ...graph.stage import Extent, Operation, is_compute, reduction_of
+from ...graph.counting import loop_iterations
+from ...graph.stage import Extent, Operation, bounds_of, is_compute, reduction_of
 from .sum import Sum
 
 #: value of a size that is not known
@@ -55,8 +56,8 @@ def sampled(loops: Iterable[Var] = ()) -> Callable[[Extent], Any]:
 
 def box_iterations(axes: Sequence[Axis]) -> int:
     """The points of a loop nest whose extents may follow outer loops, or be data."""
-    jagged = [axis for axis in axes if contains_load(axis.dom.extent)]
-    known = [axis for axis in axes if not contains_load(axis.dom.extent)]
+    jagged = [axis for axis in axes if contains_load(bounds_of(axis)[1])]
+    known = [axis for axis in axes if not contains_load(bounds_of(axis)[1])]
     count: int = sampled()(loop_iterations(known, sampled(axis.var for axis in known)))
     return count * _SAMPLE ** len(jagged)
 

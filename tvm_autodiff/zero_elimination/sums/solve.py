@@ -24,7 +24,7 @@ from ...expr.lets import bind_shared
 from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name
 from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
 from ...expr.simplify import collect_indices, prove
-from ...graph.stage import axis_range, reduce_axis_over, rename_bounds
+from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
 from .conditions import in_order, on_indices
 from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
@@ -127,7 +127,7 @@ def solve(
     )
     summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
     for loop in loops:
-        extent = move_on(move(loop.dom.extent))
+        extent = move_on(move(bounds_of(loop)[1]))
         if not reads_inside(extent, ranges):
             allowed = all_of(c for c in known if not depends_on(c, looping))
             extent = if_then_else(allowed, extent, zero_like(extent))
@@ -156,9 +156,10 @@ def unsolved(definition: Definition, target: Target) -> Sum:
     axes: list[Axis] = []
     for axis in found.axes:
         moved = rename_bounds(axis, substituter(table))
+        low, extent = bounds_of(moved)
         fresh = variable(axis.var.name, dtype_of(axis.var))
-        table[axis.var] = fresh if is_const(moved.dom.min, 0) else add(moved.dom.min, fresh)
-        axes.append(reduce_axis_over(fresh, moved.dom.extent))
+        table[axis.var] = fresh if is_const(low, 0) else add(low, fresh)
+        axes.append(reduce_axis_over(fresh, extent))
     move = substituter(table)
     here = [*([] if found.prefix else (a.var for a in target.prefix)), *target.indices]
     pairs = zip(found.place, here, strict=True)
@@ -183,7 +184,7 @@ def _data_loops(
         tied = any(depends_on(equation, [axis.var]) for equation in equations)
         (loops if is_jagged(axis) and not tied else others).append(axis)
         if is_jagged(axis) and tied:
-            bounds.append(Condition(compare("lt", axis.var, axis.dom.extent), True))
+            bounds.append(Condition(compare("lt", axis.var, bounds_of(axis)[1]), True))
     return loops, others, bounds
 
 

@@ -12,7 +12,7 @@ from ...expr.ceil_division import fold_ceil_divisions
 from ...expr.nodes import Axis, Expr, Var, dtype_of
 from ...expr.rewrite import contains_load, depends_on
 from ...expr.simplify import constant_bounds
-from ...graph.stage import Extent
+from ...graph.stage import Extent, bounds_of
 
 Ranges = dict[Var, tuple[Extent, Extent]]
 #: those of axes that may have no upper end
@@ -21,7 +21,7 @@ OpenRanges = dict[Var, tuple[Extent, Extent | None]]
 
 def is_jagged(axis: Axis) -> bool:
     """Whether a bound of an axis is data: ``k < length[i]``."""
-    return contains_load([axis.dom.min, axis.dom.extent])
+    return contains_load(list(bounds_of(axis)))
 
 
 def constant_box(ranges: Ranges) -> tuple[OpenRanges, list[Expr]]:

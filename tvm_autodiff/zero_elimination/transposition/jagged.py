@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...expr.build import add, variable, zero_like
 from ...expr.nodes import Axis, Expr, Var, dtype_of
 from ...expr.rewrite import contains_load, substituter
-from ...graph.stage import reduce_axis_within, rename_bounds
+from ...graph.stage import bounds_of, reduce_axis_within, rename_bounds
 from ...rules.terms import Condition, Term
 
 
@@ -17,7 +17,7 @@ def from_zero(term: Term) -> Term:
     table: dict[Var, Expr] = {}
     for axis in term.reduce_axes:
         moved = rename_bounds(axis, substituter(table))
-        low, extent = moved.dom.min, moved.dom.extent
+        low, extent = bounds_of(moved)
         if contains_load(low):
             fresh = variable(axis.var.name, dtype_of(axis.var))
             table[axis.var] = add(low, fresh)
