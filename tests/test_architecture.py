@@ -42,6 +42,7 @@ LAYERS = {
     "check": 7,
     "partition": 7,
     "functions": 8,
+    "register": 8,
     "info": 7,
     "interop": 9,
     "__init__": 9,

@@ -30,11 +30,16 @@ from .errors import (
 )
 from .operators import scatter_add, segment_sum
 from .partition import build_vjp
+from .register import register_rule
 from .show import show
 from .transforms import (
+    CustomFunction,
     DifferentiationResult,
     LinearOperator,
+    Rule,
     checkpoint,
+    custom_jvp,
+    custom_vjp,
     differentiate,
     gradient,
     hessian,
@@ -47,6 +52,7 @@ from .transforms import (
     stop_gradient,
     vjp,
     vmap,
+    with_rule,
 )
 from .zero_elimination import (
     inline_tensors,
@@ -73,6 +79,12 @@ __all__ = [
     "vmap",
     "stop_gradient",
     "checkpoint",
+    "custom_vjp",
+    "custom_jvp",
+    "with_rule",
+    "Rule",
+    "CustomFunction",
+    "register_rule",
     "DifferentiationResult",
     "build",
     "build_vjp",

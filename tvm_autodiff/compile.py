@@ -41,7 +41,7 @@ from .runtime.record import Launch, Record, Storage
 from .runtime.signature import Dim, Signature
 from .runtime.tensor_signature import dimension_of, signature_of
 from .runtime.threads import check_threads, use_threads
-from .schedule.arguments import check_graph, tensors_of, updates_of
+from .schedule.arguments import check_graph, plain_program, tensors_of, updates_of
 from .schedule.backends import rules_for
 from .schedule.emit.compilation import Compiled, compiled
 from .schedule.emit.memory_plan import PlannedStorage
@@ -303,6 +303,7 @@ def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) 
     update_list = updates_of(updates, input_list)
     if not output_list and not update_list:
         raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
+    output_list, update_list = plain_program(output_list, update_list)
     check_graph(input_list, output_list, update_list)
     signature = signature_of(input_list, output_list, is_tensor(outputs))
     fresh = [new for _, new in update_list]

@@ -17,6 +17,7 @@ from .expr.rewrite import substituter
 from .expr.simplify import simplify
 from .graph.counting import Cost, Put
 from .graph.graph import topological
+from .graph.kinds.custom import without_rules
 from .graph.kinds.rules.table import rules_of
 from .graph.stage import Operation, is_placeholder
 
@@ -67,7 +68,7 @@ def estimate_cost(
             )
     put = _evaluator(params or {})
     total = Cost(0, 0, 0)
-    for op in topological(listed):
+    for op in topological(without_rules(listed)):
         if not is_placeholder(op):
             total = total + stage_cost(op, put)
     return Cost(

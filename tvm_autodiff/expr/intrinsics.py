@@ -86,6 +86,18 @@ def library_call(symbol: str, *args: Expr) -> Expr:
     return tirx.call_pure_extern(dtype_of(args[0]), symbol, *args)
 
 
+def is_operator(name: str) -> bool:
+    """Whether TVM has an operator of a full name."""
+    return name in operators.Op.list_op_names()
+
+
+def named_call(name: str, args: Sequence[Expr], dtype: str) -> Expr:
+    """A call of an operator of TVM by its full name, or else of a C function without effects."""
+    if is_operator(name):
+        return ir.Call(ir.Op.get(name), list(args), ret_ty=ir.PrimType(dtype))
+    return tirx.call_pure_extern(dtype, name, *args)
+
+
 def replace_calls(func: Any, rules: Mapping[str, Callable[[Expr], Expr]]) -> Any:
     """A PrimFunc in which calls of the named intrinsics are replaced.
 

@@ -227,7 +227,8 @@ def rebuild(
 ) -> list[Tensor]:
     """The tensors with some of the tensors they need replaced, directly or deep in the graph.
 
-    A replaced tensor is not entered: what only it needs disappears.
+    A replaced tensor is not entered: what only it needs disappears. One that is replaced by itself
+    stays, with all that it needs.
     """
     done: dict[tuple[int, int], Tensor] = {}
 
@@ -245,7 +246,8 @@ def rebuild(
         new = None if expanded else replacement(tensor)
         if new is not None:
             done[key] = new
-            changed.add(key)
+            if tensor_key(new) != key:
+                changed.add(key)
             alive.append(tensor)
             continue
         if not expanded:

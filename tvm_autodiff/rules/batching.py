@@ -98,7 +98,7 @@ def _opaque(op: Operation, kind: Opaque, batched_of: BatchedOf, size: Extent) ->
     names = ", ".join(tensor.op.name for tensor in tensors_read_by(op))
     raise NotDifferentiableError(
         f"stage {op.name} is opaque and reads {names}: it has no expression that could get one "
-        "more axis; write it with te.compute, or batch it by hand"
+        "more axis; write it with te.compute, or give it a rule with batch= by with_rule"
     )
 
 

@@ -74,7 +74,6 @@ def unneeded_tensors(
     ends: Collection[Key],
     reached: Collection[int],
     asked: Collection[Key],
-    by_hand: Collection[Key],
 ) -> set[Key]:
     """Keys of reductions whose cotangent is zero for every cotangent of the outputs.
 
@@ -88,8 +87,6 @@ def unneeded_tensors(
         Hashes of the stages that depend on the inputs.
     asked : collection of keys
         Tensors whose cotangent is wanted in any case.
-    by_hand : collection of keys
-        Tensors that a custom rule is about: nothing is proved by way of them.
     """
     found: set[Key] = set()
     for op in graph.ops:
@@ -97,16 +94,14 @@ def unneeded_tensors(
             continue
         for tensor in outputs_of(op):
             key = tensor_key(tensor)
-            if key in asked or key in by_hand or not is_float(tensor):
+            if key in asked or not is_float(tensor):
                 continue
-            if _is_unneeded(tensor, graph, ends, by_hand):
+            if _is_unneeded(tensor, graph, ends):
                 found.add(key)
     return found
 
 
-def _is_unneeded(
-    tensor: Tensor, graph: Graph, ends: Collection[Key], by_hand: Collection[Key]
-) -> bool:
+def _is_unneeded(tensor: Tensor, graph: Graph, ends: Collection[Key]) -> bool:
     if tensor_key(tensor) in ends or not graph.consumers(tensor):
         return False
     here = tuple(axis_vars(tensor.op))
@@ -116,7 +111,7 @@ def _is_unneeded(
         op = _first(pending, graph)
         if op is None:
             return True
-        if not is_compute(op) or any(tensor_key(t) in by_hand for t in outputs_of(op)):
+        if not is_compute(op):  # nothing is proved by way of a custom rule
             return False
         for output, change in zip(outputs_of(op), _of_stage(op, changes), strict=True):
             if change is None:

@@ -73,7 +73,7 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
         raise NotDifferentiableError(
             f"stage {op.name} is an opaque {kind} stage that reads {names}: it has no expression "
             f"to differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
-            "f(out, deps, head) -> [adjoint of each]"
+            "f(out, deps, head) -> [adjoint of each], or give the stage a rule by with_rule"
         )
     wanted = {tensor_key(tensor) for tensor in tensors}
     reduction = reduction_of(op)

@@ -102,7 +102,7 @@ def _opaque(op: Operation, kind: Opaque, tangent_of: TangentOf) -> Tangents:
     raise NotDifferentiableError(
         f"stage {op.name} is an opaque {what} stage that reads {names}: it has no expression to "
         f"differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
-        "f(out, deps, tangents) -> tangent of out"
+        "f(out, deps, tangents) -> tangent of out, or give the stage a rule by with_rule"
     )
 
 

@@ -13,7 +13,8 @@ from ..expr.build import add, cast, compare, if_then_else, like, select, zero_li
 from ..expr.nodes import Expr, dtype_of, is_float, node_id, op_name, operands
 from ..expr.printing.text import text
 from ..expr.rewrite import postorder
-from .scalar_rules import NO_DERIVATIVE, RULES, Branch
+from .registry import called_name, scalar_rule
+from .scalar_rules import NO_DERIVATIVE, Branch, ScalarRule
 
 Tangent = Expr | None  #: None is zero
 _Choice = Callable[[Sequence[Expr], Sequence[Tangent]], Expr]
@@ -76,27 +77,27 @@ def push_forward(
         if rule is not None:
             tangents[node_id(node)] = rule(parts, moving)
             continue
-        if name not in RULES:
+        row = scalar_rule(node)
+        if row is None:
             raise NotDifferentiableError(
-                f"{where}: no derivative rule for {name} in {text(node, limit=200)}; give the "
-                "derivative of this stage by hand with override="
+                f"{where}: no derivative rule for {called_name(node)} in {text(node, limit=200)}; "
+                "give the function one with register_rule, or the stage by hand with override="
             )
-        tangents[node_id(node)] = _by_partials(node, parts, moving, alias.get(node_id(node), node))
+        tangents[node_id(node)] = _by_partials(row, parts, moving, alias.get(node_id(node), node))
     return [tangents[node_id(root)] for root, _ in roots]
 
 
 def _by_partials(
-    node: Expr, parts: Sequence[Expr], moving: Sequence[Tangent], out: Expr
+    row: ScalarRule, parts: Sequence[Expr], moving: Sequence[Tangent], out: Expr
 ) -> Tangent:
     """``Σ_p ∂f/∂p · tangent_p``: a scalar derivative is its own transpose, so the rows of reverse
     mode serve, with the tangent of an operand in the place of the seed.
     """
-    pullback = RULES[op_name(node)].pullback
     total: Tangent = None
     for place, tangent in enumerate(moving):
         if tangent is None:
             continue
-        entry = pullback(tangent, tuple(parts), out)[place]
+        entry = row.pullback(tangent, tuple(parts), out)[place]
         if isinstance(entry, Branch):
             entry = select(entry.condition, entry.value, zero_like(entry.value))
         if entry is not None:

@@ -16,7 +16,8 @@ from ..expr.build import add, if_then_else, select, zero_like
 from ..expr.nodes import Axis, Expr, Tensor, Var, is_float, node_id, op_name, operands, own_fields
 from ..expr.printing.text import text
 from ..expr.rewrite import postorder
-from .scalar_rules import NO_DERIVATIVE, RULES, Branch
+from .registry import called_name, scalar_rule
+from .scalar_rules import NO_DERIVATIVE, Branch
 
 #: paths that a shared node keeps apart before they are joined into one value
 _MOST_PATHS = 4
@@ -132,11 +133,12 @@ def pull_back(
         if wanted(node):
             found[key] = (node, arriving[key])
             continue
-        rule = RULES.get(op_name(node))
+        rule = scalar_rule(node)
         if rule is None:
             raise NotDifferentiableError(
-                f"{where}: no derivative rule for {op_name(node)} in {text(node, limit=200)}; "
-                "give the derivative of this stage by hand with override= or manual="
+                f"{where}: no derivative rule for {called_name(node)} in {text(node, limit=200)}; "
+                "give the function one with register_rule, or the stage by hand with override= or "
+                "manual="
             )
         out = alias.get(key, node)
         parts = operands(node)

@@ -17,6 +17,7 @@ from ..expr.nodes import Tensor, dtype_of, is_tensor, node_id, tensor_key
 from ..expr.simplify import prove_equal
 from ..graph.free_variables import free_variables
 from ..graph.graph import Graph
+from ..graph.kinds.custom import without_rules
 from ..graph.out_of_bounds import refuse_reads_out_of_bounds
 from ..graph.stage import is_placeholder, is_scan, shape_of
 from .emit.updates import Update
@@ -46,6 +47,16 @@ def tensors_of(value: Any, what: str) -> list[Tensor]:
                 "already: name each tensor once"
             )
     return tensors
+
+
+def plain_program(
+    outputs: Sequence[Tensor], updates: Sequence[Update]
+) -> tuple[list[Tensor], list[Update]]:
+    """The program without custom rules, which only derivatives follow."""
+    plain = without_rules([*outputs, *(new for _, new in updates)])
+    count = len(outputs)
+    olds = [old for old, _ in updates]
+    return plain[:count], list(zip(olds, plain[count:], strict=True))
 
 
 def check_graph(

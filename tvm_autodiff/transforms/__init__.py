@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ..graph.kinds.custom import Rule
 from .checkpoint import checkpoint
+from .custom import CustomFunction, custom_jvp, custom_vjp, with_rule
 from .differentiate import differentiate, gradient, pullback
 from .jacobian import hessian, hvp, jacobian
 from .jvp import jvp
@@ -13,9 +15,13 @@ from .vjp import vjp
 from .vmap import vmap
 
 __all__ = [
+    "CustomFunction",
     "DifferentiationResult",
+    "Rule",
     "TensorMap",
     "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
     "differentiate",
     "gradient",
     "LinearOperator",
@@ -29,4 +35,5 @@ __all__ = [
     "stop_gradient",
     "vjp",
     "vmap",
+    "with_rule",
 ]

@@ -15,10 +15,10 @@ from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor, tensor_key
 from ..expr.printing.text import text
 from ..expr.simplify import prove_equal
 from ..graph.graph import Graph, tensors_read_by
+from ..graph.kinds.custom import Rule
 from ..graph.stage import Extent, shape_of
 
 Manual = Callable[[Tensor, Tensor, Tensor], Tensor]
-Override = Callable[[Tensor, list[Tensor], Tensor], Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ByHand:
     """Derivatives given by hand, keyed by tensor keys."""
 
     manual: dict[tuple[tuple[int, int], tuple[int, int]], Manual]
-    override: dict[tuple[int, int], tuple[list[Tensor], Override]]
+    override: dict[tuple[int, int], tuple[Tensor, list[Tensor], Any]]
 
 
 def as_tensor(value: Any, what: str) -> Tensor:
@@ -206,18 +206,18 @@ def check_by_hand(
                 f"apart use override={{{out.op.name}: ([{inp.op.name}], f)}}"
             )
         edges[tensor_key(out), tensor_key(inp)] = function
-    replaced: dict[tuple[int, int], tuple[list[Tensor], Override]] = {}
+    replaced: dict[tuple[int, int], tuple[Tensor, list[Tensor], Any]] = {}
     form = "a pair (deps, f) with f(out, deps, head) -> [adjoint of each dep]"
     for key, value in (override or {}).items():
         out = as_tensor(key, "a key of override")
         deps, function = checked_entry(graph, out, value, form)
-        replaced[tensor_key(out)] = (deps, function)
+        replaced[tensor_key(out)] = (out, deps, function)
     return ByHand(edges, replaced)
 
 
 def checked_entry(
     graph: Graph, out: Tensor, value: Any, form: str
-) -> tuple[list[Tensor], Callable[..., Any]]:
+) -> tuple[list[Tensor], Any]:
     """``(deps, f)`` of an override of `out`, whose `form` the message tells.
 
     Raises
@@ -225,7 +225,8 @@ def checked_entry(
     InvalidArgumentError
         It has another form, or a tensor does not occur where it should.
     """
-    if not isinstance(value, tuple) or len(value) != 2 or not callable(value[1]):
+    fits = isinstance(value, tuple) and len(value) == 2
+    if not fits or not (callable(value[1]) or isinstance(value[1], Rule)):
         raise InvalidArgumentError(f"override[{out.op.name}] must be {form}")
     _require_in_graph(graph, out, "override")
     deps = as_tensors(value[0], f"the deps of override[{out.op.name}]")

@@ -30,6 +30,7 @@ from .arguments import (
     require_read,
 )
 from .explain import warn_of_dense_sums
+from .marks import marked
 from .result import DifferentiationResult
 from .sweep import Sweep
 
@@ -120,7 +121,9 @@ def differentiate(
     _warn_of_unrelated(asked or [], graph)
     if head is None:
         _warn_of_large_identity(output)
-    sweep = Sweep([output], [(output, Cotangent(head))], asked, prefix, by_hand, fdiff)
+    marks = marked([output], asked or [], by_hand, fdiff)
+    seeds = [(marks.outputs[0], Cotangent(head))]
+    sweep = Sweep(marks.outputs, seeds, asked, prefix, marks)
     warn_of_dense_sums(sweep.sites)
     return sweep.result()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 from ..cost import estimate_cost
 from ..errors import InvalidArgumentError
@@ -13,10 +14,11 @@ from ..graph.graph import Graph
 from ..graph.stage import is_compute, placeholder, placeholder_like, shape_of
 from ..keywords import checked_keywords
 from ..zero_elimination import inline_tensors, simplify_reductions
-from .arguments import as_tensor, as_tensors, require_float, shape_text
+from .arguments import Manual, as_tensor, as_tensors, require_float, shape_text
 from .differentiate import differentiate
 from .jvp import jvp
 from .linear_operator import require_small
+from .marks import with_hand
 from .sweep import identity
 from .vmap import vmap
 
@@ -25,7 +27,14 @@ _MODES = ("auto", "forward", "reverse")
 
 @checked_keywords
 def jacobian(
-    output: Tensor, input: Tensor, *, mode: str = "auto", allow_large: bool = False
+    output: Tensor,
+    input: Tensor,
+    *,
+    mode: str = "auto",
+    allow_large: bool = False,
+    manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
+    override: Mapping[Tensor, Any] | None = None,
+    fdiff: Manual | None = None,
 ) -> Tensor:
     """The derivative of a tensor by a tensor, as one dense tensor.
 
@@ -38,6 +47,8 @@ def jacobian(
         one with fewer iterations.
     allow_large : bool
         Whether the result may have more than 2²⁹ elements (2 GiB of float32).
+    manual, override, fdiff : optional
+        Custom rules, as in `differentiate`; both modes follow them.
 
     Returns
     -------
@@ -65,6 +76,7 @@ def jacobian(
     if mode not in _MODES:
         raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
     require_small((*shape_of(output), *shape_of(input)), output.op.name, allow_large)
+    [output] = with_hand([output], [input], manual, override, fdiff)
     if mode == "reverse" or (mode == "auto" and not _forward_may_win(output, input)):
         return differentiate(output, [input])[0]
     forward = _forward(output, input)
@@ -109,7 +121,15 @@ def _forward(output: Tensor, input: Tensor) -> Tensor:
 
 
 @checked_keywords
-def hessian(output: Tensor, input: Tensor, *, allow_large: bool = False) -> Tensor:
+def hessian(
+    output: Tensor,
+    input: Tensor,
+    *,
+    allow_large: bool = False,
+    manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
+    override: Mapping[Tensor, Any] | None = None,
+    fdiff: Manual | None = None,
+) -> Tensor:
     """The second derivative of a scalar by a tensor, as one dense tensor.
 
     Parameters
@@ -118,7 +138,7 @@ def hessian(output: Tensor, input: Tensor, *, allow_large: bool = False) -> Tens
         A scalar, of shape ``()``.
     input : Tensor
         What to differentiate by twice.
-    allow_large : bool
+    allow_large, manual, override, fdiff : optional
         As in `jacobian`.
 
     Returns
@@ -143,12 +163,19 @@ def hessian(output: Tensor, input: Tensor, *, allow_large: bool = False) -> Tens
     ddx_dx[p0, i0] = A[i0, p0] + A[p0, i0]  float32[3, 3]
     """
     output, input = _scalar(output), as_tensor(input, "input")
+    [output] = with_hand([output], [input], manual, override, fdiff)
     return jacobian(differentiate(output, [input])[0], input, allow_large=allow_large)
 
 
 @checked_keywords
 def hvp(
-    output: Tensor, inputs: Tensor | Sequence[Tensor], vectors: Tensor | Sequence[Tensor]
+    output: Tensor,
+    inputs: Tensor | Sequence[Tensor],
+    vectors: Tensor | Sequence[Tensor],
+    *,
+    manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
+    override: Mapping[Tensor, Any] | None = None,
+    fdiff: Manual | None = None,
 ) -> list[Tensor]:
     """The Hessian of a scalar times vectors, forward over reverse; no Hessian is stored.
 
@@ -160,6 +187,8 @@ def hvp(
         What to differentiate by.
     vectors : Tensor or sequence of Tensor
         One for each input, of its shape and dtype.
+    manual, override, fdiff : optional
+        Custom rules, as in `differentiate`; both modes follow them.
 
     Returns
     -------
@@ -183,7 +212,8 @@ def hvp(
     dx_dot[i0] = v[i0]*dx[i0]  float32[3]
     """
     asked = as_tensors(inputs, "inputs")
-    return jvp(list(differentiate(_scalar(output), asked)), asked, vectors)
+    [output] = with_hand([_scalar(output)], asked, manual, override, fdiff)
+    return jvp(list(differentiate(output, asked)), asked, vectors)
 
 
 def _scalar(output: Tensor) -> Tensor:

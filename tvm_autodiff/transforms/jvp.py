@@ -6,23 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..expr.build import const
-from ..expr.nodes import Tensor, dtype_of, load, tensor_key
+from ..expr.nodes import Tensor, load, tensor_key
 from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph, tensors_read_by
+from ..graph.kinds.custom import Custom, Rule
 from ..graph.out_of_bounds import refuse_reads_out_of_bounds
 from ..graph.stage import Operation, is_placeholder, outputs_of, shape_of
 from ..keywords import checked_keywords
 from ..rules.pushforward import pushforward
+from ..rules.registry import ruled
+from .apply_rule import push_through, zeros_like
 from .arguments import (
+    ByHand,
+    Manual,
     as_tensor,
     as_tensors,
-    check_derivative,
+    check_by_hand,
     checked_entry,
     listed,
     require_float,
+    require_function,
     require_like,
 )
+from .marks import ForwardOverride, marked
 
 Pushforward = Callable[[Tensor, list[Tensor], list[Tensor]], Tensor]
 _Key = tuple[int, int]
@@ -34,7 +40,9 @@ def jvp(
     inputs: Tensor | Sequence[Tensor],
     tangents: Tensor | Sequence[Tensor],
     *,
-    override: Mapping[Tensor, tuple[Sequence[Tensor], Pushforward]] | None = None,
+    manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
+    override: Mapping[Tensor, tuple[Sequence[Tensor], Pushforward | Rule]] | None = None,
+    fdiff: Manual | None = None,
 ) -> list[Tensor]:
     """Push tangents of inputs forward to some outputs, in one sweep.
 
@@ -52,7 +60,10 @@ def jvp(
         One for each input, of its shape and dtype.
     override : mapping from Tensor to (deps, function), optional
         ``{out: (deps, f)}`` with ``f(out, deps, tangents) -> tangent of out`` replaces the rule of
-        everything between `out` and `deps`.
+        everything between `out` and `deps`; f may be a `Rule`.
+    manual, fdiff : optional
+        As in `differentiate`: adjoints, linear in the cotangent, of which tangents are the
+        transpose.
 
     Returns
     -------
@@ -101,8 +112,12 @@ def jvp(
     given = _checked_tangents(asked, listed(tangents, "tangents"))
     graph = Graph(wanted)
     refuse_reads_out_of_bounds(graph.ops)
-    sweep = ForwardSweep(graph, given, _checked_override(graph, override))
-    return [sweep.result(tensor) for tensor in wanted]
+    edges = check_by_hand(graph, manual, None).manual
+    require_function(fdiff, "fdiff")
+    hand = ByHand(edges, _checked_override(graph, override))
+    marks = marked(wanted, asked, hand, fdiff)
+    sweep = ForwardSweep(Graph(marks.outputs, _reads), given)
+    return [sweep.result(tensor) for tensor in marks.outputs]
 
 
 class ForwardSweep:
@@ -112,11 +127,9 @@ class ForwardSweep:
         self,
         graph: Graph,
         given: Sequence[tuple[Tensor, Tensor]],
-        override: Mapping[_Key, tuple[Tensor, list[Tensor], Pushforward]],
     ) -> None:
         self._tangents: dict[_Key, Tensor] = {tensor_key(x): tangent for x, tangent in given}
-        self._given = frozenset(self._tangents)
-        self._override = override
+        self._given = set(self._tangents)
         self._results: set[_Key] = {tensor_key(tangent) for _, tangent in given}
         self._graph = graph
         for op in graph.ops:
@@ -124,26 +137,26 @@ class ForwardSweep:
                 self._visit(op)
 
     def _visit(self, op: Operation) -> None:
+        stage = ruled(op)
+        if stage is not None and stage.stands:
+            self._take_over(stage)
         keys = [tensor_key(tensor) for tensor in outputs_of(op)]
-        by_rule = [key for key in keys if key not in self._given and key not in self._override]
-        if by_rule and any(tensor_key(t) in self._tangents for t in tensors_read_by(op)):
-            found = pushforward(op, self.tangent)
-            self._tangents |= {keys[n]: found[n] for n in found if keys[n] in by_rule}
-        for key in keys:
-            if key in self._override and key not in self._given:
-                self._by_override(*self._override[key])
-
-    def _by_override(self, out: Tensor, deps: list[Tensor], function: Pushforward) -> None:
-        if not any(tensor_key(dep) in self._tangents for dep in deps):
+        if all(key in self._given for key in keys):
             return
-        known = [self.tangent(dep) for dep in deps]
-        moving = [
-            zeros_like(dep) if tangent is None else tangent
-            for dep, tangent in zip(deps, known, strict=True)
-        ]
-        who = f"override[{out.op.name}]"
-        tangent = check_derivative(function(out, list(deps), moving), out, (), who, "tangent")
-        self._tangents[tensor_key(out)] = tangent
+        if any(tensor_key(t) in self._tangents for t in self._graph.reads(op)):
+            found = pushforward(op, self.tangent) if stage is None else self._by_rule(stage)
+            self._tangents |= {keys[n]: found[n] for n in found if keys[n] not in self._given}
+
+    def _take_over(self, stage: Custom) -> None:
+        """A stage that stands for a tensor whose tangent is given has that one."""
+        for value, output in zip(stage.values, stage.outputs, strict=True):
+            if tensor_key(value) in self._given:
+                self._given.add(tensor_key(output))
+                self._tangents[tensor_key(output)] = self._tangents[tensor_key(value)]
+
+    def _by_rule(self, stage: Custom) -> dict[int, Tensor]:
+        found = push_through(stage, [self.tangent(x) for x in stage.inputs])
+        return {number: tangent for number, tangent in enumerate(found) if tangent is not None}
 
     def tangent(self, tensor: Tensor) -> Tensor | None:
         """The tangent of a tensor; None where it is zero."""
@@ -164,10 +177,10 @@ class ForwardSweep:
         return tangent
 
 
-def zeros_like(tensor: Tensor) -> Tensor:
-    """Zeros as the tangent of a tensor."""
-    zero = const(0, dtype_of(tensor))
-    return elementwise_stage(f"{tensor.op.name}_dot", shape_of(tensor), lambda place: zero)
+def _reads(op: Operation) -> list[Tensor]:
+    """The tensors that a stage is differentiated by: not its values, where it has a rule."""
+    stage = ruled(op)
+    return tensors_read_by(op) if stage is None else list(stage.inputs)
 
 
 def _checked_tangents(
@@ -193,13 +206,14 @@ def _checked_tangents(
 
 def _checked_override(
     graph: Graph, override: Mapping[Any, Any] | None
-) -> dict[_Key, tuple[Tensor, list[Tensor], Pushforward]]:
+) -> dict[_Key, tuple[Tensor, list[Tensor], Any]]:
     if override is not None and not isinstance(override, Mapping):
         raise InvalidArgumentError(f"override must be a dictionary, got {type(override).__name__}")
     form = "a pair (deps, f) with f(out, deps, tangents) -> tangent of out"
-    checked = {}
+    checked: dict[_Key, tuple[Tensor, list[Tensor], Any]] = {}
     for key, value in (override or {}).items():
         out = as_tensor(key, "a key of override")
         deps, function = checked_entry(graph, out, value, form)
-        checked[tensor_key(out)] = (out, deps, function)
+        rule = function if isinstance(function, Rule) else ForwardOverride(function)
+        checked[tensor_key(out)] = (out, deps, rule)
     return checked

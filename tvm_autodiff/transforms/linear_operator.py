@@ -5,7 +5,7 @@ A map is a pair of programs, one each way; no matrix exists unless `to_dense` is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -18,11 +18,21 @@ from ..expr.build import add, const, mul
 from ..expr.nodes import Tensor, dtype_of, is_tensor, load, tensor_key
 from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph
+from ..graph.kinds.custom import without_rules
 from ..graph.stage import Extent, is_placeholder, outputs_of, placeholder, shape_of
 from ..keywords import checked_keywords
-from .arguments import as_tensor, as_tensors, listed, require_float, same_extents, shape_text
+from .arguments import (
+    Manual,
+    as_tensor,
+    as_tensors,
+    listed,
+    require_float,
+    same_extents,
+    shape_text,
+)
 from .differentiate import differentiate
 from .jvp import jvp
+from .marks import with_hand
 from .vjp import vjp
 
 Program = Callable[[list[Tensor]], list[Tensor]]
@@ -227,7 +237,7 @@ class LinearOperator:
             In the order in which the forward pass computes them; inputs are left out.
         """
         cotangents = self.codomain.placeholders("_bar")
-        graph = Graph(self._transposed(cotangents))
+        graph = Graph(without_rules(self._transposed(cotangents)))
         moving = graph.depends_on(cotangents)
         found: dict[tuple[int, int], Tensor] = {}
         for op in graph.ops:
@@ -274,7 +284,12 @@ def _scaled(tensor: Tensor, factor: float) -> Tensor:
 
 @checked_keywords
 def linearize(
-    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor]
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    *,
+    manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
+    override: Mapping[Tensor, Any] | None = None,
+    fdiff: Manual | None = None,
 ) -> LinearOperator:
     """The derivative of some outputs with respect to some inputs, as a linear map.
 
@@ -282,6 +297,8 @@ def linearize(
     ----------
     outputs, inputs : Tensor or sequence of Tensor
         As in `jvp`; floating point.
+    manual, override, fdiff : optional
+        Custom rules, as in `differentiate`; both modes follow them.
 
     Returns
     -------
@@ -313,6 +330,7 @@ def linearize(
     if not results:
         raise InvalidArgumentError("outputs is empty: name at least one tensor to differentiate")
     asked = [require_float(tensor, "inputs") for tensor in as_tensors(inputs, "inputs")]
+    results = with_hand(results, asked, manual, override, fdiff)
     return LinearOperator(
         Space.of(asked),
         Space.of(results),

@@ -25,8 +25,9 @@ from .arguments import (
     shape_text,
 )
 from .explain import warn_of_dense_sums
+from .marks import marked
 from .result import DifferentiationResult
-from .sweep import Seed, Sweep
+from .sweep import Sweep
 
 
 @checked_keywords
@@ -104,25 +105,29 @@ def vjp(
     refuse_reads_out_of_bounds(graph.ops)
     by_hand = check_by_hand(graph, manual, override)
     require_function(fdiff, "fdiff")
-    sweep = Sweep(wanted, seeds, asked, prefix, by_hand, fdiff)
+    marks = marked(wanted, asked, by_hand, fdiff)
+    moved = zip(marks.outputs, seeds, strict=True)
+    given = [(output, cotangent) for output, cotangent in moved if cotangent is not None]
+    sweep = Sweep(marks.outputs, given, asked, prefix, marks)
     warn_of_dense_sums(sweep.sites)
     return sweep.result()
 
 
 def _seeds(
     outputs: Sequence[Tensor], cotangents: Sequence[Any]
-) -> tuple[list[Seed], tuple[Extent, ...]]:
-    """The outputs that have a cotangent, and the prefix of all."""
+) -> tuple[list[Cotangent | None], tuple[Extent, ...]]:
+    """The cotangent of each output, None where it has none, and the prefix of all."""
     if len(cotangents) != len(outputs):
         names = ", ".join(tensor.op.name for tensor in outputs)
         raise InvalidArgumentError(
             f"cotangents: there are {len(outputs)} outputs ({names}) and {len(cotangents)} "
             "cotangents; give one for each output, None for zero"
         )
-    seeds: list[Seed] = []
+    seeds: list[Cotangent | None] = []
     first: tuple[str, tuple[Extent, ...]] | None = None
     for number, (output, value) in enumerate(zip(outputs, cotangents, strict=True)):
         if value is None:
+            seeds.append(None)
             continue
         place = f"cotangents[{number}]"
         cotangent = as_tensor(value, place)
@@ -139,5 +144,5 @@ def _seeds(
                 f"{first[0]} has the prefix {shape_text(first[1])} in front of the shape of its "
                 f"output, and {place} has {shape_text(prefix)}: all cotangents must have the same"
             )
-        seeds.append((output, Cotangent(cotangent)))
+        seeds.append(Cotangent(cotangent))
     return seeds, () if first is None else first[1]

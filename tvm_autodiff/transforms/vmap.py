@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..errors import InvalidArgumentError
-from ..expr.nodes import Tensor, dtype_of, load, tensor_key
+from ..expr.nodes import Tensor, dtype_of, load
 from ..graph.bounded_stage import elementwise_stage
-from ..graph.graph import Graph, tensors_read_by
-from ..graph.stage import Extent, is_placeholder, outputs_of, shape_of
+from ..graph.stage import Extent, is_placeholder, shape_of
 from ..keywords import checked_keywords
-from ..rules.batching import batched_stage, repeated
 from .arguments import as_tensor, listed, same_extents, shape_text
+from .batch import batch_graph, batch_of_tensors
 
 
 @checked_keywords
@@ -67,9 +66,9 @@ def vmap(
     ]
     if not isinstance(batches, Mapping) or not batches:
         raise InvalidArgumentError("batches must be a dictionary {input: batch of it}, not empty")
-    graph = Graph(wanted)
+    graph = batch_graph(wanted)
     size: tuple[str, Extent] | None = None
-    batched: dict[tuple[int, int], Tensor] = {}
+    batched: list[tuple[Tensor, Tensor]] = []
     for key, value in batches.items():
         x = as_tensor(key, "a key of batches")
         batch = as_tensor(value, f"batches[{x.op.name}]")
@@ -84,23 +83,11 @@ def vmap(
                 f"{shape_text([members[1]])}: all batches must have the same number"
             )
         size = size or (batch.op.name, members[1])
-        batched[tensor_key(x)] = members[0]
+        batched.append((x, members[0]))
     assert size is not None
 
-    def batched_of(tensor: Tensor) -> Tensor | None:
-        return batched.get(tensor_key(tensor))
-
-    for op in graph.ops:
-        keys = [tensor_key(tensor) for tensor in outputs_of(op)]
-        if is_placeholder(op) or all(key in batched for key in keys):
-            continue
-        if any(batched_of(tensor) is not None for tensor in tensors_read_by(op)):
-            for key, made in zip(keys, batched_stage(op, batched_of, size[1]), strict=True):
-                batched.setdefault(key, made)
     results = []
-    for output in wanted:
-        found = batched.get(tensor_key(output))
-        result = repeated(output, size[1]) if found is None else found
+    for result in batch_of_tensors(wanted, batched, size[1]):
         place = _axis_of(out_axes, len(result.shape), "out_axes")
         results.append(_moved(result, 0, place) if place or is_placeholder(result.op) else result)
     return results

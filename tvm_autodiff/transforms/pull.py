@@ -1,0 +1,186 @@
+"""How each kind of stage hands the cotangents of its outputs on: one rule a kind.
+
+In: a stage. Out: the tensors that its cotangents lead to, and a function from what arrived to what
+each of them gets. The sweep that collects it knows no kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..expr.nodes import Tensor, is_float, tensor_key
+from ..graph.graph import tensors_read_by
+from ..graph.kinds.custom import Custom
+from ..graph.kinds.kind import Compute, Input, Kind, Opaque, kind_of
+from ..graph.kinds.prefix_scan import Scan
+from ..graph.kinds.scatter_add import ScatterAdd
+from ..graph.kinds.update_loops import UpdateLoops
+from ..graph.stage import Extent, Operation, outputs_of
+from ..graph.stop_gradient import stopped_reads
+from ..rules.equal_forms import equal_form
+from ..rules.registry import ruled
+from ..rules.scans import scan_adjoints
+from ..rules.terms import Term
+from ..zero_elimination.transposition.gather import Cotangent, Target
+from ..zero_elimination.transposition.transpose import Transposed, transpose
+from .apply_rule import pull_through
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What arrived at a stage, and what its rule may ask of the sweep.
+
+    Attributes
+    ----------
+    cotangents : mapping from int to Cotangent
+        By number of the output; the others are zero.
+    wanted : list of Tensor
+        The tensors that adjoints are needed of, among those that the stage leads to.
+    prefix : tuple of int or Expr
+        The leading extents of cotangents.
+    materialised : callable
+        The cotangent of an output as a tensor, zeros included.
+    target : callable
+        The axes of a tensor's adjoint.
+    copies : callable
+        The terms of a stage that only copies and may be fused through; None for others.
+    """
+
+    cotangents: Mapping[int, Cotangent]
+    wanted: list[Tensor]
+    prefix: tuple[Extent, ...]
+    materialised: Callable[[Tensor], Tensor]
+    target: Callable[[Tensor], Target]
+    copies: Callable[[Tensor], list[Term] | None]
+
+
+@dataclass
+class Pulled:
+    """What a stage contributes.
+
+    Attributes
+    ----------
+    tensors : list of (Tensor, int, Tensor)
+        A tensor, the output by which it gets something, and what it gets.
+    sites : list of Transposed
+        Contributions of single reads, not yet assembled.
+    scanned : list of Tensor
+        The tensors that a scan in the opposite direction gave something.
+    """
+
+    tensors: list[tuple[Tensor, int, Tensor]] = field(default_factory=list)
+    sites: list[Transposed] = field(default_factory=list)
+    scanned: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """The reverse rule of one stage.
+
+    Attributes
+    ----------
+    reads : list of Tensor
+        The tensors that its derivative is by.
+    leads_to : list of Tensor
+        Those of them that may get a cotangent.
+    pull : callable
+        From what arrived to what they get.
+    """
+
+    reads: list[Tensor]
+    leads_to: list[Tensor]
+    pull: Callable[[Arrived], Pulled]
+
+
+def pullback_of(op: Operation) -> Pullback:
+    """The reverse rule of a stage."""
+    kind = kind_of(op)
+    return _RULES[type(kind)](op, kind)
+
+
+#: of an input
+NO_PULLBACK = Pullback([], [], lambda arrived: Pulled())
+
+
+def _input(op: Operation, kind: Input) -> Pullback:
+    return NO_PULLBACK
+
+
+def _equal(op: Operation, kind: Kind) -> Pullback:
+    equal = equal_form(op)
+    assert equal is not None
+    return _equal_to(op, equal)
+
+
+def _equal_to(op: Operation, equal: Tensor) -> Pullback:
+    """A stage that is differentiated as a tensor of equal value: that gets the cotangent."""
+
+    def pull(arrived: Arrived) -> Pulled:
+        return Pulled([(equal, 0, arrived.materialised(op.output(0)))])
+
+    return Pullback([equal], [equal], pull)
+
+
+def _compute(op: Operation, kind: Compute) -> Pullback:
+    equal = equal_form(op)
+    if equal is not None:
+        return _equal_to(op, equal)
+    reads = tensors_read_by(op)
+    stopped = stopped_reads(op)
+    leads_to = [tensor for tensor in reads if tensor_key(tensor) not in stopped]
+    return Pullback(reads, leads_to, partial(_transposed, op))
+
+
+def _transposed(op: Operation, arrived: Arrived) -> Pulled:
+    sites = transpose(op, arrived.cotangents, arrived.wanted, arrived.target, arrived.copies)
+    return Pulled(sites=sites)
+
+
+def _scan(op: Operation, scan: Scan) -> Pullback:
+    def pull(arrived: Arrived) -> Pulled:
+        outputs = outputs_of(op)
+        heads = {n: arrived.materialised(outputs[n]) for n in arrived.cotangents}
+        found = scan_adjoints(op, heads, arrived.prefix, arrived.wanted)
+        first = min(heads)
+        return Pulled([(x, first, adjoint) for x, adjoint in found], [], [x for x, _ in found])
+
+    reads = tensors_read_by(op)
+    return Pullback(reads, reads, pull)
+
+
+def _opaque(op: Operation, kind: Opaque) -> Pullback:
+    stage = ruled(op)
+    reads = tensors_read_by(op)
+    return Pullback(reads, reads, partial(_transposed, op)) if stage is None else _custom(op, stage)
+
+
+def _custom(op: Operation, stage: Custom) -> Pullback:
+    def pull(arrived: Arrived) -> Pulled:
+        asked = {tensor_key(tensor) for tensor in arrived.wanted}
+        cotangents = [arrived.materialised(y) if is_float(y) else None for y in stage.outputs]
+        wanted = [tensor_key(x) in asked for x in stage.inputs]
+        found = pull_through(stage, cotangents, arrived.prefix, wanted)
+        first = min(arrived.cotangents)
+        pairs = zip(stage.inputs, found, strict=True)
+        return Pulled([(x, first, adjoint) for x, adjoint in pairs if adjoint is not None])
+
+    reads = _once(stage.inputs)
+    return Pullback(reads, reads, pull)
+
+
+def _once(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return list({tensor_key(tensor): tensor for tensor in tensors}.values())
+
+
+_RULES: dict[type, Callable[[Operation, Any], Pullback]] = {
+    Input: _input,
+    Compute: _compute,
+    Scan: _scan,
+    ScatterAdd: _equal,
+    UpdateLoops: _equal,
+    Custom: _custom,
+    Opaque: _opaque,
+}
