@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tvm import te
 
 from .check import check_grads
 from .errors import InvalidArgumentError
-from .expr.build import cast, like, mul
+from .expr.build import cast, like, mul, variable
 from .expr.intrinsics import is_operator, named_call
 from .expr.nodes import Expr, dtype_of, is_expr, is_float, load, op_name
 from .graph.bounded_stage import elementwise_stage
@@ -96,7 +95,7 @@ def register_rule(name: str, rule: Derivative | Rule, *, check: Any = None) -> N
     count = _operand_count(rule) if points is None else len(points)
     if count is not None:
         dtype = "float64" if points is None else str(points[0].dtype)
-        operands = [te.var(f"x{n}", dtype) for n in range(count)]
+        operands = [variable(f"x{n}", dtype) for n in range(count)]
         _partials(name, rule, named_call(name, operands, dtype), operands)
     with entered_scalar(ScalarRule(own, "registered", "", _pullback(name, rule))):
         if points is not None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..expr.nodes import Expr, op_name, operands
+from ..graph.graph import tensors_read_by
 from ..graph.kinds.custom import Custom, Rule, custom_of
 from ..graph.stage import Operation, is_extern, outputs_of
 from .scalar_rules import RULES, ScalarRule
@@ -51,7 +52,7 @@ def ruled(op: Operation) -> Custom | None:
     if rule is None:
         return None
     outputs = tuple(outputs_of(op))
-    return Custom(str(op.name), rule, outputs, outputs, tuple(op.inputs), False)
+    return Custom(str(op.name), rule, outputs, outputs, tuple(tensors_read_by(op)), False)
 
 
 @contextmanager

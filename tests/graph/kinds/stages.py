@@ -9,6 +9,7 @@ import numpy as np
 from tvm import te, tirx
 
 from tvm_autodiff.expr.nodes import load
+from tvm_autodiff.graph.kinds.custom import Custom, Rule, custom_stage
 from tvm_autodiff.graph.kinds.kind import Compute, Opaque
 from tvm_autodiff.graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
 from tvm_autodiff.graph.kinds.scatter_add import ScatterAdd, ScatterLayout, scatter_add_stage
@@ -90,6 +91,18 @@ def _updates_value(x, p, n):
     return [result]
 
 
+RULE = Rule(vjp=lambda outputs, inputs, cotangents: list(cotangents))
+
+
+def _custom(x, p, n):
+    """The values of a tensor of floats and of one of integers."""
+    return custom_stage("C", [x, p], [x, p], RULE)
+
+
+def _custom_value(x, p, n):
+    return [x, p]
+
+
 def _opaque(x, p, n):
     """``O[i] = x[i, 0] + float64(p[i])``, in a loop nest of the user's."""
 
@@ -112,6 +125,7 @@ EXAMPLES = {
         Example(Scan, _scan, _scan_value),
         Example(ScatterAdd, _scatter, _scatter_value),
         Example(UpdateLoops, _updates, _updates_value),
+        Example(Custom, _custom, _custom_value),
         Example(Opaque, _opaque, _opaque_value),
     )
 }
