@@ -8,6 +8,7 @@ from ..expr.nodes import Tensor, tensor_key
 from ..graph.graph import tensors_read_by, topological
 from ..graph.stage import Operation, shape_of
 from ..zero_elimination.transposition.gather import Cotangent
+from .explain import warn_of_dense_sums
 
 
 def local_vjp(
@@ -25,6 +26,7 @@ def local_vjp(
     seeds = [(y, Cotangent(g)) for y, g in zip(outputs, cotangents, strict=True)]
     ends = {tensor_key(tensor) for tensor in (*inputs, *constants)}
     sweep = Sweep(list(outputs), seeds, list(inputs), prefix, ends=ends)
+    warn_of_dense_sums(sweep.sites)
     return [sweep.whole(tensor) for tensor in inputs]
 
 
