@@ -87,7 +87,8 @@ class Sweep:
         self._cotangents: dict[Key, Cotangent] = {}
         self._tensors: dict[Key, Tensor] = {}
         self._copies = Copies(
-            lambda tensor: not self._is_kept(tensor), lambda tensor: hash(tensor.op) in self._on_path
+            lambda tensor: not self._is_kept(tensor),
+            lambda tensor: hash(tensor.op) in self._on_path,
         )
         self._full_sweep: Sweep | None = None
         self.sites: list[Transposed] = []
