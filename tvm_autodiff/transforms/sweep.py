@@ -159,7 +159,7 @@ class Sweep:
             for tensor in outputs_of(op) if hash(op) in self._on_path else ():
                 self._copies.terms(tensor)
         for op in reversed(self.graph.ops):
-            if hash(op) not in self._on_path or is_placeholder(op):
+            if hash(op) not in self._on_path:
                 continue
             outputs = outputs_of(op)
             found = {number: self._cotangent(tensor) for number, tensor in enumerate(outputs)}
