@@ -24,7 +24,8 @@ from ..rules.equal_forms import equal_form
 from ..rules.registry import ruled
 from ..rules.scans import scan_adjoints
 from ..rules.terms import Term
-from ..zero_elimination.transposition.gather import Cotangent, Target
+from ..zero_elimination.sums.sum import Target
+from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, transpose
 from .apply_rule import pull_through
 
