@@ -32,6 +32,7 @@ LAYERS = {
     "cost": 4,
     "zero_elimination": 5,
     "schedule": 5,
+    "sparse": 5,
     "runtime": 5,
     "debug": 5,
     "show": 5,

@@ -32,6 +32,7 @@ from .operators import scatter_add, segment_sum
 from .partition import build_vjp
 from .register import register_rule
 from .show import show
+from .sparse import Pattern, SparseMatrix
 from .transforms import (
     CustomFunction,
     DifferentiationResult,
@@ -49,6 +50,7 @@ from .transforms import (
     linear_transpose,
     linearize,
     pullback,
+    sparsity,
     stop_gradient,
     vjp,
     vmap,
@@ -76,6 +78,9 @@ __all__ = [
     "jacobian",
     "hessian",
     "hvp",
+    "sparsity",
+    "Pattern",
+    "SparseMatrix",
     "vmap",
     "stop_gradient",
     "checkpoint",

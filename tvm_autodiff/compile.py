@@ -1,9 +1,8 @@
 """From tensors to a callable: `lower`, `build` and `load`.
 
 In: te tensors, the placeholders that they read, and a target. Out: a scheduled IRModule, or a
-compiled function that is called with arrays. The steps are those of `schedule`: normal form,
-kernels, one rule for each kernel, one module; here arguments are checked and TVM's compiler is
-called.
+compiled function that is called with arrays. The steps are those of `schedule`; here arguments are
+checked and TVM's compiler is called.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ from .schedule.rule import Rule
 from .schedule.slow_kernels import notice_of
 from .schedule.tuning.options import Tuning
 from .schedule.work import operations, traffic
+from .sparse.function import takes_sparse
 from .warn import warn
 from .zero_elimination.passes.reductions import solve_masks
 
@@ -114,6 +114,7 @@ def lower(
 
 
 @checked_keywords
+@takes_sparse
 def build(
     inputs: Tensors,
     outputs: Tensors,
@@ -134,7 +135,8 @@ def build(
         The placeholders that the outputs read, in the order of the arguments. One that nothing
         reads stays an argument that is checked, and may be what tells a symbolic size.
     outputs : Tensor or sequence of Tensor
-        What a call returns: a list for a sequence, one array for a single tensor.
+        What a call returns: a list for a sequence, one array for a single tensor; scipy.sparse
+        matrices for those of ``jacobian(..., format="csr")`` and the like.
     target : optional
         An LLVM or a CUDA target; None is this host's CPU with its features, ``"cuda"`` this
         machine's GPU (sm_90 where there is none).

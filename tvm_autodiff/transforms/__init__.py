@@ -10,6 +10,7 @@ from .jacobian import hessian, hvp, jacobian
 from .jvp import jvp
 from .linear_operator import LinearOperator, linear_transpose, linearize
 from .result import DifferentiationResult, TensorMap
+from .sparse_jacobian import sparsity
 from .stop_gradient import stop_gradient
 from .vjp import vjp
 from .vmap import vmap
@@ -32,6 +33,7 @@ __all__ = [
     "linear_transpose",
     "linearize",
     "pullback",
+    "sparsity",
     "stop_gradient",
     "vjp",
     "vmap",

@@ -13,12 +13,14 @@ from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph
 from ..graph.stage import is_compute, placeholder, placeholder_like, shape_of
 from ..keywords import checked_keywords
+from ..sparse import SparseMatrix
 from ..zero_elimination import inline_tensors, simplify_reductions
 from .arguments import Manual, as_tensor, as_tensors, require_float, shape_text
 from .differentiate import differentiate
 from .jvp import jvp
 from .linear_operator import require_small
 from .marks import with_hand
+from .sparse_jacobian import sparse_jacobian
 from .sweep import identity
 from .vmap import vmap
 
@@ -31,12 +33,13 @@ def jacobian(
     input: Tensor,
     *,
     mode: str = "auto",
+    format: str = "dense",
     allow_large: bool = False,
     manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
     override: Mapping[Tensor, Any] | None = None,
     fdiff: Manual | None = None,
-) -> Tensor:
-    """The derivative of a tensor by a tensor, as one dense tensor.
+) -> Tensor | SparseMatrix:
+    """The derivative of a tensor by a tensor, as one dense tensor or as a sparse matrix.
 
     Parameters
     ----------
@@ -44,23 +47,28 @@ def jacobian(
         Floating point; the input may be an intermediate tensor.
     mode : str
         ``"reverse"`` goes from the output back, ``"forward"`` from the input; ``"auto"`` takes the
-        one with fewer iterations.
+        one with fewer iterations. Sparse formats choose their own way.
+    format : {"dense", "csr", "csc", "coo"}
+        Whether all entries are computed, or those alone that may be other than zero.
     allow_large : bool
-        Whether the result may have more than 2²⁹ elements (2 GiB of float32).
+        Whether a dense result may have more than 2²⁹ elements (2 GiB of float32).
     manual, override, fdiff : optional
         Custom rules, as in `differentiate`; both modes follow them.
 
     Returns
     -------
-    Tensor
-        ``output.shape + input.shape``.
+    Tensor or SparseMatrix
+        Dense: ``output.shape + input.shape``. Sparse: a matrix with a row for each element of the
+        output and a column for each element of the input, both in row-major order, that `build`
+        takes as an output; its functions return scipy.sparse matrices.
 
     Raises
     ------
     NotDifferentiableError
         A tensor is not floating point, or a stage on the way is opaque or has no rule.
     InvalidArgumentError
-        The result is too large, or the mode is unknown.
+        The result is too large, the mode or the format is unknown, or a sparse matrix is asked for
+        with symbolic shapes.
 
     Examples
     --------
@@ -75,8 +83,10 @@ def jacobian(
     input = require_float(as_tensor(input, "input"), "input")
     if mode not in _MODES:
         raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
-    require_small((*shape_of(output), *shape_of(input)), output.op.name, allow_large)
     [output] = with_hand([output], [input], manual, override, fdiff)
+    if format != "dense":
+        return sparse_jacobian(output, input, format)
+    require_small((*shape_of(output), *shape_of(input)), output.op.name, allow_large)
     if mode == "reverse" or (mode == "auto" and not _forward_may_win(output, input)):
         return differentiate(output, [input])[0]
     forward = _forward(output, input)
@@ -125,12 +135,13 @@ def hessian(
     output: Tensor,
     input: Tensor,
     *,
+    format: str = "dense",
     allow_large: bool = False,
     manual: Mapping[tuple[Tensor, Tensor], Manual] | None = None,
     override: Mapping[Tensor, Any] | None = None,
     fdiff: Manual | None = None,
-) -> Tensor:
-    """The second derivative of a scalar by a tensor, as one dense tensor.
+) -> Tensor | SparseMatrix:
+    """The second derivative of a scalar by a tensor, as one dense tensor or as a sparse matrix.
 
     Parameters
     ----------
@@ -138,13 +149,14 @@ def hessian(
         A scalar, of shape ``()``.
     input : Tensor
         What to differentiate by twice.
-    allow_large, manual, override, fdiff : optional
-        As in `jacobian`.
+    format, allow_large, manual, override, fdiff : optional
+        As in `jacobian`. Of a sparse Hessian the entries on one side of the diagonal are computed
+        where that is known from the pattern, and are read for both.
 
     Returns
     -------
-    Tensor
-        ``input.shape + input.shape``.
+    Tensor or SparseMatrix
+        Dense: ``input.shape + input.shape``; sparse as in `jacobian`.
 
     Raises
     ------
@@ -164,7 +176,10 @@ def hessian(
     """
     output, input = _scalar(output), as_tensor(input, "input")
     [output] = with_hand([output], [input], manual, override, fdiff)
-    return jacobian(differentiate(output, [input])[0], input, allow_large=allow_large)
+    gradient = differentiate(output, [input])[0]
+    if format != "dense":
+        return sparse_jacobian(gradient, input, format, symmetric=True)
+    return jacobian(gradient, input, allow_large=allow_large)
 
 
 @checked_keywords

@@ -256,8 +256,8 @@ def require_small(shape: Sequence[Extent], name: str, allowed: bool) -> None:
     if count > MOST_DENSE:
         raise InvalidArgumentError(
             f"the dense derivative of {name} has {count} elements, shape {shape_text(shape)}: "
-            "apply linearize(...) to vectors instead, J @ v or J.T @ u, which stores nothing, or "
-            "pass allow_large=True"
+            'store its nonzeros alone with jacobian(..., format="csr"), apply linearize(...) to '
+            "vectors, J @ v or J.T @ u, which stores nothing, or pass allow_large=True"
         )
 
 

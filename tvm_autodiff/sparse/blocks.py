@@ -1,0 +1,146 @@
+"""Contributions as tensors of values, a point an element.
+
+In: contributions. Out: `Block`s: a te tensor each, in which the contributions of one box lie side by
+side, so that the values of a row are neighbours in memory, and where each value belongs.
+
+    J[i, i] += u(i); J[i, i+1] += v(i)  →  values[i, s] = if s == 0 then u(i) else v(i)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ..expr.build import compare, const, if_then_else
+from ..expr.nodes import Axis, Expr, Tensor, dtype_of
+from ..expr.rewrite import substituter
+from ..graph.bounded_stage import bounded_stage
+from ..graph.stage import Extent, axis_range, data_axis, rename_bounds, renew_axis, sum_over
+from .contributions import Contribution
+from .points import Array, Points, Sizes, points_of
+
+_Shapes = tuple[Sequence[int], Sequence[int]]
+
+#: contributions that share a tensor; the choice between them is unrolled
+_MOST_SLOTS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A contribution, and the entries that its points belong to."""
+
+    part: Contribution
+    points: Points
+
+    @staticmethod
+    def of(part: Contribution, shapes: _Shapes, sizes: Sizes) -> Placed:
+        """A contribution with its points, of the axes that it does not sum over."""
+        places = part.rows, part.place
+        return Placed(part, points_of(_kept(part), *places, part.on_indices, shapes, sizes))
+
+    @property
+    def above(self) -> bool:
+        """Whether all entries lie above the diagonal."""
+        return bool((self.points.columns > self.points.rows).all())
+
+    @property
+    def any_above(self) -> bool:
+        """Whether some entry lies above the diagonal."""
+        return bool((self.points.columns > self.points.rows).any())
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """About where the entries lie."""
+        rows, columns = self.points.rows, self.points.columns
+        return (float(np.mean(rows)), float(np.mean(columns))) if len(rows) else (0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Contributions over equal boxes, and the tensor of their values.
+
+    Attributes
+    ----------
+    values : Tensor
+        Over the box; where there are several contributions, with one more axis for them.
+    slots : tuple of Placed
+        In the order of that axis.
+    """
+
+    values: Tensor
+    slots: tuple[Placed, ...]
+
+    def places(self, columns: int) -> tuple[Array, Array]:
+        """For each value that belongs to an entry: ``row * columns + column`` of the entry, and the
+        position in the flattened tensor.
+        """
+        count = len(self.slots)
+        inside = [
+            np.arange(prod(slot.points.box))
+            if slot.points.inside is None
+            else np.flatnonzero(slot.points.inside)
+            for slot in self.slots
+        ]
+        keys = [slot.points.rows * columns + slot.points.columns for slot in self.slots]
+        positions = [place * count + number for number, place in enumerate(inside)]
+        if len({len(place) for place in inside}) == 1:  # interleaved, as the values are
+            return np.stack(keys, 1).reshape(-1), np.stack(positions, 1).reshape(-1)
+        return np.concatenate(keys), np.concatenate(positions)
+
+
+def blocks_of(placed: Sequence[Placed], name: str) -> list[Block]:
+    """The values of contributions as tensors whose stages have a name."""
+    groups: dict[tuple[object, ...], list[Placed]] = {}
+    for number, one in enumerate(placed):
+        box = tuple(_text(axis_range(axis)) for axis in one.part.axes)
+        # a sum is a stage of its own
+        groups.setdefault((number,) if one.part.summed() else box, []).append(one)
+    found = []
+    for group in groups.values():
+        ordered = sorted(group, key=lambda one: one.middle)
+        for first in range(0, len(ordered), _MOST_SLOTS):
+            chosen = tuple(ordered[first : first + _MOST_SLOTS])
+            found.append(Block(_values([slot.part for slot in chosen], name), chosen))
+    return found
+
+
+def _kept(part: Contribution) -> list[Axis]:
+    """The axes that a contribution does not sum over."""
+    summed = part.summed()
+    return [axis for axis in part.axes if not any(axis is other for other in summed)]
+
+
+def _text(pair: tuple[Extent, Extent]) -> str:
+    return ", ".join(str(part) for part in pair)
+
+
+def _values(slots: Sequence[Contribution], name: str) -> Tensor:
+    """The tensor of the values of some contributions over equal boxes."""
+    summed = slots[0].summed()
+    extents = [axis_range(axis)[1] for axis in _kept(slots[0])]
+    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(extents)]
+    bodies: list[Expr] = []
+    for slot in slots:
+        pairs = zip(_kept(slot), axes, strict=True)
+        table = {old.var: _shifted(new, old) for old, new in pairs}
+        inner = [renew_axis(axis) for axis in summed]
+        table |= {old.var: new.var for old, new in zip(summed, inner, strict=True)}
+        move = substituter(table)
+        renewed = [rename_bounds(axis, move) for axis in inner]
+        bodies.append(sum_over(move(slot.guarded), renewed))
+    if len(bodies) == 1:
+        return bounded_stage(name, axes, bodies)[0]
+    slot_axis = data_axis("s", len(bodies))
+    body = bodies[-1]
+    for number in reversed(range(len(bodies) - 1)):
+        here = compare("eq", slot_axis.var, const(number, dtype_of(slot_axis.var)))
+        body = if_then_else(here, bodies[number], body)
+    return bounded_stage(name, [*axes, slot_axis], [body])[0]
+
+
+def _shifted(new: Axis, old: Axis) -> Expr:
+    low = axis_range(old)[0]
+    return new.var if isinstance(low, int) and low == 0 else new.var + low

@@ -1,0 +1,206 @@
+"""What reaches the entries of a Jacobian, path by path: values at the points of composed sites.
+
+In: an output and an input. Out: `Contribution`s: at each point of its axes, a contribution adds its
+value to one entry. The stages between are composed by substitution, from the output back:
+
+    y[i] = Σ_k w[k]·z[i + k],  z[b] = f(x[b])  →  J[i, i + k] += w[k]·f'(x[i + k])
+
+Nothing is transposed and no equation is solved. Reductions on a path multiply the number of points;
+whether that pays is decided in `transforms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from ..domain import Domain, simplify_domain
+from ..expr.build import add, const
+from ..expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_float, is_load, node_id, tensor_key
+from ..expr.rewrite import contains_load, expand_lets, postorder, substituter, variables_of
+from ..expr.structural import StructuralKeys
+from ..graph.graph import Graph
+from ..graph.kinds.kind import Compute, kind_of
+from ..graph.stage import (
+    axis_range,
+    axis_vars,
+    data_axis,
+    is_placeholder,
+    outputs_of,
+    reduce_axis_over,
+    rename_bounds,
+    renew_axis,
+    shape_of,
+)
+from ..rules.linearize import linearize
+from ..rules.terms import Condition, Term, guarded
+
+#: contributions at one tensor from which on colouring is the shorter program
+_MOST = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """``J[rows, place] += value`` at all points of the axes where the conditions hold.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        Those of the output, then the reduce axes on the path; bounds are constants or sizes.
+    rows, place : tuple of Expr
+        The element of the output, and that of the tensor that the path has come to.
+    conditions : tuple of Condition
+        On indices and on data.
+    value : Expr
+        Of the dtype of that tensor.
+    """
+
+    axes: tuple[Axis, ...]
+    rows: tuple[Expr, ...]
+    place: tuple[Expr, ...]
+    conditions: tuple[Condition, ...]
+    value: Expr
+
+    @property
+    def on_indices(self) -> tuple[Expr, ...]:
+        """The conditions that decide whether a point is an entry at all."""
+        return tuple(c.expr for c in self.conditions if is_on_indices(c.expr))
+
+    @property
+    def guarded(self) -> Expr:
+        """The value where the conditions hold, zero elsewhere."""
+        return guarded(self.value, [replace(c, guards=True) for c in self.conditions])
+
+    def summed(self) -> tuple[Axis, ...]:
+        """The axes that no place and no condition on indices follows: entries sum over them."""
+        fixed = variables_of([*self.rows, *self.place, *self.on_indices])
+        fixed += variables_of(
+            [bound for axis in self.axes for bound in axis_range(axis) if not isinstance(bound, int)]
+        )
+        known = {node_id(var) for var in fixed}
+        return tuple(axis for axis in self.axes if node_id(axis.var) not in known)
+
+
+def contributions_of(output: Tensor, input: Tensor) -> list[Contribution] | str:
+    """The contributions to the Jacobian of `output` by `input`, or why there is no such list."""
+    graph = Graph([output])
+    moving = graph.depends_on([input]) if graph.contains(input) else set()
+    axes = tuple(data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(output)))
+    here = tuple(axis.var for axis in axes)
+    start = Contribution(axes, here, here, (), const(1.0, dtype_of(output)))
+    arrived: dict[tuple[int, int], list[Contribution]] = {tensor_key(output): [start]}
+    keys = StructuralKeys()
+    for op in reversed(graph.ops):
+        outputs = outputs_of(op)
+        if hash(op) not in moving or hash(op) == hash(input.op) or is_placeholder(op):
+            continue
+        if not any(tensor_key(tensor) in arrived for tensor in outputs):
+            continue
+        kind = kind_of(op)
+        if not isinstance(kind, Compute):
+            return f"{op.name} is a {type(kind).__name__} stage"
+        # linear in what arrives: only reads that lead to the input count
+        wanted = [tensor for tensor in graph.reads(op) if hash(tensor.op) in moving]
+        terms = linearize(op, wanted)
+        for number, tensor in enumerate(outputs):
+            for arrival in arrived.get(tensor_key(tensor), ()):
+                own = [term for term in terms if term.component == number]
+                for key, part in _through(arrival, axis_vars(op), own):
+                    arrived.setdefault(key, []).append(part)
+        for tensor in wanted:
+            key = tensor_key(tensor)
+            arrived[key] = _merged(arrived.get(key, []), keys)
+            if len(arrived[key]) > _MOST:
+                return f"more than {_MOST} paths lead to {tensor.op.name}"
+            if any(contains_load(part.place) for part in arrived[key]):
+                return f"{op.name} reads {tensor.op.name} at a place that is data"
+    found = arrived.get(tensor_key(input), [])
+    if any(not _has_plain_box(part) for part in found):
+        return "the range of a reduction follows another axis"
+    return [shrunk for part in found if (shrunk := _shrunk(part)) is not None]
+
+
+def _through(
+    arrival: Contribution, op_axes: Sequence[Var], terms: Sequence[Term]
+) -> list[tuple[tuple[int, int], Contribution]]:
+    """A contribution to a tensor, continued through the stage that computes the tensor."""
+    fresh: dict[int, Axis] = {}
+    found = []
+    for term in terms:
+        table: dict[Var, Expr] = dict(zip(op_axes, arrival.place, strict=True))
+        for axis in term.reduce_axes:
+            new = fresh.setdefault(node_id(axis.var), renew_axis(axis))
+            table[axis.var] = new.var
+        move = substituter(table)
+        through = substituter({term.seed: arrival.value})
+        inner = tuple(
+            rename_bounds(fresh[node_id(axis.var)], move) for axis in term.reduce_axes
+        )
+        conditions = tuple(Condition(move(expand_lets(c.expr)), c.guards) for c in term.conditions)
+        part = Contribution(
+            (*arrival.axes, *inner),
+            arrival.rows,
+            tuple(move(index) for index in term.indices),
+            (*arrival.conditions, *conditions),
+            through(move(expand_lets(term.value))),
+        )
+        found.append((tensor_key(term.tensor), part))
+    return found
+
+
+def _merged(parts: Sequence[Contribution], keys: StructuralKeys) -> list[Contribution]:
+    """``J[r, c] += u; J[r, c] += v  →  J[r, c] += u + v`` where axes and conditions are the same."""
+    found: dict[Hashable, Contribution] = {}
+    for part in parts:
+        key = (
+            tuple(node_id(axis.var) for axis in part.axes),
+            tuple(keys.expr(index) for index in part.place),
+            frozenset((keys.expr(c.expr), c.guards) for c in part.conditions),
+        )
+        old = found.get(key)
+        found[key] = part if old is None else replace(old, value=add(old.value, part.value))
+    return list(found.values())
+
+
+def _has_plain_box(part: Contribution) -> bool:
+    """Whether no bound follows another axis, nor data."""
+    own = {node_id(axis.var) for axis in part.axes}
+    bounds = [b for axis in part.axes for b in axis_range(axis) if not isinstance(b, int)]
+    return not contains_load(bounds) and all(
+        node_id(var) not in own for var in variables_of(bounds)
+    )
+
+
+def _shrunk(part: Contribution) -> Contribution | None:
+    """The contribution over a smaller box, where its conditions on indices leave one:
+    ``J[c, i] where c == 0  →  J[0, i]``; None where no point is left.
+    """
+    tests = part.on_indices
+    if not tests:
+        return part
+    domain = Domain(
+        tuple(axis.var for axis in part.axes),
+        {axis.var: axis_range(axis) for axis in part.axes},
+        tests,
+    )
+    solution = simplify_domain(domain)
+    if solution.new_domain.is_empty:
+        return None
+    new, sizes = solution.new_domain, {var: 64 for var in domain.parameters}
+    if new.volume(sizes) >= domain.volume(sizes):
+        return part
+    move = substituter(dict(solution.old_to_new))
+    data = [c for c in part.conditions if not is_on_indices(c.expr)]
+    left = [Condition(expr, True) for expr in new.conditions]
+    return Contribution(
+        tuple(reduce_axis_over(var, new.ranges[var][1]) for var in new.variables),
+        tuple(map(move, part.rows)),
+        tuple(map(move, part.place)),
+        (*left, *(Condition(move(c.expr), c.guards) for c in data)),
+        move(part.value),
+    )
+
+
+def is_on_indices(condition: Expr) -> bool:
+    """Whether a condition reads no tensor and compares no floats."""
+    return not any(is_load(node) or is_float(node) for node in postorder(condition))

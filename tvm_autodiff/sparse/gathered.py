@@ -1,0 +1,159 @@
+"""The nonzeros in the order of a format, gathered from tensors of values.
+
+In: tensors that hold values, and for each value the entry that it belongs to. Out: one tensor of the
+entries' values, and the index arrays that it reads, as placeholders with their contents.
+
+    entry[n] = values[source[n]]                        each entry has one value
+    entry[n] = Σ_{m < count[n]} values[source[first[n] + m]]   an entry has several
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expr.build import add, compare, const, if_then_else, sub, zero_like
+from ..expr.nodes import Expr, Tensor, binary, dtype_of, is_const, load
+from ..graph.bounded_stage import bounded_stage
+from ..graph.stage import data_axis, placeholder, reduce_axis, shape_of, sum_over
+from .points import Array
+
+Constant = tuple[Tensor, NDArray[np.int32] | NDArray[np.int64]]
+
+#: padding that is read in vain, per value, below which each entry reads equally many
+_MOST_PADDING = 2
+
+
+@dataclass(frozen=True)
+class Values:
+    """A tensor of values, flattened, and where they belong.
+
+    Attributes
+    ----------
+    tensor : Tensor
+        Of any rank.
+    entries, positions : array of int64
+        The number of an entry, and the position of a value that is added to it.
+    """
+
+    tensor: Tensor
+    entries: Array
+    positions: Array
+
+
+def gathered(
+    parts: Sequence[Values], count: int, name: str, dtype: str
+) -> tuple[Tensor, list[Constant]]:
+    """The entries' values as one tensor, and the contents of the placeholders that it reads.
+
+    Parameters
+    ----------
+    parts : sequence of Values
+        With constant shapes, of one dtype.
+    count : int
+        The number of entries.
+    name, dtype : str
+        Of the stage.
+
+    Returns
+    -------
+    tensor : Tensor
+        Flattened, it has one element for each entry.
+    constants : list of (Tensor, array)
+        What its placeholders hold.
+    """
+    if not parts:  # every entry is zero
+        return bounded_stage(name, [data_axis("n", count)], [const(0, dtype)])[0], []
+    sizes = [prod(shape_of(part.tensor)) for part in parts]
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    entries = np.concatenate([part.entries for part in parts])
+    source = np.concatenate(
+        [part.positions + start for part, start in zip(parts, starts, strict=False)]
+    )
+    order = np.argsort(entries, kind="stable") if (entries[1:] < entries[:-1]).any() else None
+    if order is not None:
+        entries, source = entries[order], source[order]
+    counts = np.bincount(entries, minlength=count)
+    if (counts == 1).all():
+        if len(parts) == 1 and sizes[0] == count and (source == np.arange(count)).all():
+            return parts[0].tensor, []
+        return _single(parts, starts, source, name)
+    most = int(counts.max(initial=0))
+    if most * count <= _MOST_PADDING * len(source):
+        padded = np.full((count, most), -1, np.int64)
+        first = np.cumsum(counts) - counts
+        padded[entries, np.arange(len(entries)) - first[entries]] = source
+        return _padded(parts, starts, padded, name)
+    return _ragged(parts, starts, source, counts, name)
+
+
+def _constant(name: str, array: Array, limit: int) -> Constant:
+    """A placeholder for an index array, int32 where its values fit."""
+    dtype = "int32" if limit < 2**31 else "int64"
+    return placeholder(array.shape, dtype, name), array.astype(dtype)
+
+
+def _single(
+    parts: Sequence[Values], starts: Array, source: Array, name: str
+) -> tuple[Tensor, list[Constant]]:
+    constant = _constant(f"{name}_source", source, int(starts[-1]))
+    axis = data_axis("n", len(source))
+    body = _read(parts, starts, load(constant[0], [axis.var]))
+    return bounded_stage(name, [axis], [body])[0], [constant]
+
+
+def _padded(
+    parts: Sequence[Values], starts: Array, source: Array, name: str
+) -> tuple[Tensor, list[Constant]]:
+    """Each entry reads equally many places, of which those below zero hold nothing."""
+    constant = _constant(f"{name}_source", source, int(starts[-1]))
+    axis, inner = data_axis("n", source.shape[0]), reduce_axis("m", source.shape[1])
+    place = load(constant[0], [axis.var, inner.var])
+    value = _read(parts, starts, place)
+    there = compare("ge", place, const(0, dtype_of(place)))
+    body = sum_over(if_then_else(there, value, zero_like(value)), [inner])
+    return bounded_stage(name, [axis], [body])[0], [constant]
+
+
+def _ragged(
+    parts: Sequence[Values], starts: Array, source: Array, counts: Array, name: str
+) -> tuple[Tensor, list[Constant]]:
+    """Each entry reads its own number of places."""
+    places = _constant(f"{name}_source", source, int(starts[-1]))
+    firsts = _constant(f"{name}_first", np.concatenate([[0], np.cumsum(counts)]), len(source))
+    first = firsts[0]
+    axis = data_axis("n", len(counts))
+    begin = load(first, [axis.var])
+    end = load(first, [add(axis.var, const(1, dtype_of(axis.var)))])
+    inner = reduce_axis("m", sub(end, begin), dtype=dtype_of(first))
+    place = load(places[0], [add(begin, inner.var)])
+    body = sum_over(_read(parts, starts, place), [inner])
+    return bounded_stage(name, [axis], [body])[0], [places, firsts]
+
+
+def _read(parts: Sequence[Values], starts: Array, place: Expr) -> Expr:
+    """The value at a position in all tensors, laid one after the other."""
+    found: Expr | None = None
+    for number in reversed(range(len(parts))):
+        start, end = (const(int(bound), dtype_of(place)) for bound in starts[number : number + 2])
+        value = load(parts[number].tensor, _unflattened(sub(place, start), parts[number].tensor))
+        found = value if found is None else if_then_else(compare("lt", place, end), value, found)
+    assert found is not None
+    return found
+
+
+def _unflattened(position: Expr, tensor: Tensor) -> list[Expr]:
+    """The indices of an element from its position in row-major order."""
+    shape = shape_of(tensor)
+    indices: list[Expr] = []
+    for dim in range(len(shape)):
+        stride = const(prod(shape[dim + 1 :]), dtype_of(position))
+        index = position if is_const(stride, 1) else binary("floordiv", position, stride)
+        if dim:
+            index = binary("floormod", index, const(shape[dim], dtype_of(position)))
+        indices.append(index)
+    return indices

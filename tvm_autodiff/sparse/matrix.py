@@ -1,0 +1,167 @@
+"""`SparseMatrix`: a Jacobian whose nonzeros alone are computed, as te tensors and index arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expr.nodes import Tensor
+from ..expr.printing.text import text
+from ..graph.stage import shape_of
+from .gathered import Constant, Values, gathered
+from .pattern import Entries, Pattern
+from .points import Array
+
+FORMATS = ("csr", "csc", "coo")
+
+#: what makes the values of the nonzeros, from the entries of the pattern
+Plan = Callable[[Entries], "Planned"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """How the values of the entries are computed.
+
+    Attributes
+    ----------
+    parts : sequence of Values
+        What is added up.
+    constants : sequence of (Tensor, array)
+        Contents of placeholders that the values read.
+    text : str
+        The method, for people.
+    """
+
+    parts: Sequence[Values]
+    constants: Sequence[Constant]
+    text: str
+
+
+class SparseMatrix:
+    """A Jacobian or Hessian that stores what may be other than zero.
+
+    Rows count the elements of the output, columns those of the input, both in row-major order.
+    `build` takes it as an output, and the function that it makes returns a scipy.sparse matrix. The
+    values can also be used as a tensor: a program that reads `values` needs `constants`.
+
+    Attributes
+    ----------
+    pattern : Pattern
+        Where the entries are.
+    format : {"csr", "csc", "coo"}
+        The order of the entries: by rows (CSR, COO) or by columns (CSC).
+    dtype : str
+        Of the values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import te
+    >>> from tvm_autodiff import build, jacobian
+    >>> x = te.placeholder((4,), "float64", name="x")
+    >>> y = te.compute((3,), lambda i: x[i] * x[i + 1], name="y")
+    >>> J = jacobian(y, x, format="csr")
+    >>> J
+    <SparseMatrix dy_dx: float64 of shape (3, 4), csr>
+    >>> build(x, J)(np.array([1.0, 2.0, 3.0, 4.0])).toarray()
+    array([[2., 1., 0., 0.],
+           [0., 3., 2., 0.],
+           [0., 0., 4., 3.]])
+    """
+
+    def __init__(self, pattern: Pattern, format: str, dtype: str, plan: Plan) -> None:
+        self.pattern = pattern
+        self.format = format
+        self.dtype = dtype
+        self._plan = plan
+
+    @property
+    def name(self) -> str:
+        """``dy_dx``."""
+        return f"d{self.pattern.output.op.name}_d{self.pattern.input.op.name}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.pattern.shape
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries."""
+        return self.pattern.nnz
+
+    @property
+    def values(self) -> Tensor:
+        """The entries' values in the order of the format, once the tensor is flattened."""
+        return self._made[0]
+
+    @property
+    def constants(self) -> list[Constant]:
+        """The placeholders that `values` reads beside the program's own, with their contents."""
+        return self._made[1]
+
+    @property
+    def method(self) -> str:
+        """How the values are computed, in words."""
+        return self._planned.text
+
+    @cached_property
+    def _planned(self) -> Planned:
+        return self._plan(self.pattern.entries)
+
+    @cached_property
+    def _made(self) -> tuple[Tensor, list[Constant]]:
+        place = np.empty_like(self._order)
+        place[self._order] = np.arange(len(place))
+        parts = [
+            Values(part.tensor, place[part.entries], part.positions)
+            for part in self._planned.parts
+        ]
+        values, constants = gathered(parts, self.nnz, self.name, self.dtype)
+        return values, [*self._planned.constants, *constants]
+
+    @cached_property
+    def _order(self) -> Array:
+        """The entries, numbered by rows, in the order of the format."""
+        entries = self.pattern.entries
+        if self.format == "csc":
+            return np.argsort(entries.columns, kind="stable")
+        return np.arange(entries.count)
+
+    def indices(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The index arrays of the format: indices and starts of rows (CSR) or columns (CSC), or
+        rows and columns (COO). They must not be changed.
+        """
+        entries = self.pattern.entries
+        rows, columns = entries.rows[self._order], entries.columns[self._order]
+        most = max(*entries.shape, entries.count)
+        dtype = np.int32 if most < 2**31 else np.int64
+        if self.format == "coo":
+            found = rows, columns
+        else:
+            inner, outer, extent = (
+                (columns, rows, entries.shape[0])
+                if self.format == "csr"
+                else (rows, columns, entries.shape[1])
+            )
+            counts = np.bincount(outer, minlength=extent)
+            found = inner, np.concatenate([[0], np.cumsum(counts)])
+        first, second = (array.astype(dtype) for array in found)
+        first.flags.writeable = second.flags.writeable = False
+        return first, second
+
+    def __repr__(self) -> str:
+        shapes = (shape_of(tensor) for tensor in (self.pattern.output, self.pattern.input))
+        extents = ["·".join(_text(extent) for extent in shape) or "1" for shape in shapes]
+        if all(extent.replace("·", "").isdigit() for extent in extents):
+            extents = [str(extent) for extent in self.shape]
+        return f"<SparseMatrix {self.name}: {self.dtype} of shape ({', '.join(extents)}), {self.format}>"
+
+
+def _text(extent: Any) -> str:
+    return str(extent) if isinstance(extent, int) else text(extent)

@@ -1,0 +1,216 @@
+"""Patterns of zeros: which entries of a Jacobian may be other than zero.
+
+In: an output and an input. Out: a `Pattern`, which holds the read sites of the stages between them.
+It is found from expressions alone. Numbers of entries come only when they are asked for: the points
+of each stage's sites, composed along the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expr.nodes import Tensor, Var, tensor_key
+from ..graph.graph import Graph
+from ..graph.stage import is_placeholder, outputs_of, shape_of
+from .picture import picture
+from .points import Array, Sizes, extents_of, points_of
+from .sites import Site, read_sites
+
+_Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries of a matrix, ordered by row and then by column, each once.
+
+    Attributes
+    ----------
+    shape : pair of int
+        Rows and columns.
+    rows, columns : array of int64
+        Of each entry.
+    """
+
+    shape: tuple[int, int]
+    rows: Array
+    columns: Array
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return len(self.rows)
+
+    @property
+    def keys(self) -> Array:
+        """One increasing number for each entry."""
+        return self.rows * self.shape[1] + self.columns
+
+    def starts(self) -> Array:
+        """Where the entries of each row begin, and at last their number."""
+        counts = np.bincount(self.rows, minlength=self.shape[0])
+        return np.concatenate([[0], np.cumsum(counts)])
+
+    @staticmethod
+    def of(shape: tuple[int, int], keys: Sequence[Array]) -> Entries:
+        """The entries with some ``row * columns + column``, in any order, some several times."""
+        joined = np.concatenate([np.zeros(0, np.int64), *keys])
+        if len(joined) > 1 and not (joined[1:] > joined[:-1]).all():
+            joined.sort()
+            joined = joined[np.concatenate([[True], joined[1:] != joined[:-1]])]
+        rows, columns = np.divmod(joined, max(shape[1], 1))
+        return Entries(shape, rows, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Which entries of the Jacobian of `output` by `input` may be other than zero.
+
+    Rows count the elements of the output, columns those of the input, both in row-major order.
+    ``print`` shows a picture, `text` the read sites that it follows from.
+
+    Attributes
+    ----------
+    output, input : Tensor
+        What is differentiated, and by what.
+    stages : tuple of (Tensor, tuple of Site)
+        The tensors between them, inputs first, with the sites by which they depend on the input.
+    sizes : mapping from Var to int
+        Values of symbolic sizes.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import sparsity
+    >>> x = te.placeholder((6,), name="x")
+    >>> y = te.compute((5,), lambda i: x[i + 1] - x[i], name="y")
+    >>> pattern = sparsity(y, x)
+    >>> pattern.shape, pattern.nnz
+    ((5, 6), 10)
+    >>> print(pattern.text())
+    y[i] reads x[i + 1]
+    y[i] reads x[i]
+    >>> print(pattern)
+    5 × 6, 10 nonzeros (33.3%)
+    ⠳⣄⠀
+    ⠀⠈⠃
+    """
+
+    output: Tensor
+    input: Tensor
+    stages: tuple[tuple[Tensor, tuple[Site, ...]], ...]
+    sizes: Mapping[Var, int] = field(default_factory=dict)
+    _found: list[Entries] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        shapes = (shape_of(tensor) for tensor in (self.output, self.input))
+        rows, columns = (prod(extents_of(shape, self.sizes)) for shape in shapes)
+        return rows, columns
+
+    @property
+    def entries(self) -> Entries:
+        """The entries, found when they are first asked for."""
+        if not self._found:
+            self._found.append(_entries(self))
+        return self._found[0]
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries."""
+        return self.entries.count
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each entry, in row-major order."""
+        return self.entries.rows
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The column of each entry."""
+        return self.entries.columns
+
+    def with_sizes(self, sizes: Sizes) -> Pattern:
+        """The pattern for other values of symbolic sizes."""
+        return Pattern(self.output, self.input, self.stages, dict(sizes))
+
+    def text(self) -> str:
+        """One line for each read site."""
+        lines = [site.text(tensor.op.name) for tensor, sites in self.stages for site in sites]
+        return "\n".join(lines) or f"{self.output.op.name} does not depend on {self.input.op.name}"
+
+    def picture(self, width: int | None = None, height: int | None = None) -> str:
+        """The entries as dots, scaled down to a number of characters.
+
+        Parameters
+        ----------
+        width, height : int, optional
+            Of the picture in characters, of two by four dots each; None is what fits the terminal.
+        """
+        return picture(self.shape, self.rows, self.columns, width, height)
+
+    def __str__(self) -> str:
+        rows, columns = self.shape
+        share = f" ({self.nnz / (rows * columns):.1%})" if rows * columns else ""
+        return f"{rows} × {columns}, {self.nnz} nonzeros{share}\n{self.picture()}".rstrip("\n")
+
+    def __repr__(self) -> str:
+        names = f"{self.output.op.name}, {self.input.op.name}"
+        return f"<Pattern of {names}: {sum(len(s) for _, s in self.stages)} read sites>"
+
+
+def pattern_of(output: Tensor, input: Tensor, sizes: Sizes | None = None) -> Pattern:
+    """The pattern of a Jacobian, from the read sites of the stages between two tensors."""
+    graph = Graph([output])
+    active: set[_Key] = {tensor_key(input)}
+    stages: list[tuple[Tensor, tuple[Site, ...]]] = []
+    moving = graph.depends_on([input]) if graph.contains(input) else set()
+    for op in graph.ops:
+        if hash(op) not in moving or is_placeholder(op) or hash(op) == hash(input.op):
+            continue
+        wanted = [tensor for tensor in graph.reads(op) if tensor_key(tensor) in active]
+        for tensor in outputs_of(op):
+            sites = tuple(read_sites(tensor, wanted)) if wanted else ()
+            if sites:
+                active.add(tensor_key(tensor))
+                stages.append((tensor, sites))
+    return Pattern(output, input, tuple(stages), dict(sizes or {}))
+
+
+def _entries(pattern: Pattern) -> Entries:
+    """The points of the sites, composed along the graph, each pair once in each stage."""
+    sizes = pattern.sizes
+    columns = prod(extents_of(shape_of(pattern.input), sizes))
+    known: dict[_Key, Entries | None] = {tensor_key(pattern.input): None}  # the identity
+    for tensor, sites in pattern.stages:
+        shape = extents_of(shape_of(tensor), sizes)
+        keys = []
+        for site in sites:
+            places = shape, extents_of(shape_of(site.tensor), sizes)
+            at = points_of(site.axes, site.rows, site.columns, site.conditions, places, sizes)
+            inner = known[tensor_key(site.tensor)]
+            if inner is None:
+                keys.append(at.rows * columns + at.columns)
+            else:
+                keys.append(joined(at.rows, at.columns, inner))
+        known[tensor_key(tensor)] = Entries.of((prod(shape), columns), keys)
+    found = known.get(tensor_key(pattern.output), Entries.of(pattern.shape, []))
+    if found is None:  # the output is the input
+        every = np.arange(columns, dtype=np.int64)
+        return Entries((columns, columns), every, every)
+    return found
+
+
+def joined(rows: Array, between: Array, inner: Entries) -> Array:
+    """Keys of the pairs (row, column) that some element between joins, some several times."""
+    starts = inner.starts()
+    counts = (starts[1:] - starts[:-1])[between]
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    place = np.arange(total) + np.repeat(starts[between] - (ends - counts), counts)
+    return np.repeat(rows, counts) * inner.shape[1] + inner.columns[place]

@@ -1,0 +1,310 @@
+"""Read sites: which elements of its inputs each element of a stage depends on, symbolically.
+
+In: a stage and the tensors that count. Out: `Site`s, which hold index expressions and conditions
+and no values. Finding them looks at expressions only, so it takes the same time for any extents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import NotDifferentiableError
+from ..expr.build import all_of, any_of, compare, conjuncts, negate, true
+from ..expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    is_float,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    own_fields,
+    tensor_key,
+)
+from ..expr.printing.text import text
+from ..expr.rewrite import contains_load, expand_lets, postorder
+from ..graph.kinds.kind import Compute, kind_of
+from ..graph.kinds.prefix_scan import Scan
+from ..graph.stage import (
+    Operation,
+    axis_range,
+    axis_vars,
+    bodies,
+    data_axis,
+    reduce_axis,
+    reduction_of,
+    shape_of,
+)
+from ..rules.scalar_rules import NO_DERIVATIVE
+
+#: paths to a node that are kept apart; more are joined into what they share
+_MOST_PATHS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Where a stage reads a tensor: ``out[rows]`` depends on ``tensor[columns]`` at all points of
+    the axes where the conditions hold.
+
+    Attributes
+    ----------
+    tensor : Tensor
+        What is read.
+    axes : tuple of Axis
+        The axes of the output, then those of the reduction; bounds may follow outer axes.
+    rows, columns : tuple of Expr
+        Indices of the output and of the tensor.
+    conditions : tuple of Expr
+        On indices alone: what depends on data may hold or not.
+    """
+
+    tensor: Tensor
+    axes: tuple[Axis, ...]
+    rows: tuple[Expr, ...]
+    columns: tuple[Expr, ...]
+    conditions: tuple[Expr, ...]
+
+    def text(self, name: str) -> str:
+        """``y[i] reads x[i + k] for k < 3 where i < 4``."""
+        rows = ", ".join(map(text, self.rows))
+        columns = ", ".join(map(text, self.columns))
+        own = {node_id(row) for row in self.rows}
+        bounds = [
+            f"{axis.var.name} < {_bound(axis)}" for axis in self.axes if node_id(axis.var) not in own
+        ]
+        tests = " and ".join(map(text, self.conditions))
+        return (
+            f"{name}[{rows}] reads {self.tensor.op.name}[{columns}]"
+            + (f" for {', '.join(bounds)}" if bounds else "")
+            + (f" where {tests}" if tests else "")
+        )
+
+
+def _bound(axis: Axis) -> str:
+    low, extent = axis_range(axis)
+    size = str(extent) if isinstance(extent, int) else text(extent)
+    if low == 0:
+        return size
+    return f"{size} from {low if isinstance(low, int) else text(low)}"
+
+
+def read_sites(output: Tensor, wanted: Sequence[Tensor]) -> list[Site]:
+    """Where a stage depends smoothly on some of the tensors that it reads.
+
+    Parameters
+    ----------
+    output : Tensor
+        What a compute stage or a prefix scan computes, one of its outputs.
+    wanted : sequence of Tensor
+        The tensors whose reads count.
+
+    Raises
+    ------
+    NotDifferentiableError
+        The stage is opaque, or its reads are at places, or in ranges, that are data.
+    """
+    op = output.op
+    kind = kind_of(op)
+    sites = _SITES.get(type(kind), _refused)(output, kind, wanted)
+    for site in sites:
+        _refuse_jagged(op, site)
+    return sites
+
+
+def _compute(output: Tensor, kind: Compute, wanted: Sequence[Tensor]) -> list[Site]:
+    op = output.op
+    reduction = reduction_of(op)
+    # the components of a reduction may all depend on all sources
+    own_body = [bodies(op)[output.value_index]]
+    roots = own_body if reduction is None else [*reduction.sources, *reduction.init]
+    own = [] if reduction is None else conjuncts(reduction.condition)
+    axes = tuple(op.axis) + (() if reduction is None else reduction.axes)
+    body = _Body(roots, own)
+    if "let" in body.names.values():
+        body = _Body([expand_lets(root) for root in roots], own)
+    rows = tuple(axis_vars(op))
+    sites: dict[Hashable, Site] = {}
+    for read, paths in body.paths_to({tensor_key(tensor) for tensor in wanted}):
+        tensor, columns = load_tensor(read), body.parts[node_id(read)]
+        if not all(body.on_indices[node_id(index)] for index in columns):
+            raise NotDifferentiableError(
+                f"stage {op.name} reads {tensor.op.name}[{', '.join(map(text, columns))}], at a "
+                "place that is data: the pattern of zeros is not known before the call. Use "
+                'jacobian(format="dense"), or linearize(...) and products J @ v'
+            )
+        place = (tensor_key(tensor), *(body.keys[node_id(index)] for index in columns))
+        for path in paths:
+            tests = {test.key: test for test in (*body.own, *path) if test.on_indices}
+            conditions = tuple(test.expr for test in tests.values())
+            site = Site(tensor, axes, rows, columns, conditions)
+            sites.setdefault((place, frozenset(tests)), site)
+    return list(sites.values())
+
+
+@dataclass(frozen=True)
+class _Test:
+    """A condition that holds, or does not hold, on a path."""
+
+    key: tuple[int, bool]
+    node: Expr
+    on_indices: bool
+
+    @property
+    def expr(self) -> Expr:
+        """The condition itself."""
+        return negate(self.node) if self.key[1] else self.node
+
+
+_Path = tuple[_Test, ...]
+
+
+class _Body:
+    """What is asked of the nodes of a stage's body, found in one walk."""
+
+    def __init__(self, roots: Sequence[Expr], conditions: Sequence[Expr]) -> None:
+        self.roots = roots
+        self.order = postorder([*roots, *conditions])
+        self.names: dict[int, str] = {}
+        self.parts: dict[int, tuple[Expr, ...]] = {}
+        self.floats: dict[int, bool] = {}
+        self.on_indices: dict[int, bool] = {}
+        self.keys: dict[int, int] = {}  # equal for equal expressions
+        table: dict[Hashable, int] = {}
+        for node in self.order:
+            here, name, parts = node_id(node), op_name(node), operands(node)
+            self.names[here], self.parts[here] = name, parts
+            self.floats[here] = is_float(node)
+            inner = [node_id(part) for part in parts]
+            self.on_indices[here] = (
+                not self.floats[here] and name != "load" and all(map(self.on_indices.get, inner))
+            )
+            if self.on_indices[here]:
+                own = here if not parts and name != "const" else own_fields(node)
+                key = (name, own, *(self.keys[part] for part in inner))
+                self.keys[here] = table.setdefault(key, len(table))
+        self.own = [self._test(condition, False) for condition in conditions]
+
+    def paths_to(self, wanted: set[tuple[int, int]]) -> list[tuple[Expr, list[_Path]]]:
+        """Each read of some tensors, with the conditions of each path by which it reaches a root."""
+        active: set[int] = set()
+        reads: list[Expr] = []
+        for node in self.order:
+            here = node_id(node)
+            if not self.floats[here]:
+                continue
+            if self.names[here] == "load":
+                if tensor_key(load_tensor(node)) in wanted:
+                    active.add(here)
+                    reads.append(node)
+            elif self.names[here] not in NO_DERIVATIVE and any(
+                node_id(part) in active for part in self.parts[here]
+            ):
+                active.add(here)
+        paths: dict[int, list[_Path]] = {
+            node_id(root): [()] for root in self.roots if node_id(root) in active
+        }
+        for node in reversed(self.order):
+            here = node_id(node)
+            if here not in paths or self.names[here] == "load":
+                continue
+            for part, tests in self._steps(here):
+                there = node_id(part)
+                if there in active:
+                    arriving = [_extended(path, tests) for path in paths[here]]
+                    paths[there] = _joined([*paths.get(there, ()), *arriving])
+        return [(read, paths[node_id(read)]) for read in reads if node_id(read) in paths]
+
+    def _steps(self, here: int) -> list[tuple[Expr, list[_Test]]]:
+        """The operands of a node, each with the conditions under which it counts."""
+        if self.names[here] not in ("select", "if_then_else"):
+            return [(part, []) for part in self.parts[here]]
+        condition, then, otherwise = self.parts[here]
+        holds = [self._test(part, False) for part in conjuncts(condition)]
+        return [(then, holds), (otherwise, [self._test(condition, True)])]
+
+    def _test(self, condition: Expr, negated: bool) -> _Test:
+        here = node_id(condition)
+        key = self.keys.get(here, -1 - here)  # data: equal only to itself
+        return _Test((key, negated), condition, self.on_indices[here])
+
+
+def _extended(path: _Path, tests: Sequence[_Test]) -> _Path:
+    known = {test.key for test in path}
+    return (*path, *(test for test in tests if test.key not in known))
+
+
+def _joined(paths: list[_Path]) -> list[_Path]:
+    """Paths without those that another one contains; where many remain, what they share."""
+    if len(paths) == 1:
+        return paths
+    kept: list[tuple[_Path, frozenset[tuple[int, bool]]]] = []
+    for path in paths:
+        own = frozenset(test.key for test in path)
+        if not any(other <= own for _, other in kept):
+            kept = [pair for pair in kept if not own <= pair[1]] + [(path, own)]
+    if len(kept) <= _MOST_PATHS:
+        return [path for path, _ in kept]
+    shared = frozenset.intersection(*(own for _, own in kept))
+    return [tuple(test for test in kept[0][0] if test.key in shared)]
+
+
+def _scan(output: Tensor, kind: Scan, wanted: Sequence[Tensor]) -> list[Site]:
+    """``before[a, j]`` depends on the elements ``[a, k]`` with ``k < j``, in order of the scan."""
+    keys = {tensor_key(tensor) for tensor in wanted}
+    shape = shape_of(output)
+    count = len(kind.rows)
+    here = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape)]
+    there = [reduce_axis(f"k{n}", extent) for n, extent in enumerate(shape[count:])]
+    left, right = [axis.var for axis in there], [axis.var for axis in here[count:]]
+    if kind.backward:
+        left, right = right, left
+    sites = []
+    for tensor in {tensor_key(t): t for t in kind.elements if tensor_key(t) in keys}.values():
+        place = [*(axis.var for axis in here[:count]), *(axis.var for axis in there)]
+        sites.append(
+            Site(
+                tensor,
+                (*here, *there),
+                tuple(axis.var for axis in here),
+                tuple(place[len(place) - len(shape_of(tensor)) :]),
+                (_before(left, right),),
+            )
+        )
+    return sites
+
+
+def _before(left: Sequence[Var], right: Sequence[Var]) -> Expr:
+    """Whether a place comes before another one, the last index running fastest."""
+    if not left:
+        return negate(true())
+    first = compare("lt", left[0], right[0])
+    if len(left) == 1:
+        return first
+    equal = compare("eq", left[0], right[0])
+    return any_of([first, all_of([equal, _before(left[1:], right[1:])])])
+
+
+def _refused(output: Tensor, kind: object, wanted: Sequence[Tensor]) -> list[Site]:
+    names = ", ".join(tensor.op.name for tensor in wanted)
+    raise NotDifferentiableError(
+        f"stage {output.op.name}, which depends on {names}, is a {type(kind).__name__} stage: its pattern "
+        'of zeros is not known. Use jacobian(format="dense"), or linearize(...) and products J @ v'
+    )
+
+
+def _refuse_jagged(op: Operation, site: Site) -> None:
+    """Raise where the range of an axis is read from a tensor."""
+    for axis in site.axes:
+        bounds = [bound for bound in axis_range(axis) if not isinstance(bound, int)]
+        if contains_load(bounds):
+            raise NotDifferentiableError(
+                f"stage {op.name} sums {axis.var.name} over a range that is data, "
+                f"{text(axis.dom.extent)}: the pattern of zeros is not known before the call. Use "
+                'jacobian(format="dense"), or linearize(...) and products J @ v'
+            )
+
+
+_SITES: Mapping[type, Callable[..., list[Site]]] = {Compute: _compute, Scan: _scan}

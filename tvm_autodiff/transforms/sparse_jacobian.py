@@ -1,0 +1,240 @@
+"""Sparse Jacobians: the values of nonzeros directly, or compressed by colours, as is less work.
+
+Directly, a value is computed at each point of the composed read sites. That is all there is to do
+where at most one stage on a path reduces. Where several do, points multiply; then products with
+sums of unit vectors, one for each colour, may be less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from ..cost import estimate_cost
+from ..errors import InvalidArgumentError
+from ..expr.build import const, equal_integers, select
+from ..expr.nodes import Tensor, dtype_of, load
+from ..graph.bounded_stage import elementwise_stage
+from ..graph.graph import Graph
+from ..graph.stage import placeholder, placeholder_like, shape_of
+from ..keywords import checked_keywords
+from ..sparse.blocks import Block, Placed, blocks_of
+from ..sparse.colouring import Colouring, colour_columns, colour_symmetric, transposed
+from ..sparse.contributions import contributions_of
+from ..sparse.gathered import Values
+from ..sparse.matrix import FORMATS, Planned, SparseMatrix
+from ..sparse.pattern import Entries, Pattern, pattern_of
+from ..sparse.points import Array
+from .arguments import as_tensor, require_float, shape_text
+from .differentiate import differentiate
+from .jvp import jvp
+from .vmap import vmap
+
+
+@checked_keywords
+def sparsity(output: Tensor, input: Tensor) -> Pattern:
+    """Which entries of a Jacobian may be other than zero.
+
+    Parameters
+    ----------
+    output, input : Tensor
+        As of `jacobian`.
+
+    Returns
+    -------
+    Pattern
+        Found from the read sites of the stages, in a time that does not depend on the extents. Its
+        ``nnz``, ``rows`` and ``columns`` are counted when they are asked for; ``print`` shows a
+        picture.
+
+    Raises
+    ------
+    NotDifferentiableError
+        A tensor is not floating point, or a stage on the way is opaque or reads at places that are
+        data.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import sparsity
+    >>> x, k = te.placeholder((12,), name="x"), te.reduce_axis((0, 3), "k")
+    >>> y = te.compute((10,), lambda i: te.sum(x[i + k] * x[i + k], axis=k), name="y")
+    >>> print(sparsity(y, x))
+    10 × 12, 30 nonzeros (25.0%)
+    ⠙⢿⣄⠀⠀⠀
+    ⠀⠀⠙⢿⣄⠀
+    ⠀⠀⠀⠀⠙⠓
+    """
+    output = require_float(as_tensor(output, "output"), "output")
+    input = require_float(as_tensor(input, "input"), "input")
+    return pattern_of(output, input)
+
+
+def sparse_jacobian(
+    output: Tensor, input: Tensor, format: str, symmetric: bool = False
+) -> SparseMatrix:
+    """`jacobian` in a sparse format; `symmetric` where the matrix is known to be."""
+    if format not in FORMATS:
+        raise InvalidArgumentError(
+            f"format must be one of dense, {', '.join(FORMATS)}, got {format!r}"
+        )
+    pattern = sparsity(output, input)
+    for tensor in (output, input):
+        if not all(isinstance(extent, int) for extent in shape_of(tensor)):
+            raise InvalidArgumentError(
+                f"{tensor.op.name} has the symbolic shape {shape_text(shape_of(tensor))}: the "
+                f'index arrays of format="{format}" are made when the function is built. Use '
+                'constant extents, jacobian(format="dense"), or linearize(...) and J @ v'
+            )
+    return SparseMatrix(pattern, format, dtype_of(input), partial(_planned, pattern, symmetric))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Values of the entries, and the iterations that they take."""
+
+    planned: Planned
+    iterations: int
+
+
+def _planned(pattern: Pattern, symmetric: bool, entries: Entries) -> Planned:
+    """The cheaper way to the values of the entries."""
+    if not entries.count:
+        return Planned([], [], "no entries")
+    symmetric = symmetric and np.array_equal(transposed(entries).keys, entries.keys)
+    direct = _direct(pattern, symmetric, entries)
+    if isinstance(direct, _Way) and direct.iterations <= 2 * entries.count:
+        return direct.planned
+    most = direct.iterations if isinstance(direct, _Way) else None
+    compressed = _compressed(pattern, symmetric, entries, most)
+    if compressed is not None:
+        return compressed
+    assert isinstance(direct, _Way)
+    return direct.planned
+
+
+def _direct(pattern: Pattern, symmetric: bool, entries: Entries) -> _Way | str:
+    """The values at the points of composed sites, or why there are none."""
+    output, input = pattern.output, pattern.input
+    found = contributions_of(output, input)
+    if isinstance(found, str):
+        return found
+    shapes = shape_of(output), shape_of(input)
+    placed = [Placed.of(part, shapes, {}) for part in found]
+    above = [one for one in placed if one.above]
+    symmetric = symmetric and not any(one.any_above for one in placed if not one.above)
+    if symmetric:
+        placed = [one for one in placed if not one.above]
+    blocks = blocks_of(placed, f"d{output.op.name}_d{input.op.name}_values")
+    parts = [_numbered(block, entries, symmetric) for block in blocks]
+    points = sum(prod(shape_of(block.values)) for block in blocks)
+    iterations = sum(_own_cost(block.values, [block.values]) for block in blocks)
+    mirrored = ", mirrored" if symmetric and above else ""
+    return _Way(Planned(parts, [], f"directly, {points} values{mirrored}"), iterations)
+
+
+def _numbered(block: Block, entries: Entries, mirrored: bool) -> Values:
+    """The values of a block with the numbers of the entries that they belong to; with `mirrored`
+    those below the diagonal belong to the transposed entries, too.
+    """
+    keys, positions = block.places(entries.shape[1])
+    if mirrored:
+        rows, columns = np.divmod(keys, entries.shape[1])
+        below = rows > columns
+        keys = np.concatenate([keys, columns[below] * entries.shape[1] + rows[below]])
+        positions = np.concatenate([positions, positions[below]])
+    return Values(block.values, np.searchsorted(entries.keys, keys), positions)
+
+
+def _own_cost(tensor: Tensor, moving: Sequence[Tensor]) -> int:
+    """The iterations of a tensor without those of stages that depend on none of some tensors."""
+    graph = Graph([tensor])
+    own = graph.depends_on(moving)
+    before = [read for op in graph.ops if hash(op) in own for read in graph.reads(op)]
+    before = [read for read in before if hash(read.op) not in own]
+    shared = estimate_cost(before).iterations if before else 0
+    return int(estimate_cost([tensor]).iterations - shared)
+
+
+def _compressed(
+    pattern: Pattern, symmetric: bool, entries: Entries, most: int | None
+) -> Planned | None:
+    """The values by products, one a colour, in the mode with less work; None where that is more
+    than `most` iterations.
+    """
+    output, input = pattern.output, pattern.input
+    ways: list[tuple[int, str, Tensor, Tensor, Entries]] = []
+    for name, product in (("forward", _forward), ("reverse", _reverse)):
+        if name == "reverse" and symmetric:
+            continue
+        result, vector = product(output, input)
+        ways.append((_own_cost(result, [vector]), name, result, vector, entries))
+    best: tuple[int, Planned] | None = None
+    for cost, name, result, vector, _ in ways:
+        lines = entries if name == "forward" else transposed(entries)
+        star = symmetric and name == "forward"
+        # no colouring has fewer colours than the fullest line has entries
+        least = 1 if star else int(np.bincount(lines.rows).max())
+        limit = min(value for value in (most, best and best[0], 2**62) if value is not None)
+        if least * cost >= limit:
+            continue
+        colouring = colour_symmetric(entries) if star else colour_columns(lines)
+        if colouring.count * cost < limit:
+            planned = _products(name, result, vector, entries, colouring, star)
+            best = colouring.count * cost, planned
+    return None if best is None else best[1]
+
+
+def _forward(output: Tensor, input: Tensor) -> tuple[Tensor, Tensor]:
+    vector = placeholder_like(input, f"{input.op.name}_unit")
+    return jvp(output, input, vector)[0], vector
+
+
+def _reverse(output: Tensor, input: Tensor) -> tuple[Tensor, Tensor]:
+    vector = placeholder_like(output, f"{output.op.name}_unit")
+    return differentiate(output, [input], vector)[0], vector
+
+
+def _products(
+    name: str, result: Tensor, vector: Tensor, entries: Entries, colouring: Colouring, star: bool
+) -> Planned:
+    """Products with the sum of the unit vectors of each colour, all at once, and where the entries
+    are in them.
+    """
+    shape = shape_of(vector)
+    colours = placeholder(shape, "int32", f"{vector.op.name}_colours")
+    one, zero = const(1, dtype_of(vector)), const(0, dtype_of(vector))
+    seeds = elementwise_stage(
+        f"{vector.op.name}_seeds",
+        (colouring.count, *shape),
+        lambda at: select(equal_integers(load(colours, at[1:]), at[0]), one, zero),
+    )
+    [products] = vmap(result, {vector: seeds})
+    lines, places = entries.columns, entries.rows
+    if name == "reverse":
+        lines, places = places, lines
+    if star:
+        lines, places = _read_from(entries, colouring)
+    extent = prod(shape_of(result))
+    positions = colouring.colours[lines] * extent + places
+    values = Values(products, np.arange(entries.count), positions)
+    text = f"{name} mode, {colouring.count} colours, {colouring.order} order"
+    return Planned([values], [(colours, colouring.colours.reshape(shape).astype(np.int32))], text)
+
+
+def _read_from(entries: Entries, colouring: Colouring) -> tuple[Array, Array]:
+    """For each entry of a symmetric matrix the column whose colour it is read from, and the place
+    in the product: its own column and row, or the transposed ones where others of the colour meet
+    the row.
+    """
+    keys = entries.rows * colouring.count + colouring.colours[entries.columns]
+    counts = np.bincount(keys, minlength=entries.shape[0] * colouring.count)
+    alone = counts[keys] == 1
+    return (
+        np.where(alone, entries.columns, entries.rows),
+        np.where(alone, entries.rows, entries.columns),
+    )
