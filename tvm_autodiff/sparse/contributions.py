@@ -11,17 +11,31 @@ whether that pays is decided in `transforms`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..domain import Domain, simplify_domain
-from ..expr.build import add, const
-from ..expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_float, is_load, node_id, tensor_key
+from ..expr.build import add, compare, const
+from ..expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_float,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ..expr.rewrite import contains_load, expand_lets, postorder, substituter, variables_of
+from ..expr.simplify import prove
 from ..expr.structural import StructuralKeys
 from ..graph.graph import Graph
 from ..graph.kinds.kind import Compute, kind_of
 from ..graph.stage import (
+    Extent,
     axis_range,
     axis_vars,
     data_axis,
@@ -178,10 +192,11 @@ def _shrunk(part: Contribution) -> Contribution | None:
     tests = part.on_indices
     if not tests:
         return part
+    ranges = {axis.var: axis_range(axis) for axis in part.axes}
     domain = Domain(
         tuple(axis.var for axis in part.axes),
-        {axis.var: axis_range(axis) for axis in part.axes},
-        tests,
+        ranges,
+        tuple(_as_inequality(test, ranges) for test in tests),
     )
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
@@ -199,6 +214,16 @@ def _shrunk(part: Contribution) -> Contribution | None:
         (*left, *(Condition(move(c.expr), c.guards) for c in data)),
         move(part.value),
     )
+
+
+def _as_inequality(test: Expr, ranges: Mapping[Var, tuple[Extent, Extent]]) -> Expr:
+    """``i != 0 → i > 0`` where ``i >= 0``, and the same at the other end: boxes have no holes."""
+    if op_name(test) != "ne":
+        return test
+    left, right = operands(test)
+    if prove(compare("ge", left, right), ranges):
+        return compare("gt", left, right)
+    return compare("lt", left, right) if prove(compare("le", left, right), ranges) else test
 
 
 def is_on_indices(condition: Expr) -> bool:
