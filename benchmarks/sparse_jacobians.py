@@ -203,7 +203,9 @@ def asdex(problem: Problem) -> Opponent:
     kind = "hessian" if problem.hessian else "jacobian"
     point = jnp.asarray(problem.point.reshape(-1))
     sparsity = getattr(asdex, f"{kind}_sparsity")
-    detection, pattern = timed(lambda: sparsity(problem.theirs, point), 1 if point.size > 1e4 else 9)
+    detection, pattern = timed(
+        lambda: sparsity(problem.theirs, point), 1 if point.size > 1e4 else 9
+    )
 
     def prepare() -> Any:
         coloring = getattr(asdex, f"{kind}_coloring_from_sparsity")(pattern)

@@ -102,9 +102,7 @@ def conflicts(entries: Entries) -> Neighbours:
     return Neighbours(found.starts(), found.columns)
 
 
-def _best(
-    graph: Neighbours, least: int, colour: Callable[[Neighbours, Array], Array]
-) -> Colouring:
+def _best(graph: Neighbours, least: int, colour: Callable[[Neighbours, Array], Array]) -> Colouring:
     """The colouring with the fewest colours over several orders of vertices."""
     best: Colouring | None = None
     for name, order in _orders(graph):
@@ -188,8 +186,10 @@ def _star(graph: Neighbours, order: Array) -> Array:
                     forbidden.update(colours[third] for third in near[middle] if third != vertex)
             # vertex - other - third - fourth with fourth of other's colour: third's is forbidden
             for third in near[other]:
-                if third != vertex and colours[third] >= 0 and any(
-                    fourth != other and colours[fourth] == colour for fourth in near[third]
+                if (
+                    third != vertex
+                    and colours[third] >= 0
+                    and any(fourth != other and colours[fourth] == colour for fourth in near[third])
                 ):
                     forbidden.add(colours[third])
         choice = 0

@@ -89,7 +89,12 @@ class Contribution:
         """The axes that no place and no condition on indices follows: entries sum over them."""
         fixed = variables_of([*self.rows, *self.place, *self.on_indices])
         fixed += variables_of(
-            [bound for axis in self.axes for bound in axis_range(axis) if not isinstance(bound, int)]
+            [
+                bound
+                for axis in self.axes
+                for bound in axis_range(axis)
+                if not isinstance(bound, int)
+            ]
         )
         known = {node_id(var) for var in fixed}
         return tuple(axis for axis in self.axes if node_id(axis.var) not in known)
@@ -147,9 +152,7 @@ def _through(
             table[axis.var] = new.var
         move = substituter(table)
         through = substituter({term.seed: arrival.value})
-        inner = tuple(
-            rename_bounds(fresh[node_id(axis.var)], move) for axis in term.reduce_axes
-        )
+        inner = tuple(rename_bounds(fresh[node_id(axis.var)], move) for axis in term.reduce_axes)
         conditions = tuple(Condition(move(expand_lets(c.expr)), c.guards) for c in term.conditions)
         part = Contribution(
             (*arrival.axes, *inner),

@@ -51,9 +51,7 @@ def takes_sparse(build: Callable[Parameters, Result]) -> Callable[Parameters, Re
         given["outputs"] = [
             output.values if isinstance(output, SparseMatrix) else output for output in listed
         ]
-        makers = [
-            _maker(output) if isinstance(output, SparseMatrix) else None for output in listed
-        ]
+        makers = [_maker(output) if isinstance(output, SparseMatrix) else None for output in listed]
         return SparseFunction(cast(Any, build)(**given), constants, makers, single)
 
     return cast(Callable[Parameters, Result], building)

@@ -119,8 +119,7 @@ class SparseMatrix:
         place = np.empty_like(self._order)
         place[self._order] = np.arange(len(place))
         parts = [
-            Values(part.tensor, place[part.entries], part.positions)
-            for part in self._planned.parts
+            Values(part.tensor, place[part.entries], part.positions) for part in self._planned.parts
         ]
         values, constants = gathered(parts, self.nnz, self.name, self.dtype)
         return values, [*self._planned.constants, *constants]

@@ -96,8 +96,8 @@ class Pattern:
     y[i] reads x[i]
     >>> print(pattern)
     5 × 6, 10 nonzeros (33.3%)
-    ⠳⣄⠀
-    ⠀⠈⠃
+    ⠙⢦⡀
+    ⠀⠀⠉
     """
 
     output: Tensor

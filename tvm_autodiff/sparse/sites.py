@@ -16,6 +16,7 @@ from ..expr.nodes import (
     Expr,
     Tensor,
     Var,
+    dtype_of,
     is_float,
     load_tensor,
     node_id,
@@ -39,6 +40,10 @@ from ..graph.stage import (
     shape_of,
 )
 from ..rules.scalar_rules import NO_DERIVATIVE
+
+#: nodes whose dtype is that of their operands, and nodes that are true or false
+_OF_OPERANDS = frozenset(("add", "sub", "mul", "div", "floordiv", "floormod", "min", "max"))
+_TESTS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"))
 
 #: paths to a node that are kept apart; more are joined into what they share
 _MOST_PATHS = 4
@@ -73,7 +78,9 @@ class Site:
         columns = ", ".join(map(text, self.columns))
         own = {node_id(row) for row in self.rows}
         bounds = [
-            f"{axis.var.name} < {_bound(axis)}" for axis in self.axes if node_id(axis.var) not in own
+            f"{axis.var.name} < {_bound(axis)}"
+            for axis in self.axes
+            if node_id(axis.var) not in own
         ]
         tests = " and ".join(map(text, self.conditions))
         return (
@@ -126,22 +133,31 @@ def _compute(output: Tensor, kind: Compute, wanted: Sequence[Tensor]) -> list[Si
     if "let" in body.names.values():
         body = _Body([expand_lets(root) for root in roots], own)
     rows = tuple(axis_vars(op))
-    sites: dict[Hashable, Site] = {}
+    places: dict[Hashable, tuple[Expr, list[_Path]]] = {}
     for read, paths in body.paths_to({tensor_key(tensor) for tensor in wanted}):
-        tensor, columns = load_tensor(read), body.parts[node_id(read)]
+        columns = body.parts[node_id(read)]
         if not all(body.on_indices[node_id(index)] for index in columns):
             raise NotDifferentiableError(
-                f"stage {op.name} reads {tensor.op.name}[{', '.join(map(text, columns))}], at a "
-                "place that is data: the pattern of zeros is not known before the call. Use "
-                'jacobian(format="dense"), or linearize(...) and products J @ v'
+                f"stage {op.name} reads {text(read)}, at a place that is data: the pattern of "
+                'zeros is not known before the call. Use jacobian(format="dense"), or '
+                "linearize(...) and products J @ v"
             )
-        place = (tensor_key(tensor), *(body.keys[node_id(index)] for index in columns))
-        for path in paths:
-            tests = {test.key: test for test in (*body.own, *path) if test.on_indices}
-            conditions = tuple(test.expr for test in tests.values())
-            site = Site(tensor, axes, rows, columns, conditions)
-            sites.setdefault((place, frozenset(tests)), site)
-    return list(sites.values())
+        key = tensor_key(load_tensor(read)), *(body.keys[node_id(index)] for index in columns)
+        known = places.setdefault(key, (read, []))[1]
+        # what depends on data may hold or not
+        known += [tuple(test for test in path if test.on_indices) for path in paths]
+    own_tests = [test for test in body.own if test.on_indices]
+    return [
+        Site(
+            load_tensor(read),
+            axes,
+            rows,
+            body.parts[node_id(read)],
+            tuple(test.expr for test in _extended(path, own_tests)),
+        )
+        for read, paths in places.values()
+        for path in _joined(paths)
+    ]
 
 
 @dataclass(frozen=True)
@@ -166,23 +182,43 @@ class _Body:
 
     def __init__(self, roots: Sequence[Expr], conditions: Sequence[Expr]) -> None:
         self.roots = roots
-        self.order = postorder([*roots, *conditions])
+        self.order: list[Expr] = []
         self.names: dict[int, str] = {}
         self.parts: dict[int, tuple[Expr, ...]] = {}
         self.floats: dict[int, bool] = {}
         self.on_indices: dict[int, bool] = {}
         self.keys: dict[int, int] = {}  # equal for equal expressions
         table: dict[Hashable, int] = {}
-        for node in self.order:
-            here, name, parts = node_id(node), op_name(node), operands(node)
-            self.names[here], self.parts[here] = name, parts
-            self.floats[here] = is_float(node)
+        pending = [*reversed([*roots, *conditions])]
+        while pending:
+            node = pending[-1]
+            here = node_id(node)
+            if here in self.floats:
+                pending.pop()
+                continue
+            if here not in self.parts:
+                parts = self.parts[here] = operands(node)
+                left = [part for part in reversed(parts) if node_id(part) not in self.floats]
+                if left:
+                    pending += left
+                    continue
+            pending.pop()
+            self.order.append(node)
+            parts = self.parts[here]
+            name = self.names[here] = op_name(node)
             inner = [node_id(part) for part in parts]
+            # what combines operands has the dtype of the last one
+            combines = name in _OF_OPERANDS
+            self.floats[here] = (
+                self.floats[inner[-1]] if combines else name not in _TESTS and is_float(node)
+            )
             self.on_indices[here] = (
-                not self.floats[here] and name != "load" and all(map(self.on_indices.get, inner))
+                not self.floats[here]
+                and name != "load"
+                and all(self.on_indices[part] for part in inner)
             )
             if self.on_indices[here]:
-                own = here if not parts and name != "const" else own_fields(node)
+                own = None if combines else (own_fields(node), name == "cast" and dtype_of(node))
                 key = (name, own, *(self.keys[part] for part in inner))
                 self.keys[here] = table.setdefault(key, len(table))
         self.own = [self._test(condition, False) for condition in conditions]
@@ -299,7 +335,7 @@ def _refuse_jagged(op: Operation, site: Site) -> None:
     """Raise where the range of an axis is read from a tensor."""
     for axis in site.axes:
         bounds = [bound for bound in axis_range(axis) if not isinstance(bound, int)]
-        if contains_load(bounds):
+        if bounds and contains_load(bounds):
             raise NotDifferentiableError(
                 f"stage {op.name} sums {axis.var.name} over a range that is data, "
                 f"{text(axis.dom.extent)}: the pattern of zeros is not known before the call. Use "
