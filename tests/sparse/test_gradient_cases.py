@@ -33,7 +33,8 @@ MODULES = (
     test_ragged_reductions,
     test_reducers,
 )
-CASES = [case for module in MODULES for case in getattr(module, "CASES", ()) if isinstance(case, Case)]
+LISTED = [case for module in MODULES for case in getattr(module, "CASES", ())]
+CASES = [case for case in LISTED if isinstance(case, Case)]
 
 
 def assembled(matrix: ad.SparseMatrix, pairs) -> np.ndarray:

@@ -142,7 +142,7 @@ def test_every_entry_of_a_large_pattern_is_in_the_picture() -> None:
 
 
 def test_detection_does_not_grow_with_the_extents() -> None:
-    """Nothing that counts entries happens: the sites of 10¹⁵ elements are found like those of 10³."""
+    """Nothing counts entries: the sites of 10⁹ elements are found like those of 10³."""
 
     def seconds(size: int) -> float:
         times = []

@@ -13,7 +13,7 @@ from tvm_autodiff.sparse.sites import read_sites
 F64 = "float64"
 X = te.placeholder((8,), F64, name="x")
 W = te.placeholder((8,), F64, name="w")
-I = te.placeholder((8,), "int32", name="index")
+INDEX = te.placeholder((8,), "int32", name="index")
 ZERO = te.const(0.0, F64)
 
 
@@ -71,12 +71,12 @@ def test_components_read_what_they_read() -> None:
 
 
 def gathered():
-    return te.compute((8,), lambda i: X[I[i]], name="y")
+    return te.compute((8,), lambda i: X[INDEX[i]], name="y")
 
 
 def jagged():
     def row(i):
-        k = te.reduce_axis((0, I[i]), "k")
+        k = te.reduce_axis((0, INDEX[i]), "k")
         return te.sum(X[k], axis=k)
 
     return te.compute((8,), row, name="y")
@@ -94,7 +94,7 @@ def extern():
 REFUSED = {
     "a place": (gathered, r"stage y reads x\[index\[i\]\], at a place that is data"),
     "a range": (jagged, r"sums k over a range that is data, index\[i\]"),
-    "a scatter": (lambda: ad.scatter_add(X, I, (8,)), "is a ScatterAdd stage: its pattern"),
+    "a scatter": (lambda: ad.scatter_add(X, INDEX, (8,)), "is a ScatterAdd stage: its pattern"),
     "an extern": (extern, "is a Opaque stage: its pattern"),
 }
 

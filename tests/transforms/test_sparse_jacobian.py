@@ -1,4 +1,4 @@
-"""Sparse Jacobians and Hessians: values beside JAX and dense ones, built functions, costs, errors."""
+"""Sparse Jacobians and Hessians: values beside JAX, built functions, costs, bad input."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Contributions as tensors of values, a point an element.
 
-In: contributions. Out: `Block`s: a te tensor each, in which the contributions of one box lie side by
-side, so that the values of a row are neighbours in memory, and where each value belongs.
+In: contributions. Out: `Block`s: a te tensor each, in which the contributions of one box lie side
+by side, so that the values of a row are neighbours in memory, and where each value belongs.
 
     J[i, i] += u(i); J[i, i+1] += v(i)  →  values[i, s] = if s == 0 then u(i) else v(i)
 """

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -167,10 +168,10 @@ def _greedy(graph: Neighbours, order: Array) -> Array:
 def _star(graph: Neighbours, order: Array) -> Array:
     """Each vertex gets the least colour such that no path of four vertices has only two colours."""
     starts, vertices = graph.starts.tolist(), graph.vertices.tolist()
-    near = [vertices[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+    near = [vertices[a:b] for a, b in pairwise(starts)]
     colours = [-1] * len(near)
     for vertex in order.tolist():
-        forbidden = set()
+        forbidden: set[int] = set()
         seen: dict[int, int] = {}  # colours of neighbours, and one neighbour of each
         for other in near[vertex]:
             colour = colours[other]

@@ -166,7 +166,7 @@ def _through(
 
 
 def _merged(parts: Sequence[Contribution], keys: StructuralKeys) -> list[Contribution]:
-    """``J[r, c] += u; J[r, c] += v  →  J[r, c] += u + v`` where axes and conditions are the same."""
+    """``J[r, c] += u; J[r, c] += v  →  J[r, c] += u + v`` for equal axes and conditions."""
     found: dict[Hashable, Contribution] = {}
     for part in parts:
         key = (
@@ -204,7 +204,7 @@ def _shrunk(part: Contribution) -> Contribution | None:
     solution = simplify_domain(domain)
     if solution.new_domain.is_empty:
         return None
-    new, sizes = solution.new_domain, {var: 64 for var in domain.parameters}
+    new, sizes = solution.new_domain, dict.fromkeys(domain.parameters, 64)
     if new.volume(sizes) >= domain.volume(sizes):
         return part
     move = substituter(dict(solution.old_to_new))

@@ -38,7 +38,7 @@ def takes_sparse(build: Callable[Parameters, Result]) -> Callable[Parameters, Re
             and any(isinstance(output, SparseMatrix) for output in outputs)
         ):
             return build(*args, **options)
-        listed: list[Any] = [outputs] if single else list(outputs)
+        listed: list[Any] = [outputs] if single else list(cast(Any, outputs))
         constants = [
             constant
             for output in listed

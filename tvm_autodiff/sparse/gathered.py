@@ -1,7 +1,7 @@
 """The nonzeros in the order of a format, gathered from tensors of values.
 
-In: tensors that hold values, and for each value the entry that it belongs to. Out: one tensor of the
-entries' values, and the index arrays that it reads, as placeholders with their contents.
+In: tensors that hold values, and for each value the entry that it belongs to. Out: one tensor of
+the entries' values, and the index arrays that it reads, as placeholders with their contents.
 
     entry[n] = values[source[n]]                        each entry has one value
     entry[n] = Σ_{m < count[n]} values[source[first[n] + m]]   an entry has several

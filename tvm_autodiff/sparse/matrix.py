@@ -159,7 +159,8 @@ class SparseMatrix:
         extents = ["·".join(_text(extent) for extent in shape) or "1" for shape in shapes]
         if all(extent.replace("·", "").isdigit() for extent in extents):
             extents = [str(extent) for extent in self.shape]
-        return f"<SparseMatrix {self.name}: {self.dtype} of shape ({', '.join(extents)}), {self.format}>"
+        shape = ", ".join(extents)
+        return f"<SparseMatrix {self.name}: {self.dtype} of shape ({shape}), {self.format}>"
 
 
 def _text(extent: Any) -> str:

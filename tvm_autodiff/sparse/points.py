@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,7 @@ class Evaluator:
     def _value(self, node: Expr) -> Array:
         name = op_name(node)
         if name == "const":
-            return np.int64(const_value(node))
+            return np.asarray(const_value(node), np.int64)
         if name == "var":
             raise InvalidArgumentError(
                 f"the pattern depends on the symbolic size {node.name}: give it a value, "
@@ -185,7 +186,7 @@ def points_of(
         Values of symbolic sizes.
     """
     value = Evaluator(sizes)
-    tests: list[Array] = []
+    tests: list[NDArray[Any]] = []
     box: list[int] = []
     for number, axis in enumerate(axes):
         low, extent = (value(part) for part in axis_range(axis))
@@ -201,14 +202,14 @@ def points_of(
     tests += [value(condition) for condition in conditions]
     flat = []
     for place, shape in zip((rows, columns), shapes, strict=True):
-        position: Array = np.int64(0)
+        position: Any = np.int64(0)
         for index, extent in zip(place, shape, strict=True):
             at = value(index)
             if np.min(at) < 0 or np.max(at) >= extent:
                 tests.append((at >= 0) & (at < extent))
             position = position * extent + at
         flat.append(np.broadcast_to(position, box).reshape(-1))
-    inside = np.ones((), bool)
+    inside: NDArray[Any] = np.ones((), bool)
     for test in tests:
         inside = inside & test
     if inside.all():

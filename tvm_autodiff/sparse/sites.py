@@ -26,7 +26,7 @@ from ..expr.nodes import (
     tensor_key,
 )
 from ..expr.printing.text import text
-from ..expr.rewrite import contains_load, expand_lets, postorder
+from ..expr.rewrite import contains_load, expand_lets
 from ..graph.kinds.kind import Compute, kind_of
 from ..graph.kinds.prefix_scan import Scan
 from ..graph.stage import (
@@ -224,7 +224,7 @@ class _Body:
         self.own = [self._test(condition, False) for condition in conditions]
 
     def paths_to(self, wanted: set[tuple[int, int]]) -> list[tuple[Expr, list[_Path]]]:
-        """Each read of some tensors, with the conditions of each path by which it reaches a root."""
+        """Each read of some tensors, with the conditions of each path to a root."""
         active: set[int] = set()
         reads: list[Expr] = []
         for node in self.order:
@@ -326,8 +326,9 @@ def _before(left: Sequence[Var], right: Sequence[Var]) -> Expr:
 def _refused(output: Tensor, kind: object, wanted: Sequence[Tensor]) -> list[Site]:
     names = ", ".join(tensor.op.name for tensor in wanted)
     raise NotDifferentiableError(
-        f"stage {output.op.name}, which depends on {names}, is a {type(kind).__name__} stage: its pattern "
-        'of zeros is not known. Use jacobian(format="dense"), or linearize(...) and products J @ v'
+        f"stage {output.op.name}, which depends on {names}, is a {type(kind).__name__} stage: its "
+        'pattern of zeros is not known. Use jacobian(format="dense"), or linearize(...) and '
+        "products J @ v"
     )
 
 

@@ -65,8 +65,8 @@ def sparsity(output: Tensor, input: Tensor) -> Pattern:
     >>> y = te.compute((10,), lambda i: te.sum(x[i + k] * x[i + k], axis=k), name="y")
     >>> print(sparsity(y, x))
     10 × 12, 30 nonzeros (25.0%)
-    ⠙⢿⣄⠀⠀⠀
-    ⠀⠀⠙⢿⣄⠀
+    ⠙⢷⣄⠀⠀⠀
+    ⠀⠀⠙⢷⣄⠀
     ⠀⠀⠀⠀⠙⠓
     """
     output = require_float(as_tensor(output, "output"), "output")
