@@ -112,7 +112,7 @@ class SparseFunction:
         self.function = function
         self._arrays = tuple(array for _, array in constants)
         self._makers = list(makers)
-        self._single = single
+        self._only = makers[0] if single else None
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run the program.
@@ -122,15 +122,19 @@ class SparseFunction:
         *arrays, **named
             As of `CompiledFunction`; results cannot be written into arrays of the caller.
         """
-        results = self.function(*self._given(arrays, named))
-        if self._single:
-            return self._makers[0](results[0])  # type: ignore[misc]
+        if named:
+            arrays = self._given(arrays, named)
+            results = self.function(*arrays)
+        else:
+            results = self.function(*arrays, *self._arrays)
+        if self._only is not None:
+            return self._only(results[0])
         return [
             result if make is None else make(result)
             for make, result in zip(self._makers, results, strict=True)
         ]
 
-    def _given(self, arrays: Sequence[Any], named: dict[str, Any]) -> Sequence[Any]:
+    def _given(self, arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
         if not named:
             return (*arrays, *self._arrays)
         if "out" in named:

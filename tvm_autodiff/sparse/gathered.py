@@ -74,14 +74,17 @@ def gathered(
     source = np.concatenate(
         [part.positions + start for part, start in zip(parts, starts, strict=False)]
     )
-    order = np.argsort(entries, kind="stable") if (entries[1:] < entries[:-1]).any() else None
-    if order is not None:
-        entries, source = entries[order], source[order]
     counts = np.bincount(entries, minlength=count)
     if (counts == 1).all():
+        ordered = np.empty(count, np.int64)
+        ordered[entries] = source
+        source = ordered
         if len(parts) == 1 and sizes[0] == count and (source == np.arange(count)).all():
             return parts[0].tensor, []
         return _single(parts, starts, source, name)
+    if (entries[1:] < entries[:-1]).any():
+        order = np.argsort(entries, kind="stable")
+        entries, source = entries[order], source[order]
     most = int(counts.max(initial=0))
     if most * count <= _MOST_PADDING * len(source):
         padded = np.full((count, most), -1, np.int64)

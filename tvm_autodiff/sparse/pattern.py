@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -45,7 +46,7 @@ class Entries:
         """The number of entries."""
         return len(self.rows)
 
-    @property
+    @cached_property
     def keys(self) -> Array:
         """One increasing number for each entry."""
         return self.rows * self.shape[1] + self.columns

@@ -200,14 +200,14 @@ def points_of(
         nothing = np.zeros(0, np.int64)
         return Points(tuple(box), np.zeros(prod(box), bool), nothing, nothing)
     tests += [value(condition) for condition in conditions]
-    flat = []
+    flat: list[Array] = []
     for place, shape in zip((rows, columns), shapes, strict=True):
-        position: Any = np.int64(0)
-        for index, extent in zip(place, shape, strict=True):
+        position: NDArray[Any] = np.zeros((), np.int64)
+        for index, most in zip(place, shape, strict=True):
             at = value(index)
-            if np.min(at) < 0 or np.max(at) >= extent:
-                tests.append((at >= 0) & (at < extent))
-            position = position * extent + at
+            if np.min(at) < 0 or np.max(at) >= most:
+                tests.append((at >= 0) & (at < most))
+            position = position * most + at
         flat.append(np.broadcast_to(position, box).reshape(-1))
     inside: NDArray[Any] = np.ones((), bool)
     for test in tests:
