@@ -68,44 +68,49 @@ class Block:
     ----------
     values : Tensor
         Over the box; where there are several contributions, with one more axis for them.
-    slots : tuple of Placed
-        In the order of that axis.
+    slots : tuple of int
+        The numbers of the contributions, in the order of that axis.
     """
 
     values: Tensor
-    slots: tuple[Placed, ...]
+    slots: tuple[int, ...]
 
-    def places(self, columns: int) -> tuple[Array, Array]:
+    def places(self, placed: Sequence[Placed], columns: int) -> tuple[Array, Array]:
         """For each value that belongs to an entry: ``row * columns + column`` of the entry, and the
         position in the flattened tensor.
+
+        Parameters
+        ----------
+        placed : sequence of Placed
+            All contributions with their points.
+        columns : int
+            The number of columns of the matrix.
         """
         count = len(self.slots)
+        points = [placed[slot].points for slot in self.slots]
         inside = [
-            np.arange(prod(slot.points.box))
-            if slot.points.inside is None
-            else np.flatnonzero(slot.points.inside)
-            for slot in self.slots
+            np.arange(prod(at.box)) if at.inside is None else np.flatnonzero(at.inside)
+            for at in points
         ]
-        keys = [slot.points.rows * columns + slot.points.columns for slot in self.slots]
+        keys = [at.rows * columns + at.columns for at in points]
         positions = [place * count + number for number, place in enumerate(inside)]
         if len({len(place) for place in inside}) == 1:  # interleaved, as the values are
             return np.stack(keys, 1).reshape(-1), np.stack(positions, 1).reshape(-1)
         return np.concatenate(keys), np.concatenate(positions)
 
 
-def blocks_of(placed: Sequence[Placed], name: str) -> list[Block]:
-    """The values of contributions as tensors whose stages have a name."""
-    groups: dict[tuple[object, ...], list[Placed]] = {}
-    for number, one in enumerate(placed):
-        box = tuple(_text(axis_range(axis)) for axis in one.part.axes)
+def blocks_of(parts: Sequence[Contribution], name: str) -> list[Block]:
+    """The values of contributions as tensors whose stages have a name; slots keep their order."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for number, part in enumerate(parts):
+        box = tuple(_text(axis_range(axis)) for axis in part.axes)
         # a sum is a stage of its own
-        groups.setdefault((number,) if one.part.summed() else box, []).append(one)
+        groups.setdefault((number,) if part.summed() else box, []).append(number)
     found = []
     for group in groups.values():
-        ordered = sorted(group, key=lambda one: one.middle)
-        for first in range(0, len(ordered), _MOST_SLOTS):
-            chosen = tuple(ordered[first : first + _MOST_SLOTS])
-            found.append(Block(_values([slot.part for slot in chosen], name), chosen))
+        for first in range(0, len(group), _MOST_SLOTS):
+            chosen = tuple(group[first : first + _MOST_SLOTS])
+            found.append(Block(_values([parts[number] for number in chosen], name), chosen))
     return found
 
 

@@ -34,6 +34,7 @@ from ..expr.simplify import prove
 from ..expr.structural import StructuralKeys
 from ..graph.graph import Graph
 from ..graph.kinds.kind import Compute, kind_of
+from ..graph.nonnegative import nonnegative
 from ..graph.stage import (
     Extent,
     axis_range,
@@ -211,7 +212,7 @@ def _shrunk(part: Contribution) -> Contribution | None:
     data = [c for c in part.conditions if not is_on_indices(c.expr)]
     left = [Condition(expr, True) for expr in new.conditions]
     return Contribution(
-        tuple(reduce_axis_over(var, new.ranges[var][1]) for var in new.variables),
+        tuple(reduce_axis_over(var, nonnegative(new.ranges[var][1])) for var in new.variables),
         tuple(map(move, part.rows)),
         tuple(map(move, part.place)),
         (*left, *(Condition(move(c.expr), c.guards) for c in data)),

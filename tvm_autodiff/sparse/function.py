@@ -13,9 +13,11 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from ..errors import InvalidArgumentError, LoweringError
-from .gathered import Constant
-from .matrix import SparseMatrix
+from ..errors import CallError, InvalidArgumentError, LoweringError
+from ..expr.nodes import Tensor, Var, node_id
+from ..graph.stage import shape_of
+from ..keywords import suggestion
+from .matrix import Bound, SparseMatrix
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -23,6 +25,8 @@ Maker = Callable[[Any], Any]
 
 #: dtypes of values that scipy computes with
 _DTYPES = ("float32", "float64")
+#: values of symbolic sizes whose index arrays are kept
+_MOST_SIZES = 8
 
 
 def takes_sparse(build: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -39,26 +43,24 @@ def takes_sparse(build: Callable[Parameters, Result]) -> Callable[Parameters, Re
         ):
             return build(*args, **options)
         listed: list[Any] = [outputs] if single else list(cast(Any, outputs))
-        constants = [
-            constant
-            for output in listed
-            if isinstance(output, SparseMatrix)
-            for constant in output.constants
-        ]
+        matrices = [output for output in listed if isinstance(output, SparseMatrix)]
         inputs = given["inputs"]
         own = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-        given["inputs"] = [*own, *(tensor for tensor, _ in constants)]
+        hidden = [tensor for matrix in matrices for tensor in matrix.placeholders]
+        given["inputs"] = [*own, *hidden]
         given["outputs"] = [
             output.values if isinstance(output, SparseMatrix) else output for output in listed
         ]
-        makers = [_maker(output) if isinstance(output, SparseMatrix) else None for output in listed]
-        return SparseFunction(cast(Any, build)(**given), constants, makers, single)
+        kinds = [_kind(output) if isinstance(output, SparseMatrix) else None for output in listed]
+        sizes = _places_of_sizes(own, matrices)
+        function = cast(Any, build)(**given)
+        return SparseFunction(function, matrices, kinds, sizes, single)
 
     return cast(Callable[Parameters, Result], building)
 
 
-def _maker(matrix: SparseMatrix) -> Maker:
-    """What makes a scipy matrix of values: a copy of a first one, with other data."""
+def _kind(matrix: SparseMatrix) -> type:
+    """The class of scipy's matrices of a format."""
     try:
         import scipy.sparse
     except ImportError as error:
@@ -71,14 +73,40 @@ def _maker(matrix: SparseMatrix) -> Maker:
             f"{matrix.name} has dtype {matrix.dtype}, which scipy.sparse does not take: cast the "
             "input to float32, or build its .values"
         )
-    kind = getattr(scipy.sparse, f"{matrix.format}_matrix")
-    first, second = matrix.indices()
-    data = np.zeros(matrix.nnz, matrix.dtype)
+    return getattr(scipy.sparse, f"{matrix.format}_matrix")
+
+
+def _places_of_sizes(
+    inputs: Sequence[Tensor], matrices: Sequence[SparseMatrix]
+) -> list[tuple[Var, int, int]]:
+    """For each symbolic size an input and the dimension of it that is the size."""
+    found: dict[int, tuple[Var, int, int]] = {}
+    known = {
+        node_id(extent): (number, dim)
+        for number, tensor in reversed(list(enumerate(inputs)))
+        for dim, extent in enumerate(shape_of(tensor))
+        if not isinstance(extent, int)
+    }
+    for matrix in matrices:
+        for var in matrix.symbols:
+            if node_id(var) not in known:
+                raise InvalidArgumentError(
+                    f"{matrix.name} depends on the size {var.name}, which is the extent of no "
+                    "input: add an input that has it, one that nothing reads will do"
+                )
+            found[node_id(var)] = (var, *known[node_id(var)])
+    return list(found.values())
+
+
+def _maker(matrix: SparseMatrix, bound: Bound, kind: Any) -> Maker:
+    """What makes a scipy matrix of values: a copy of a first one, with other data."""
+    first, second = bound.indices
+    data = np.zeros(len(first), matrix.dtype)
     places = (data, (first, second)) if matrix.format == "coo" else (data, first, second)
-    whole = kind(places, shape=matrix.shape)
-    whole.has_canonical_format  # noqa: B018  found once, and kept in the attributes
-    whole.has_sorted_indices = True
+    whole = kind(places, shape=bound.shape)
     whole.has_canonical_format = True
+    if matrix.format != "coo":
+        whole.has_sorted_indices = True
     attributes = dict(whole.__dict__)
 
     def make(values: Any) -> Any:
@@ -105,14 +133,21 @@ class SparseFunction:
     def __init__(
         self,
         function: Any,
-        constants: Sequence[Constant],
-        makers: Sequence[Maker | None],
+        matrices: Sequence[SparseMatrix],
+        kinds: Sequence[type | None],
+        sizes: Sequence[tuple[Var, int, int]],
         single: bool,
     ) -> None:
         self.function = function
-        self._arrays = tuple(array for _, array in constants)
-        self._makers = list(makers)
-        self._only = makers[0] if single else None
+        self._matrices, self._kinds = list(matrices), list(kinds)
+        self._sizes = list(sizes)
+        self._single = single
+        hidden = sum(len(matrix.placeholders) for matrix in matrices)
+        self._names = [spec.name for spec in function.signature.inputs]
+        self._names = self._names[: len(self._names) - hidden]
+        #: arrays and makers of results for sizes of earlier calls, the last ones at the end
+        self._bound: dict[tuple[int, ...], tuple[tuple[Any, ...], list[Maker | None]]] = {}
+        self._constant = None if sizes else self._at(())
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run the program.
@@ -123,33 +158,60 @@ class SparseFunction:
             As of `CompiledFunction`; results cannot be written into arrays of the caller.
         """
         if named:
-            arrays = self._given(arrays, named)
-            results = self.function(*arrays)
-        else:
-            results = self.function(*arrays, *self._arrays)
-        if self._only is not None:
-            return self._only(results[0])
+            arrays = self._in_order(arrays, named)
+        bound, makers = self._constant or self._at(self._sizes_of(arrays))
+        results = self.function(*arrays, *bound)
+        if self._single and makers[0] is not None:
+            return makers[0](results[0])
         return [
             result if make is None else make(result)
-            for make, result in zip(self._makers, results, strict=True)
+            for make, result in zip(makers, results, strict=True)
         ]
 
-    def _given(self, arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
-        if not named:
-            return (*arrays, *self._arrays)
+    def _sizes_of(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        """The values of the symbolic sizes, as the shapes of arrays tell them."""
+        shapes = [tuple(getattr(array, "shape", ())) for array in arrays]
+        for var, number, dim in self._sizes:
+            if number >= len(shapes) or dim >= len(shapes[number]):
+                raise CallError(
+                    f"argument {self._names[number]} must be an array whose dimension {dim} is "
+                    f"{var.name}; the signature is {self.function.signature}"
+                )
+        return tuple(int(shapes[number][dim]) for _, number, dim in self._sizes)
+
+    def _at(self, sizes: tuple[int, ...]) -> tuple[tuple[Any, ...], list[Maker | None]]:
+        """The index arrays and the makers of results for some sizes."""
+        found = self._bound.pop(sizes, None)
+        if found is None:
+            values = {var: size for (var, _, _), size in zip(self._sizes, sizes, strict=True)}
+            bounds = [matrix.at(values) for matrix in self._matrices]
+            pairs = iter(zip(self._matrices, bounds, strict=True))
+            makers = [None if kind is None else _maker(*next(pairs), kind) for kind in self._kinds]
+            found = tuple(array for bound in bounds for array in bound.arrays), makers
+        while len(self._bound) >= _MOST_SIZES:
+            del self._bound[next(iter(self._bound))]
+        self._bound[sizes] = found
+        return found
+
+    def _in_order(self, arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
         if "out" in named:
             raise InvalidArgumentError(
                 "out= takes no sparse matrices: leave it out, and take what the call returns"
             )
-        names = [spec.name for spec in self.function.signature.inputs]
-        own = names[: len(names) - len(self._arrays)]
+        own = self._names
         if all(own.count(name) == 1 for name in named):
-            places = {own.index(name): array for name, array in named.items()}
-            given = dict(enumerate(arrays)) | places
+            given = dict(enumerate(arrays)) | {own.index(n): array for n, array in named.items()}
             if sorted(given) == list(range(len(own))) and len(given) == len(arrays) + len(named):
-                return (*(given[place] for place in range(len(own))), *self._arrays)
-        # what is wrong is told where arguments of any function are put in order
-        return self.function._in_order((*arrays, *self._arrays), named)
+                return tuple(given[place] for place in range(len(own)))
+        listed = ", ".join(own)
+        for name in named:
+            if name not in own:
+                hint = suggestion(name, own) or "."
+                raise CallError(f"there is no argument {name!r}{hint} There are {listed}")
+        raise CallError(
+            f"expected each of the arrays {listed} once; got {len(arrays)} in order, and by name "
+            f"{', '.join(named)}"
+        )
 
     @property
     def signature(self) -> Any:
@@ -172,7 +234,9 @@ class SparseFunction:
 
     def profile(self, *arrays: Any, repeats: int = 20, **named: Any) -> Any:
         """Time each kernel of a call."""
-        return self.function.profile(*self._given(arrays, named), repeats=repeats)
+        arrays = self._in_order(arrays, named) if named else arrays
+        bound, _ = self._constant or self._at(self._sizes_of(arrays))
+        return self.function.profile(*arrays, *bound, repeats=repeats)
 
     def source(self, language: str | None = None) -> str:
         """The generated code."""

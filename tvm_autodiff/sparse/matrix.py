@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..expr.nodes import Tensor
+from ..expr.nodes import Tensor, Var
 from ..expr.printing.text import text
 from ..graph.stage import shape_of
 from .gathered import Constant, Values, gathered
 from .pattern import Entries, Pattern
-from .points import Array
+from .points import Array, Sizes
 
 FORMATS = ("csr", "csc", "coo")
 
@@ -40,6 +40,25 @@ class Planned:
     parts: Sequence[Values]
     constants: Sequence[Constant]
     text: str
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a matrix is for some sizes, beside its values.
+
+    Attributes
+    ----------
+    arrays : tuple of array
+        Contents of the placeholders that the values read.
+    indices : pair of arrays
+        The index arrays of the format.
+    shape : pair of int
+        Rows and columns.
+    """
+
+    arrays: tuple[NDArray[Any], ...]
+    indices: tuple[NDArray[Any], NDArray[Any]]
+    shape: tuple[int, int]
 
 
 class SparseMatrix:
@@ -114,10 +133,33 @@ class SparseMatrix:
     def _planned(self) -> Planned:
         return self._plan(self.pattern.entries)
 
+    @property
+    def symbols(self) -> tuple[Var, ...]:
+        """The sizes that are known at the call only."""
+        return self.pattern.symbols
+
+    @property
+    def placeholders(self) -> list[Tensor]:
+        """What `values` reads beside the program's own inputs."""
+        return [tensor for tensor, _ in self.constants]
+
+    def at(self, sizes: Sizes) -> Bound:
+        """The arrays for values of the symbolic sizes."""
+        return Bound(
+            tuple(array for _, array in self.constants),
+            indices_of(self.pattern.entries, self.format, self._order),
+            self.shape,
+        )
+
+    def indices(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The index arrays of the format: indices and starts of rows (CSR) or columns (CSC), or
+        rows and columns (COO). They must not be changed.
+        """
+        return self.at({}).indices
+
     @cached_property
     def _made(self) -> tuple[Tensor, list[Constant]]:
-        place = np.empty_like(self._order)
-        place[self._order] = np.arange(len(place))
+        place = inverse(self._order)
         parts = [
             Values(part.tensor, place[part.entries], part.positions) for part in self._planned.parts
         ]
@@ -126,33 +168,7 @@ class SparseMatrix:
 
     @cached_property
     def _order(self) -> Array:
-        """The entries, numbered by rows, in the order of the format."""
-        entries = self.pattern.entries
-        if self.format == "csc":
-            return np.argsort(entries.columns, kind="stable")
-        return np.arange(entries.count)
-
-    def indices(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The index arrays of the format: indices and starts of rows (CSR) or columns (CSC), or
-        rows and columns (COO). They must not be changed.
-        """
-        entries = self.pattern.entries
-        rows, columns = entries.rows[self._order], entries.columns[self._order]
-        most = max(*entries.shape, entries.count)
-        dtype = np.int32 if most < 2**31 else np.int64
-        if self.format == "coo":
-            found = rows, columns
-        else:
-            inner, outer, extent = (
-                (columns, rows, entries.shape[0])
-                if self.format == "csr"
-                else (rows, columns, entries.shape[1])
-            )
-            counts = np.bincount(outer, minlength=extent)
-            found = inner, np.concatenate([[0], np.cumsum(counts)])
-        first, second = (array.astype(dtype) for array in found)
-        first.flags.writeable = second.flags.writeable = False
-        return first, second
+        return order_of(self.pattern.entries, self.format)
 
     def __repr__(self) -> str:
         shapes = (shape_of(tensor) for tensor in (self.pattern.output, self.pattern.input))
@@ -161,6 +177,36 @@ class SparseMatrix:
             extents = [str(extent) for extent in self.shape]
         shape = ", ".join(extents)
         return f"<SparseMatrix {self.name}: {self.dtype} of shape ({shape}), {self.format}>"
+
+
+def order_of(entries: Entries, format: str) -> Array:
+    """The entries, which are numbered by rows, in the order of a format."""
+    if format == "csc":
+        return np.argsort(entries.columns, kind="stable")
+    return np.arange(entries.count)
+
+
+def inverse(order: Array) -> Array:
+    """Where each element of a permutation has gone."""
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def indices_of(entries: Entries, format: str, order: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The index arrays of a format, for entries in its order; read-only."""
+    rows, columns = entries.rows[order], entries.columns[order]
+    dtype = np.int32 if max(*entries.shape, entries.count) < 2**31 else np.int64
+    if format == "coo":
+        found = rows, columns
+    else:
+        by_rows = format == "csr"
+        inner, outer = (columns, rows) if by_rows else (rows, columns)
+        counts = np.bincount(outer, minlength=entries.shape[0 if by_rows else 1])
+        found = inner, np.concatenate([[0], np.cumsum(counts)])
+    first, second = (array.astype(dtype) for array in found)
+    first.flags.writeable = second.flags.writeable = False
+    return first, second
 
 
 def _text(extent: Any) -> str:

@@ -15,9 +15,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ..expr.nodes import Tensor, Var, tensor_key
+from ..expr.nodes import Tensor, Var, node_id, tensor_key
+from ..expr.rewrite import variables_of
 from ..graph.graph import Graph
-from ..graph.stage import is_placeholder, outputs_of, shape_of
+from ..graph.stage import axis_range, is_placeholder, outputs_of, shape_of
 from .picture import picture
 from .points import Array, Sizes, extents_of, points_of
 from .sites import Site, read_sites
@@ -113,6 +114,16 @@ class Pattern:
         shapes = (shape_of(tensor) for tensor in (self.output, self.input))
         rows, columns = (prod(extents_of(shape, self.sizes)) for shape in shapes)
         return rows, columns
+
+    @property
+    def symbols(self) -> tuple[Var, ...]:
+        """The sizes that it depends on and that have no value."""
+        shapes = [*shape_of(self.output), *shape_of(self.input)]
+        axes = [axis for _, sites in self.stages for site in sites for axis in site.axes]
+        bounds = [*shapes, *(bound for axis in axes for bound in axis_range(axis))]
+        own = {node_id(var) for var in (*self.sizes, *(axis.var for axis in axes))}
+        free = variables_of([bound for bound in bounds if not isinstance(bound, int)])
+        return tuple(var for var in free if node_id(var) not in own)
 
     @property
     def entries(self) -> Entries:

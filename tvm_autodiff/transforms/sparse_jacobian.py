@@ -29,6 +29,7 @@ from ..sparse.gathered import Values
 from ..sparse.matrix import FORMATS, Planned, SparseMatrix
 from ..sparse.pattern import Entries, Pattern, pattern_of
 from ..sparse.points import Array
+from ..sparse.symbolic import SymbolicMatrix
 from .arguments import as_tensor, require_float, shape_text
 from .differentiate import differentiate
 from .jvp import jvp
@@ -83,14 +84,22 @@ def sparse_jacobian(
             f"format must be one of dense, {', '.join(FORMATS)}, got {format!r}"
         )
     pattern = sparsity(output, input)
-    for tensor in (output, input):
-        if not all(isinstance(extent, int) for extent in shape_of(tensor)):
-            raise InvalidArgumentError(
-                f"{tensor.op.name} has the symbolic shape {shape_text(shape_of(tensor))}: the "
-                f'index arrays of format="{format}" are made when the function is built. Use '
-                'constant extents, jacobian(format="dense"), or linearize(...) and J @ v'
-            )
+    if pattern.symbols:
+        return _symbolic(pattern, format)
     return SparseMatrix(pattern, format, dtype_of(input), partial(_planned, pattern, symmetric))
+
+
+def _symbolic(pattern: Pattern, format: str) -> SparseMatrix:
+    """A matrix whose sizes are known at the call; colours would have to be found there."""
+    found = contributions_of(pattern.output, pattern.input)
+    if isinstance(found, str):
+        raise InvalidArgumentError(
+            f"{pattern.output.op.name} has the symbolic shape "
+            f"{shape_text(shape_of(pattern.output))}, and {found}: its Jacobian takes a colouring, "
+            'which constant extents only have. Use these, jacobian(format="dense"), or '
+            "linearize(...) and J @ v"
+        )
+    return SymbolicMatrix(pattern, format, dtype_of(pattern.input), found)
 
 
 @dataclass(frozen=True)
@@ -129,19 +138,22 @@ def _direct(pattern: Pattern, symmetric: bool, entries: Entries) -> _Way | str:
     symmetric = symmetric and not any(one.any_above for one in placed if not one.above)
     if symmetric:
         placed = [one for one in placed if not one.above]
-    blocks = blocks_of(placed, f"d{output.op.name}_d{input.op.name}_values")
-    parts = [_numbered(block, entries, symmetric) for block in blocks]
+    # neighbours in a row become neighbours in memory
+    placed.sort(key=lambda one: one.middle)
+    name = f"d{output.op.name}_d{input.op.name}_values"
+    blocks = blocks_of([one.part for one in placed], name)
+    parts = [_numbered(block, placed, entries, symmetric) for block in blocks]
     points = sum(prod(shape_of(block.values)) for block in blocks)
     iterations = sum(_own_cost(block.values, [block.values]) for block in blocks)
     mirrored = ", mirrored" if symmetric and above else ""
     return _Way(Planned(parts, [], f"directly, {points} values{mirrored}"), iterations)
 
 
-def _numbered(block: Block, entries: Entries, mirrored: bool) -> Values:
+def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored: bool) -> Values:
     """The values of a block with the numbers of the entries that they belong to; with `mirrored`
     those below the diagonal belong to the transposed entries, too.
     """
-    keys, positions = block.places(entries.shape[1])
+    keys, positions = block.places(placed, entries.shape[1])
     if mirrored:
         rows, columns = np.divmod(keys, entries.shape[1])
         below = rows > columns
