@@ -32,7 +32,6 @@ from ..expr.nodes import (
 from ..expr.rewrite import contains_load, expand_lets, postorder, substituter, variables_of
 from ..expr.simplify import prove
 from ..expr.structural import StructuralKeys
-from ..graph.graph import Graph
 from ..graph.kinds.kind import Compute, kind_of
 from ..graph.nonnegative import nonnegative
 from ..graph.stage import (
@@ -40,7 +39,6 @@ from ..graph.stage import (
     axis_range,
     axis_vars,
     data_axis,
-    is_placeholder,
     outputs_of,
     reduce_axis_over,
     rename_bounds,
@@ -49,6 +47,7 @@ from ..graph.stage import (
 )
 from ..rules.linearize import linearize
 from ..rules.terms import Condition, Term, guarded
+from .paths import Paths
 
 #: contributions at one tensor from which on colouring is the shorter program
 _MOST = 64
@@ -103,24 +102,26 @@ class Contribution:
 
 def contributions_of(output: Tensor, input: Tensor) -> list[Contribution] | str:
     """The contributions to the Jacobian of `output` by `input`, or why there is no such list."""
-    graph = Graph([output])
-    moving = graph.depends_on([input]) if graph.contains(input) else set()
+    paths = Paths(output, input)
     axes = tuple(data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(output)))
     here = tuple(axis.var for axis in axes)
     start = Contribution(axes, here, here, (), const(1.0, dtype_of(output)))
     arrived: dict[tuple[int, int], list[Contribution]] = {tensor_key(output): [start]}
     keys = StructuralKeys()
-    for op in reversed(graph.ops):
+    for op in reversed(paths.ops):
         outputs = outputs_of(op)
-        if hash(op) not in moving or hash(op) == hash(input.op) or is_placeholder(op):
-            continue
         if not any(tensor_key(tensor) in arrived for tensor in outputs):
+            continue
+        equal = paths.equal(op)
+        if equal is not None:
+            known = arrived.setdefault(tensor_key(equal), [])
+            known += arrived[tensor_key(outputs[0])]
             continue
         kind = kind_of(op)
         if not isinstance(kind, Compute):
             return f"{op.name} is a {type(kind).__name__} stage"
         # linear in what arrives: only reads that lead to the input count
-        wanted = [tensor for tensor in graph.reads(op) if hash(tensor.op) in moving]
+        wanted = paths.reads(op)
         terms = linearize(op, wanted)
         for number, tensor in enumerate(outputs):
             for arrival in arrived.get(tensor_key(tensor), ()):

@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 
 from ..expr.build import add, compare, const, if_then_else, sub, zero_like
 from ..expr.nodes import Expr, Tensor, binary, dtype_of, is_const, load
+from ..expr.rewrite import substituter
 from ..graph.bounded_stage import bounded_stage
-from ..graph.stage import data_axis, placeholder, reduce_axis, shape_of, sum_over
+from ..graph.stage import (
+    axis_vars,
+    bodies,
+    data_axis,
+    is_compute,
+    placeholder,
+    reduce_axis,
+    reduction_of,
+    shape_of,
+    sum_over,
+)
 from .points import Array
 
 Constant = tuple[Tensor, NDArray[np.int32] | NDArray[np.int64]]
@@ -38,11 +49,24 @@ class Values:
         Of any rank.
     entries, positions : array of int64
         The number of an entry, and the position of a value that is added to it.
+    once : bool
+        Whether no position is read twice.
     """
 
     tensor: Tensor
     entries: Array
     positions: Array
+    once: bool = False
+
+    def element(self, indices: Sequence[Expr], alone: bool) -> Expr:
+        """``values[i]``; where that is the only read of the element, what it is:
+        ``values[i] = f(i); entry[n] = values[source[n]]  →  entry[n] = f(source[n])``.
+        """
+        op = self.tensor.op
+        if not (alone and self.once and is_compute(op) and reduction_of(op) is None):
+            return load(self.tensor, indices)
+        table = dict(zip(axis_vars(op), indices, strict=True))
+        return substituter(table)(bodies(op)[self.tensor.value_index])
 
 
 def gathered(
@@ -105,7 +129,7 @@ def _single(
 ) -> tuple[Tensor, list[Constant]]:
     constant = _constant(f"{name}_source", source, int(starts[-1]))
     axis = data_axis("n", len(source))
-    body = _read(parts, starts, load(constant[0], [axis.var]))
+    body = _read(parts, starts, load(constant[0], [axis.var]), alone=True)
     return bounded_stage(name, [axis], [body])[0], [constant]
 
 
@@ -138,12 +162,13 @@ def _ragged(
     return bounded_stage(name, [axis], [body])[0], [places, firsts]
 
 
-def _read(parts: Sequence[Values], starts: Array, place: Expr) -> Expr:
+def _read(parts: Sequence[Values], starts: Array, place: Expr, alone: bool = False) -> Expr:
     """The value at a position in all tensors, laid one after the other."""
     found: Expr | None = None
     for number in reversed(range(len(parts))):
         start, end = (const(int(bound), dtype_of(place)) for bound in starts[number : number + 2])
-        value = load(parts[number].tensor, _unflattened(sub(place, start), parts[number].tensor))
+        indices = _unflattened(sub(place, start), parts[number].tensor)
+        value = parts[number].element(indices, alone)
         found = value if found is None else if_then_else(compare("lt", place, end), value, found)
     assert found is not None
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -160,9 +160,7 @@ class SparseMatrix:
     @cached_property
     def _made(self) -> tuple[Tensor, list[Constant]]:
         place = inverse(self._order)
-        parts = [
-            Values(part.tensor, place[part.entries], part.positions) for part in self._planned.parts
-        ]
+        parts = [replace(part, entries=place[part.entries]) for part in self._planned.parts]
         values, constants = gathered(parts, self.nnz, self.name, self.dtype)
         return values, [*self._planned.constants, *constants]
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from ..expr.nodes import Tensor, Var, node_id, tensor_key
 from ..expr.rewrite import variables_of
-from ..graph.graph import Graph
-from ..graph.stage import axis_range, is_placeholder, outputs_of, shape_of
+from ..graph.stage import axis_range, outputs_of, shape_of
+from .paths import Paths
 from .picture import picture
 from .points import Array, Sizes, extents_of, points_of
-from .sites import Site, read_sites
+from .sites import Site, copy_site, read_sites
 
 _Key = tuple[int, int]
 
@@ -178,16 +178,18 @@ class Pattern:
 
 def pattern_of(output: Tensor, input: Tensor, sizes: Sizes | None = None) -> Pattern:
     """The pattern of a Jacobian, from the read sites of the stages between two tensors."""
-    graph = Graph([output])
+    paths = Paths(output, input)
     active: set[_Key] = {tensor_key(input)}
     stages: list[tuple[Tensor, tuple[Site, ...]]] = []
-    moving = graph.depends_on([input]) if graph.contains(input) else set()
-    for op in graph.ops:
-        if hash(op) not in moving or is_placeholder(op) or hash(op) == hash(input.op):
-            continue
-        wanted = [tensor for tensor in graph.reads(op) if tensor_key(tensor) in active]
+    for op in paths.ops:
+        wanted = [tensor for tensor in paths.reads(op) if tensor_key(tensor) in active]
+        equal = paths.equal(op)
         for tensor in outputs_of(op):
-            sites = tuple(read_sites(tensor, wanted)) if wanted else ()
+            sites: tuple[Site, ...] = ()
+            if wanted:
+                sites = (
+                    tuple(read_sites(tensor, wanted)) if equal is None else (copy_site(op, equal),)
+                )
             if sites:
                 active.add(tensor_key(tensor))
                 stages.append((tensor, sites))

@@ -287,6 +287,12 @@ def _joined(paths: list[_Path]) -> list[_Path]:
     return [tuple(test for test in kept[0][0] if test.key in shared)]
 
 
+def copy_site(op: Operation, tensor: Tensor) -> Site:
+    """The site of a stage that equals a tensor."""
+    here = tuple(axis_vars(op))
+    return Site(tensor, tuple(op.axis), here, here, ())
+
+
 def _scan(output: Tensor, kind: Scan, wanted: Sequence[Tensor]) -> list[Site]:
     """``before[a, j]`` depends on the elements ``[a, k]`` with ``k < j``, in order of the scan."""
     keys = {tensor_key(tensor) for tensor in wanted}
@@ -339,7 +345,7 @@ def _refuse_jagged(op: Operation, site: Site) -> None:
         if bounds and contains_load(bounds):
             raise NotDifferentiableError(
                 f"stage {op.name} sums {axis.var.name} over a range that is data, "
-                f"{text(axis.dom.extent)}: the pattern of zeros is not known before the call. Use "
+                f"{text(bounds[-1])}: the pattern of zeros is not known before the call. Use "
                 'jacobian(format="dense"), or linearize(...) and products J @ v'
             )
 

@@ -159,7 +159,7 @@ def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored
         below = rows > columns
         keys = np.concatenate([keys, columns[below] * entries.shape[1] + rows[below]])
         positions = np.concatenate([positions, positions[below]])
-    return Values(block.values, np.searchsorted(entries.keys, keys), positions)
+    return Values(block.values, np.searchsorted(entries.keys, keys), positions, not mirrored)
 
 
 def _own_cost(tensor: Tensor, moving: Sequence[Tensor]) -> int:

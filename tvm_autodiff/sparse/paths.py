@@ -1,0 +1,55 @@
+"""The stages between an input and an output, as derivatives pass through them.
+
+A stage that is differentiated as another tensor of equal value, such as a product of the other
+factors, leads to that tensor alone. Scatters are left as they are: what they read is data.
+"""
+
+from __future__ import annotations
+
+from ..expr.nodes import Tensor, tensor_key
+from ..graph.graph import Graph, tensors_read_by
+from ..graph.stage import Operation, is_compute, is_placeholder
+from ..rules.equal_forms import equal_form
+
+
+class Paths:
+    """The stages that an output depends on an input by.
+
+    Attributes
+    ----------
+    ops : list of Operation
+        In topological order, the input's own left out.
+    """
+
+    def __init__(self, output: Tensor, input: Tensor) -> None:
+        self._equal: dict[int, Tensor | None] = {}
+        self._graph = Graph([output], self._reads)
+        self._moving = (
+            self._graph.depends_on([input]) if self._graph.contains(input) else set[int]()
+        )
+        self.ops = [
+            op
+            for op in self._graph.ops
+            if hash(op) in self._moving and not is_placeholder(op) and hash(op) != hash(input.op)
+        ]
+        self._input = tensor_key(input)
+
+    def equal(self, op: Operation) -> Tensor | None:
+        """The tensor of equal value that a stage is differentiated as, if any."""
+        key = hash(op)
+        if key not in self._equal:
+            self._equal[key] = equal_form(op) if is_compute(op) else None
+        return self._equal[key]
+
+    def reads(self, op: Operation) -> list[Tensor]:
+        """The tensors on the way to the input that a stage reads."""
+        return [
+            tensor
+            for tensor in self._graph.reads(op)
+            if hash(tensor.op) in self._moving
+            and (not is_placeholder(tensor.op) or tensor_key(tensor) == self._input)
+        ]
+
+    def _reads(self, op: Operation) -> list[Tensor]:
+        equal = self.equal(op)
+        return tensors_read_by(op) if equal is None else [equal]
