@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from ..domain import Domain, simplify_domain
 from ..expr.build import add, compare, const
@@ -48,6 +49,7 @@ from ..graph.stage import (
 from ..rules.linearize import linearize
 from ..rules.terms import Condition, Term, guarded
 from .paths import Paths
+from .points import Sizes, extents_of
 
 #: contributions at one tensor from which on colouring is the shorter program
 _MOST = 64
@@ -79,6 +81,10 @@ class Contribution:
     def on_indices(self) -> tuple[Expr, ...]:
         """The conditions that decide whether a point is an entry at all."""
         return tuple(c.expr for c in self.conditions if is_on_indices(c.expr))
+
+    def points(self, sizes: Sizes) -> int:
+        """The number of points of the box."""
+        return prod(extents_of([axis_range(axis)[1] for axis in self.axes], sizes))
 
     @property
     def guarded(self) -> Expr:

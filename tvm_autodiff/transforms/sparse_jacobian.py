@@ -11,16 +11,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from ..cost import estimate_cost
+from ..cost import stage_cost
 from ..errors import InvalidArgumentError
 from ..expr.build import const, equal_integers, select
-from ..expr.nodes import Tensor, dtype_of, load
+from ..expr.nodes import Tensor, const_value, dtype_of, load
+from ..expr.rewrite import tree_size
+from ..expr.simplify import simplify
 from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph
-from ..graph.stage import placeholder, placeholder_like, shape_of
+from ..graph.stage import (
+    bodies,
+    is_compute,
+    is_placeholder,
+    placeholder,
+    placeholder_like,
+    shape_of,
+)
 from ..keywords import checked_keywords
 from ..sparse.blocks import Block, Placed, blocks_of
 from ..sparse.colouring import Colouring, colour_columns, colour_symmetric, transposed
@@ -102,12 +112,18 @@ def _symbolic(pattern: Pattern, format: str) -> SparseMatrix:
     return SymbolicMatrix(pattern, format, dtype_of(pattern.input), found)
 
 
+#: nodes an entry up to which no other way is looked for
+_LITTLE = 64
+#: what a step of a stage that te cannot write counts as
+_OPAQUE_NODES = 16
+
+
 @dataclass(frozen=True)
 class _Way:
-    """Values of the entries, and the iterations that they take."""
+    """Values of the entries, and the work that they are: nodes of expressions, evaluated."""
 
     planned: Planned
-    iterations: int
+    work: int
 
 
 def _planned(pattern: Pattern, symmetric: bool, entries: Entries) -> Planned:
@@ -116,9 +132,9 @@ def _planned(pattern: Pattern, symmetric: bool, entries: Entries) -> Planned:
         return Planned([], [], "no entries")
     symmetric = symmetric and np.array_equal(transposed(entries).keys, entries.keys)
     direct = _direct(pattern, symmetric, entries)
-    if isinstance(direct, _Way) and direct.iterations <= 2 * entries.count:
+    if isinstance(direct, _Way) and direct.work <= _LITTLE * entries.count:
         return direct.planned
-    most = direct.iterations if isinstance(direct, _Way) else None
+    most = direct.work if isinstance(direct, _Way) else None
     compressed = _compressed(pattern, symmetric, entries, most)
     if compressed is not None:
         return compressed
@@ -144,9 +160,9 @@ def _direct(pattern: Pattern, symmetric: bool, entries: Entries) -> _Way | str:
     blocks = blocks_of([one.part for one in placed], name)
     parts = [_numbered(block, placed, entries, symmetric) for block in blocks]
     points = sum(prod(shape_of(block.values)) for block in blocks)
-    iterations = sum(_own_cost(block.values, [block.values]) for block in blocks)
+    work = sum(one.part.points({}) * tree_size(one.part.value) for one in placed)
     mirrored = ", mirrored" if symmetric and above else ""
-    return _Way(Planned(parts, [], f"directly, {points} values{mirrored}"), iterations)
+    return _Way(Planned(parts, [], f"directly, {points} values{mirrored}"), work)
 
 
 def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored: bool) -> Values:
@@ -162,21 +178,31 @@ def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored
     return Values(block.values, np.searchsorted(entries.keys, keys), positions, not mirrored)
 
 
-def _own_cost(tensor: Tensor, moving: Sequence[Tensor]) -> int:
-    """The iterations of a tensor without those of stages that depend on none of some tensors."""
+def _work(tensor: Tensor, vector: Tensor) -> int:
+    """The work of a product with a vector; stages that do not depend on it are the program's."""
     graph = Graph([tensor])
-    own = graph.depends_on(moving)
-    before = [read for op in graph.ops if hash(op) in own for read in graph.reads(op)]
-    before = [read for read in before if hash(read.op) not in own]
-    shared = estimate_cost(before).iterations if before else 0
-    return int(estimate_cost([tensor]).iterations - shared)
+    own = graph.depends_on([vector])
+    total = 0
+    for op in graph.ops:
+        if hash(op) in own and not is_placeholder(op):
+            iterations = _plain(stage_cost(op).iterations)
+            nodes = sum(map(tree_size, bodies(op))) if is_compute(op) else _OPAQUE_NODES
+            total += iterations * nodes
+    return total
+
+
+def _plain(count: Any) -> int:
+    """A number of iterations of constant extents, which may be an expression of literals."""
+    value = count if isinstance(count, int) else const_value(simplify(count))
+    assert value is not None, f"{count} depends on a size"
+    return int(value)
 
 
 def _compressed(
     pattern: Pattern, symmetric: bool, entries: Entries, most: int | None
 ) -> Planned | None:
     """The values by products, one a colour, in the mode with less work; None where that is more
-    than `most` iterations.
+    than `most`.
     """
     output, input = pattern.output, pattern.input
     ways: list[tuple[int, str, Tensor, Tensor, Entries]] = []
@@ -184,7 +210,7 @@ def _compressed(
         if name == "reverse" and symmetric:
             continue
         result, vector = product(output, input)
-        ways.append((_own_cost(result, [vector]), name, result, vector, entries))
+        ways.append((_work(result, vector), name, result, vector, entries))
     best: tuple[int, Planned] | None = None
     for cost, name, result, vector, _ in ways:
         lines = entries if name == "forward" else transposed(entries)
