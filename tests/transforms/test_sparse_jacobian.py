@@ -322,6 +322,19 @@ def test_where_paths_multiply_colours_are_taken() -> None:
     assert values_cost(matrix) <= 9 * product
 
 
+def test_long_chains_of_stencils_are_compressed_short_ones_are_not() -> None:
+    """By iterations alone a value of four stages would cost as much as one of one stage."""
+
+    def chain(length: int) -> ad.SparseMatrix:
+        tensor = x = vector(300)
+        for number in range(length):
+            tensor = stencil(tensor, [-1, 0, 1], True, f"stage{number}")
+        return ad.jacobian(tensor, x, format="csr")
+
+    assert chain(1).method.startswith("directly")
+    assert "9 colours" in chain(4).method
+
+
 def test_the_mode_with_fewer_colours_is_taken() -> None:
     """Three dense layers to one element a block: a row each, and as many columns as inputs."""
     x, w = te.placeholder((6, 8), F64, name="x"), te.placeholder((8, 8), F64, name="w")
