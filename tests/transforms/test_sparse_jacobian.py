@@ -326,7 +326,7 @@ def test_long_chains_of_stencils_are_compressed_short_ones_are_not() -> None:
     """By iterations alone a value of four stages would cost as much as one of one stage."""
 
     def chain(length: int) -> ad.SparseMatrix:
-        tensor = x = vector(300)
+        tensor = x = vector(297)
         for number in range(length):
             tensor = stencil(tensor, [-1, 0, 1], True, f"stage{number}")
         return ad.jacobian(tensor, x, format="csr")
