@@ -203,6 +203,33 @@ def test_int64_shapes() -> None:
     np.testing.assert_allclose(found.toarray(), jax.jacobian(theirs)(point), atol=1e-14)
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_paths_that_data_keep_inside(symbolic: bool) -> None:
+    """Where the mask does not hold, z is not read: those points are no entries of the pattern."""
+    size = te.var("n") if symbolic else 6
+    x, mask = te.placeholder((size,), F64, name="x"), te.placeholder((size,), F64, name="mask")
+    z = te.compute((3,), lambda i: te.sin(x[i]), name="z")
+    body = te.compute(
+        (size,), lambda i: te.if_then_else(mask[i] > 0.0, z[i] * x[i], te.const(0.0, F64)), name="y"
+    )
+    twice = te.compute((size,), lambda i: body[i] * 2.0, name="twice")
+    matrix = ad.jacobian(twice, x, format="csr")
+    point, inside = np.linspace(0.5, 1.0, 6), np.array([1.0, 0, 1, 0, 0, 0])
+    found = ad.build([x, mask], matrix, cache=False)(point, inside)
+    wanted = 2 * inside * (np.sin(point) + point * np.cos(point))
+    np.testing.assert_allclose(found.toarray(), np.diag(wanted), atol=1e-14)
+
+
+def test_a_size_of_the_body_alone() -> None:
+    n = te.var("n")
+    x, other = te.placeholder((4,), F64, name="x"), te.placeholder((n,), F64, name="other")
+    y = te.compute((4,), lambda i: te.if_then_else(i < n, x[3 - i], 0.0 * other[0]), name="y")
+    found = ad.build([x, other], ad.jacobian(y, x, format="csr"), cache=False)
+    for size in (1, 3, 5):
+        wanted = np.eye(4)[::-1] * (np.arange(4) < size)[:, None]
+        np.testing.assert_array_equal(found(np.ones(4), np.ones(size)).toarray(), wanted)
+
+
 def test_a_scalar_output() -> None:
     x, k = vector(4), te.reduce_axis((0, 2), "k")
     y = te.compute((), lambda: te.sum(x[2 * k] * x[2 * k], axis=k), name="y")

@@ -52,6 +52,13 @@ class Entries:
         """One increasing number for each entry."""
         return self.rows * self.shape[1] + self.columns
 
+    def find(self, keys: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """The numbers of the entries with some keys, and which keys are those of entries at all."""
+        places = np.searchsorted(self.keys, keys)
+        known = places < self.count
+        known[known] = self.keys[places[known]] == keys[known]
+        return places, known
+
     def starts(self) -> Array:
         """Where the entries of each row begin, and at last their number."""
         counts = np.bincount(self.rows, minlength=self.shape[0])
@@ -119,8 +126,10 @@ class Pattern:
     def symbols(self) -> tuple[Var, ...]:
         """The sizes that it depends on and that have no value."""
         shapes = [*shape_of(self.output), *shape_of(self.input)]
-        axes = [axis for _, sites in self.stages for site in sites for axis in site.axes]
+        sites = [site for _, own in self.stages for site in own]
+        axes = [axis for site in sites for axis in site.axes]
         bounds = [*shapes, *(bound for axis in axes for bound in axis_range(axis))]
+        bounds += [expr for site in sites for expr in (*site.columns, *site.conditions)]
         own = {node_id(var) for var in (*self.sizes, *(axis.var for axis in axes))}
         free = variables_of([bound for bound in bounds if not isinstance(bound, int)])
         return tuple(var for var in free if node_id(var) not in own)

@@ -98,7 +98,9 @@ class SymbolicMatrix(SparseMatrix):
         numbers, rows = [np.zeros(0, np.int64)], [np.zeros((0, width), np.int32)]
         for number, block in enumerate(self._blocks):
             keys, positions = block.places(placed, entries.shape[1])
-            numbers.append(place[np.searchsorted(entries.keys, keys)])
+            found, known = entries.find(keys)
+            found, positions = found[known], positions[known]
+            numbers.append(place[found])
             box = extents_of(shape_of(block.values), sizes)
             told = np.zeros((len(positions), width), np.int32)
             told[:, 0] = number

@@ -175,7 +175,11 @@ def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored
         below = rows > columns
         keys = np.concatenate([keys, columns[below] * entries.shape[1] + rows[below]])
         positions = np.concatenate([positions, positions[below]])
-    return Values(block.values, np.searchsorted(entries.keys, keys), positions, not mirrored)
+    # a path that a condition on data keeps from leaving a tensor has points outside of the pattern
+    found, known = entries.find(keys)
+    if not known.all():
+        found, positions = found[known], positions[known]
+    return Values(block.values, found, positions, not mirrored)
 
 
 def _work(tensor: Tensor, vector: Tensor) -> int:
