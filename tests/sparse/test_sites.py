@@ -27,12 +27,20 @@ def windows():
     return lines(lambda i: te.sum(X[i + k] * W[k], axis=k), (6,))
 
 
+def begun_with_another():
+    k = te.reduce_axis((0, 3), "k")
+    return lines(lambda i: te.sum(X[i + k], axis=k, where=i < 2, init=X[i]), (6,))
+
+
 TABLE = {
     "once for equal reads": (lambda: lines(lambda i: X[i] * X[i] + X[i]), ["y[i] reads x[i]"]),
     "constants of others": (lambda: lines(lambda i: W[i] * 2.0), []),
     "no derivative": (lambda: lines(lambda i: te.floor(X[i]) + W[i]), []),
     "comparisons": (lambda: lines(lambda i: te.if_then_else(X[i] > 0.0, W[i], ZERO)), []),
     "reduce axes": (windows, ["y[i] reads x[i + k] for k < 3"]),
+    "an initial value under no condition": (
+        begun_with_another, ["y[i] reads x[i + k] for k < 3 where i < 2", "y[i] reads x[i]"],
+    ),
     "a branch": (
         lambda: lines(lambda i: te.if_then_else(i < 3, X[i], X[i - 3])),
         ["y[i] reads x[i] where i < 3", "y[i] reads x[i - 3] where i >= 3"],

@@ -124,11 +124,25 @@ def read_sites(output: Tensor, wanted: Sequence[Tensor]) -> list[Site]:
 def _compute(output: Tensor, kind: Compute, wanted: Sequence[Tensor]) -> list[Site]:
     op = output.op
     reduction = reduction_of(op)
-    # the components of a reduction may all depend on all sources
-    own_body = [bodies(op)[output.value_index]]
-    roots = own_body if reduction is None else [*reduction.sources, *reduction.init]
-    own = [] if reduction is None else conjuncts(reduction.condition)
-    axes = tuple(op.axis) + (() if reduction is None else reduction.axes)
+    if reduction is None:
+        return _sites_of(op, [bodies(op)[output.value_index]], [], (), wanted)
+    # the components of a reduction may all depend on all sources; init is under no condition
+    tests = conjuncts(reduction.condition)
+    return [
+        *_sites_of(op, reduction.sources, tests, reduction.axes, wanted),
+        *(_sites_of(op, reduction.init, [], (), wanted) if reduction.init else ()),
+    ]
+
+
+def _sites_of(
+    op: Operation,
+    roots: Sequence[Expr],
+    own: Sequence[Expr],
+    inner: Sequence[Axis],
+    wanted: Sequence[Tensor],
+) -> list[Site]:
+    """The sites of some expressions of a stage, under conditions and over reduce axes."""
+    axes = (*op.axis, *inner)
     body = _Body(roots, own)
     if "let" in body.names.values():
         body = _Body([expand_lets(root) for root in roots], own)
