@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-import tvm_autodiff.compile as compiling
+import tvm_autodiff.compile.pipeline as compiling
 from benchmarks.suite import ours, with_jax
 from benchmarks.suite.case import Array
 from benchmarks.suite.cases import ENTRIES

@@ -218,12 +218,12 @@ SCRIPT = """
 import sys
 import numpy as np
 from tests.runtime.test_build_cache import X, program
-from tvm_autodiff import compile
+from tvm_autodiff.compile import pipeline
 if sys.argv[2] == "found":
     def refuse(*arguments):
         raise SystemExit("compiled again")
-    compile._compiled = refuse
-print(compile.build(*program(), cache=sys.argv[1])(X).tolist())
+    pipeline._compiled = refuse
+print(pipeline.build(*program(), cache=sys.argv[1])(X).tolist())
 """
 
 

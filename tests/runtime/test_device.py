@@ -14,7 +14,7 @@ from tvm.relax import VMExecutable
 
 import tvm_autodiff as ad
 from tests.schedule.cuda.serial import SM_90, on_cpu
-from tvm_autodiff.compile import _request
+from tvm_autodiff.compile.request import request_of
 from tvm_autodiff.runtime import device_arrays
 from tvm_autodiff.runtime.device import DeviceFunction
 from tvm_autodiff.runtime.record import Record
@@ -72,7 +72,7 @@ def on_host(inputs, outputs):
     """A function for the GPU that runs on the CPU."""
     executable = on_cpu(inputs, outputs)
     record = Record(
-        _request(inputs, outputs).signature, uses_vm=isinstance(executable, VMExecutable)
+        request_of(inputs, outputs).signature, uses_vm=isinstance(executable, VMExecutable)
     )
     return OnHost(executable, record, 1)
 

@@ -25,7 +25,8 @@ from tests.schedule.guard_pages import arrays_for, shape_of, wanted
 from tests.schedule.guarded_programs import PROGRAMS, Program, Sizes
 from tvm_autodiff.codegen.deep import run_deep
 from tvm_autodiff.codegen.direct_calls import PIPELINE
-from tvm_autodiff.compile import _plan, _request
+from tvm_autodiff.compile.pipeline import _plan
+from tvm_autodiff.compile.request import request_of
 from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.schedule.backends import rules_for
 from tvm_autodiff.schedule.emit.program import function_alone
@@ -47,7 +48,7 @@ class Steps:
 
     def __init__(self, program: Program, folder: Path) -> None:
         machine = machine_of(as_target(None), 2)
-        self.request = _request(list(program.inputs), list(program.outputs))
+        self.request = request_of(list(program.inputs), list(program.outputs))
         self.plan = run_deep(_plan, self.request, machine, rules_for(machine))
         launches = [step.launch for step in run_deep(self.plan.program, False).steps]
         self.launches = [(launch, checked(function_alone(launch), folder)) for launch in launches]

@@ -59,7 +59,7 @@ def test_an_error_in_a_rule_is_no_reason(error, monkeypatch):
     rules = (fails(error("a fault")), fallback)
     with pytest.raises(LoweringError, match=rf"rule .* stage B with {error.__name__}: a fault"):
         apply_rules(Kernel(B.op), MACHINE, rules)
-    monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: rules)
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: rules)
     with pytest.raises(LoweringError, match="please report"):
         build([A], B, cache=False)
 
@@ -96,7 +96,7 @@ class TestRefused:
     @pytest.fixture(autouse=True)
     def rules(self, monkeypatch):
         rules = (broken, *CPU_RULES)
-        monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: rules)
+        monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: rules)
 
     def run(self, function):
         arrays = [np.arange(8 + n, dtype="float32") for n in range(3)]
@@ -133,7 +133,7 @@ class TestRefused:
             return [StageFunction(func, tuple(tensors[:count]), tuple(tensors[count:]))]
 
         rules = (ChainRule(broken_chain), *CPU_RULES[1:])
-        monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: rules)
+        monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: rules)
         with pytest.warns(PlainScheduleWarning, match="broken_chain: TVM refuses") as told:
             softmax = build(*chain_cases.softmax(40, 50), cache=False)
         assert len(told) == 1
@@ -157,7 +157,7 @@ class TestRefused:
         assert total == 10
 
     def test_plain_loops_are_refused(self, monkeypatch):
-        monkeypatch.setattr("tvm_autodiff.compile.rules_for", lambda machine: (broken,))
+        monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: (broken,))
         with pytest.raises(LoweringError, match="cannot compile stage bad for llvm.*warp_shuffle"):
             build(*stage("bad"), cache=False)
 

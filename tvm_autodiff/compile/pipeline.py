@@ -1,4 +1,4 @@
-"""From tensors to a callable: `lower`, `build` and `load`.
+"""`lower` and `build`.
 
 In: te tensors, the placeholders that they read, and a target. Out: a scheduled IRModule, or a
 compiled function that is called with arrays. The steps are those of `schedule`; here arguments are
@@ -10,56 +10,42 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from .codegen.deep import run_deep
-from .codegen.modules import Module
-from .codegen.sizes import with_plain_sizes
-from .debug import CheckedFunction
-from .debug.inspector import Inspector
-from .errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
-from .expr.nodes import Tensor, is_tensor, node_id, op_name, tensor_key
-from .keywords import checked_keywords
-from .runtime.build_cache import BuildCache, cache_of, clear_cache
-from .runtime.build_key import build_key
-from .runtime.compiled import CompiledFunction
-from .runtime.device import DeviceFunction, has_gpu
-from .runtime.host import needs_of
-from .runtime.library import (
+from ..codegen.deep import run_deep
+from ..codegen.modules import Module
+from ..debug import CheckedFunction
+from ..debug.inspector import Inspector
+from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
+from ..keywords import checked_keywords
+from ..runtime.build_cache import BuildCache, cache_of
+from ..runtime.compiled import CompiledFunction
+from ..runtime.device import DeviceFunction, has_gpu
+from ..runtime.library import (
     DamagedLibraryError,
     LinkError,
     UnloadableError,
     library_bytes,
 )
-from .runtime.loading import load, loaded
-from .runtime.modules import can_link
-from .runtime.record import Launch, Record, Storage
-from .runtime.signature import Dim, Signature
-from .runtime.tensor_signature import dimension_of, signature_of
-from .runtime.threads import check_threads, use_threads
-from .schedule.arguments import check_graph, plain_program, tensors_of, updates_of
-from .schedule.backends import rules_for
-from .schedule.emit.compilation import Compiled, compiled
-from .schedule.emit.memory_plan import PlannedStorage
-from .schedule.emit.program import Program
-from .schedule.emit.updates import Update
-from .schedule.machine import Machine, as_target, machine_of
-from .schedule.plan import Plan
-from .schedule.rule import Rule
-from .schedule.slow_kernels import notice_of
-from .schedule.tuning.options import Tuning
-from .schedule.work import operations, traffic
-from .sparse.function import takes_sparse
-from .warn import warn
-from .zero_elimination.passes.reductions import solve_masks
-
-__all__ = ["Tuning", "build", "clear_cache", "load", "lower"]
-
-Tensors = Tensor | Sequence[Tensor]
-Updates = Mapping[Tensor, Tensor] | Sequence[Update]
+from ..runtime.loading import loaded
+from ..runtime.modules import can_link
+from ..runtime.record import Record
+from ..runtime.threads import check_threads, use_threads
+from ..schedule.backends import rules_for
+from ..schedule.emit.compilation import compiled
+from ..schedule.emit.program import Program
+from ..schedule.machine import Machine, as_target, machine_of
+from ..schedule.plan import Plan
+from ..schedule.rule import Rule
+from ..schedule.tuning.options import Tuning
+from ..sparse.function import takes_sparse
+from ..warn import warn
+from ..zero_elimination.passes.reductions import solve_masks
+from .record import record_of
+from .request import Request, Tensors, Updates, request_of
 
 KEPT_SECONDS = 0.3  #: builds that take less are not worth a file
 
@@ -105,7 +91,7 @@ def lower(
     ['main']
     """
     machine = replace(machine_of(as_target(target), check_threads(None)), exact_math=exact_math)
-    request = _request(inputs, outputs)
+    request = request_of(inputs, outputs)
 
     def scheduled() -> Program:
         return _plan(request, machine, rules_for(machine)).program(False)
@@ -218,7 +204,7 @@ def build(
     """
     threads = check_threads(num_threads)
     machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
-    request = _request(inputs, outputs, updates)
+    request = request_of(inputs, outputs, updates)
     if tune is not None and not isinstance(tune, Tuning):
         raise InvalidArgumentError(f"tune must be a Tuning, got {type(tune).__name__}")
     function = _built(request, machine, cache, tune)
@@ -228,12 +214,12 @@ def build(
         return function
     wanted = [*request.outputs, *(new for _, new in request.updates)]
     checked = partial(_built, machine=machine, cache=False, tune=None)
-    look = Inspector(request.inputs, wanted, lambda given, all_: checked(_request(given, all_)))
+    look = Inspector(request.inputs, wanted, lambda given, all_: checked(request_of(given, all_)))
     return cast("CompiledFunction", CheckedFunction(function, look))
 
 
 def _built(
-    request: _Request,
+    request: Request,
     machine: Machine,
     cache: bool | str | os.PathLike[str],
     tune: Tuning | None,
@@ -266,7 +252,7 @@ def _built(
 
 
 def _from_cache(
-    store: BuildCache, key: str, request: _Request, machine: Machine, make: type[CompiledFunction]
+    store: BuildCache, key: str, request: Request, machine: Machine, make: type[CompiledFunction]
 ) -> CompiledFunction | None:
     data = store.get(key)
     if data is None:
@@ -283,41 +269,7 @@ def _from_cache(
         return None
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What a caller wants built."""
-
-    inputs: list[Tensor]
-    outputs: list[Tensor]
-    updates: list[Update]
-    signature: Signature
-
-    def key(self, machine: Machine) -> str | None:
-        old, new = [pair[0] for pair in self.updates], [pair[1] for pair in self.updates]
-        groups = [self.inputs, self.outputs, old, new]
-        options = {"machine": machine, "single": self.signature.single}
-        return run_deep(build_key, groups, options)
-
-
-def _request(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) -> _Request:
-    input_list = tensors_of(inputs, "inputs")
-    output_list = tensors_of(outputs, "outputs")
-    update_list = updates_of(updates, input_list)
-    if not output_list and not update_list:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
-    output_list, update_list = plain_program(output_list, update_list)
-    check_graph(input_list, output_list, update_list)
-    signature = signature_of(input_list, output_list, is_tensor(outputs))
-    fresh = [new for _, new in update_list]
-    moved, results = with_plain_sizes(input_list, [*output_list, *fresh])
-    places = {tensor_key(old): new for old, new in zip(input_list, moved, strict=True)}
-    count = len(output_list)
-    pairs = zip((old for old, _ in update_list), results[count:], strict=True)
-    update_list = [(places[tensor_key(old)], new) for old, new in pairs]
-    return _Request(moved, results[:count], update_list, signature)
-
-
-def _plan(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
+def _plan(request: Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
     """The kernels of a request, sums under equations that data solve made scatters and reads."""
     count = len(request.outputs)
     wanted = solve_masks([*request.outputs, *(new for _, new in request.updates)])
@@ -326,7 +278,7 @@ def _plan(request: _Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
 
 
 def _compiled(
-    request: _Request, machine: Machine, tune: Tuning | None = None
+    request: Request, machine: Machine, tune: Tuning | None = None
 ) -> tuple[Any, Record]:
     """The executable of a program, and its record."""
     rules = rules_for(machine)
@@ -339,10 +291,10 @@ def _compiled(
         raise
     except Exception as error:
         raise _fault(request, error) from error
-    return done.executable, _record(request, done, plan)
+    return done.executable, record_of(request, done, plan)
 
 
-def _fault(request: _Request, error: Exception) -> LoweringError:
+def _fault(request: Request, error: Exception) -> LoweringError:
     names = ", ".join(str(tensor.op.name) for tensor in request.outputs)
     return LoweringError(
         f"building {names} failed with {type(error).__name__}: {error}. This is a fault of "
@@ -350,49 +302,9 @@ def _fault(request: _Request, error: Exception) -> LoweringError:
     )
 
 
-def _record(request: _Request, done: Compiled, plan: Plan) -> Record:
-    signature, program = request.signature, done.program
-    symbols: dict[int, Dim] = {}
-    for spec, shape in zip((*signature.inputs, *signature.outputs), done.shapes, strict=False):
-        for dim, expr in zip(spec.shape, shape, strict=True):
-            if not isinstance(dim, int) and op_name(expr) == "var":
-                symbols.setdefault(node_id(expr), dim)
-
-    def size_of(storage: PlannedStorage) -> Dim:
-        size = storage.size
-        return size if isinstance(size, int) else dimension_of(size, symbols)
-
-    places = {tensor_key(tensor): number for number, tensor in enumerate(request.inputs)}
-    kernels = {id(step.kernel): step.kernel for step in program.steps}
-    numbers = {key: number for number, key in enumerate(kernels)}
-    return Record(
-        signature,
-        tuple(places[tensor_key(old)] for old, _ in request.updates),
-        tuple(
-            Launch(
-                name,
-                step.kernel.name,
-                numbers[id(step.kernel)],
-                step.rule,
-                operations(step.kernel),
-                traffic(step.launch),
-                step.reasons,
-            )
-            for step, name in zip(program.steps, program.names, strict=True)
-        ),
-        tuple(Storage(size_of(storage), tuple(storage.tensors)) for storage in done.storages),
-        program.uses_vm,
-        plan.machine.threads > 1,
-        None if program.workspace is None else program.workspace.size,
-        notice_of(plan.scheduled),
-        str(plan.machine.target),
-        *needs_of(plan.machine.target),
-    )
-
-
 def _tuned(plan: Plan, tune: Tuning) -> tuple[Rule, ...]:
     try:  # meta-schedule needs packages that only tuning needs
-        from .schedule.tuning.choice import tuned_rules
+        from ..schedule.tuning.choice import tuned_rules
     except ImportError as error:
         raise InvalidArgumentError(
             f"tune: {error.name or error} is not installed: pip install 'tvm_autodiff[tune]'"

@@ -1,0 +1,8 @@
+"""From tensors to a callable: `lower`, `build` and `load`."""
+
+from ..runtime.build_cache import clear_cache
+from ..runtime.loading import load
+from ..schedule.tuning.options import Tuning
+from .pipeline import build, lower
+
+__all__ = ["Tuning", "build", "clear_cache", "load", "lower"]

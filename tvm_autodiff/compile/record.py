@@ -1,0 +1,55 @@
+"""The record of a program: what its calls check, allocate and run."""
+
+from __future__ import annotations
+
+from ..expr.nodes import node_id, op_name, tensor_key
+from ..runtime.host import needs_of
+from ..runtime.record import Launch, Record, Storage
+from ..runtime.signature import Dim
+from ..runtime.tensor_signature import dimension_of
+from ..schedule.emit.compilation import Compiled
+from ..schedule.emit.memory_plan import PlannedStorage
+from ..schedule.plan import Plan
+from ..schedule.slow_kernels import notice_of
+from ..schedule.work import operations, traffic
+from .request import Request
+
+
+def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
+    signature, program = request.signature, done.program
+    symbols: dict[int, Dim] = {}
+    for spec, shape in zip((*signature.inputs, *signature.outputs), done.shapes, strict=False):
+        for dim, expr in zip(spec.shape, shape, strict=True):
+            if not isinstance(dim, int) and op_name(expr) == "var":
+                symbols.setdefault(node_id(expr), dim)
+
+    def size_of(storage: PlannedStorage) -> Dim:
+        size = storage.size
+        return size if isinstance(size, int) else dimension_of(size, symbols)
+
+    places = {tensor_key(tensor): number for number, tensor in enumerate(request.inputs)}
+    kernels = {id(step.kernel): step.kernel for step in program.steps}
+    numbers = {key: number for number, key in enumerate(kernels)}
+    return Record(
+        signature,
+        tuple(places[tensor_key(old)] for old, _ in request.updates),
+        tuple(
+            Launch(
+                name,
+                step.kernel.name,
+                numbers[id(step.kernel)],
+                step.rule,
+                operations(step.kernel),
+                traffic(step.launch),
+                step.reasons,
+            )
+            for step, name in zip(program.steps, program.names, strict=True)
+        ),
+        tuple(Storage(size_of(storage), tuple(storage.tensors)) for storage in done.storages),
+        program.uses_vm,
+        plan.machine.threads > 1,
+        None if program.workspace is None else program.workspace.size,
+        notice_of(plan.scheduled),
+        str(plan.machine.target),
+        *needs_of(plan.machine.target),
+    )

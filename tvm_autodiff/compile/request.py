@@ -1,0 +1,54 @@
+"""What a caller wants built: checked tensors, and the signature of the function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..codegen.deep import run_deep
+from ..codegen.sizes import with_plain_sizes
+from ..errors import InvalidArgumentError
+from ..expr.nodes import Tensor, is_tensor, tensor_key
+from ..runtime.build_key import build_key
+from ..runtime.signature import Signature
+from ..runtime.tensor_signature import signature_of
+from ..schedule.arguments import check_graph, plain_program, tensors_of, updates_of
+from ..schedule.emit.updates import Update
+from ..schedule.machine import Machine
+
+Tensors = Tensor | Sequence[Tensor]
+Updates = Mapping[Tensor, Tensor] | Sequence[Update]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller wants built."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    updates: list[Update]
+    signature: Signature
+
+    def key(self, machine: Machine) -> str | None:
+        old, new = [pair[0] for pair in self.updates], [pair[1] for pair in self.updates]
+        groups = [self.inputs, self.outputs, old, new]
+        options = {"machine": machine, "single": self.signature.single}
+        return run_deep(build_key, groups, options)
+
+
+def request_of(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) -> Request:
+    input_list = tensors_of(inputs, "inputs")
+    output_list = tensors_of(outputs, "outputs")
+    update_list = updates_of(updates, input_list)
+    if not output_list and not update_list:
+        raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
+    output_list, update_list = plain_program(output_list, update_list)
+    check_graph(input_list, output_list, update_list)
+    signature = signature_of(input_list, output_list, is_tensor(outputs))
+    fresh = [new for _, new in update_list]
+    moved, results = with_plain_sizes(input_list, [*output_list, *fresh])
+    places = {tensor_key(old): new for old, new in zip(input_list, moved, strict=True)}
+    count = len(output_list)
+    pairs = zip((old for old, _ in update_list), results[count:], strict=True)
+    update_list = [(places[tensor_key(old)], new) for old, new in pairs]
+    return Request(moved, results[:count], update_list, signature)
