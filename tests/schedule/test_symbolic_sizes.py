@@ -196,3 +196,46 @@ def test_statements_over_a_size_of_no_argument():
             index = np.where(index < size + t, index + 1, index - 1)
         wanted = copied[np.clip(index, 0, 40)] @ copied[: 2 * size + 1]
         np.testing.assert_allclose(run(array), wanted, rtol=1e-12)
+
+
+#: reducers with what they give for no element
+REDUCERS = {"sum": (te.sum, np.sum, 0.0), "max": (te.max, np.max, np.finfo("float64").min)}
+
+
+@pytest.mark.parametrize("less", [1, 2, 3, 40])
+@pytest.mark.parametrize("shape", [(), (4,), (4, 3)], ids=str)
+@pytest.mark.parametrize("reducer", REDUCERS)
+def test_a_range_of_negative_length_is_empty(reducer, shape, less):
+    """``y = ⊕_{k < n - less} x[k]`` for n up to beyond a round of vectors."""
+    of, in_numpy, identity = REDUCERS[reducer]
+    n = te.var("n")
+    x, k = te.placeholder((n,), "float64", name="x"), te.reduce_axis((0, n - less), "k")
+    scale = te.placeholder((4,), "float64", name="scale")
+    y = te.compute(shape, lambda *at: of(x[k] * scale[at[0] if at else 1], axis=k), name="y")
+    run = ad.build([x, scale], y, cache=False)
+    for size in (0, 1, 2, 5, 39, 75):
+        array, factors = np.linspace(-1, 2, size), np.array([1.0, -2.0, 3.0, 0.5])
+        rows = array[: max(size - less, 0)] * factors[:, None]
+        want = in_numpy(rows, axis=1) if rows.size else np.full(4, identity)
+        want = want.reshape(4, *[1] * (len(shape) - 1)) if shape else want[1]
+        got = run(array, factors)
+        np.testing.assert_allclose(got, np.broadcast_to(want, shape), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 200])
+def test_extents_that_are_converted_are_shared_between_threads(size):
+    """``n + n`` in int64 is a conversion of a sum, which is no number."""
+    n, h = te.var("n"), te.var("h")
+    x, k = te.placeholder((n, h), name="x"), te.reduce_axis((0, h), "k")
+    c, m = te.placeholder((3,), name="c"), te.reduce_axis((0, 5), "m")
+
+    def body(i):
+        read = te.if_then_else(i < n, x[i, k] * c[(i + m) % 3], c[m % 3])
+        return te.max(read, axis=[m, k])
+
+    y = te.compute((n + n,), body, name="y")
+    array = np.random.default_rng(0).standard_normal((size, 7)).astype("float32")
+    scale = np.array([0.5, -1.0, 2.0], "float32")
+    got = ad.build([x, c], y, num_threads=2, cache=False)(array, scale)
+    low = np.array([max((row * s).max() for s in scale) for row in array], "float32")
+    np.testing.assert_allclose(got, np.concatenate([low, np.full(size, 2.0)]), rtol=1e-6)

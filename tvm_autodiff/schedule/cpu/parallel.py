@@ -9,6 +9,7 @@ from typing import Any
 from ...codegen.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
 from ...expr.build import const
 from ...expr.nodes import Var, binary, dtype_of
+from ..emit.loops import extent_of
 from ..machine import Machine
 
 #: evaluations of a body below which starting threads costs more than it saves
@@ -29,8 +30,8 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
     count = 1
     for each in loops:
         chosen.append(each)
-        extent = getattr(schedule.get(each).extent, "value", None)
-        count *= 1 if extent is None else int(extent)
+        extent = extent_of(schedule, each)
+        count *= 1 if extent is None else extent
         if extent is None or (count >= 2 * machine.threads and count % machine.threads == 0):
             break
         if count >= 16 * machine.threads:

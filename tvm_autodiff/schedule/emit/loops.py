@@ -16,7 +16,7 @@ from tvm.s_tir import dlight
 from tvm.s_tir.schedule import ScheduleError
 
 from ...codegen.primfunc import StageFunction, first_line
-from ...expr.nodes import Tensor
+from ...expr.nodes import Tensor, const_value
 from ..declined import Declined
 
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ def scheduled(
 
 def extent_of(schedule: Any, loop: Any) -> int | None:
     """The extent of a loop; None when it is symbolic."""
-    value = getattr(schedule.get(loop).extent, "value", None)
+    value = const_value(schedule.get(loop).extent)
     return None if value is None else int(value)
 
 

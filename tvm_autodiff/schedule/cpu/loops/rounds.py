@@ -23,6 +23,7 @@ from ....codegen.loop_nest import (
 )
 from ....expr.build import add, const, mul, sub
 from ....expr.nodes import Expr, binary, dtype_of
+from ....graph.nonnegative import nonnegative
 from ....graph.stage import Extent
 from .row_items import Item
 
@@ -86,6 +87,7 @@ def vector_loop(
     if isinstance(end, int):
         return rounds(end - begin, item.lanes, unroll, dtype, group)
     length = const(unroll * item.lanes, dtype)
+    extent = nonnegative(extent)  # of -2 elements, none are left after -1 rounds of 32
     trips = binary("floordiv", extent, length)
     trip, rest = counter("o", trips), counter("rest", extent)
     done = mul(trips, length)
