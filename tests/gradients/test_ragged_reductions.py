@@ -174,3 +174,26 @@ def test_normal_form(reducer, ranges, dtype):
 def test_compiled(case):
     *options, dtype = case
     check(Case(*options), dtype, compiled=True)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("outputs", [1, 2, 40])
+def test_bounds_by_other_summed_axes(outputs, guarded):
+    """``y[n] = Σ_{i<5, j<i+1, k<max(3-j, 0)} x[i, j+k]*w[n]``: loops in order, in any rule."""
+    x = te.placeholder((5, 7), "float64", name="x")
+    w = te.placeholder((outputs,), "float64", name="w")
+    i = te.reduce_axis((0, 5), "i")
+    j = te.reduce_axis((0, i + 1), "j")
+    k = te.reduce_axis((0, te.max(3 - j, 0)), "k")
+
+    def body(n):
+        value = x[i, j + k] * w[n]
+        return te.sum(te.if_then_else(n == 1, value, 0.0) if guarded else value, axis=[i, j, k])
+
+    y = te.compute((outputs,), body, name="y")
+    rng = np.random.default_rng(0)
+    values, factors = rng.standard_normal((5, 7)), rng.standard_normal(outputs)
+    every = sum(values[i, j + k] for i in range(5) for j in range(i + 1) for k in range(3 - j))
+    want = every * np.where(np.arange(outputs) == 1, factors, 0.0) if guarded else every * factors
+    got = ad.build([x, w], y, cache=False)(values, factors)
+    np.testing.assert_allclose(got, want, rtol=1e-12)

@@ -91,12 +91,13 @@ class Refusals:
 
 
 def is_ragged(op: Operation) -> bool:
-    """Whether the bounds of a reduce axis depend on axes of the output or on data: ``k < i``."""
+    """Whether the bounds of a reduce axis depend on other axes or on data: ``k < i``."""
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None:
         return False
     bounds = [bound for axis in reduction.axes for bound in bounds_of(axis)]
-    return any(contains_load(bound) or depends_on(bound, axis_vars(op)) for bound in bounds)
+    axes = [*axis_vars(op), *(axis.var for axis in reduction.axes)]
+    return any(contains_load(bound) or depends_on(bound, axes) for bound in bounds)
 
 
 def apply_rules(

@@ -41,6 +41,28 @@ def test_too_large(name):
     check([X], [stage])
 
 
+@pytest.mark.parametrize("low", [False, True])
+def test_too_large_over_a_range_of_data(low):
+    """``y[i] = Σ_{k < len[i]} body(k)`` and ``Σ_{len[i] <= k < 7}``."""
+    lengths = te.placeholder((4,), "int32", name="lengths")
+
+    def body(i):
+        ends = (lengths[i], 7) if low else (0, lengths[i])
+        k = te.reduce_axis(ends, "k")
+        return te.sum(doublings(k.var + i), axis=k)
+
+    stage = te.compute((4,), body, name="stage")
+    assert too_large(Kernel(stage.op)) is not None
+    values = np.random.default_rng(0).uniform(-1, 1, 48)
+    ends = np.array([3, 0, 7, 1], "int32")
+    got = ad.build([lengths, X], stage, cache=False, num_threads=1)(ends, values)
+    plain = te.compute((20,), lambda i: doublings(i), name="plain")
+    [terms] = evaluate_graph([plain], [(X, values)])
+    ranges = [range(n, 7) if low else range(n) for n in ends]
+    want = [sum(terms[k + i] for k in points) for i, points in enumerate(ranges)]
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 @pytest.mark.parametrize("n", [5, 9])
 @pytest.mark.parametrize("way", ["select", "if_then_else", "where"])
 def test_proofs_about_heavy_indices(n, way):

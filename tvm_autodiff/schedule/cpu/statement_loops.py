@@ -155,7 +155,10 @@ def _reduced(
 ) -> list[Statement]:
     """``acc = identity; for k: acc = combine(acc, source(k))``."""
     table = dict(outer)
-    loops = _loops(reduction.axes, table)
+    loops = [
+        (var, *(bound if isinstance(bound, int) else places.read(bound) for bound in bounds))
+        for var, *bounds in _loops(reduction.axes, table)
+    ]
     sources = [substituter(table)(source) for source in reduction.sources]
     combined = reduction.combiner.apply([element(buffer, []) for buffer in buffers], sources)
     stored, statements, values = written(combined, places, scope)
