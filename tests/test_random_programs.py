@@ -30,8 +30,8 @@ from tests.random_programs.tasks import NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
 
 #: programs that are evaluated and that are compiled, and how many of them at a time
-EVALUATED, TASK, TASKS = 2800, 20, 10
-COMPILED, BLOCK = 200, 20
+EVALUATED, TASK, TASKS = 2900, 20, 10
+COMPILED, BLOCK = 100, 20
 
 #: programs of nested indices that are built, each in so many CPU seconds; in 148 the solver
 #: bounds no box of one case of a clamp

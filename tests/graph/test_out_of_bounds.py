@@ -82,6 +82,32 @@ REFUSED = {
         lambda: stage((4,), lambda i: te.if_then_else(i < 3, x[i + 1], 0.0) + x[i + 1]),
         "values 1 to 4",
     ),
+    "in a branch that is always taken": (
+        lambda: stage((4,), lambda i: te.if_then_else(i >= 0, x[i + 1], 0.0)),
+        "values 1 to 4",
+    ),
+    "a guard that is too wide": (
+        lambda: stage((9,), lambda i: te.if_then_else(i < 2, x[i + 3], 0.0)),
+        "values 3 to 4",
+    ),
+    "the other branch": (
+        lambda: stage((9,), lambda i: te.if_then_else(i < 4, x[i], x[i - 4])),
+        r"reads x\[i - 4\].* values 0 to 4",
+    ),
+    "nested branches": (
+        lambda: stage(
+            (9,), lambda i: te.if_then_else(i > 3, te.if_then_else(i % 2 == 0, x[i // 2], 0.0), 0.0)
+        ),
+        "values 2 to 4",
+    ),
+    "a side of a select": (
+        lambda: stage((9,), lambda i: tirx.Select(i < 5, x[i], x[0])),
+        "values 0 to 4",
+    ),
+    "a branch of a sum": (
+        lambda: summed(lambda i, k: te.if_then_else(i + k < 5, x[i + k], 0.0), axis(0, 4)),
+        "values 0 to 4",
+    ),
     "in the index of a table": (lambda: stage((6,), lambda i: x[table[i]]), r"table\[i\]"),
     "deep in the graph": (
         lambda: summed(lambda i, k: stage((5,), lambda j: x[j] * 2.0, "deep")[k], axis(0, 5)),
@@ -100,6 +126,18 @@ LEGAL = {
     "guarded": lambda: stage((4,), lambda i: te.if_then_else(i < 3, x[i + 1], 0.0)),
     "guarded elsewhere": lambda: stage((4,), lambda i: te.if_then_else(i > 2, 0.0, x[i + 1])),
     "select": lambda: stage((4,), lambda i: tirx.Select(i < 3, x[i + 1], i32(0).astype("float32"))),
+    "a branch that is never taken": lambda: stage(
+        (4,), lambda i: te.if_then_else(i > 5, x[i + 9], 0.0)
+    ),
+    "a branch by data": lambda: stage(
+        (5,), lambda i: te.if_then_else(table[i] < 2, x[i + 9], 0.0)
+    ),
+    "a branch by data within one": lambda: stage(
+        (5,), lambda i: te.if_then_else(i < 5, te.if_then_else(table[i] < 2, x[i + 9], 0.0), 0.0)
+    ),
+    "a branch in a remainder": lambda: stage(
+        (8,), lambda i: te.if_then_else(i % 2 == 0, x[i // 2], 0.0)
+    ),
     "nested guards": lambda: stage(
         (9,), lambda i: te.if_then_else(i < 4, te.if_then_else(i > 0, x[i - 1], 0.0), 0.0)
     ),

@@ -1,8 +1,9 @@
 """Reads that are certain to be out of bounds: an error before anything is built upon them.
 
-Only what is proved is refused. A read counts where no branch guards it and every loop around it
-runs; its index where the extreme values are exact: affine in axes of a box, or small enough to be
-tried out. Data in an index, ragged loops, `where=` and both sides of a select are left alone.
+Only what is proved is refused. A read counts where every loop around it runs; its index where the
+extreme values are exact: affine in axes of a box, or small enough to be tried out. Reads in
+branches are tried at the points where the conditions hold. Data in an index or in a condition,
+ragged loops and `where=` are left alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import product
 from math import prod
 
 from ..errors import OutOfBoundsError, UnsolvableError
+from ..expr.build import negate
 from ..expr.integers.integer_functions import compile_integers
 from ..expr.nodes import (
     Axis,
@@ -84,10 +86,12 @@ def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
         for axes, roots in _loops(op):
             reads = _unguarded_reads(roots)
             doubtful = [read for read in reads if not _is_inside(read, axes)]
-            box = _box(axes, sizes) if doubtful else None
+            box = _box(axes, sizes)
             if box is not None:
                 for read in doubtful:
                     _check(op, read, box)
+                for read, conditions in _guarded_reads(roots):
+                    _check_at_points(op, read, conditions, axes, box)
 
 
 def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
@@ -116,6 +120,35 @@ def _unguarded_reads(roots: Iterable[Expr]) -> list[Expr]:
         # of a choice, and of a condition that may be cut short, the first operand alone
         pending += parts[:1] if name in ("if_then_else", "select", "and", "or") else parts
     return found
+
+
+def _guarded_reads(roots: Iterable[Expr]) -> Iterator[tuple[Expr, list[Expr]]]:
+    """The reads in branches, each with the conditions of one place where it occurs."""
+    pending: list[tuple[Expr, list[Expr]]] = [(root, []) for root in roots]
+    seen: set[tuple[int, bool]] = set()
+    while pending:
+        node, conditions = pending.pop()
+        key = node_id(node), bool(conditions)
+        if key in seen:
+            continue
+        seen.add(key)
+        name, parts = op_name(node), operands(node)
+        if is_load(node) and conditions:
+            yield node, conditions
+        if name in ("if_then_else", "select"):
+            condition, then, other = parts
+            pending.append((condition, conditions))
+            if not _reads_data([condition]):
+                pending.append((then, [*conditions, condition]))
+                pending.append((other, [*conditions, negate(condition)]))
+            continue
+        # a condition that may be cut short evaluates its first operand alone
+        parts = parts[:1] if name in ("and", "or") else parts
+        pending += [(part, conditions) for part in parts]
+
+
+def _reads_data(roots: Sequence[Expr]) -> bool:
+    return any(is_load(node) for node in postorder(list(roots)))
 
 
 def _is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
@@ -157,12 +190,37 @@ def _check(op: Operation, read: Expr, box: _Box) -> None:
             continue
         least, most = found
         if _below(least, 0, box) or not _below(most, dim, box, certain=False):
-            raise OutOfBoundsError(
-                f"stage {op.name} reads {text(read, limit=200)}, and the index "
-                f"{text(index, limit=200)} of dimension {number} takes the values {_shown(least)} "
-                f"to {_shown(most)} where {tensor.op.name} has 0 to {_shown(dim - 1)}: make "
-                f"{tensor.op.name} larger, or guard the read with te.if_then_else"
-            )
+            raise _error(op, read, number, (least, most))
+
+
+def _error(
+    op: Operation, read: Expr, number: int, values: tuple[Extent, Extent]
+) -> OutOfBoundsError:
+    tensor, index = load_tensor(read), operands(read)[number]
+    last = shape_of(tensor)[number] - 1
+    return OutOfBoundsError(
+        f"stage {op.name} reads {text(read, limit=200)}, and the index {text(index, limit=200)} of "
+        f"dimension {number} takes the values {_shown(values[0])} to {_shown(values[1])} where "
+        f"{tensor.op.name} has 0 to {_shown(last)}: make {tensor.op.name} larger, or guard the "
+        "read with te.if_then_else"
+    )
+
+
+def _check_at_points(
+    op: Operation, read: Expr, conditions: Sequence[Expr], axes: Sequence[Axis], box: _Box
+) -> None:
+    """The check of a read in a branch: its indices at the points where the branch is taken."""
+    if _is_inside(read, axes):
+        return
+    for number, (index, dim) in enumerate(
+        zip(operands(read), shape_of(load_tensor(read)), strict=True)
+    ):
+        if not isinstance(dim, int) or _reads_data([index]):
+            continue
+        found = _tried([index, *conditions], box)
+        taken = [value for value, *hold in found or [] if all(hold)]
+        if taken and (min(taken) < 0 or max(taken) >= dim):
+            raise _error(op, read, number, (min(taken), max(taken)))
 
 
 def _below(value: Extent, bound: Extent, box: _Box, certain: bool = True) -> bool:
@@ -185,7 +243,7 @@ def _extremes(index: Expr, dim: Extent, box: _Box) -> tuple[Extent, Extent] | No
     if any(is_load(node) or dtype_of(node) not in (*_LARGEST, "bool") for node in nodes):
         return None
     affine = _affine_extremes(index, box)
-    return _tried_extremes(index, dim, nodes, box) if affine is None else affine
+    return _tried_extremes(index, dim, box) if affine is None else affine
 
 
 def _affine_extremes(index: Expr, box: _Box) -> tuple[Extent, Extent] | None:
@@ -215,36 +273,54 @@ def _affine_extremes(index: Expr, box: _Box) -> tuple[Extent, Extent] | None:
     return least, most
 
 
-def _tried_extremes(
-    index: Expr, dim: Extent, nodes: Sequence[Expr], box: _Box
-) -> tuple[int, int] | None:
-    """The extremes over all points, where these are few and no step leaves its dtype."""
-    variables = variables_of(index)
+def _tried_extremes(index: Expr, dim: Extent, box: _Box) -> tuple[int, int] | None:
+    """The extremes over all points; None where they are inside, which is cheaper to see."""
+    bounds = _bounds([index], box)
+    if bounds is None:
+        return None
+    try:
+        least, most = constant_bounds(index, bounds)
+    except UnsolvableError:
+        return None
+    if isinstance(dim, int) and least >= 0 and most < dim:
+        return None
+    tried = _tried([index], box)
+    return None if tried is None else (min(tried)[0], max(tried)[0])
+
+
+def _bounds(exprs: Sequence[Expr], box: _Box) -> dict[Var, tuple[int, int]] | None:
+    """Minimum and extent of the variables; None where a size is among them."""
     bounds: dict[Var, tuple[int, int]] = {}
-    for var in variables:
+    for var in variables_of(list(exprs)):
         low, extent = box.ranges.get(node_id(var), (None, None))
         if not isinstance(low, int) or not isinstance(extent, int):
             return None
         bounds[var] = low, extent
-    if prod(extent for _, extent in bounds.values()) > _MOST_POINTS:
+    return bounds
+
+
+def _tried(exprs: Sequence[Expr], box: _Box) -> list[tuple[int, ...]] | None:
+    """The values at all points, where these are few and no step leaves its dtype."""
+    bounds = _bounds(exprs, box)
+    if bounds is None or prod(extent for _, extent in bounds.values()) > _MOST_POINTS:
         return None
-    for node in reversed(nodes):  # the index comes first
+    for node in postorder(list(exprs)):
+        kind = dtype_of(node)
+        if kind not in (*_LARGEST, "bool"):
+            return None
         if op_name(node) in ("floordiv", "floormod", "truncdiv", "truncmod") and not const_value(
             operands(node)[1]
         ):
             return None
         try:
-            least, most = (0, 0) if dtype_of(node) == "bool" else constant_bounds(node, bounds)
+            least, most = (0, 0) if kind == "bool" else constant_bounds(node, bounds)
         except UnsolvableError:
             return None
-        if max(-least, most) >= _LARGEST.get(dtype_of(node), 1):
-            return None
-        if node is nodes[-1] and isinstance(dim, int) and least >= 0 and most < dim:
+        if max(-least, most) >= _LARGEST.get(kind, 1):
             return None
     try:
-        values = compile_integers([index], variables)
+        values = compile_integers(list(exprs), list(bounds))
     except UnsolvableError:
         return None
     points = product(*(range(low, low + extent) for low, extent in bounds.values()))
-    tried = [values(*point)[0] for point in points]
-    return min(tried), max(tried)
+    return [tuple(values(*point)) for point in points]
