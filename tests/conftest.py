@@ -57,16 +57,20 @@ SLOW_TESTS = (
     "test_a_measurement",
     "test_a_single_component_and_an_index_that_is_no_place",
     "test_another_process_finds_it_and_does_not_compile",
+    "test_backward_passes",
     "test_command",
+    "test_cotangents_times_jacobians",
+    "test_launches_access_only_their_arrays",
     "test_load_in_a_fresh_process",
     "test_long_reductions_keep_the_order",
+    "test_nested_indices_are_built_in_time",
     "test_processes_and_threads_that_build_the_same_at_once",
     "test_random_systems_by_brute_force",
     "test_reads_only_its_arrays",
     "test_same_result_under_another_hash_seed",
-    "test_nested_indices_are_built_in_time",
     "test_same_text_in_every_process",
     "test_two_threads_work_at_the_same_time",
+    "test_wrong_accesses_are_seen",
 )
 
 #: more files that begin first
