@@ -100,6 +100,12 @@ REFUSED = {
         ),
         "values 2 to 4",
     ),
+    "guards of both dimensions": (
+        lambda: stage(
+            (4, 9), lambda i, j: te.if_then_else(tirx.all(i > 0, j < 8), m[i, j], 0.0)
+        ),
+        "dimension 1 takes the values 0 to 7",
+    ),
     "a side of a select": (
         lambda: stage((9,), lambda i: tirx.Select(i < 5, x[i], x[0])),
         "values 0 to 4",
@@ -128,6 +134,9 @@ LEGAL = {
     "select": lambda: stage((4,), lambda i: tirx.Select(i < 3, x[i + 1], i32(0).astype("float32"))),
     "a branch that is never taken": lambda: stage(
         (4,), lambda i: te.if_then_else(i > 5, x[i + 9], 0.0)
+    ),
+    "guards of both dimensions, one of which never holds": lambda: stage(
+        (4, 9), lambda i, j: te.if_then_else(tirx.all(i > 5, j < 8), m[i, j], 0.0)
     ),
     "a branch by data": lambda: stage(
         (5,), lambda i: te.if_then_else(table[i] < 2, x[i + 9], 0.0)

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from ..errors import OutOfBoundsError, UnsolvableError
-from ..expr.build import negate
+from ..expr.build import conjuncts, negate
 from ..expr.integers.integer_functions import compile_integers
 from ..expr.nodes import (
     Axis,
@@ -217,10 +217,28 @@ def _check_at_points(
     ):
         if not isinstance(dim, int) or _reads_data([index]):
             continue
-        found = _tried([index, *conditions], box)
-        taken = [value for value, *hold in found or [] if all(hold)]
-        if taken and (min(taken) < 0 or max(taken) >= dim):
+        [mine, *others] = _independent(index, conditions)
+        taken = [value for value, *hold in _tried(mine, box) or [] if all(hold)]
+        outside = taken and (min(taken) < 0 or max(taken) >= dim)
+        if outside and all(any(map(all, _tried(other, box) or [])) for other in others):
             raise _error(op, read, number, (min(taken), max(taken)))
+
+
+def _independent(index: Expr, conditions: Sequence[Expr]) -> list[list[Expr]]:
+    """Groups that share no variable: the index with what bears on it first, then conditions."""
+    groups = [[index]]
+    for part in (part for condition in conditions for part in conjuncts(condition)):
+        used = _variables([part])
+        touched = [bool(used & _variables(group)) for group in groups]
+        pairs = list(zip(groups, touched, strict=True))
+        joined = [*(expr for group, hit in pairs if hit for expr in group), part]
+        apart = [group for group, hit in pairs if not hit]
+        groups = [joined, *apart] if touched[0] else [*apart, joined]
+    return groups
+
+
+def _variables(exprs: Sequence[Expr]) -> set[int]:
+    return {node_id(var) for var in variables_of(list(exprs))}
 
 
 def _below(value: Extent, bound: Extent, box: _Box, certain: bool = True) -> bool:
