@@ -256,3 +256,38 @@ def test_build_vjp_takes_it() -> None:
     _, residuals = forward(f32(1, 0, 4))
     with pytest.raises(ad.NonFiniteError, match=r"an infinity first arises in stage dx"):
         backward(residuals, f32(1, 1, 1))
+
+
+def test_custom_rules() -> None:
+    """Stages below a rule are named as they are written; the rule's own stages are checked too."""
+
+    @ad.custom_vjp
+    def inverse(a):
+        return te.compute(a.shape, lambda i: 1.0 / a[i], "quotient")
+
+    @inverse.defvjp
+    def by_value(outputs, inputs, cotangents):
+        [y], [g] = outputs, cotangents
+        return [te.compute(y.shape, lambda i: te.log(g[i]) * y[i], "by_a")]
+
+    x, head = tensor((3,)), tensor((3,), "head")
+    y = inverse(x)
+    function = checked([x, head], [y, *ad.vjp(y, x, head)])
+    for found in function(f32(1, 2, 4), f32(1, 1, 1)):
+        assert np.isfinite(found).all()
+    with pytest.raises(ad.NonFiniteError, match=r"stage quotient: quotient\[1\] is inf"):
+        function(f32(1, 0, 4), f32(1, 1, 1))
+    with pytest.raises(ad.NonFiniteError, match=r"stage by_a: by_a\[2\] is -?nan"):
+        function(f32(1, 2, 4), f32(1, 1, -1))
+
+
+def test_sparse_jacobians() -> None:
+    """The element of the matrix is an element of the stage that holds its values."""
+    x = tensor((5,), dtype="float64")
+    y = te.compute((4,), lambda i: te.log(x[i]) * x[i + 1], "y")
+    function = checked(x, ad.jacobian(y, x, format="csr"))
+    at = np.linspace(1, 2, 5)
+    wanted = (at[1:] / at[:-1])[:, None] * np.eye(4, 5) + np.log(at[:-1, None]) * np.eye(4, 5, 1)
+    np.testing.assert_allclose(function(at).toarray(), wanted, rtol=1e-12)
+    with pytest.raises(ad.NonFiniteError, match=r"is -?inf"):
+        function(np.array([1.0, 0, 2, 3, 4]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 import pytest
@@ -257,6 +257,36 @@ def test_opaque_stages_are_kept_or_computed_again() -> None:
     by_sum = heads * np.exp(sums) * sums[::-1] + (heads * np.exp(sums))[::-1]
     for found in results:
         np.testing.assert_allclose(found, by_sum[places] * 2 * values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("budget", [None, 0])
+def test_a_custom_rule_is_what_the_backward_pass_does(marked: bool, budget: int | None) -> None:
+    """Its outputs may be kept, its stages are computed again: the rule is not found by them."""
+
+    @ad.custom_vjp
+    def root(a):
+        def better(y):
+            return te.compute(a.shape, lambda i: 0.5 * (y[i] + a[i] / y[i]), "y")
+
+        return reduce(lambda y, _: better(y), range(6), a)
+
+    @root.defvjp
+    def tripled(outputs, inputs, cotangents):
+        [y], [g] = outputs, cotangents
+        return [te.compute(y.shape, lambda i: 3.0 * g[i] / (2.0 * y[i]), "da")]
+
+    x = te.placeholder((5,), D, "x")
+    r = root(x)
+    r = ad.checkpoint(r) if marked else r
+    z = te.compute((5,), lambda i: te.exp(r[i]) * r[4 - i], "z")
+    forward, backward = ad.build_vjp(x, z, memory_budget=budget, cache=False)
+    at, head = np.linspace(1, 2, 5), np.linspace(-1, 1, 5)
+    value, residuals = forward(at)
+    y = np.sqrt(at)
+    np.testing.assert_allclose(value, np.exp(y) * y[::-1], rtol=1e-12)
+    by_y = head * np.exp(y) * y[::-1] + (head * np.exp(y))[::-1]
+    np.testing.assert_allclose(backward(residuals, head), 3 * by_y / (2 * y), rtol=1e-12)
 
 
 def test_names_and_texts() -> None:

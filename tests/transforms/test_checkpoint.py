@@ -9,8 +9,9 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import checkpoint
-from tvm_autodiff.graph.checkpoint import generation_of, has_checkpoint
+from tvm_autodiff.graph.checkpoint import generation_of
 from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.value_marks import has_marks
 
 D = "float64"
 X = te.placeholder((3, 4), D, "x")
@@ -92,7 +93,7 @@ def everything(make, mark):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_derivatives_stay(name: str) -> None:
     marked, wanted = (everything(PROGRAMS[name], mark) for mark in (checkpoint, plain))
-    assert any(map(has_checkpoint, Graph(marked).ops))
+    assert any(map(has_marks, Graph(marked).ops))
     values = evaluate_graph(wanted, AT)
     for found, value in zip(evaluate_graph(marked, AT), values, strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-12)
@@ -121,7 +122,7 @@ def test_the_mark_travels() -> None:
         ad.jvp(y, X, X),
     ):
         listed = results if isinstance(results, (list, tuple)) else [results]
-        assert any(map(has_checkpoint, Graph(list(listed)).ops))
+        assert any(map(has_marks, Graph(list(listed)).ops))
 
 
 def test_linear_maps_stay_linear() -> None:

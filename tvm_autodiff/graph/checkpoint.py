@@ -27,14 +27,13 @@ from ..expr.nodes import (
     tensor_key,
 )
 from ..expr.rewrite import postorder, replace_outermost, rewrite
+from .bounded_stage import elementwise_stage
 from .graph import Graph, retarget, tensors_read_by
 from .stage import (
     Operation,
     bodies,
-    data_axis,
     is_compute,
     is_placeholder,
-    make_stage,
     outputs_of,
     shape_of,
     with_bodies,
@@ -42,7 +41,6 @@ from .stage import (
 
 CHECKPOINT = "checkpoint"  #: in the vocabulary of `nodes`
 RECOMPUTED = "recomputed"
-NAMES = frozenset((CHECKPOINT, RECOMPUTED))
 
 _CHECKPOINT = define_identity(CHECKPOINT)
 _RECOMPUTED = define_identity(RECOMPUTED, 2)
@@ -66,16 +64,6 @@ def recomputed(expr: Expr, generation: int) -> Expr:
     """The expression with the mark of a sweep around it."""
     number = tirx.const(generation, "int32")
     return ir.Call(_RECOMPUTED, [expr, number], ret_ty=ir.PrimType(dtype_of(expr)))
-
-
-def without_checkpoint(node: Expr) -> Expr | None:
-    """``checkpoint(e) → e, recomputed(e, g) → e``, a step of a rewriting; None for other nodes."""
-    return operands(node)[0] if op_name(node) in NAMES else None
-
-
-def has_checkpoint(op: Operation) -> bool:
-    """Whether a stage has one of the marks."""
-    return is_compute(op) and any(op_name(node) in NAMES for node in postorder(bodies(op)))
 
 
 def generation_of(op: Operation) -> int:
@@ -161,9 +149,11 @@ def _again(op: Operation, again: dict[Key, Tensor], generation: int) -> list[Ten
 
 def _copy(tensor: Tensor, generation: int) -> Tensor:
     """What an opaque stage reads, marked: the copy goes where programs are lowered."""
-    axes = [data_axis(f"i{number}", extent) for number, extent in enumerate(shape_of(tensor))]
-    body = recomputed(load(tensor, [axis.var for axis in axes]), generation)
-    return make_stage(f"{tensor.op.name}_again", axes, [body])[0]
+    return elementwise_stage(
+        f"{tensor.op.name}_again",
+        shape_of(tensor),
+        lambda place: recomputed(load(tensor, place), generation),
+    )
 
 
 def outermost_loads(roots: Sequence[Expr]) -> list[Expr]:

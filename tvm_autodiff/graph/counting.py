@@ -17,9 +17,8 @@ from ..expr.integers.loop_points import loop_points
 from ..expr.nodes import Axis, Expr, Tensor, Var, node_id, op_name, operands
 from ..expr.rewrite import contains_load, depends_on, postorder, variables_of
 from ..expr.simplify import constant_bounds
-from .checkpoint import NAMES as CHECKPOINTS
 from .stage import axis_range, shape_of
-from .stop_gradient import NAME as STOP
+from .value_marks import MARKS
 
 #: gives symbolic extents their values
 Put = Callable[[Any], Any]
@@ -29,7 +28,7 @@ _FREE = frozenset(
     ("add", "sub", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
     + ("select", "if_then_else", "likely", "cast", "const", "var", "let", "load", "reduce")
     + ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
-    + (STOP, *sorted(CHECKPOINTS))
+    + tuple(sorted(MARKS))
 )
 
 

@@ -44,11 +44,6 @@ def stopped(expr: Expr) -> Expr:
     return ir.Call(_OPERATOR, [expr], ret_ty=ir.PrimType(dtype_of(expr)))
 
 
-def without_stop(node: Expr) -> Expr | None:
-    """``stop_gradient(e) → e``, the step of a rewriting; None for other nodes."""
-    return operands(node)[0] if op_name(node) == NAME else None
-
-
 def has_stop(op: Operation) -> bool:
     """Whether a stage marks a part of its expressions."""
     return is_compute(op) and any(op_name(node) == NAME for node in postorder(bodies(op)))

@@ -26,6 +26,7 @@ from ..expr.rewrite import postorder, substituter, variables_of
 from ..expr.simplify import simplify
 from ..graph.checkpoint import checkpoints, without_generations
 from ..graph.graph import Graph, tensors_read_by
+from ..graph.kinds.custom import without_rules
 from ..graph.stage import (
     Extent,
     Operation,
@@ -134,7 +135,7 @@ def joint(
 ) -> Joint:
     """The two passes as one graph, in which equal stages are one."""
     # what a gradient computes again by itself is the forward pass's: here that is decided
-    plain = each_stage([*outputs, *adjoints], without_generations)
+    plain = each_stage(without_rules([*outputs, *adjoints]), without_generations)
     merged = merge_equal_stages(plain)
     outs, pulled = merged[: len(outputs)], merged[len(outputs) :]
     whole, backward = Graph(merged), Graph(pulled)

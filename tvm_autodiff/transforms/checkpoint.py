@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import InvalidArgumentError
-from ..expr.nodes import Expr, Tensor, as_expr, is_expr, is_tensor, load
+from ..expr.nodes import Expr, Tensor
 from ..graph.checkpoint import checkpointed
-from ..graph.stage import data_axis, make_stage, shape_of
+from ..graph.value_marks import with_mark
 
 
 def checkpoint(value: Tensor | Expr) -> Any:
@@ -50,14 +49,4 @@ def checkpoint(value: Tensor | Expr) -> Any:
     t_checkpoint[i0] = checkpoint(t[i0])         float32[3]
     y[i] = t_checkpoint[i]*t_checkpoint[2 - i]  float32[3]
     """
-    if is_tensor(value):
-        axes = [data_axis(f"i{number}", extent) for number, extent in enumerate(shape_of(value))]
-        body = checkpointed(load(value, [axis.var for axis in axes]))
-        return make_stage(f"{value.op.name}_checkpoint", axes, [body])[0]
-    expr = as_expr(value)
-    if not is_expr(expr):
-        raise InvalidArgumentError(
-            "checkpoint() takes a te.Tensor or an expression over elements of tensors, got "
-            f"{type(value).__name__}"
-        )
-    return checkpointed(expr)
+    return with_mark(value, checkpointed, "checkpoint", "checkpoint")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import InvalidArgumentError
-from ..expr.nodes import Expr, Tensor, as_expr, is_expr, is_float, is_tensor, load
-from ..graph.stage import data_axis, make_stage, shape_of
+from ..expr.nodes import Expr, Tensor, is_float, is_tensor
 from ..graph.stop_gradient import stopped
+from ..graph.value_marks import with_mark
 
 
 def stop_gradient(value: Tensor | Expr) -> Any:
@@ -48,16 +47,10 @@ def stop_gradient(value: Tensor | Expr) -> Any:
     inputs  x: float32[3]
     x_stopped[i0] = stop_gradient(x[i0])  float32[3]
     """
-    if is_tensor(value):
-        if not is_float(value):
-            return value
-        axes = [data_axis(f"i{number}", extent) for number, extent in enumerate(shape_of(value))]
-        body = stopped(load(value, [axis.var for axis in axes]))
-        return make_stage(f"{value.op.name}_stopped", axes, [body])[0]
-    expr = as_expr(value)
-    if not is_expr(expr):
-        raise InvalidArgumentError(
-            "stop_gradient() takes a te.Tensor or an expression over elements of tensors, got "
-            f"{type(value).__name__}"
-        )
-    return stopped(expr) if is_float(expr) else expr
+    if is_tensor(value) and not is_float(value):
+        return value
+
+    def mark(expr: Expr) -> Expr:
+        return stopped(expr) if is_float(expr) else expr
+
+    return with_mark(value, mark, "stopped", "stop_gradient")

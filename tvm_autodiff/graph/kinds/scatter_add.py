@@ -2,7 +2,7 @@
 
 Updates are added in iteration order by one thread for each slice of the trailing axes, so repeated
 positions are right and the result does not depend on the number of threads. When to scatter is
-`zero_elimination.transposition.scatter`'s to decide.
+`zero_elimination.strategies.scatter_add`'s to decide.
 """
 
 from __future__ import annotations

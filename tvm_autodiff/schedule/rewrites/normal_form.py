@@ -35,7 +35,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import contains_load, rewrite, substituter
 from ...expr.simplify import normalize_node, simplify
-from ...graph.checkpoint import generation_of, has_checkpoint, without_checkpoint
+from ...graph.checkpoint import generation_of
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.narrowed import narrowed
 from ...graph.plain_reduction import fold_condition, split_init
@@ -59,8 +59,8 @@ from ...graph.stage import (
     whole_tensor,
     with_bodies,
 )
-from ...graph.stop_gradient import has_stop, without_stop
 from ...graph.structural import EqualStages
+from ...graph.value_marks import has_marks, unmarked
 from .accumulation import accumulated_wide, scattered_wide
 from .guards import with_guards
 from .selections import selected_in_order
@@ -80,7 +80,7 @@ def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
                 "unroll it into compute stages"
             )
         current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
-        marked = has_stop(current) or has_checkpoint(current)
+        marked = has_marks(current)
         generation = generation_of(op)
         if not is_compute(op):
             reads = map(tensor_key, tensors_read_by(op))
@@ -156,8 +156,7 @@ def _normal_node(node: Expr) -> Expr | None:
     """
     if op_name(node) == "fmod":
         return binary("truncmod", *operands(node))
-    plain = without_stop(node)
-    plain = without_checkpoint(node) if plain is None else plain
+    plain = unmarked(node)
     return normalize_node(node) if plain is None else plain
 
 
