@@ -280,7 +280,7 @@ def test_a_custom_rule_is_what_the_backward_pass_does(marked: bool, budget: int 
     r = root(x)
     r = ad.checkpoint(r) if marked else r
     z = te.compute((5,), lambda i: te.exp(r[i]) * r[4 - i], "z")
-    forward, backward = ad.build_vjp(x, z, memory_budget=budget, cache=False)
+    forward, backward = ad.build_vjp(x, z, x, memory_budget=budget, cache=False)
     at, head = np.linspace(1, 2, 5), np.linspace(-1, 1, 5)
     value, residuals = forward(at)
     y = np.sqrt(at)
