@@ -24,6 +24,7 @@ DERIVATIVES = {
     "hessian": "the second derivative of a scalar by one input",
     "hvp": "the Hessian of a scalar times one direction for each input differentiated by",
     "per-example": "the gradients of a scalar of one example, for a batch of examples",
+    "csr": "the entries of a Jacobian in the order of CSR",
 }
 RATE = 0.01  #: learning rate of a step
 
@@ -53,8 +54,9 @@ class Case:
     """One computation in three libraries.
 
     `te` takes placeholders and gives a tensor; `torch` and `jax` take the module and arrays and
-    give an array. `eager`, where it is there, is what an expert would write in eager PyTorch for
-    the whole derivative: it takes the module, the arrays and the head. `channels_last` tells that
+    give an array; where entries in CSR are asked for, which these libraries do not have, they give
+    the entries. `eager`, where it is there, is what an expert would write in eager PyTorch for the
+    whole derivative: it takes the module, the arrays and the head. `channels_last` tells that
     PyTorch is faster with images laid out so. `examples` names the inputs whose first axis counts
     examples, where the computation is that of one example.
     """

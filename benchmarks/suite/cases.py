@@ -7,6 +7,7 @@ from . import (
     convolution,
     dense,
     estimation,
+    jacobians,
     networks,
     pooling,
     recurrent,
@@ -14,7 +15,10 @@ from . import (
 )
 from .case import Entry
 
-_FAMILIES = (dense, convolution, pooling, attention, networks, tensors, recurrent, estimation)
+_FAMILIES = (
+    *(dense, convolution, pooling, attention, networks, tensors, recurrent, estimation),
+    jacobians,
+)
 
 #: name → case
 ENTRIES: dict[str, Entry] = {entry.name: entry for family in _FAMILIES for entry in family.ENTRIES}

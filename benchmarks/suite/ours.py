@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import te
 
-from tvm_autodiff import build, differentiate, hvp, vmap
+from tvm_autodiff import build, differentiate, hvp, jacobian, vmap
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import shape_of
 
@@ -64,6 +64,11 @@ def _hvp(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
     return hvp(output, wrt, heads)
 
 
+def _csr(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
+    [by] = wrt
+    return [jacobian(output, by, format="csr")]
+
+
 _DERIVATIVES: dict[str, Callable[..., list[Any]]] = {
     "gradient": _gradient,
     "pullback": _pullback,
@@ -72,6 +77,7 @@ _DERIVATIVES: dict[str, Callable[..., list[Any]]] = {
     "hessian": _hessian,
     "hvp": _hvp,
     "per-example": _gradients,
+    "csr": _csr,
 }
 
 
@@ -100,6 +106,9 @@ def tensors_of(case: Case, dtype: str = "float32") -> tuple[list[Any], list[Any]
 def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str = "") -> Callable[[], Any]:
     """Compile a case; inputs that no answer depends on are left out."""
     inputs, outputs = tensors_of(case)
+    if case.derivative == "csr":  # matrices of scipy, which are new at each call
+        matrices = build(inputs, outputs, num_threads=threads, cache=False)
+        return lambda: [matrix.data for matrix in matrices(*arrays)]
     graph = Graph(outputs)
     used = [place for place, tensor in enumerate(inputs) if graph.contains(tensor)]
     needed = [inputs[place] for place in used]

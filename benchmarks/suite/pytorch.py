@@ -42,7 +42,7 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
         return _call(torch.compile(derivative, fullgraph=True, dynamic=False), tensors)
     if mode == "eager" and case.eager is not None:
         return _call(functools.partial(case.eager, torch), tensors)
-    if case.derivative in ("hessian", "hvp", "per-example"):
+    if case.derivative in ("hessian", "hvp", "per-example", "csr"):
         if mode == "autograd":
             raise NotImplementedError(f"compiled autograd has no {case.derivative}")
         return _call(_function(torch, case, forward), tensors)
@@ -187,6 +187,10 @@ def _hvp_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forw
     return derivative
 
 
+def _csr_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    return lambda *tensors: (forward(*tensors),)
+
+
 _FUNCTIONAL = {
     "gradient": _gradient_function,
     "pullback": _pullback_function,
@@ -194,6 +198,7 @@ _FUNCTIONAL = {
     "jacobian": _jacobian_function,
     "hessian": _hessian_function,
     "hvp": _hvp_function,
+    "csr": _csr_function,
 }
 
 

@@ -109,6 +109,10 @@ def _hvp(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
     return derivative
 
 
+def _csr(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    return lambda *inputs: (forward(*inputs),)
+
+
 _DERIVATIVES = {
     "gradient": _gradient,
     "pullback": _pullback,
@@ -116,6 +120,7 @@ _DERIVATIVES = {
     "jacobian": _jacobian,
     "hessian": _hessian,
     "hvp": _hvp,
+    "csr": _csr,
 }
 
 

@@ -20,6 +20,7 @@ from ..expr.intrinsics import with_llvm_code
 from ..expr.nodes import Expr, dtype_of, op_name
 from .call_check import CODE, FITS, address_word
 from .loop_nest import bind, sequence, when
+from .passes.compaction import compacting_blocks
 from .passes.short_circuit import short_circuited
 from .passes.vector_conditions import without_vectors_as_numbers
 from .primfunc import PrimFunc
@@ -105,7 +106,7 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = tirx.get_tir_pipeline("s_tir")
     return (
-        lower,
+        compacting_blocks(lower),
         lambda: tvm.transform.Sequential(
             [_apart, short_circuited, without_vectors_as_numbers, finish_host()]
         ),

@@ -79,6 +79,9 @@ _VALUE_IN_OPERANDS = frozenset(
     + (prim.Not, prim.BitwiseNot, prim.Select, prim.Cast)
 )
 _LOAD = "te.tensor_load"
+#: the texts of types by their addresses, which are valid while the types live: TVM has one for each
+#: dtype as long as the process, and its text costs ten times a look here
+_DTYPES: dict[int, tuple[str, Any]] = {}
 #: calls whose name in the vocabulary differs from TVM's
 _CALL_NAMES = {_LOAD: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
 _CALL_IDS = {"power": "tirx.pow", "abs": "tirx.fabs"}
@@ -104,12 +107,22 @@ def op_name(expr: Expr) -> str:
     if name is None:
         if cls is ir.Call:
             op = expr.op
-            full = op.name if isinstance(op, ir.Op) else str(op)
-            return _CALL_NAMES.get(full) or full.rpartition(".")[2]
+            return _op_name(op) if isinstance(op, ir.Op) else str(op).rpartition(".")[2]
         return cls.__name__.lower()
     if name == "div" and not is_float(expr):
         return "truncdiv"
     return name
+
+
+@cache
+def _op_name(op: ir.Op) -> str:
+    """The name of an operator, which lives as long as the process."""
+    return _CALL_NAMES.get(op.name) or op.name.rpartition(".")[2]
+
+
+@cache
+def _is_load_op(op: ir.Op) -> bool:
+    return op.name == _LOAD
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
@@ -122,8 +135,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     if cls is prim.IntImm or cls is prim.FloatImm or cls is ir.Var or cls is ir.StringImm:
         return ()
     if cls is ir.Call:
-        args = tuple(expr.args)
-        return args[1:] if _is_load(expr) else args
+        return tuple(expr.args[1 if _is_load(expr) else 0 :])  # a slice costs half of an iteration
     if cls in _NAME_OF_CLASS:
         if cls is prim.Select:
             return (expr.condition, expr.true_value, expr.false_value)
@@ -172,7 +184,7 @@ def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
 
 def _is_load(call: Any) -> bool:
     op = call.op
-    return isinstance(op, ir.Op) and op.name == _LOAD
+    return isinstance(op, ir.Op) and _is_load_op(op)
 
 
 def is_load(expr: Expr) -> bool:
@@ -230,7 +242,13 @@ def dtype_of(node: Any) -> str:
     """The dtype of an expression or tensor as a plain string (``"float32"``, ``"int32"``,
     ``"bool"``).
     """
-    return str(node.dtype) if isinstance(node, te.Tensor) else str(node.ty)
+    if isinstance(node, te.Tensor):
+        return str(node.dtype)
+    ty = node.ty
+    known = _DTYPES.get(_address(ty))
+    if known is None:
+        known = _DTYPES[_address(ty)] = (str(ty), ty)
+    return known[0]
 
 
 def is_float(node: Any) -> bool:

@@ -8,7 +8,7 @@ cost n and not 2^n.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .build import cast
@@ -54,8 +54,32 @@ def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
             order.append(node)
         else:
             pending.append((node, True))
-            pending.extend((part, False) for part in reversed(parts))
+            pending += [(part, False) for part in reversed(parts)]
     return order
+
+
+def preorder(roots: Expr | Iterable[Expr]) -> Iterator[Expr]:
+    """Every node once, before its operands: for searches, which end at what they look for.
+
+    Leaves come in the order of `postorder`.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> [op_name(node) for node in preorder(i * 2 + 1)]
+    ['add', 'mul', 'var', 'const', 'const']
+    """
+    pending = list(roots) if isinstance(roots, (list, tuple)) else [roots]
+    pending.reverse()
+    seen: set[int] = set()
+    while pending:
+        node = pending.pop()
+        key = node_id(node)
+        if key not in seen:
+            seen.add(key)
+            yield node
+            pending += reversed(operands(node))
 
 
 class Rewriter:
@@ -75,17 +99,18 @@ class Rewriter:
 
     def __call__(self, root: Expr) -> Expr:
         memo = self._memo
-        pending = [(root, False)]
+        pending: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
         while pending:
-            node, expanded = pending.pop()
+            node, parts = pending.pop()
             key = node_id(node)
             if key in memo:
                 continue
-            parts = operands(node)
-            if not expanded and parts:
-                pending.append((node, True))
-                pending.extend((part, False) for part in reversed(parts))
-                continue
+            if parts is None:
+                parts = operands(node)
+                if parts:
+                    pending.append((node, parts))
+                    pending += [(part, None) for part in reversed(parts)]
+                    continue
             new_parts = [memo[node_id(part)] for part in parts]
             changed = any(
                 node_id(old) != node_id(new) for old, new in zip(parts, new_parts, strict=True)
@@ -124,12 +149,12 @@ def substituter(mapping: Mapping[Var, Expr]) -> Callable[[Expr], Expr]:
 
 def variables_of(roots: Expr | Iterable[Expr]) -> list[Var]:
     """The variables that occur, in order of first occurrence (let-bound ones included)."""
-    return [node for node in postorder(roots) if op_name(node) == "var"]
+    return [node for node in preorder(roots) if op_name(node) == "var"]
 
 
 def contains(roots: Expr | Iterable[Expr], predicate: Callable[[Expr], bool]) -> bool:
     """Whether some node fulfils the predicate."""
-    return any(predicate(node) for node in postorder(roots))
+    return any(predicate(node) for node in preorder(roots))
 
 
 def contains_load(roots: Expr | Iterable[Expr]) -> bool:
@@ -145,7 +170,7 @@ def loaded_tensors(expr: Expr) -> list[Tensor]:
 def depends_on(expr: Expr, variables: Iterable[Var]) -> bool:
     """Whether one of the variables occurs."""
     wanted = {node_id(var) for var in variables}
-    return any(node_id(var) in wanted for var in variables_of(expr))
+    return contains(expr, lambda node: op_name(node) == "var" and node_id(node) in wanted)
 
 
 def map_loads(expr: Expr, replace: Callable[[Tensor, Sequence[Expr]], Expr | None]) -> Expr:
