@@ -37,24 +37,24 @@ def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
     >>> [op_name(node) for node in postorder(i * 2 + 1)]
     ['var', 'const', 'mul', 'const', 'add']
     """
-    pending: list[tuple[Expr, bool]] = [
-        (root, False) for root in (list(roots) if isinstance(roots, (list, tuple)) else [roots])
-    ]
+    pending = list(roots) if isinstance(roots, (list, tuple)) else [roots]
     pending.reverse()
     seen: set[int] = set()
+    opened: set[int] = set()  # nodes that wait below their operands
     order: list[Expr] = []
     while pending:
-        node, expanded = pending.pop()
+        node = pending.pop()
         key = node_id(node)
         if key in seen:
             continue
-        parts = () if expanded else operands(node)
-        if expanded or not parts:
+        parts = () if key in opened else operands(node)
+        if parts:
+            opened.add(key)
+            pending.append(node)
+            pending += reversed(parts)
+        else:
             seen.add(key)
             order.append(node)
-        else:
-            pending.append((node, True))
-            pending += [(part, False) for part in reversed(parts)]
     return order
 
 
