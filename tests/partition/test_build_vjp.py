@@ -38,7 +38,7 @@ def by_jax(name: str, marked: bool):
     def function(*arrays):
         return case.jax(jax.checkpoint if marked else plain, jax.numpy, *arrays)
 
-    values, pull = jax.vjp(function, *case.arrays())
+    values, pull = jax.vjp(jax.jit(function), *case.arrays())
     return values, pull([jax.numpy.asarray(c) for c in cotangents_of(values)])
 
 

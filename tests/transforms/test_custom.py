@@ -137,12 +137,12 @@ def test_the_value_and_both_modes(pair):
     y = ours(x)
     [dx], [dy] = ad.vjp(y, x, g), ad.jvp(y, x, v)
     got = both([y, dx, dy], [(x, X), (g, G), (v, V)])
-    value, pull = jax.vjp(theirs, X)
+    value, pull = jax.vjp(jax.jit(theirs), X)
     want = [value, pull(G)[0]]
     np.testing.assert_allclose(got[0], want[0], rtol=1e-12)
     np.testing.assert_allclose(got[1], want[1], rtol=1e-10)
     # elementwise or linear maps: a tangent by the transpose of JAX's pullback
-    np.testing.assert_allclose(got[2], jax.jacrev(theirs)(X) @ V, rtol=1e-10)
+    np.testing.assert_allclose(got[2], jax.jit(jax.jacrev(theirs))(X) @ V, rtol=1e-10)
 
 
 def test_reverse_over_reverse(pair):
@@ -151,7 +151,7 @@ def test_reverse_over_reverse(pair):
     [dx] = ad.vjp(ours(x), x, g)
     [dx2] = ad.vjp(dx, x, w)
     [got] = both([dx2], [(x, X), (g, G), (w, W)])
-    want = jax.vjp(lambda x: jax.vjp(theirs, x)[1](G)[0], X)[1](W)[0]
+    want = jax.vjp(lambda x: jax.vjp(jax.jit(theirs), x)[1](G)[0], X)[1](W)[0]
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
@@ -161,7 +161,7 @@ def test_forward_over_reverse(pair):
     [dx] = ad.vjp(ours(x), x, g)
     [moved] = ad.jvp(dx, x, w)
     [got] = both([moved], [(x, X), (g, G), (w, W)])
-    want = jax.jacrev(lambda x: jax.vjp(theirs, x)[1](G)[0])(X) @ W
+    want = jax.jit(jax.jacrev(lambda x: jax.vjp(theirs, x)[1](G)[0]))(X) @ W
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
@@ -171,7 +171,7 @@ def test_reverse_over_forward(pair):
     [dy] = ad.jvp(ours(x), x, v)
     [pulled] = ad.vjp(dy, x, w)
     [got] = both([pulled], [(x, X), (v, V), (w, W)])
-    want = jax.vjp(lambda x: jax.jacrev(theirs)(x) @ V, X)[1](W)[0]
+    want = jax.vjp(lambda x: jax.jit(jax.jacrev(theirs))(x) @ V, X)[1](W)[0]
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
@@ -181,7 +181,7 @@ def test_forward_over_forward(pair):
     [dy] = ad.jvp(ours(x), x, v)
     [moved] = ad.jvp(dy, x, w)
     [got] = both([moved], [(x, X), (v, V), (w, W)])
-    want = jax.jacrev(lambda x: jax.jacrev(theirs)(x) @ V)(X) @ W
+    want = jax.jacrev(lambda x: jax.jit(jax.jacrev(theirs))(x) @ V)(X) @ W
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
@@ -190,7 +190,7 @@ def test_jacobian(pair, mode):
     ours, theirs = pair
     x = tensor(5)
     [got] = both([ad.jacobian(ours(x), x, mode=mode)], [(x, X)])
-    np.testing.assert_allclose(got, jax.jacrev(theirs)(X), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(got, jax.jit(jax.jacrev(theirs))(X), rtol=1e-10, atol=1e-12)
 
 
 def test_cotangents_with_two_axes_in_front(pair):
@@ -199,7 +199,7 @@ def test_cotangents_with_two_axes_in_front(pair):
     heads = array(2, 3, 5)
     [dx] = ad.vjp(ours(x), x, g)
     [got] = both([dx], [(x, X), (g, heads)])
-    pull = jax.vjp(theirs, X)[1]
+    pull = jax.vjp(jax.jit(theirs), X)[1]
     want = [[pull(head)[0] for head in row] for row in heads]
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
@@ -225,10 +225,11 @@ def test_vmap(pair):
     [dx2] = ad.vjp(dx, x, w)
     at = array(3, 5)
     got = both(ad.vmap([y, dx, dy, dx2], {x: xs}), [(xs, at), (g, G), (w, W)])
-    pull = lambda x: jax.vjp(theirs, x)[1](G)[0]  # noqa: E731
+    pull = lambda x: jax.vjp(jax.jit(theirs), x)[1](G)[0]  # noqa: E731
     np.testing.assert_allclose(got[0], jax.vmap(theirs)(at), rtol=1e-10)
     np.testing.assert_allclose(got[1], jax.vmap(pull)(at), rtol=1e-10)
-    np.testing.assert_allclose(got[2], [jax.jacrev(theirs)(row) @ G for row in at], rtol=1e-10)
+    jacobian = jax.jit(jax.jacrev(theirs))
+    np.testing.assert_allclose(got[2], [jacobian(row) @ G for row in at], rtol=1e-10)
     want = [jax.vjp(pull, row)[1](W)[0] for row in at]
     np.testing.assert_allclose(got[3], want, rtol=1e-10, atol=1e-12)
 
@@ -245,9 +246,9 @@ def test_derivatives_of_a_batch(pair):
     many = jax.vmap(theirs)
     pull = lambda x: jax.vjp(many, x)[1](heads)[0]  # noqa: E731
     np.testing.assert_allclose(got[0], pull(at), rtol=1e-10)
-    rows = [jax.jacrev(theirs)(row) @ v for row, v in zip(at, moving, strict=True)]
+    rows = [jax.jit(jax.jacrev(theirs))(row) @ v for row, v in zip(at, moving, strict=True)]
     np.testing.assert_allclose(got[1], rows, rtol=1e-10)
-    want = np.tensordot(jax.jacrev(pull)(at), moving, 2)
+    want = np.tensordot(jax.jit(jax.jacrev(pull))(at), moving, 2)
     np.testing.assert_allclose(got[2], want, rtol=1e-10, atol=1e-12)
     xss, gs = tensor(2, 3, 5, name="xss"), tensor(2, 3, 5, name="gs")
     [yss] = ad.vmap(ys, {xs: xss})
@@ -261,7 +262,7 @@ def test_it_survives_every_rewrite(pair):
     ours, theirs = pair
     x, g = tensor(5), tensor(5, name="g")
     y = ours(x)
-    want = jax.vjp(theirs, X)[1](G)[0]
+    want = jax.vjp(jax.jit(theirs), X)[1](G)[0]
     for transform in (
         ad.inline_tensors,
         ad.merge_equal_stages,
@@ -273,7 +274,7 @@ def test_it_survives_every_rewrite(pair):
         [got] = evaluate(list(ad.vjp(moved, x, g)), [(x, X), (g, G)])
         np.testing.assert_allclose(got, want, rtol=1e-10)
     [dx] = ad.vjp(y, x, g)
-    want = jax.vjp(lambda x: jax.vjp(theirs, x)[1](G)[0], X)[1](W)[0]
+    want = jax.vjp(lambda x: jax.vjp(jax.jit(theirs), x)[1](G)[0], X)[1](W)[0]
     w = tensor(5, name="w")
     for transform in (ad.inline_tensors, ad.merge_equal_stages, ad.simplify_reductions):
         [moved] = transform([dx])
@@ -335,7 +336,7 @@ class TestSeveralOutputs:
         got = both(
             list(ad.vjp(list(self.outputs), [self.x, self.w], [self.g, self.h])), self.pairs
         )
-        want = jax.vjp(self.theirs, *self.at)[1](tuple(self.heads))
+        want = jax.vjp(jax.jit(self.theirs), *self.at)[1](tuple(self.heads))
         for one, other in zip(got, want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10)
 
@@ -347,7 +348,7 @@ class TestSeveralOutputs:
         got = both(list(ad.vjp(list(self.outputs), [self.x, self.w], heads)), self.pairs)
         zeros = [np.zeros_like(self.heads[0]), np.zeros(())]
         zeros[number] = self.heads[number]
-        want = jax.vjp(self.theirs, *self.at)[1](tuple(zeros))
+        want = jax.vjp(jax.jit(self.theirs), *self.at)[1](tuple(zeros))
         for one, other in zip(got, want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
 
@@ -372,7 +373,7 @@ class TestSeveralOutputs:
         second = list(ad.vjp(first, [self.x, self.w], [u, v]))
         at = [array(3, 4), array(4)]
         got = both(second, [*self.pairs, (u, at[0]), (v, at[1])])
-        pull = lambda x, w: jax.vjp(self.theirs, x, w)[1](tuple(self.heads))  # noqa: E731
+        pull = lambda x, w: jax.vjp(jax.jit(self.theirs), x, w)[1](tuple(self.heads))  # noqa: E731
         want = jax.vjp(pull, *self.at)[1](tuple(at))
         for one, other in zip(got, want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
@@ -386,7 +387,8 @@ class TestSeveralOutputs:
         pairs = [(xs, at), (self.w, self.at[1]), (gs, heads[0]), (hs, heads[1])]
         got = both(pulled, pairs)
         each = [
-            jax.vjp(self.theirs, at[b], self.at[1])[1]((heads[0][b], heads[1][b])) for b in (0, 1)
+            jax.vjp(jax.jit(self.theirs), at[b], self.at[1])[1]((heads[0][b], heads[1][b]))
+            for b in (0, 1)
         ]
         np.testing.assert_allclose(got[0], [dx for dx, _ in each], rtol=1e-10)
         np.testing.assert_allclose(got[1], sum(dw for _, dw in each), rtol=1e-10)

@@ -47,6 +47,41 @@ class Affine:
         return dict(self.terms).get(key, 0)
 
 
+class AffineForms:
+    """The affine forms of expressions over some variables; each node is looked at once.
+
+    Parameters
+    ----------
+    variables : sequence of Var
+        In the order of the loop nest.
+    """
+
+    def __init__(self, variables: Sequence[Var]) -> None:
+        self.order = {node_id(var): number for number, var in enumerate(variables)}
+        self._known: dict[int, Affine | None] = {}
+        self._alive: list[Expr] = []  # ids are addresses: keep what was keyed
+
+    def of(self, root: Expr) -> Affine | None:
+        """The form of an expression, if it has one."""
+        known = self._known
+        pending = [root]
+        while pending:
+            node = pending[-1]
+            key = node_id(node)
+            unknown = [
+                part for part in ([] if key in known else operands(node))
+                if node_id(part) not in known
+            ]  # fmt: skip
+            if unknown:
+                pending += unknown
+                continue
+            pending.pop()
+            if key not in known:
+                known[key] = _form(node, self.order, known)
+                self._alive.append(node)
+        return known[node_id(root)]
+
+
 def affine_forms(roots: Sequence[Expr], variables: Sequence[Var]) -> dict[int, Affine]:
     """The affine form of every node under `roots` that has one, by node id."""
     order = {node_id(var): number for number, var in enumerate(variables)}
@@ -58,7 +93,9 @@ def affine_forms(roots: Sequence[Expr], variables: Sequence[Var]) -> dict[int, A
     return forms
 
 
-def _form(node: Expr, order: Mapping[int, int], forms: Mapping[int, Affine]) -> Affine | None:
+def _form(
+    node: Expr, order: Mapping[int, int], forms: Mapping[int, Affine | None] | Mapping[int, Affine]
+) -> Affine | None:
     name = op_name(node)
     if name == "const":
         value = const_value(node)

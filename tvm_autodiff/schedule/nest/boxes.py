@@ -22,7 +22,7 @@ from ...expr.nodes import (
 )
 from ...expr.nodes import operands as operands_of
 from ...expr.rewrite import postorder, rewrite
-from .access import Affine, Interval, affine_forms, combine, interval
+from .access import Affine, AffineForms, Interval, combine, interval
 
 MAX_PIECES = 5  #: pieces of an axis at most; each is a copy of the loop body
 
@@ -47,7 +47,7 @@ def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]
     >>> decided(te.if_then_else(i < 4, (i * 2 + 1) // 2, 7), [i], {node_id(i): (0, 3)})
     i
     """
-    order = {node_id(var): number for number, var in enumerate(variables)}
+    forms = AffineForms(variables)
 
     def visit(node: Expr) -> Expr | None:
         name = op_name(node)
@@ -65,36 +65,24 @@ def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]
         if not parts or name == "cast" or not is_integer(parts[0]):
             return None
         if name in COMPARISONS or name in ("min", "max"):
-            return _compared(node, variables, ranges, order)
+            return _compared(node, forms, ranges)
         if name in ("floordiv", "floormod"):
-            return _divided(node, variables, ranges)
+            return _divided(node, forms, variables, ranges)
         if name in ("add", "sub", "mul"):
-            form = affine_forms([node], variables).get(node_id(node))
+            form = forms.of(node)
             return None if form is None else _expression(form, variables, dtype_of(node))
         return None
 
     return rewrite(expr, visit)
 
 
-def _difference(
-    node: Expr, variables: Sequence[Var], order: Mapping[int, int] | None = None
-) -> Affine | None:
-    left, right = operands_of(node)
-    forms = affine_forms([left, right], variables)
-    a, b = forms.get(node_id(left)), forms.get(node_id(right))
-    if a is None or b is None:
-        return None
-    order = order or {node_id(var): number for number, var in enumerate(variables)}
-    return combine(a, b, -1, order)
+def _difference(node: Expr, forms: AffineForms) -> Affine | None:
+    left, right = map(forms.of, operands_of(node))
+    return None if left is None or right is None else combine(left, right, -1, forms.order)
 
 
-def _compared(
-    node: Expr,
-    variables: Sequence[Var],
-    ranges: Mapping[int, Interval],
-    order: Mapping[int, int],
-) -> Expr | None:
-    difference = _difference(node, variables, order)
+def _compared(node: Expr, forms: AffineForms, ranges: Mapping[int, Interval]) -> Expr | None:
+    difference = _difference(node, forms)
     bounds = None if difference is None else interval(difference, ranges)
     if bounds is None:
         return None
@@ -115,11 +103,13 @@ def _compared(
     return true() if first else negate(true())
 
 
-def _divided(node: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr | None:
+def _divided(
+    node: Expr, forms: AffineForms, variables: Sequence[Var], ranges: Mapping[int, Interval]
+) -> Expr | None:
     """``(d*A + r)//d → A``, ``(d*A + r)%d → r`` where r is known to lie in 0 .. d-1."""
     numerator, divisor = operands_of(node)
     value = const_value(divisor)
-    form = affine_forms([numerator], variables).get(node_id(numerator))
+    form = forms.of(numerator)
     if form is None or value is None or value <= 0:
         return None
     d = int(value)
@@ -181,13 +171,14 @@ def _cut(
     exprs: Sequence[Expr], var: Var, variables: Sequence[Var], low: int, high: int
 ) -> int | None:
     """A place in low+1 .. high where a condition or a clamp on `var` alone turns over."""
+    forms = AffineForms(variables)
     for node in postorder(list(exprs)):
         name = op_name(node)
         if name not in COMPARISONS and name not in ("min", "max"):
             continue
         if not is_integer(operands_of(node)[0]):
             continue
-        form = _difference(node, variables)
+        form = _difference(node, forms)
         if form is None or len(form.terms) != 1 or form.terms[0][0] != node_id(var):
             continue
         factor = form.terms[0][1]
