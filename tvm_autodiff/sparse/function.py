@@ -107,12 +107,14 @@ def _maker(matrix: SparseMatrix, bound: Bound, kind: Any) -> Maker:
     whole.has_canonical_format = True
     if matrix.format != "coo":
         whole.has_sorted_indices = True
-    attributes = dict(whole.__dict__)
+    shared = {name: value for name, value in whole.__dict__.items() if name != "data"}
+    new = kind.__new__
 
     def make(values: Any) -> Any:
-        made = kind.__new__(kind)
-        made.__dict__.update(attributes)
-        made.data = np.asarray(values).reshape(-1)
+        flat = values if type(values) is np.ndarray else np.asarray(values)
+        made = new(kind)
+        made.__dict__ = attributes = shared.copy()
+        attributes["data"] = flat if flat.ndim == 1 else flat.reshape(-1)
         return made
 
     return make
