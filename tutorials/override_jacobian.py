@@ -1,4 +1,4 @@
-"""Derivatives by hand: `manual` for an edge, `override` for a stretch, `fdiff` for the rule itself.
+"""Custom derivatives: `manual` for an edge, `override` for a stretch, `fdiff` for the rule itself.
 
 The example is the one of TVM's RFC on automatic differentiation (apache/tvm issue 1996): the
 gradient through a flatten. All ways give the same numbers; what each of them costs is printed

@@ -1,4 +1,4 @@
-"""`differentiate` and `gradient`: heads, results, dtypes, symbolic sizes, derivatives by hand.
+"""`differentiate` and `gradient`: heads, results, dtypes, symbolic sizes, custom derivatives.
 
 Whether derivatives of operators are right is asked in tests/gradients; here is what surrounds
 them.

@@ -76,7 +76,7 @@ class Graph:
     tensors : sequence of Tensor
         The outputs.
     reads : callable, optional
-        Tells the tensors that a stage reads; default: those in its body. A derivative given by hand
+        Tells the tensors that a stage reads; default: those in its body. A custom derivative
         makes a stage depend on other tensors than its body does.
 
     Attributes

@@ -178,6 +178,6 @@ def _bound_of(op: Operation, extent: Expr, ranges: Mapping[Var, Any]) -> int:
     except UnsolvableError as error:
         raise NotDifferentiableError(
             f"stage {op.name} reduces over windows whose length {text(extent, limit=200)} has no "
-            "constant bound: give it one, such as min(length, 64), or its derivative by hand with "
+            "constant bound: give it one, such as min(length, 64), or a custom derivative with "
             "override= or manual="
         ) from error

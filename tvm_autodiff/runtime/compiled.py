@@ -330,9 +330,13 @@ class CompiledFunction(CheckedArguments):
 
         Raises
         ------
+        InvalidArgumentError
+            The language is another one.
         LoweringError
             The function was loaded from a file, which holds machine code only.
         """
+        if language not in (None, "ll", "asm"):
+            raise InvalidArgumentError(f"language must be 'll' or 'asm', got {language!r}")
         texts = [
             module.inspect_source(language or "ll")
             for module in self._modules_with_source()

@@ -1,4 +1,4 @@
-"""Checks of what users pass: tensors, heads, and derivatives given by hand.
+"""Checks of what users pass: tensors, heads, and custom derivatives.
 
 In: arguments of the public functions. Out: the same in one form, or an error that names the
 argument, the tensor and the way out.
@@ -23,7 +23,7 @@ Manual = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class ByHand:
-    """Derivatives given by hand, keyed by tensor keys."""
+    """Custom derivatives, keyed by tensor keys."""
 
     manual: dict[tuple[tuple[int, int], tuple[int, int]], Manual]
     override: dict[tuple[int, int], tuple[Tensor, list[Tensor], Any]]
@@ -241,7 +241,7 @@ def checked_entry(
 
 
 def require_function(function: Any, what: str) -> None:
-    """Raise `InvalidArgumentError` unless a derivative given by hand can be called, or is None."""
+    """Raise `InvalidArgumentError` unless a custom derivative can be called, or is None."""
     if function is not None and not callable(function):
         raise InvalidArgumentError(
             f"{what} must be a function f(out, inp, head) -> adjoint of inp, got "

@@ -50,7 +50,7 @@ def has_unbound_write(func: Any) -> bool:
 
 
 def launches_threads(func: Any) -> bool:
-    """Whether a function binds a loop to threads, or launches them by hand."""
+    """Whether a function binds a loop to threads, or launches them itself."""
     found = False
 
     def attribute(node: Any) -> None:

@@ -2,7 +2,7 @@
 
 In: a kernel without a reduction, some of whose reads are contiguous along an axis that is not the
 last one. Out: one function that goes through square tiles: a tile is read in whole vectors along
-the axis of the read, turned around in registers, and written in whole vectors along the last axis.
+the axis of the read, transposed in registers, and written in whole vectors along the last axis.
 Each line of the cache is thus touched once in a tile, however far apart the rows lie.
 """
 

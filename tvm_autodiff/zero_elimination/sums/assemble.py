@@ -66,7 +66,7 @@ def assemble(
         One group a consumer: only sums of one group share a reduction, so that a contraction stays
         one.
     tensors : sequence of Tensor
-        Further summands of the result's shape, such as derivatives given by hand.
+        Further summands of the result's shape, such as custom derivatives.
     dtype : str
         Of the result; a result without summands is zero.
     """

@@ -235,7 +235,7 @@ def _turn(elements: int, nest: Nest, machine: Machine) -> float:
 
 
 def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
-    """Whether results are better turned around by a function of their own."""
+    """Whether results are better transposed by a function of their own."""
     written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     direct = written * _write_cycles(nest, tile) / machine.threads
     return turning_cycles(nest, machine) < direct
