@@ -1,4 +1,4 @@
-"""240 random programs pushed forward and batched, beside the reference of the gradients."""
+"""160 random programs pushed forward and batched, beside the reference of the gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.random_programs.modes import Modes, complaints
 from tests.random_programs.workers import run_all
 
 FEATURES_TRIED = tuple(name for name, feature in FEATURES.items() if not feature.compiled)
-COUNT, TASK = 240, 20
+COUNT, TASK = 160, 20
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, 4 * TASK))

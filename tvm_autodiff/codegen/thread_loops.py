@@ -1,4 +1,4 @@
-"""Loops over the threads of a GPU, without schedule primitives: what a block does, phase after phase.
+"""Loops over the threads of a GPU, written as statements: what a block does in each phase.
 
 In: what each thread does in a phase. Out: loops bound to threads, and buffers that a block shares
 or that a thread keeps in registers. A phase is a loop of its own over all threads, so that the

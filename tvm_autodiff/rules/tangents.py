@@ -81,7 +81,7 @@ def push_forward(
         if row is None:
             raise NotDifferentiableError(
                 f"{where}: no derivative rule for {called_name(node)} in {text(node, limit=200)}; "
-                "give the function one with register_rule, or the stage a custom rule with override="
+                "give the function one with register_rule, or the stage one with override="
             )
         tangents[node_id(node)] = _by_partials(row, parts, moving, alias.get(node_id(node), node))
     return [tangents[node_id(root)] for root, _ in roots]

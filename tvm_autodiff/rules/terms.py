@@ -137,7 +137,7 @@ def pull_back(
         if rule is None:
             raise NotDifferentiableError(
                 f"{where}: no derivative rule for {called_name(node)} in {text(node, limit=200)}; "
-                "give the function one with register_rule, or the stage a custom rule with override= or "
+                "give the function one with register_rule, or the stage one with override= or "
                 "manual="
             )
         out = alias.get(key, node)

@@ -132,3 +132,22 @@ def test_a_range_that_follows_from_data_is_tested_before_all_that_is_read_there(
     given = [(x, values), (place, np.array(3, "int32")), (head, weights)]
     [got] = evaluate_graph([dx], given, strict=True)
     np.testing.assert_allclose(got, want, rtol=1e-15)
+
+
+def test_a_range_that_follows_from_an_axis_that_a_read_gives_is_tested_before_the_read():
+    """``I + k <= b`` with k >= 0 leaves no test of ``i = b - I >= 0``; k is the winner of row i."""
+    x, place = te.placeholder((9,), "float64", name="x"), te.placeholder((), "uint8", name="I")
+
+    def row(i):
+        k = te.reduce_axis((te.max(i - 2, 0), i + 1), "k")
+        return te.min(x[place().astype("int32") + i], axis=k)
+
+    y, head = te.compute((3,), row, name="y"), te.placeholder((3,), "float64", name="head")
+    [dx] = differentiate(y, [x], head)
+    for start in (0, 2, 6):
+        given = [(x, np.arange(9.0)), (place, np.array(start, "uint8")), (head, [1.0, 2.0, 3.0])]
+        given = [(tensor, np.asarray(value)) for tensor, value in given]
+        [got] = evaluate_graph([dx], given, strict=True)
+        want = np.zeros(9)
+        want[start : start + 3] = [1, 2, 3]
+        np.testing.assert_array_equal(got, want)

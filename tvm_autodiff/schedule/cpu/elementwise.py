@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...codegen.primfunc import StageFunction, stage_function
-from ...expr.nodes import is_load, load_tensor, node_id, op_name, operands
-from ...expr.rewrite import postorder
+from ...expr.nodes import dtype_of, is_load, load_tensor, node_id, op_name, operands
+from ...expr.rewrite import depends_on, postorder
 from ...graph.stage import (
     Operation,
     axis_range,
@@ -25,10 +25,13 @@ from ..declined import NOT_COMPUTED, REDUCES, Declined
 from ..emit.loops import schedule_of, scheduled
 from ..fusion.kernels import Kernel, iterations
 from ..machine import Machine
-from ..nest.access import affine_forms, strides_along
+from ..nest.access import affine_forms, stride_of, strides_along
 from .parallel import share_out, worth_threads
+from .transposition import VECTOR_OPS
 
 TRANSPOSE_TILE = 16
+#: LLVM unrolls loops of fewer turns and makes vectors of neighbouring rows: docs/decisions.md
+UNROLLED = 64
 
 
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -69,11 +72,37 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
     run = _contiguous_run(op)
     if run > 1:
         loops = [*loops[: len(loops) - run], schedule.fuse(*loops[len(loops) - run :])]
+    if _short_rows(op, machine) and len(loops) == len(op.axis):
+        schedule.vectorize(loops[-1])
     if threads and len(loops) > 1:
         share_out(schedule, loops[:-1], machine)
     elif threads:
         outer, _ = schedule.split(loops[0], [machine.threads, None])
         schedule.parallel(outer)
+
+
+def _short_rows(op: Operation, machine: Machine) -> bool:
+    """Whether rows are read and written in whole vectors, and too short for LLVM to do so.
+
+    A row is as long as half a register at least; what does not depend on its axis may be anything.
+    """
+    if len(op.axis) < 2:
+        return False
+    last, extent = op.axis[-1].var, axis_range(op.axis[-1])[1]
+    values = bodies(op)
+    lanes = min(machine.lanes(dtype_of(value)) for value in values)
+    if not isinstance(extent, int) or not lanes <= 2 * extent or extent >= UNROLLED:
+        return False
+    for node in postorder(values):
+        if not depends_on(node, [last]):
+            continue
+        if op_name(node) not in VECTOR_OPS and op_name(node) != "if_then_else":
+            return False
+        if op_name(node) == "if_then_else" and depends_on(operands(node)[0], [last]):
+            return False
+        if is_load(node) and stride_of(node, node_id(last), axis_vars(op)) not in (0, 1):
+            return False
+    return True
 
 
 def _flat(op: Operation) -> bool:

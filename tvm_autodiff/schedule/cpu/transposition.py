@@ -52,7 +52,7 @@ from .parallel import shared_loops, worth_threads
 
 MIN_SIDE = 4  #: of a tile
 #: operators that there are for vectors
-_VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
+VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
 
 
 def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -103,7 +103,7 @@ def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
     nodes = postorder(list(elements.values))
     variables = [axis.var for axis in axes]
     known = {node_id(var) for var in variables}
-    if any(op_name(node) not in _VECTOR_OPS for node in nodes):
+    if any(op_name(node) not in VECTOR_OPS for node in nodes):
         return None
     if any(node_id(var) not in known for var in variables_of(elements.values)):
         return None

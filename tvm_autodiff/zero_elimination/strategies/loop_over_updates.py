@@ -96,7 +96,7 @@ def _rows_inside(loops: Sequence[Axis], place: Sequence[Expr]) -> list[Axis]:
     for index in reversed(place):
         row = next((axis for axis in loops if node_id(axis.var) == node_id(index)), None)
         bounds = [bound for axis in loops for bound in bounds_of(axis)]
-        if row is None or depends_on(bounds, [row.var]):
+        if row is None or row in rows or depends_on(bounds, [row.var]):
             break
         rows.insert(0, row)
     return [*(axis for axis in loops if axis not in rows), *rows]

@@ -21,7 +21,7 @@ from ...expr.build import (
     zero_like,
 )
 from ...expr.lets import bind_shared
-from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name
+from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name, same_node
 from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
 from ...expr.simplify import collect_indices, prove
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
@@ -111,6 +111,9 @@ def solve(
         every = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
         solved = {v: bounds for v, bounds in every.items() if contains_load(move(v))}
         filled = [move_on(move(condition)) for condition in nonempty(solved)]
+        if any(not same_node(move_on(c), c) for c in data):
+            # and what follows from the bounds of an axis that a read gives now
+            filled += [move_on(move(condition)) for condition in within(solved)]
         # the solver drops what follows from equations that read, but the reads need it before
         plain = {v: bounds for v, bounds in every.items() if v not in solved}
         filled += [c for c in map(move_on, map(move, within(plain))) if on_indices(c)]

@@ -1,0 +1,86 @@
+"""Rows of an elementwise kernel that are written in whole vectors, beside numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+from tvm_autodiff import build
+
+ROWS = 37
+AT = np.random.default_rng(1).integers(0, 5, ROWS).astype("int32")
+
+
+def place(shape, dtype="float32", name="x"):
+    return te.placeholder(shape, dtype, name=name)
+
+
+#: name → (shapes of the inputs for a width, the element, the result in numpy)
+CASES = {
+    "scaled": (
+        lambda n: [(ROWS, n), (ROWS,)],
+        lambda n, x, w: lambda i, j: x[i, j] * w[i],
+        lambda n, x, w: x * w[:, None],
+    ),
+    "outer": (
+        lambda n: [(ROWS,), (n,)],
+        lambda n, a, b: lambda i, j: te.exp(a[i]) * b[j] + a[i],
+        lambda n, a, b: np.exp(a)[:, None] * b + a[:, None],
+    ),
+    "a part of longer rows": (
+        lambda n: [(ROWS, n + 3)],
+        lambda n, x: lambda i, j: x[ROWS - 1 - i, j + 2] - te.tanh(x[i, j]),
+        lambda n, x: x[::-1, 2 : n + 2] - np.tanh(x[:, :n]),
+    ),
+    "rows that some have": (
+        lambda n: [(4, n)],
+        lambda n, x: lambda i, j: te.if_then_else(i < 4, x[i, j], x[3, j] + 1.0),
+        lambda n, x: np.concatenate([x, np.repeat(x[3:] + 1, ROWS - 4, 0)]),
+    ),
+    "the number of the column": (
+        lambda n: [(ROWS, n)],
+        lambda n, x: lambda i, j: x[i, j] * j.astype("float32"),
+        lambda n, x: x * np.arange(n),
+    ),
+    "a choice by elements": (
+        lambda n: [(ROWS, n)],
+        lambda n, x: lambda i, j: tirx.Select(x[i, j] > te.const(0.5, "float32"), x[i, j], 2.0),
+        lambda n, x: np.where(x > 0.5, x, 2),
+    ),
+    "backwards": (
+        lambda n: [(ROWS, n)],
+        lambda n, x: lambda i, j: x[i, n - 1 - j],
+        lambda n, x: x[:, ::-1],
+    ),
+    "a choice by columns": (
+        lambda n: [(ROWS, n)],
+        lambda n, x: lambda i, j: te.if_then_else(j < 3, x[i, j + 1], x[i, j]),
+        lambda n, x: np.concatenate([x[:, 1:4], x[:, 3:]], 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_short_rows(name: str) -> None:
+    """All widths in one program: whole registers, parts of them, and beyond what is unrolled."""
+    shapes, element, wanted = CASES[name]
+    inputs, outputs, arrays, results = [], [], [], []
+    rng = np.random.default_rng(0)
+    for width in (5, 8, 12, 16, 17, 32, 63, 64):
+        own = [place(shape, name=f"x{width}_{n}") for n, shape in enumerate(shapes(width))]
+        given = [rng.random(shape).astype("float32") for shape in shapes(width)]
+        outputs.append(te.compute((ROWS, width), element(width, *own), f"y{width}"))
+        inputs += own
+        arrays += given
+        results.append(wanted(width, *given))
+    found = build(inputs, outputs, cache=False)(*arrays)
+    for got, want in zip(found, results, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+
+
+def test_rows_that_are_fetched() -> None:
+    x, at = place((5, 24)), place((ROWS,), "int32", "at")
+    y = te.compute((ROWS, 24), lambda i, j: x[at[i], j] * 2.0, "y")
+    rows = np.random.default_rng(0).random((5, 24)).astype("float32")
+    np.testing.assert_array_equal(build([x, at], y, cache=False)(rows, AT), 2 * rows[AT])
