@@ -1,0 +1,286 @@
+"""ht: how far points are from the surface of a posed hand, and its Jacobian in forward mode.
+
+Bones turn relative to their parents; vertices move with the bones by weights; a point is compared
+with a vertex or with a place in a triangle. Parents are data: the transforms of 1, 2, 4, ...
+ancestors are multiplied together, so the program knows only how deep the tree is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from tvm import te
+
+import tvm_autodiff as ad
+
+from ...suite.case import Array, aligned
+from ..evaluation import Eval, Function, Problem
+from ..fields import InputError, array, field, places
+
+THETA = 26  #: parameters: a rotation vector, a translation, four angles of each of five fingers
+FINGERS = 5
+
+
+class Sizes(NamedTuple):
+    """Bones, vertices, triangles, points; doublings of ancestors; two kinds of hands."""
+
+    bones: int
+    vertices: int
+    triangles: int
+    points: int
+    doublings: int
+    on_surface: bool  #: whether points correspond to places in triangles
+    mirrored: bool
+
+    @property
+    def columns(self) -> int:
+        """Columns of the Jacobian: those of a point's own place come first."""
+        return THETA + 2 * self.on_surface
+
+
+def read(data: Any) -> Problem:
+    """The parameters, the model of the hand and the points."""
+    theta = array(data, "theta", (THETA,))
+    parents = array(data, "data.model.parents", (None,), "int32")
+    bones = len(parents)
+    base_positions = array(data, "data.model.base_positions", (None, 4))
+    vertices = len(base_positions)
+    points = array(data, "data.points", (None, 3))
+    us = array(data, "us", (None, 2))
+    on_surface = len(us) > 0
+    if not len(points) or not bones or not vertices:
+        raise InputError("'data.points', 'data.model.parents' and base_positions must not be empty")
+    if on_surface and len(us) != len(points):
+        raise InputError(f"'us' has {len(us)} rows, 'data.points' has {len(points)}")
+    triangles = places(data, "data.model.triangles", (None, 3), vertices)
+    ancestors = _ancestors(parents)
+    sizes = Sizes(
+        *(bones, vertices, len(triangles), len(points), len(ancestors), on_surface),
+        bool(field(data, "data.model.is_mirrored")),
+    )
+    arrays = [
+        theta,
+        *([us] if on_surface else []),
+        ancestors,
+        array(data, "data.model.base_relatives", (bones, 4, 4)),
+        array(data, "data.model.inverse_base_absolutes", (bones, 4, 4)),
+        base_positions,
+        array(data, "data.model.weights", (vertices, bones)),
+        *([triangles] if on_surface else []),
+        places(
+            *(data, "data.correspondences", (len(points),)),
+            below=len(triangles) if on_surface else vertices,
+        ),
+        points,
+    ]
+    return Problem(sizes, arrays)
+
+
+def _ancestors(parents: Array) -> Array:
+    """Of each bone the ancestors 1, 2, 4, ... above it, -1 where there is none; at least a row."""
+    bones = np.arange(len(parents))
+    if (parents >= bones).any() or (parents < -1).any():
+        raise InputError("'data.model.parents' names a parent that does not come before its bone")
+    rows = [parents]
+    while (rows[-1] >= 0).any():
+        last = rows[-1]
+        rows.append(np.where(last >= 0, last[last], -1).astype("int32"))
+    return aligned(np.stack(rows[:-1] or rows))
+
+
+def _chosen(place: Sequence[Any], entries: dict[tuple[int, int], Any], other: Any) -> Any:
+    """The entry of a matrix at a place, `other` where none is written."""
+    row, column = place
+    result = other
+    for (r, c), entry in entries.items():
+        result = te.if_then_else(te.all(row == r, column == c), entry, result)
+    return result
+
+
+def _one(row: Any, column: Any) -> Any:
+    return te.if_then_else(row == column, te.const(1.0, "float64"), 0.0)
+
+
+def local_rotations(sizes: Sizes, theta: Any) -> Any:
+    """The turn of each bone about its parent, a 4×4 matrix: about x, then about z.
+
+    A finger has four bones. Its first one does not turn, the second one turns about both axes, the
+    others about x.
+    """
+
+    def angles(bone: Any) -> tuple[Any, Any]:
+        finger, joint = (bone + 2) // 4 - 1, (bone + 2) % 4
+        turns = te.all(bone >= 2, finger < FINGERS, joint < 3)
+        # places of other bones are moved into the range: nothing reads what they hold
+        first = te.min(te.max(6 + 4 * finger, 6), THETA - 4)
+        about_x = theta[te.min(first + te.if_then_else(joint == 0, 0, joint + 1), THETA - 1)]
+        about_z = theta[first + 1]
+        return (
+            te.if_then_else(turns, about_x, 0.0),
+            te.if_then_else(te.all(turns, joint == 0), about_z, 0.0),
+        )
+
+    x = te.compute((sizes.bones,), lambda b: angles(b)[0], name="about_x")
+    z = te.compute((sizes.bones,), lambda b: angles(b)[1], name="about_z")
+
+    def body(b: Any, r: Any, c: Any) -> Any:
+        cx, sx, cz, sz = te.cos(x[b]), te.sin(x[b]), te.cos(z[b]), te.sin(z[b])
+        entries = {
+            **{(0, 0): cz, (0, 1): -sz * cx, (0, 2): sz * sx},
+            **{(1, 0): sz, (1, 1): cz * cx, (1, 2): -cz * sx},
+            **{(2, 1): sx, (2, 2): cx},
+        }
+        return _chosen((r, c), entries, te.if_then_else(te.all(r == 3, c == 3), 1.0, 0.0))
+
+    return te.compute((sizes.bones, 4, 4), body, name="turns")
+
+
+def _products(left: Any, right: Any, name: str, of: Any = lambda b: b) -> Any:
+    """The products of matrices, of bone by bone or of those that `of` tells with each bone."""
+    h = te.reduce_axis((0, 4), "h")
+    return te.compute(
+        right.shape,
+        lambda b, r, c: te.sum(left[of(b), r, h] * right[b, h, c], axis=h),
+        name=name,
+    )
+
+
+def absolutes(sizes: Sizes, relative: Any, ancestors: Any) -> Any:
+    """The product of the relative transforms of a bone and all its ancestors."""
+    result = relative
+    for step in range(sizes.doublings):
+        above = _products(
+            *(result, result, f"above{step}"), lambda b, step=step: te.max(ancestors[step, b], 0)
+        )
+        result = te.compute(
+            result.shape,
+            lambda b, r, c, step=step, above=above, own=result: te.if_then_else(
+                ancestors[step, b] >= 0, above[b, r, c], own[b, r, c]
+            ),
+            name=f"absolute{step}",
+        )
+    return result
+
+
+def global_rotation(theta: Any) -> Any:
+    """The matrix of the rotation vector that theta begins with; one where it is short."""
+    i = te.reduce_axis((0, 3), "i")
+    square = te.compute((), lambda: te.sum(theta[i] * theta[i], axis=i), name="square")
+    turned = square() >= 1e-8
+    norm = te.compute((), lambda: te.sqrt(te.if_then_else(turned, square(), 1.0)), name="norm")
+    axis = te.compute((3,), lambda i: theta[i] / norm(), name="axis")
+
+    def body(r: Any, c: Any) -> Any:
+        sine, cosine = te.sin(norm()), te.cos(norm())
+        x, y, z = axis[0] * sine, axis[1] * sine, axis[2] * sine
+        entries = {(0, 1): -z, (0, 2): y, (1, 0): z, (1, 2): -x, (2, 0): -y, (2, 1): x}
+        both = axis[r] * axis[c] * (1.0 - cosine)
+        matrix = both + _chosen((r, c), entries, te.if_then_else(r == c, cosine, 0.0))
+        return te.if_then_else(turned, matrix, _one(r, c))
+
+    return te.compute((3, 3), body, name="rotation")
+
+
+def vertex_positions(sizes: Sizes, theta: Any, model: dict[str, Any]) -> Any:
+    """Where the vertices of the posed hand are."""
+    vertices, bones = sizes.vertices, sizes.bones
+    turns = local_rotations(sizes, theta)
+    relative = _products(model["base_relatives"], turns, "relative")
+    absolute = absolutes(sizes, relative, model["ancestors"])
+    transform = _products(absolute, model["inverse_base_absolutes"], "transform")
+    b, h, e = te.reduce_axis((0, bones), "b"), te.reduce_axis((0, 4), "h"), te.reduce_axis((0, 3))
+    weights, base = model["weights"], model["base_positions"]
+    skin = te.compute(
+        (vertices, 3, 4),
+        lambda v, c, h: te.sum(weights[v, b] * transform[b, c, h], axis=b),
+        name="skin",
+    )
+    posed = te.compute(
+        (vertices, 3), lambda v, c: te.sum(skin[v, c, h] * base[v, h], axis=h), name="posed"
+    )
+    sign = -1.0 if sizes.mirrored else 1.0
+    rotation = global_rotation(theta)
+    turned = te.compute(
+        (vertices, 3),
+        lambda v, c: te.sum(
+            rotation[c, e] * te.if_then_else(e == 0, sign * posed[v, e], posed[v, e]), axis=e
+        ),
+        name="turned",
+    )
+    return te.compute((vertices, 3), lambda v, c: turned[v, c] + theta[3 + c], name="positions")
+
+
+def errors(sizes: Sizes, theta: Any, us: Any, model: dict[str, Any]) -> Any:
+    """What each point lacks to its place on the hand."""
+    positions = vertex_positions(sizes, theta, model)
+    points, found = model["points"], model["correspondences"]
+    if not sizes.on_surface:
+        place = lambda i, c: positions[found[i], c]  # noqa: E731
+    else:
+        corner = lambda i, s, c: positions[model["triangles"][found[i], s], c]  # noqa: E731
+        place = lambda i, c: (  # noqa: E731
+            us[i, 0] * corner(i, 0, c)
+            + us[i, 1] * corner(i, 1, c)
+            + (1.0 - us[i, 0] - us[i, 1]) * corner(i, 2, c)
+        )
+    return te.compute(
+        (sizes.points, 3), lambda i, c: points[i, c] - place(i, c), name="errors"
+    )
+
+
+def _model(sizes: Sizes) -> dict[str, Any]:
+    """Placeholders in the order of the arrays."""
+    bones, vertices, triangles, points, doublings, on_surface, _ = sizes
+    shapes: dict[str, tuple[tuple[int, ...], str]] = {
+        "theta": ((THETA,), "float64"),
+        **({"us": ((points, 2), "float64")} if on_surface else {}),
+        "ancestors": ((doublings, bones), "int32"),
+        "base_relatives": ((bones, 4, 4), "float64"),
+        "inverse_base_absolutes": ((bones, 4, 4), "float64"),
+        "base_positions": ((vertices, 4), "float64"),
+        "weights": ((vertices, bones), "float64"),
+        **({"triangles": ((triangles, 3), "int32")} if on_surface else {}),
+        "correspondences": ((points,), "int32"),
+        "points": ((points, 3), "float64"),
+    }
+    return {name: te.placeholder(*spec, name=name) for name, spec in shapes.items()}
+
+
+def objective(sizes: Sizes) -> tuple[list[Any], list[Any]]:
+    """The errors of all points."""
+    model = _model(sizes)
+    return list(model.values()), [errors(sizes, model["theta"], model.get("us"), model)]
+
+
+def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
+    """The derivative by a shift of each point's own place, which comes first, and by theta."""
+    model = _model(sizes)
+    own = sizes.columns - THETA
+    theta, us = model["theta"], model.get("us")
+    columns = te.compute(
+        (sizes.columns,),
+        lambda c: te.if_then_else(c < own, 0.0, theta[te.max(c - own, 0)]),
+        name="columns",
+    )
+    moved = te.compute((THETA,), lambda c: columns[own + c], name="moved")
+    shifted = (
+        te.compute(us.shape, lambda i, j: us[i, j] + columns[j], name="shifted")
+        if sizes.on_surface
+        else None
+    )
+    value = errors(sizes, moved, shifted, model)
+    return list(model.values()), [ad.jacobian(value, columns, mode="forward")]
+
+
+EVAL = Eval(
+    read,
+    {
+        "objective": Function(objective, lambda sizes, results: results[0].ravel().tolist()),
+        "jacobian": Function(
+            jacobian,
+            lambda sizes, results: results[0].reshape(-1, sizes.columns).tolist(),
+        ),
+    },
+)
