@@ -6,6 +6,8 @@ import pytest
 from tvm import te, tirx, topi
 
 from tvm_autodiff import check_grads, differentiate, estimate_cost, show
+from tvm_autodiff.expr.nodes import is_load
+from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.rules.linearize import linearize
 from tvm_autodiff.zero_elimination.transposition.sparse_operands import with_sparse_operands
 
@@ -109,3 +111,39 @@ def test_others_stay(case):
     y, w = case
     [term] = linearize(y.op, [w])
     assert with_sparse_operands(term) is term
+
+
+def filled(n, m, by, number):
+    """A vector between equal numbers; a copy of it that is one between zeros."""
+    x, w = placeholder("x", n), placeholder("w", m)
+    fill, zero = (tirx.const(value, "float64") for value in (number, 0.0))
+    z = te.compute((n * by,), lambda i: te.if_then_else(i % by == 0, x[i // by], fill), name="z")
+    again = te.compute((n * by,), lambda i: te.if_then_else(i % 2 == 0, z[i], zero), name="again")
+    k = te.reduce_axis((0, m), "k")
+
+    def correlated(t):
+        return te.compute((n * by - m + 1,), lambda i: te.sum(w[k] * t[i + k], axis=k), name="y")
+
+    return [correlated(z), correlated(again)], w
+
+
+@pytest.mark.parametrize("number", [1.0, -2.0, float("inf")])
+def test_numbers_between_the_elements_of_an_operand_stay(number):
+    (y, zeros), w = filled(7, 4, 3, number)
+    [term] = linearize(y.op, [w])
+    assert with_sparse_operands(term) is term
+    [term] = linearize(zeros.op, [w])
+    between = with_sparse_operands(term)
+    assert len(between.conditions) == len(term.conditions) + 1
+    assert "z" in {tensor.op.name for tensor in loads(between.value)}
+
+
+def loads(value):
+    return [node.args[0] for node in postorder(value) if is_load(node)]
+
+
+@pytest.mark.parametrize("by", [2, 3])
+def test_gradients_of_operands_between_numbers(by):
+    outputs, w = filled(5, 4, by, 1.5)
+    for y in outputs:
+        check_grads(y, [w])

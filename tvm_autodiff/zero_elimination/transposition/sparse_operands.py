@@ -11,9 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.nodes import Expr, Tensor, is_load, load, node_id, op_name, tensor_key
+from ...expr.nodes import (
+    Expr,
+    Tensor,
+    is_const,
+    is_load,
+    load,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ...expr.rewrite import map_loads, postorder, substituter
-from ...graph.stage import axis_vars
+from ...graph.stage import axis_vars, bodies
 from ...rules.copies import terms_of_copy
 from ...rules.terms import Condition, Term, guarded
 from ..sums.conditions import on_indices
@@ -53,6 +63,8 @@ def _spread_read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
         terms = terms_of_copy(tensor.op)
         if terms is None or len(terms) != 1 or node_id(terms[0].value) != node_id(terms[0].seed):
             break
+        if not _is_zero_elsewhere(tensor):  # a number between has no term in the derivative
+            break
         [inner] = terms
         rename = substituter(dict(zip(axis_vars(tensor.op), indices, strict=True)))
         conditions += [Condition(rename(c.expr), c.guards) for c in inner.conditions]
@@ -60,6 +72,15 @@ def _spread_read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
     if not any(_is_sparse(condition.expr) for condition in conditions):
         return None
     return guarded(load(tensor, indices), conditions)
+
+
+def _is_zero_elsewhere(tensor: Tensor) -> bool:
+    """Whether all numbers that a copying stage writes beside what it reads are zero."""
+    nodes = [bodies(tensor.op)[0]]
+    for node in nodes:  # grows while it is walked: branches of branches
+        if op_name(node) in ("if_then_else", "select"):
+            nodes += operands(node)[1:]
+    return all(is_const(node, 0) for node in nodes if is_const(node))
 
 
 def _is_sparse(expr: Expr) -> bool:
