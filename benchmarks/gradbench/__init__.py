@@ -1,5 +1,5 @@
 """A tool for GradBench (github.com/gradbench/gradbench), the suite of gradients by others.
 
-``python -m benchmarks.gradbench`` speaks the suite's protocol; ``python -m benchmarks.gradbench.compare``
-measures the same evals beside JAX and PyTorch.
+``python -m benchmarks.gradbench`` speaks the suite's protocol, and
+``python -m benchmarks.gradbench.compare`` measures the same evals beside JAX and PyTorch.
 """

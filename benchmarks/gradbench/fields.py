@@ -32,8 +32,8 @@ def array(data: Any, name: str, shape: tuple[int | None, ...], dtype: str = "flo
         values = np.asarray(given)
     except ValueError as error:
         raise InputError(f"the rows of {name!r} differ in length, shape {wanted} needed") from error
-    if values.size == 0:
-        values = values.reshape(values.shape + (0,) * (len(shape) - values.ndim))
+    if values.size == 0:  # the form of what an empty list would hold is not written
+        values = values.reshape(*values.shape, *(size or 0 for size in shape[values.ndim :]))
     fits = values.ndim == len(shape) and all(
         size is None or size == found for size, found in zip(shape, values.shape, strict=True)
     )

@@ -56,12 +56,8 @@ def reprojection_error(z: Any, feature: Any) -> Any:
     square = te.compute((), lambda: te.sum(z[c] * z[c], axis=c), name="square")
     # at no rotation the limits of Rodrigues' formula: a divisor of one keeps its derivative finite
     turned = square() > 0.0
-    angle = te.compute(
-        (), lambda: te.sqrt(te.if_then_else(turned, square(), 1.0)), name="angle"
-    )
-    cosine = te.compute(
-        (), lambda: te.if_then_else(turned, te.cos(angle()), 1.0), name="cosine"
-    )
+    angle = te.compute((), lambda: te.sqrt(te.if_then_else(turned, square(), 1.0)), name="angle")
+    cosine = te.compute((), lambda: te.if_then_else(turned, te.cos(angle()), 1.0), name="cosine")
     sine = te.compute(
         (), lambda: te.if_then_else(turned, te.sin(angle()) / angle(), 1.0), name="sine"
     )
@@ -76,8 +72,7 @@ def reprojection_error(z: Any, feature: Any) -> Any:
         (3,),
         lambda i: (
             offset[i] * cosine()
-            + (z[(i + 1) % 3] * offset[(i + 2) % 3] - z[(i + 2) % 3] * offset[(i + 1) % 3])
-            * sine()
+            + (z[(i + 1) % 3] * offset[(i + 2) % 3] - z[(i + 2) % 3] * offset[(i + 1) % 3]) * sine()
             + z[i] * along() * versine()
         ),
         name="rotated",
@@ -152,15 +147,14 @@ def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
         lambda i, r, c: te.if_then_else(
             c < CAMERA,
             CAMERA * places[i, 0] + c,
-            te.if_then_else(
-                c < ROW - 1, CAMERA * n + POINT * places[i, 1] + c - CAMERA, after + i
-            ),
+            te.if_then_else(c < ROW - 1, CAMERA * n + POINT * places[i, 1] + c - CAMERA, after + i),
         ),
         name="columns",
     )
     weight_columns = te.compute((p,), lambda i: after + i, name="weight_columns")
     starts = te.compute(
-        (3 * p + 1,), lambda i: te.if_then_else(i < 2 * p, ROW * i, SHOWN * p + i - 2 * p),
+        (3 * p + 1,),
+        lambda i: te.if_then_else(i < 2 * p, ROW * i, SHOWN * p + i - 2 * p),
         name="starts",
     )
     return tensors.inputs, [values, weights, columns, weight_columns, starts]

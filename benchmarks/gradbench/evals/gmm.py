@@ -82,21 +82,25 @@ def _log_sum_exp(values: Any, name: str) -> Any:
 
 
 def log_posterior(
-    sizes: Sizes, alpha: Any, mu: Any, q: Any, l: Any, x: Any, places: Any, prior: Any
+    sizes: Sizes, alpha: Any, mu: Any, q: Any, lower: Any, x: Any, places: Any, prior: Any
 ) -> Any:
     """The logarithm of the likelihood times the prior."""
     n, d, k = sizes
     a, b, c, e, f, g = (te.reduce_axis((0, d), name) for name in "abcefg")
     i, o = te.reduce_axis((0, n), "i"), te.reduce_axis((0, k), "o")
-    factor = te.compute(
-        (k, d, d),
-        lambda k, a, b: te.if_then_else(
-            b < a,
-            l[k, places[a, b]],
-            te.if_then_else(b == a, te.exp(q[k, a]), 0.0),
-        ),
-        name="factor",
-    ) if sizes.below else te.compute((k, d, d), lambda k, a, b: te.exp(q[k, a]), name="factor")
+    factor = (
+        te.compute(
+            (k, d, d),
+            lambda k, a, b: te.if_then_else(
+                b < a,
+                lower[k, places[a, b]],
+                te.if_then_else(b == a, te.exp(q[k, a]), 0.0),
+            ),
+            name="factor",
+        )
+        if sizes.below
+        else te.compute((k, d, d), lambda k, a, b: te.exp(q[k, a]), name="factor")
+    )
     image = te.compute(
         (n, k, d), lambda i, k, a: te.sum(x[i, b] * factor[k, a, b], axis=b), name="image"
     )
@@ -108,9 +112,7 @@ def log_posterior(
         (n, k), lambda i, k: te.sum(away[i, k, a] * away[i, k, a], axis=a), name="squares"
     )
     logs = te.compute((k,), lambda k: te.sum(q[k, e], axis=e), name="logs")
-    terms = te.compute(
-        (n, k), lambda i, k: alpha[k] + logs[k] - 0.5 * squares[i, k], name="terms"
-    )
+    terms = te.compute((n, k), lambda i, k: alpha[k] + logs[k] - 0.5 * squares[i, k], name="terms")
     of_points = _log_sum_exp(terms, "of_points")
     likelihood = te.compute((), lambda: te.sum(of_points[i], axis=i), name="likelihood")
     weights = _log_sum_exp(alpha, "weights")

@@ -20,6 +20,8 @@ from ..evaluation import Eval, Function, Problem
 from ..fields import InputError, array, field, places
 
 THETA = 26  #: parameters: a rotation vector, a translation, four angles of each of five fingers
+POSE = 6  #: those that move the hand as a whole: the rotation vector and the translation
+ANGLES = THETA - POSE
 FINGERS = 5
 
 
@@ -103,7 +105,7 @@ def _one(row: Any, column: Any) -> Any:
     return te.if_then_else(row == column, te.const(1.0, "float64"), 0.0)
 
 
-def local_rotations(sizes: Sizes, theta: Any) -> Any:
+def local_rotations(sizes: Sizes, fingers: Any) -> Any:
     """The turn of each bone about its parent, a 4×4 matrix: about x, then about z.
 
     A finger has four bones. Its first one does not turn, the second one turns about both axes, the
@@ -114,9 +116,9 @@ def local_rotations(sizes: Sizes, theta: Any) -> Any:
         finger, joint = (bone + 2) // 4 - 1, (bone + 2) % 4
         turns = te.all(bone >= 2, finger < FINGERS, joint < 3)
         # places of other bones are moved into the range: nothing reads what they hold
-        first = te.min(te.max(6 + 4 * finger, 6), THETA - 4)
-        about_x = theta[te.min(first + te.if_then_else(joint == 0, 0, joint + 1), THETA - 1)]
-        about_z = theta[first + 1]
+        first = te.min(te.max(4 * finger, 0), ANGLES - 4)
+        about_x = fingers[te.min(first + te.if_then_else(joint == 0, 0, joint + 1), ANGLES - 1)]
+        about_z = fingers[first + 1]
         return (
             te.if_then_else(turns, about_x, 0.0),
             te.if_then_else(te.all(turns, joint == 0), about_z, 0.0),
@@ -151,26 +153,31 @@ def absolutes(sizes: Sizes, relative: Any, ancestors: Any) -> Any:
     """The product of the relative transforms of a bone and all its ancestors."""
     result = relative
     for step in range(sizes.doublings):
-        above = _products(
-            *(result, result, f"above{step}"), lambda b, step=step: te.max(ancestors[step, b], 0)
-        )
-        result = te.compute(
-            result.shape,
-            lambda b, r, c, step=step, above=above, own=result: te.if_then_else(
-                ancestors[step, b] >= 0, above[b, r, c], own[b, r, c]
-            ),
-            name=f"absolute{step}",
-        )
+        result = _above(result, ancestors, step)
     return result
 
 
-def global_rotation(theta: Any) -> Any:
-    """The matrix of the rotation vector that theta begins with; one where it is short."""
+def _above(transforms: Any, ancestors: Any, step: int) -> Any:
+    """Each transform after that of an ancestor, where the bone has this one."""
+    above = _products(
+        *(transforms, transforms, f"above{step}"), lambda b: te.max(ancestors[step, b], 0)
+    )
+    return te.compute(
+        transforms.shape,
+        lambda b, r, c: te.if_then_else(
+            ancestors[step, b] >= 0, above[b, r, c], transforms[b, r, c]
+        ),
+        name=f"absolute{step}",
+    )
+
+
+def global_rotation(pose: Any) -> Any:
+    """The matrix of the rotation vector that the pose begins with; one where it is short."""
     i = te.reduce_axis((0, 3), "i")
-    square = te.compute((), lambda: te.sum(theta[i] * theta[i], axis=i), name="square")
+    square = te.compute((), lambda: te.sum(pose[i] * pose[i], axis=i), name="square")
     turned = square() >= 1e-8
     norm = te.compute((), lambda: te.sqrt(te.if_then_else(turned, square(), 1.0)), name="norm")
-    axis = te.compute((3,), lambda i: theta[i] / norm(), name="axis")
+    axis = te.compute((3,), lambda i: pose[i] / norm(), name="axis")
 
     def body(r: Any, c: Any) -> Any:
         sine, cosine = te.sin(norm()), te.cos(norm())
@@ -183,25 +190,24 @@ def global_rotation(theta: Any) -> Any:
     return te.compute((3, 3), body, name="rotation")
 
 
-def vertex_positions(sizes: Sizes, theta: Any, model: dict[str, Any]) -> Any:
+def vertex_positions(sizes: Sizes, pose: Any, fingers: Any, model: dict[str, Any]) -> Any:
     """Where the vertices of the posed hand are."""
     vertices, bones = sizes.vertices, sizes.bones
-    turns = local_rotations(sizes, theta)
+    turns = local_rotations(sizes, fingers)
     relative = _products(model["base_relatives"], turns, "relative")
     absolute = absolutes(sizes, relative, model["ancestors"])
     transform = _products(absolute, model["inverse_base_absolutes"], "transform")
-    b, h, e = te.reduce_axis((0, bones), "b"), te.reduce_axis((0, 4), "h"), te.reduce_axis((0, 3))
+    b, h, e = (te.reduce_axis((0, size)) for size in (bones, 4, 3))
     weights, base = model["weights"], model["base_positions"]
-    skin = te.compute(
-        (vertices, 3, 4),
-        lambda v, c, h: te.sum(weights[v, b] * transform[b, c, h], axis=b),
-        name="skin",
-    )
+    # depends on no angle, so a derivative has one sum over bones and coordinates
+    skin = te.compute((vertices, bones, 4), lambda v, b, h: weights[v, b] * base[v, h], name="skin")
     posed = te.compute(
-        (vertices, 3), lambda v, c: te.sum(skin[v, c, h] * base[v, h], axis=h), name="posed"
+        (vertices, 3),
+        lambda v, c: te.sum(skin[v, b, h] * transform[b, c, h], axis=[b, h]),
+        name="posed",
     )
     sign = -1.0 if sizes.mirrored else 1.0
-    rotation = global_rotation(theta)
+    rotation = global_rotation(pose)
     turned = te.compute(
         (vertices, 3),
         lambda v, c: te.sum(
@@ -209,12 +215,12 @@ def vertex_positions(sizes: Sizes, theta: Any, model: dict[str, Any]) -> Any:
         ),
         name="turned",
     )
-    return te.compute((vertices, 3), lambda v, c: turned[v, c] + theta[3 + c], name="positions")
+    return te.compute((vertices, 3), lambda v, c: turned[v, c] + pose[3 + c], name="positions")
 
 
-def errors(sizes: Sizes, theta: Any, us: Any, model: dict[str, Any]) -> Any:
+def errors(sizes: Sizes, pose: Any, fingers: Any, us: Any, model: dict[str, Any]) -> Any:
     """What each point lacks to its place on the hand."""
-    positions = vertex_positions(sizes, theta, model)
+    positions = vertex_positions(sizes, pose, fingers, model)
     points, found = model["points"], model["correspondences"]
     if not sizes.on_surface:
         place = lambda i, c: positions[found[i], c]  # noqa: E731
@@ -225,9 +231,7 @@ def errors(sizes: Sizes, theta: Any, us: Any, model: dict[str, Any]) -> Any:
             + us[i, 1] * corner(i, 1, c)
             + (1.0 - us[i, 0] - us[i, 1]) * corner(i, 2, c)
         )
-    return te.compute(
-        (sizes.points, 3), lambda i, c: points[i, c] - place(i, c), name="errors"
-    )
+    return te.compute((sizes.points, 3), lambda i, c: points[i, c] - place(i, c), name="errors")
 
 
 def _model(sizes: Sizes) -> dict[str, Any]:
@@ -251,27 +255,52 @@ def _model(sizes: Sizes) -> dict[str, Any]:
 def objective(sizes: Sizes) -> tuple[list[Any], list[Any]]:
     """The errors of all points."""
     model = _model(sizes)
-    return list(model.values()), [errors(sizes, model["theta"], model.get("us"), model)]
+    return list(model.values()), [errors(sizes, *_parts(model["theta"]), model.get("us"), model)]
 
 
 def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
     """The derivative by a shift of each point's own place, which comes first, and by theta."""
     model = _model(sizes)
-    own = sizes.columns - THETA
-    theta, us = model["theta"], model.get("us")
-    columns = te.compute(
-        (sizes.columns,),
-        lambda c: te.if_then_else(c < own, 0.0, theta[te.max(c - own, 0)]),
-        name="columns",
+    pose, fingers = _parts(model["theta"])
+    parts = [pose, fingers]
+    us = model.get("us")
+    if us is not None:
+        # one shift for all points: a row reads its own place alone
+        shift = te.compute((2,), lambda j: te.const(0.0, "float64"), name="shift")
+        parts.insert(0, shift)
+        us = te.compute(us.shape, lambda i, j: model["us"][i, j] + shift[j], name="shifted")
+    value = errors(sizes, pose, fingers, us, model)
+    columns = [ad.jacobian(value, part, mode="forward") for part in parts]
+    return list(model.values()), [_side_by_side(columns)]
+
+
+def _parts(theta: Any) -> tuple[Any, Any]:
+    """The parameters of the whole hand and those of the fingers: vertices read them apart."""
+    return (
+        te.compute((POSE,), lambda c: theta[c], name="pose"),
+        te.compute((ANGLES,), lambda c: theta[POSE + c], name="fingers"),
     )
-    moved = te.compute((THETA,), lambda c: columns[own + c], name="moved")
-    shifted = (
-        te.compute(us.shape, lambda i, j: us[i, j] + columns[j], name="shifted")
-        if sizes.on_surface
-        else None
-    )
-    value = errors(sizes, moved, shifted, model)
-    return list(model.values()), [ad.jacobian(value, columns, mode="forward")]
+
+
+def _side_by_side(blocks: Sequence[Any]) -> Any:
+    """Tensors joined along their last axis."""
+    *outer, _ = blocks[0].shape
+    widths = [int(block.shape[-1]) for block in blocks]
+
+    def body(*place: Any) -> Any:
+        *row, column = place
+        end = sum(widths)
+        result = None
+        for block, width in zip(reversed(blocks), reversed(widths), strict=True):
+            end -= width
+            inside = te.min(te.max(column - end, 0), width - 1)
+            entry = block(*row, inside)
+            result = (
+                entry if result is None else te.if_then_else(column < end + width, entry, result)
+            )
+        return result
+
+    return te.compute((*outer, sum(widths)), body, name="jacobian")
 
 
 EVAL = Eval(

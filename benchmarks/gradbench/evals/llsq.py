@@ -47,9 +47,7 @@ def objective(sizes: Sizes, x: Any) -> Any:
         return result
 
     powers = te.compute((n, m), power, name="powers")
-    polynomial = te.compute(
-        (n,), lambda i: te.sum(x[j] * powers[i, j], axis=j), name="polynomial"
-    )
+    polynomial = te.compute((n,), lambda i: te.sum(x[j] * powers[i, j], axis=j), name="polynomial")
     sign = lambda t: te.if_then_else(t > 0.0, 1.0, te.if_then_else(t < 0.0, -1.0, 0.0))  # noqa: E731
     rest = te.compute((n,), lambda i: sign(point[i]) - polynomial[i], name="rest")
     return te.compute((), lambda: te.sum(0.5 * rest[i] * rest[i], axis=i), name="objective")

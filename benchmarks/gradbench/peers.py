@@ -1,0 +1,363 @@
+"""The evals in JAX and PyTorch, as their users would write them: float64, arrays of the library.
+
+In: an input of the suite. Out: `Peer`: arguments, and for each function of the eval one function of
+these. Formulas are written once for both array libraries where their functions agree; what differs
+is in `Library`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import multigammaln
+
+Arrays = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What the formulas take from an array library beside functions of equal names."""
+
+    numpy: Any  #: jax.numpy or torch
+    grad: Callable[..., Any]  #: of a function and the numbers of its arguments
+    jacrev: Callable[..., Any]
+    jacfwd: Callable[..., Any]
+    jvp: Callable[..., Any]
+    vmap: Callable[..., Any]
+    constant: Callable[[Any], Any]  #: an array of numpy as one of the library
+    log_sum_exp: Callable[[Any, int], Any]
+    largest: Callable[[Any], Any]
+    nearest: Callable[[Any], Any]  #: the place of the least element of each row
+    scattered: Callable[[Any, tuple[Any, ...], Any], Any]  #: values written into zeros
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An eval in one library."""
+
+    arguments: Arrays
+    functions: Mapping[str, Callable[..., Any]]
+
+
+def gmm(library: Library, data: Mapping[str, Any]) -> Peer:
+    """The log posterior of a mixture of Gaussians, and its gradients."""
+    xp, n, d, k = library.numpy, data["n"], data["d"], data["k"]
+    m, gamma = data["m"], data["gamma"]
+    freedom = d + m + 1
+    prior = k * (freedom * d * np.log(gamma / np.sqrt(2)) - multigammaln(freedom / 2, d))
+    columns, rows = np.triu_indices(d, 1)
+
+    def objective(alpha: Any, mu: Any, q: Any, lower: Any, x: Any) -> Any:
+        diagonal = np.arange(d)
+        places = (np.concatenate([diagonal, rows]), np.concatenate([diagonal, columns]))
+        values = xp.concatenate([xp.exp(q), lower], 1)
+        factor = library.scattered((k, d, d), (slice(None), *places), values)
+        image = (x @ factor.reshape(k * d, d).T).reshape(n, k, d)
+        away = image - (factor @ mu[:, :, None])[:, :, 0]
+        terms = alpha + q.sum(1) - 0.5 * (away * away).sum(2)
+        wishart = m * q.sum() - 0.5 * gamma * gamma * (factor * factor).sum()
+        likelihood = library.log_sum_exp(terms, 1).sum() - n * library.log_sum_exp(alpha, 0)
+        return likelihood + wishart + prior - n * d / 2 * np.log(2 * np.pi)
+
+    shapes = {"alpha": (k,), "mu": (k, d), "q": (k, d), "l": (k, len(rows)), "x": (n, d)}
+    arguments = (np.asarray(data[name], "float64").reshape(s) for name, s in shapes.items())
+    return Peer(
+        tuple(map(library.constant, arguments)),
+        {"objective": objective, "jacobian": library.grad(objective, (0, 1, 2, 3))},
+    )
+
+
+def kmeans(library: Library, data: Mapping[str, Any]) -> Peer:
+    """Squares of distances to the nearest centroids; gradient over diagonal of the Hessian.
+
+    The nearest centroid is found without a derivative and then gathered: the transpose of that is
+    a scatter, where the derivative of a minimum would look through all distances again.
+    """
+    xp = library.numpy
+
+    def squares(points: Any, centroids: Any) -> Any:
+        product = points @ centroids.T
+        return (points * points).sum(1)[:, None] + (centroids * centroids).sum(1) - 2 * product
+
+    def cost(points: Any, centroids: Any) -> Any:
+        return xp.amin(squares(points, centroids), 1).sum()
+
+    def direction(points: Any, centroids: Any) -> Any:
+        nearest = library.nearest(squares(points, centroids))
+
+        def of_nearest(centroids: Any) -> Any:
+            away = points - centroids[nearest]
+            return (away * away).sum()
+
+        gradient = library.grad(of_nearest, 0)
+        first, second = library.jvp(gradient, (centroids,), (xp.ones_like(centroids),))
+        return first / second
+
+    arguments = (np.asarray(data[name], "float64") for name in ("points", "centroids"))
+    return Peer(tuple(map(library.constant, arguments)), {"cost": cost, "dir": direction})
+
+
+def llsq(library: Library, data: Mapping[str, Any]) -> Peer:
+    """Half the sum of squares of what a polynomial leaves of a sign function."""
+    xp, n, m = library.numpy, data["n"], len(data["x"])
+    bits = [library.constant((np.arange(m) >> bit) % 2 == 1) for bit in range(m.bit_length())]
+
+    def primal(x: Any, numbers: Any) -> Any:
+        point = numbers * 2.0 / (n - 1.0) - 1.0
+        powers, square = 1.0, point
+        for bit in bits:
+            powers = powers * xp.where(bit, square[:, None], 1.0)
+            square = square * square
+        rest = xp.sign(point) - powers @ x
+        return 0.5 * (rest * rest).sum()
+
+    arguments = (np.asarray(data["x"], "float64"), np.arange(n, dtype="float64"))
+    functions = {"primal": primal, "gradient": library.grad(primal, 0)}
+    return Peer(tuple(map(library.constant, arguments)), functions)
+
+
+def lse(library: Library, data: Mapping[str, Any]) -> Peer:
+    """The logarithm of a sum of exponentials of its primitive elements, as the eval asks."""
+    xp = library.numpy
+
+    def primal(x: Any) -> Any:
+        largest = library.largest(x)
+        return largest + xp.log(xp.exp(x - largest).sum())
+
+    argument = library.constant(np.asarray(data["x"], "float64"))
+    return Peer((argument,), {"primal": primal, "gradient": library.grad(primal, 0)})
+
+
+def ba(library: Library, data: Mapping[str, Any]) -> Peer:
+    """Errors of projection and of weights; the values, columns and starts of rows of a Jacobian."""
+    xp, n, m, p = library.numpy, data["n"], data["m"], data["p"]
+
+    def cross(a: Any, b: Any) -> Any:
+        return xp.stack(
+            [a[(i + 1) % 3] * b[(i + 2) % 3] - a[(i + 2) % 3] * b[(i + 1) % 3] for i in range(3)]
+        )
+
+    def error(z: Any, feature: Any) -> Any:
+        vector, offset = z[:3], z[11:14] - z[3:6]
+        square = (vector * vector).sum()
+        angle = xp.sqrt(xp.where(square > 0, square, xp.ones_like(square)))
+        axis = vector / angle
+        turned = (
+            offset * xp.cos(angle)
+            + cross(axis, offset) * xp.sin(angle)
+            + axis * (axis * offset).sum() * (1 - xp.cos(angle))
+        )
+        turned = xp.where(square > 0, turned, offset + cross(vector, offset))
+        flat = turned[:2] / turned[2]
+        radius = (flat * flat).sum()
+        lens = 1 + radius * (z[9] + radius * z[10])
+        return z[14] * (flat * lens * z[6] + z[7:9] - feature)
+
+    def parameters(cameras: Any, points: Any, weights: Any, places: Any) -> Any:
+        parts = [cameras[places[:, 0]], points[places[:, 1]], weights[:, None]]
+        return xp.concatenate(parts, 1)
+
+    def objective(cameras: Any, points: Any, weights: Any, features: Any, places: Any) -> Any:
+        errors = library.vmap(error)(parameters(cameras, points, weights, places), features)
+        return errors, 1 - weights * weights
+
+    def jacobian(cameras: Any, points: Any, weights: Any, features: Any, places: Any) -> Any:
+        z = parameters(cameras, points, weights, places)
+        values = library.vmap(library.jacrev(error))(z, features)
+        numbers = xp.arange(p, dtype=places.dtype)
+        row = xp.concatenate(
+            [
+                11 * places[:, :1] + library.constant(np.arange(11, dtype="int32")),
+                11 * n + 3 * places[:, 1:] + library.constant(np.arange(3, dtype="int32")),
+                (11 * n + 3 * m + numbers)[:, None],
+            ],
+            1,
+        )
+        columns = xp.concatenate([xp.concatenate([row, row], 1).reshape(-1), row[:, 14]])
+        ends = xp.arange(p + 1, dtype=places.dtype)
+        starts = [15 * xp.arange(2 * p, dtype=places.dtype), 30 * p + ends]
+        flat = xp.concatenate([values.reshape(-1), -2 * weights])
+        return flat, columns, xp.concatenate(starts)
+
+    numbers = np.arange(p)
+    arguments = (
+        np.tile(np.asarray(data["cam"], "float64"), (n, 1)),
+        np.tile(np.asarray(data["x"], "float64"), (m, 1)),
+        np.full(p, float(data["w"])),
+        np.tile(np.asarray(data["feat"], "float64"), (p, 1)),
+        np.stack([numbers % n, numbers % m], 1).astype("int32"),
+    )
+    functions = {"objective": objective, "jacobian": jacobian}
+    return Peer(tuple(map(library.constant, arguments)), functions)
+
+
+def ht(library: Library, data: Mapping[str, Any]) -> Peer:
+    """What points lack to a posed hand; the Jacobian in forward mode."""
+    xp, model = library.numpy, data["data"]["model"]
+    parents = [int(parent) for parent in model["parents"]]
+    sign = library.constant(np.array([-1.0 if model["is_mirrored"] else 1.0, 1.0, 1.0]))
+    found = np.asarray(data["data"]["correspondences"])
+    on_surface = len(data["us"]) > 0
+    triangles = np.asarray(model["triangles"]).reshape(-1, 3)
+    corners = [library.constant(triangles[found, s]) for s in range(3)] if on_surface else [found]
+    zero, one = library.constant(np.zeros(())), library.constant(np.ones(()))
+
+    def turn(x: Any, z: Any) -> Any:
+        cx, sx, cz, sz = xp.cos(x), xp.sin(x), xp.cos(z), xp.sin(z)
+        rows = [[cz, -sz * cx, sz * sx, zero], [sz, cz * cx, -cz * sx, zero]]
+        rows += [[zero, sx, cx, zero], [zero, zero, zero, one]]
+        return xp.stack([xp.stack(row) for row in rows])
+
+    def rotation(vector: Any) -> Any:
+        angle = xp.sqrt((vector * vector).sum())
+        x, y, z = vector / angle
+        skew = xp.stack([xp.stack(row) for row in ([zero, -z, y], [z, zero, -x], [-y, x, zero])])
+        outer = (vector / angle)[:, None] * (vector / angle)
+        return (
+            outer * (1 - xp.cos(angle))
+            + skew * xp.sin(angle)
+            + library.constant(np.eye(3)) * xp.cos(angle)
+        )
+
+    def angles(theta: Any, bone: int) -> tuple[Any, Any]:
+        finger, joint = divmod(bone - 2, 4)
+        if not (0 <= finger < 5 and joint < 3):
+            return zero, zero
+        first = 6 + 4 * finger
+        return (theta[first], theta[first + 1]) if joint == 0 else (theta[first + joint + 1], zero)
+
+    def objective(theta: Any, us: Any, relatives: Any, inverses: Any, skin: Any, points: Any):
+        turns = [turn(*angles(theta, bone)) for bone in range(len(parents))]
+        absolute: list[Any] = []
+        for bone, parent in enumerate(parents):
+            relative = relatives[bone] @ turns[bone]
+            absolute.append(relative if parent < 0 else absolute[parent] @ relative)
+        transform = (xp.stack(absolute) @ inverses)[:, :3]
+        columns = xp.permute_dims(transform, (0, 2, 1)).reshape(-1, 3)
+        posed = (skin @ columns) * sign
+        places = posed @ rotation(theta[:3]).T + theta[3:6]
+        if not on_surface:
+            return points - places[corners[0]]
+        a, b, c = (places[corner] for corner in corners)
+        u, v = us[:, :1], us[:, 1:]
+        return points - (u * a + v * b + (1 - u - v) * c)
+
+    def jacobian(theta: Any, us: Any, *rest: Any) -> Any:
+        def moved(columns: Any) -> Any:
+            return objective(columns[own:], us + columns[:own] if on_surface else us, *rest)
+
+        own = 2 if on_surface else 0
+        start = xp.concatenate([xp.zeros_like(theta[:own]), theta])
+        return library.jacfwd(moved)(start)
+
+    weights, base = np.asarray(model["weights"]), np.asarray(model["base_positions"])
+    arguments = (
+        np.asarray(data["theta"], "float64"),
+        np.asarray(data["us"], "float64").reshape(-1, 2),
+        np.asarray(model["base_relatives"], "float64"),
+        np.asarray(model["inverse_base_absolutes"], "float64"),
+        (weights[:, :, None] * base[:, None, :]).reshape(len(base), -1),
+        np.asarray(data["data"]["points"], "float64"),
+    )
+    functions = {"objective": objective, "jacobian": jacobian}
+    return Peer(tuple(map(library.constant, arguments)), functions)
+
+
+#: module → the eval in a library
+PEERS: dict[str, Callable[[Library, Mapping[str, Any]], Peer]] = {
+    "gmm": gmm,
+    "kmeans": kmeans,
+    "llsq": llsq,
+    "lse": lse,
+    "ba": ba,
+    "ht": ht,
+}
+
+
+def _functions_of_jax() -> Library:
+    import jax
+
+    def scattered(shape: tuple[int, ...], places: tuple[Any, ...], values: Any) -> Any:
+        return jax.numpy.zeros(shape, values.dtype).at[places].set(values)
+
+    return Library(
+        numpy=jax.numpy,
+        grad=lambda function, places: jax.grad(function, argnums=places),
+        jacrev=jax.jacrev,
+        jacfwd=jax.jacfwd,
+        jvp=jax.jvp,
+        vmap=jax.vmap,
+        constant=jax.device_put,
+        log_sum_exp=lambda values, axis: jax.nn.logsumexp(values, axis),
+        largest=jax.numpy.max,
+        nearest=lambda values: jax.numpy.argmin(values, 1),
+        scattered=scattered,
+    )
+
+
+def _functions_of_torch() -> Library:
+    import torch
+
+    def scattered(shape: tuple[int, ...], places: tuple[Any, ...], values: Any) -> Any:
+        index = (places[0], *(torch.as_tensor(place) for place in places[1:]))
+        result = torch.zeros(shape, dtype=values.dtype)
+        result[index] = values
+        return result
+
+    def grad(function: Callable[..., Any], places: Any) -> Callable[..., Any]:
+        return torch.func.grad(function, argnums=places)
+
+    return Library(
+        numpy=torch,
+        grad=grad,
+        jacrev=torch.func.jacrev,
+        jacfwd=torch.func.jacfwd,
+        jvp=torch.func.jvp,
+        vmap=torch.func.vmap,
+        constant=torch.as_tensor,
+        log_sum_exp=torch.logsumexp,
+        largest=torch.max,
+        nearest=lambda values: torch.argmin(values, 1),
+        scattered=scattered,
+    )
+
+
+def prepare(
+    name: str, threads: int, module: str, function: str, data: Mapping[str, Any]
+) -> Callable[[], list[np.ndarray]]:
+    """Compile a function of an eval; returns a call that waits for its results."""
+    return _PREPARE[name](threads, module, function, data)
+
+
+def _in_jax(
+    threads: int, module: str, function: str, data: Mapping[str, Any]
+) -> Callable[[], list[np.ndarray]]:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    peer = PEERS[module](_functions_of_jax(), data)
+    compiled = jax.jit(peer.functions[function])
+    return lambda: jax.tree.leaves(jax.block_until_ready(compiled(*peer.arguments)))
+
+
+def _in_torch(
+    compiled: bool, threads: int, module: str, function: str, data: Mapping[str, Any]
+) -> Callable[[], list[np.ndarray]]:
+    import torch
+
+    torch.set_num_threads(threads)
+    peer = PEERS[module](_functions_of_torch(), data)
+    derived = peer.functions[function]
+    chosen = torch.compile(derived) if compiled else derived
+    return lambda: torch.utils._pytree.tree_leaves(chosen(*peer.arguments))
+
+
+_PREPARE: dict[str, Callable[..., Callable[[], list[np.ndarray]]]] = {
+    "jax": _in_jax,
+    "torch": functools.partial(_in_torch, False),
+    "torch.compile": functools.partial(_in_torch, True),
+}
