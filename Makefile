@@ -8,11 +8,12 @@ PYTEST_FLAGS ?= -q -n 2 --dist worksteal
 # the build for CPUs: on Linux the plain one brings gigabytes of CUDA along
 TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
 BENCH_FLAGS ?=
+GRADBENCH_FLAGS ?=
 
 BIN := $(VENV)/bin
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test quick lint bench clean
+.PHONY: demo test quick lint bench gradbench clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -33,6 +34,10 @@ lint: $(VENV)/.installed-test
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.suite --report docs $(BENCH_FLAGS)
 	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python $$script; done
+
+# the evals of GradBench beside PyTorch and JAX, one thread; GRADBENCH_FLAGS=--modest for few sizes
+gradbench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.gradbench.compare --report docs $(GRADBENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
