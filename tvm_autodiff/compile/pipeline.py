@@ -133,12 +133,12 @@ def build(
         CPU threads to use; None is all that this process may use.
     exact_math : bool
         Turns off, on a CPU, what rounds otherwise than the expressions as they are written: exp,
-        log, tanh and the like of float32, float16 and bfloat16 are the C library's, exp10 is a
-        power, sigmoid is computed in float64, and a divisor that a row shares divides each
-        element. By default these functions are arithmetic that vectorises, with an error of a few
-        units in the last place (the table is in docs/performance.md) and with C's results for
-        zeros, infinities and NaN, and such a divisor becomes factors, one rounding more and finite
-        wherever the quotient is. The order of sums, of products of three and more factors under a
+        log, tanh and the like of float32, float16 and bfloat16, and exp of float64, are the C
+        library's, exp10 is a power, sigmoid is computed in float64, and a divisor that a row shares
+        divides each element. By default these functions are arithmetic that vectorises, with an
+        error of a few units in the last place (the table is in docs/performance.md) and with C's
+        results for zeros, infinities and NaN, and such a divisor becomes factors, one rounding more
+        and finite wherever the quotient is. The order of sums, of products of three and more factors under a
         sum, and float32 inside of sums of float16 and bfloat16 stay in either case. On a GPU it
         changes nothing.
     cache : bool or path

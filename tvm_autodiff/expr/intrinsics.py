@@ -27,7 +27,7 @@ def symbol(name: str, lanes: int) -> str:
 
 
 def define(name: str, arity: int) -> None:
-    """Give TVM a pure function of float32, ``tvm_autodiff.<name>``, for LLVM targets.
+    """Give TVM a pure function of floats, ``tvm_autodiff.<name>``, for LLVM targets.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def _register(name: str, arity: int, target: str, lower: Callable[[Any], Expr]) 
     return operator
 
 
-def own_call(name: str, args: Sequence[Expr]) -> Expr:
-    """A call of a function of ours; float16 and bfloat16 go through float32.
+def own_call(name: str, args: Sequence[Expr], inside: str = "float32") -> Expr:
+    """A call of a function of ours, which computes in one dtype; others are converted.
 
     Examples
     --------
@@ -76,8 +76,8 @@ def own_call(name: str, args: Sequence[Expr]) -> Expr:
     T.tvm_autodiff_negated(x)
     """
     kind = dtype_of(args[0])
-    wide = [cast("float32", part) for part in args]
-    node = ir.Call(ir.Op.get(f"{_SPACE}.{name}"), wide, ret_ty=ir.PrimType("float32"))
+    wide = [cast(inside, part) for part in args]
+    node = ir.Call(ir.Op.get(f"{_SPACE}.{name}"), wide, ret_ty=ir.PrimType(inside))
     return cast(kind, node)
 
 

@@ -16,7 +16,7 @@ from tests.float_errors import arguments, errors
 from tvm_autodiff.compile import build, lower
 from tvm_autodiff.expr.build import call
 from tvm_autodiff.schedule.cpu.elementary import trigonometric
-from tvm_autodiff.schedule.cpu.elementary.functions import FUNCTIONS, with_own_functions
+from tvm_autodiff.schedule.cpu.elementary.functions import FLOAT64, FUNCTIONS, with_own_functions
 from tvm_autodiff.schedule.cpu.elementary.power import LITERAL_POWERS
 
 LIMIT = 4.0  # units in the last place
@@ -184,8 +184,12 @@ class TestUse:
         source, result = map_of(lambda v: tirx.call_pure_extern("float32", "expf", v), 1, len(x))
         np.testing.assert_array_equal(got, np.asarray(build(source, result)(x)))
 
-    def test_float64_is_left_to_the_c_library(self):
-        assert "tvm_autodiff_" not in self.script(te.exp, "float64")
+    @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name in TRUTH])
+    def test_float64_is_left_to_the_c_library_but_for_exp(self, name):
+        script = self.script(lambda x: call(name, x), "float64")
+        assert ("tvm_autodiff_" in script) == (name in FLOAT64)
+        exact = self.script(lambda x: call(name, x), "float64", exact_math=True)
+        assert "tvm_autodiff_" not in exact
 
     @pytest.mark.parametrize("name", list(TRUTH))
     def test_exact_functions_are_those_of_a_good_library(self, name):

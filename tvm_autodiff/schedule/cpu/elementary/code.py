@@ -10,7 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-FLOAT, DOUBLE, INT, BOOL = "float", "double", "i32", "i1"
+FLOAT, DOUBLE, INT, LONG, BOOL = "float", "double", "i32", "i64", "i1"
+#: float → integer of as many bits
+_BITS = {FLOAT: INT, DOUBLE: LONG}
+_FLOATS = {bits: kind for kind, bits in _BITS.items()}
 _INTRINSIC_SUFFIX = {FLOAT: "f32", DOUBLE: "f64"}
 _FLOAT_WORDS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _INT_WORDS = {
@@ -141,7 +144,7 @@ class Code:
             if value.kind != kind:
                 raise TypeError(f"a value of kind {value.kind} where {kind} is wanted")
             return value.name
-        text = str(int(value)) if kind in (INT, BOOL) else _float_literal(value, kind)
+        text = _float_literal(value, kind) if kind in _BITS else str(int(value))
         if self._lanes == 1:
             return text
         return "<" + ", ".join([f"{kind} {text}"] * self._lanes) + ">"
@@ -156,14 +159,16 @@ class Code:
         return self.instruction(kind, f"{_CASTS[value.kind, kind]} {old} {value.name} to {new}")
 
     def bits(self, value: Value) -> Value:
-        """A float as the i32 of the same bits."""
-        return self.instruction(INT, f"bitcast {self.type(FLOAT)} {value.name} to {self.type(INT)}")
+        """A float as the integer of the same bits."""
+        return self._reinterpreted(value, _BITS[value.kind])
 
     def from_bits(self, value: Value) -> Value:
-        """An i32 as the float of the same bits."""
-        return self.instruction(
-            FLOAT, f"bitcast {self.type(INT)} {value.name} to {self.type(FLOAT)}"
-        )
+        """An integer as the float of the same bits."""
+        return self._reinterpreted(value, _FLOATS[value.kind])
+
+    def _reinterpreted(self, value: Value, kind: str) -> Value:
+        old, new = self.type(value.kind), self.type(kind)
+        return self.instruction(kind, f"bitcast {old} {value.name} to {new}")
 
     def fma(self, a: Value, b: Value | float, c: Value | float) -> Value:
         """``a*b + c``, with one rounding where the machine has an instruction for it, else two."""
@@ -203,8 +208,8 @@ class Code:
         return self.instruction(kind, f"call {ty} {full}({given})")
 
     def text(self, name: str, arity: int, result: Value) -> str:
-        """The function, and the declarations of what it calls."""
-        ty = self.type(FLOAT)
+        """The function of operands of the result's kind, and the declarations of what it calls."""
+        ty = self.type(result.kind)
         params = ", ".join(f"{ty} %x{number}" for number in range(arity))
         head = [*self._declared, f"define {ty} @{name}({params}) {{"]
         return "\n".join([*head, *self._lines, f"  ret {ty} {result.name}", "}", ""])
@@ -217,8 +222,10 @@ def _float_literal(value: float, kind: str) -> str:
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
 
 
-def function_text(name: str, rule: Callable[..., Value], arity: int, lanes: int) -> str:
-    """An LLVM function of float32.
+def function_text(
+    name: str, rule: Callable[..., Value], arity: int, lanes: int, kind: str = FLOAT
+) -> str:
+    """An LLVM function of float32, or of float64.
 
     Parameters
     ----------
@@ -230,6 +237,8 @@ def function_text(name: str, rule: Callable[..., Value], arity: int, lanes: int)
         The number of operands.
     lanes
         The width of the vectors; 1 for scalars.
+    kind
+        Of the operands and the result: `FLOAT` or `DOUBLE`.
 
     Examples
     --------
@@ -241,5 +250,5 @@ def function_text(name: str, rule: Callable[..., Value], arity: int, lanes: int)
     <BLANKLINE>
     """
     code = Code(lanes)
-    result = rule(code, *(Value(code, FLOAT, f"%x{number}") for number in range(arity)))
+    result = rule(code, *(Value(code, kind, f"%x{number}") for number in range(arity)))
     return code.text(name, arity, result)

@@ -1,8 +1,8 @@
 """The table of elementary functions that are computed by arithmetic of ours.
 
 In: a scheduled PrimFunc for an LLVM target. Out: the same function with calls of these functions in
-the place of TVM's intrinsics, wherever the operands are float32, float16 or bfloat16; those of
-float64 stay calls of the C library. The maximal errors are in docs/performance.md.
+the place of TVM's intrinsics, wherever the operands are float32, float16 or bfloat16; of float64
+exp alone, the others stay calls of the C library. The maximal errors are in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from ....expr.nodes import Expr, const_value, dtype_of, op_name, operands
 from . import (
     error_function,
     exponential,
+    float64,
     hyperbolic,
     inverse_trigonometric,
     logarithm,
     power,
     trigonometric,
 )
-from .code import Value, function_text
+from .code import DOUBLE, FLOAT, Value, function_text
 
 #: name → (operands, arithmetic)
 FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
@@ -54,17 +55,27 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     "erf": (1, error_function.erf),
     **{name: (1, rule) for name, rule in power.LITERAL_POWERS.values()},
 }
+#: those of float64: name → (own name, arithmetic)
+FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {"exp": ("exp_float64", float64.exp)}
 NARROW = ("float32", "float16", "bfloat16")
 
 for _name, (_arity, _) in FUNCTIONS.items():
     define(_name, _arity)
+for _name, (_own, _) in FLOAT64.items():
+    define(_own, FUNCTIONS[_name][0])
+
+#: own name → (operands, arithmetic, kind)
+_WRITTEN = {
+    **{name: (arity, rule, FLOAT) for name, (arity, rule) in FUNCTIONS.items()},
+    **{own: (FUNCTIONS[name][0], rule, DOUBLE) for name, (own, rule) in FLOAT64.items()},
+}
 
 
 @cache
 def llvm_function(name: str, lanes: int) -> str:
-    """The LLVM function of an entry of the table, for vectors of a width."""
-    arity, rule = FUNCTIONS[name]
-    return function_text(symbol(name, lanes), rule, arity, lanes)
+    """The LLVM function of an own name, for vectors of a width."""
+    arity, rule, kind = _WRITTEN[name]
+    return function_text(symbol(name, lanes), rule, arity, lanes, kind)
 
 
 def with_own_functions(func: Any) -> Any:
@@ -81,9 +92,13 @@ def with_own_functions(func: Any) -> Any:
     used: dict[str, None] = {}
 
     def own(node: Expr) -> Expr:
+        name, args = op_name(node), operands(node)
+        if dtype_of(node) == "float64" and name in FLOAT64:
+            name = FLOAT64[name][0]
+            used[name] = None
+            return own_call(name, args, "float64")
         if dtype_of(node) not in NARROW:
             return node
-        name, args = op_name(node), operands(node)
         if name == "power":
             exponent = const_value(args[1])
             if exponent in power.LITERAL_POWERS:
