@@ -33,6 +33,7 @@ class Library:
     largest: Callable[[Any], Any]
     nearest: Callable[[Any], Any]  #: the place of the least element of each row
     scattered: Callable[[Any, tuple[Any, ...], Any], Any]  #: values written into zeros
+    powers: Callable[[Any, int], Any]  #: of each element those from 0 on, as a row
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,10 @@ def kmeans(library: Library, data: Mapping[str, Any]) -> Peer:
 def llsq(library: Library, data: Mapping[str, Any]) -> Peer:
     """Half the sum of squares of what a polynomial leaves of a sign function."""
     xp, n, m = library.numpy, data["n"], len(data["x"])
-    bits = [library.constant((np.arange(m) >> bit) % 2 == 1) for bit in range(m.bit_length())]
 
     def primal(x: Any, numbers: Any) -> Any:
         point = numbers * 2.0 / (n - 1.0) - 1.0
-        powers, square = 1.0, point
-        for bit in bits:
-            powers = powers * xp.where(bit, square[:, None], 1.0)
-            square = square * square
-        rest = xp.sign(point) - powers @ x
+        rest = xp.sign(point) - library.powers(point, m) @ x
         return 0.5 * (rest * rest).sum()
 
     arguments = (np.asarray(data["x"], "float64"), np.arange(n, dtype="float64"))
@@ -237,14 +233,13 @@ def ht(library: Library, data: Mapping[str, Any]) -> Peer:
             relative = relatives[bone] @ turns[bone]
             absolute.append(relative if parent < 0 else absolute[parent] @ relative)
         transform = (xp.stack(absolute) @ inverses)[:, :3]
-        columns = xp.permute_dims(transform, (0, 2, 1)).reshape(-1, 3)
+        columns = transform.swapaxes(1, 2).reshape(-1, 3)
         posed = (skin @ columns) * sign
-        places = posed @ rotation(theta[:3]).T + theta[3:6]
-        if not on_surface:
-            return points - places[corners[0]]
-        a, b, c = (places[corner] for corner in corners)
-        u, v = us[:, :1], us[:, 1:]
-        return points - (u * a + v * b + (1 - u - v) * c)
+        places = [posed[corner] for corner in corners]
+        if on_surface:
+            u, v = us[:, :1], us[:, 1:]
+            places = [u * places[0] + v * places[1] + (1 - u - v) * places[2]]
+        return points - places[0] @ rotation(theta[:3]).T - theta[3:6]
 
     def jacobian(theta: Any, us: Any, *rest: Any) -> Any:
         def moved(columns: Any) -> Any:
@@ -284,6 +279,15 @@ def _functions_of_jax() -> Library:
     def scattered(shape: tuple[int, ...], places: tuple[Any, ...], values: Any) -> Any:
         return jax.numpy.zeros(shape, values.dtype).at[places].set(values)
 
+    def powers(values: Any, count: int) -> Any:
+        # products of squares: XLA makes them where they are read, and a cumulative product not
+        result, square = 1.0, values
+        for bit in range(count.bit_length()):
+            chosen = (np.arange(count) >> bit) % 2 == 1
+            result = result * jax.numpy.where(chosen, square[:, None], 1.0)
+            square = square * square
+        return result
+
     return Library(
         numpy=jax.numpy,
         grad=lambda function, places: jax.grad(function, argnums=places),
@@ -296,6 +300,7 @@ def _functions_of_jax() -> Library:
         largest=jax.numpy.max,
         nearest=lambda values: jax.numpy.argmin(values, 1),
         scattered=scattered,
+        powers=powers,
     )
 
 
@@ -323,6 +328,7 @@ def _functions_of_torch() -> Library:
         largest=torch.max,
         nearest=lambda values: torch.argmin(values, 1),
         scattered=scattered,
+        powers=lambda values, count: torch.vander(values, count, increasing=True),
     )
 
 

@@ -190,48 +190,54 @@ def global_rotation(pose: Any) -> Any:
     return te.compute((3, 3), body, name="rotation")
 
 
-def vertex_positions(sizes: Sizes, pose: Any, fingers: Any, model: dict[str, Any]) -> Any:
-    """Where the vertices of the posed hand are."""
+def posed_vertices(sizes: Sizes, fingers: Any, model: dict[str, Any]) -> Any:
+    """Where the bones move the vertices, before the hand is moved as a whole."""
     vertices, bones = sizes.vertices, sizes.bones
     turns = local_rotations(sizes, fingers)
     relative = _products(model["base_relatives"], turns, "relative")
     absolute = absolutes(sizes, relative, model["ancestors"])
     transform = _products(absolute, model["inverse_base_absolutes"], "transform")
-    b, h, e = (te.reduce_axis((0, size)) for size in (bones, 4, 3))
+    b, h = te.reduce_axis((0, bones), "b"), te.reduce_axis((0, 4), "h")
     weights, base = model["weights"], model["base_positions"]
     # depends on no angle, so a derivative has one sum over bones and coordinates
     skin = te.compute((vertices, bones, 4), lambda v, b, h: weights[v, b] * base[v, h], name="skin")
-    posed = te.compute(
+    return te.compute(
         (vertices, 3),
         lambda v, c: te.sum(skin[v, b, h] * transform[b, c, h], axis=[b, h]),
         name="posed",
     )
-    sign = -1.0 if sizes.mirrored else 1.0
-    rotation = global_rotation(pose)
-    turned = te.compute(
-        (vertices, 3),
-        lambda v, c: te.sum(
-            rotation[c, e] * te.if_then_else(e == 0, sign * posed[v, e], posed[v, e]), axis=e
-        ),
-        name="turned",
-    )
-    return te.compute((vertices, 3), lambda v, c: turned[v, c] + pose[3 + c], name="positions")
 
 
 def errors(sizes: Sizes, pose: Any, fingers: Any, us: Any, model: dict[str, Any]) -> Any:
-    """What each point lacks to its place on the hand."""
-    positions = vertex_positions(sizes, pose, fingers, model)
+    """What each point lacks to its place on the hand.
+
+    The weights of a place in a triangle add up to one, so the hand may be moved as a whole after
+    the corners are blended: there are fewer places than corners.
+    """
+    posed = posed_vertices(sizes, fingers, model)
     points, found = model["points"], model["correspondences"]
-    if not sizes.on_surface:
-        place = lambda i, c: positions[found[i], c]  # noqa: E731
-    else:
-        corner = lambda i, s, c: positions[model["triangles"][found[i], s], c]  # noqa: E731
-        place = lambda i, c: (  # noqa: E731
-            us[i, 0] * corner(i, 0, c)
-            + us[i, 1] * corner(i, 1, c)
-            + (1.0 - us[i, 0] - us[i, 1]) * corner(i, 2, c)
-        )
-    return te.compute((sizes.points, 3), lambda i, c: points[i, c] - place(i, c), name="errors")
+
+    def place(i: Any, c: Any) -> Any:
+        if not sizes.on_surface:
+            return posed[found[i], c]
+        first, second, third = (posed[model["triangles"][found[i], s], c] for s in range(3))
+        return us[i, 0] * first + us[i, 1] * second + (1.0 - us[i, 0] - us[i, 1]) * third
+
+    places = te.compute((sizes.points, 3), place, name="places")
+    sign = -1.0 if sizes.mirrored else 1.0
+    e, rotation = te.reduce_axis((0, 3), "e"), global_rotation(pose)
+    turned = te.compute(
+        (sizes.points, 3),
+        lambda i, c: te.sum(
+            rotation[c, e] * te.if_then_else(e == 0, sign * places[i, e], places[i, e]), axis=e
+        ),
+        name="turned",
+    )
+    return te.compute(
+        (sizes.points, 3),
+        lambda i, c: points[i, c] - turned[i, c] - pose[3 + c],
+        name="errors",
+    )
 
 
 def _model(sizes: Sizes) -> dict[str, Any]:
