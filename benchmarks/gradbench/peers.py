@@ -51,10 +51,10 @@ def gmm(library: Library, data: Mapping[str, Any]) -> Peer:
     freedom = d + m + 1
     prior = k * (freedom * d * np.log(gamma / np.sqrt(2)) - multigammaln(freedom / 2, d))
     columns, rows = np.triu_indices(d, 1)
+    diagonal = np.arange(d)
+    places = [library.constant(np.concatenate([diagonal, part])) for part in (rows, columns)]
 
     def objective(alpha: Any, mu: Any, q: Any, lower: Any, x: Any) -> Any:
-        diagonal = np.arange(d)
-        places = (np.concatenate([diagonal, rows]), np.concatenate([diagonal, columns]))
         values = xp.concatenate([xp.exp(q), lower], 1)
         factor = library.scattered((k, d, d), (slice(None), *places), values)
         image = (x @ factor.reshape(k * d, d).T).reshape(n, k, d)
@@ -308,9 +308,8 @@ def _functions_of_torch() -> Library:
     import torch
 
     def scattered(shape: tuple[int, ...], places: tuple[Any, ...], values: Any) -> Any:
-        index = (places[0], *(torch.as_tensor(place) for place in places[1:]))
         result = torch.zeros(shape, dtype=values.dtype)
-        result[index] = values
+        result[places] = values
         return result
 
     def grad(function: Callable[..., Any], places: Any) -> Callable[..., Any]:
