@@ -118,7 +118,8 @@ class _Placed:
         self.guards: dict[int, Expr] = {}
         self._branches = branches
         self._nodes = {node_id(node): node for node in self.order}
-        self._alone: set[int] = set()
+        #: where what is written at each use is needed, and from how many branches in
+        self._alone: dict[int, tuple[list[Path], int]] = {}
         self._homes: dict[int, list[Path]] = {}
         unsafe, small = _unsafe(self.order), _small(self.order)
         paths: dict[int, list[Path]] = {node_id(root): [()] for root in roots}
@@ -132,7 +133,7 @@ class _Placed:
                     own = needed
                 elif not can_be_stored(node):
                     inner = ((key, _ALONE),)
-                    self._alone.add(key)
+                    self._alone[key] = needed, len(own[0])
                 elif guarded is None:
                     inner = ((key, _GUARDED),)
                     self.guards[key] = self._reached_by(needed, len(own[0]))
@@ -167,6 +168,8 @@ class _Placed:
     def _condition(self, key: int, place: int) -> Expr:
         if place == _GUARDED:
             return self.guards[key]
+        if place == _ALONE:
+            return self._reached_by(*self._alone[key])
         node = self._nodes[key]
         first = operands(node)[0]
         return negate(first) if place == 2 or op_name(node) == "or" else first

@@ -134,9 +134,8 @@ class CompiledFunction(CheckedArguments):
             self._last = types, makers
         if makers is None or len(arrays) != self._count:
             return self._checked_call(arrays, out)
-        if out is not None:
-            results = list(listed)
-        else:  # a comprehension costs as much as the array
+        results = list(listed)
+        if out is None:  # a comprehension costs as much as the array
             results = [makers[0]()] if len(makers) == 1 else [make() for make in makers]
         if not self._direct and (out is not None or self._record.updated):
             self._refuse_overlap(arrays, results, out is not None)
