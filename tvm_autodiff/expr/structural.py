@@ -43,6 +43,18 @@ class StructuralKeys:
         self._tensors[tensor_key(tensor)] = self.tensor_key_of(representative)
         self.alive += [tensor, representative]
 
+    def name_tensor(self, tensor: Tensor, key: Any) -> None:
+        """Compare reads of `tensor` by a key from now on."""
+        self._tensors[tensor_key(tensor)] = key
+        self.alive.append(tensor)
+
+    def inner(self) -> StructuralKeys:
+        """A scope inside: what is said of tensors there stays in it."""
+        scope = type(self)()
+        scope._table, scope.alive = self._table, self.alive
+        scope._tensors = dict(self._tensors)
+        return scope
+
     def tensor_key_of(self, tensor: Tensor) -> Any:
         """Key of a tensor, or of its representative."""
         key = tensor_key(tensor)

@@ -83,6 +83,10 @@ class Printer:
         self._variables = variables or Names()
         self._limit = limit
 
+    def inner(self) -> Printer:
+        """A printer for a scope inside: names that it adds stay in it."""
+        return Printer(self._tensors.inner(), self._variables.inner(), self._limit)
+
     def tensor(self, tensor: Tensor) -> str:
         """The name of a tensor."""
         return self._tensors.name(tensor_key(tensor), tensor.name, tensor)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from ..stage import Operation, is_compute, is_placeholder
 from .custom import Custom, custom_of
+from .loop import Loop, loop_of
 from .prefix_scan import Scan, scan_of
 from .scatter_add import ScatterAdd, scatter_of
 from .update_loops import UpdateLoops, update_loops_of
@@ -33,10 +34,10 @@ class Opaque:
     op: Operation
 
 
-Kind: TypeAlias = Input | Compute | Scan | ScatterAdd | UpdateLoops | Custom | Opaque
+Kind: TypeAlias = Input | Compute | Scan | ScatterAdd | UpdateLoops | Loop | Custom | Opaque
 
 #: what a stage that is no compute stage may be: functions that give None for other stages
-_EMBEDDED = (scan_of, scatter_of, update_loops_of, custom_of)
+_EMBEDDED = (scan_of, scatter_of, update_loops_of, loop_of, custom_of)
 
 
 def kind_of(op: Operation) -> Kind:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from ...stage import Operation
 from ..custom import Custom
 from ..kind import Compute, Kind, Opaque, kind_of
+from ..loop import Loop
 from ..prefix_scan import Scan
 from ..scatter_add import ScatterAdd
 from ..update_loops import UpdateLoops
-from . import compute, custom, opaque, prefix_scan, scatter_add, update_loops
+from . import compute, custom, loop, opaque, prefix_scan, scatter_add, update_loops
 from .questions import KindRules
 
 TABLE: dict[type, KindRules] = {
@@ -16,6 +17,7 @@ TABLE: dict[type, KindRules] = {
     Scan: prefix_scan.RULES,
     ScatterAdd: scatter_add.RULES,
     UpdateLoops: update_loops.RULES,
+    Loop: loop.RULES,
     Custom: custom.RULES,
     Opaque: opaque.RULES,
 }

@@ -1,0 +1,207 @@
+"""A loop over time as one opaque stage: a step, which is a graph of stages, repeated over carries.
+
+In: a step over placeholders, and the tensors that stand in their places. Out: the final carries
+and what the steps put out, stacked, as tensors that lower like any stage. The stage's attributes
+hold the step, so that `loop_of` gives back what a stage computes over its present inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tvm_ffi
+from tvm import te
+from tvm_ffi.dataclasses import py_class
+
+from ...expr.nodes import Tensor, load, tensor_key
+from ..bounded_stage import elementwise_stage
+from ..stage import (
+    Extent,
+    Operation,
+    is_extern,
+    is_placeholder,
+    outputs_of,
+    placeholder,
+    shape_of,
+)
+from .loop_nest import loop_nest
+
+#: attributes of a loop: the step, the inputs that the initial carries, xs and consts are, the
+#: length, and whether it begins with the last element
+_STEP, _PLACES, _LENGTH, _REVERSE = (
+    f"tvm_autodiff.loop.{name}" for name in ("step", "places", "length", "reverse")
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """``(carries, xs[t], consts) → (news, ys)``, as te tensors over placeholders.
+
+    No two tensors of `news` and `ys` are the same, and none is a placeholder: `step_of` sees to it.
+
+    Attributes
+    ----------
+    carries, xs, consts : tuple of Tensor
+        Placeholders: the state before the step, what it reads of each sequence, and what is the
+        same for all steps. The step reads no other input.
+    news : tuple of Tensor
+        The state after the step, of the carries' shapes and dtypes.
+    ys : tuple of Tensor
+        What is stacked.
+    """
+
+    carries: tuple[Tensor, ...]
+    xs: tuple[Tensor, ...]
+    consts: tuple[Tensor, ...]
+    news: tuple[Tensor, ...]
+    ys: tuple[Tensor, ...]
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """All placeholders."""
+        return (*self.carries, *self.xs, *self.consts)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """All results."""
+        return (*self.news, *self.ys)
+
+    def with_outputs(self, outputs: Sequence[Tensor]) -> Step:
+        """The step with other tensors in the place of its results."""
+        count = len(self.news)
+        return replace(self, news=tuple(outputs[:count]), ys=tuple(outputs[count:]))
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A step repeated.
+
+    Attributes
+    ----------
+    step : Step
+        What is repeated.
+    init : tuple of Tensor
+        The carries before the first step.
+    xs : tuple of Tensor
+        The sequences, ``(length, *shape)`` for each placeholder ``step.xs`` of a shape.
+    consts : tuple of Tensor
+        What is read in the place of ``step.consts``.
+    length : int or Expr
+        The number of steps; zero is allowed.
+    reverse : bool
+        Whether the first step takes the last elements of `xs` and makes the last ones of ys.
+    """
+
+    step: Step
+    init: tuple[Tensor, ...]
+    xs: tuple[Tensor, ...]
+    consts: tuple[Tensor, ...]
+    length: Extent
+    reverse: bool = False
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors for ``step.inputs``, in the same order."""
+        return (*self.init, *self.xs, *self.consts)
+
+
+@py_class("tvm_autodiff.HeldStep", structural_eq="singleton")
+class _HeldStep(tvm_ffi.Object):
+    """A step as an attribute that TVM's passes leave alone."""
+
+    step: Any
+
+    def __s_visit__(self, visitor: Any) -> None:
+        return None
+
+    def __s_mutate__(self, mutator: Any) -> Any:
+        return self
+
+    def __s_maybe_inplace_mutate__(self, mutator: Any) -> Any:
+        return self
+
+
+def step_of(
+    carries: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    consts: Sequence[Tensor],
+    news: Sequence[Tensor],
+    ys: Sequence[Tensor],
+) -> Step:
+    """A step whose results are distinct stages: ``new = carry → new[i] = carry[i]``."""
+    seen: set[tuple[int, int]] = set()
+    results: list[Tensor] = []
+    for tensor in (*news, *ys):
+        if is_placeholder(tensor.op) or tensor_key(tensor) in seen:
+            tensor = copy_of(tensor, tensor.op.name)
+        seen.add(tensor_key(tensor))
+        results.append(tensor)
+    step = Step(tuple(carries), tuple(xs), tuple(consts), tuple(news), tuple(ys))
+    return step.with_outputs(results)
+
+
+def copy_of(tensor: Tensor, name: str) -> Tensor:
+    """``name[i] = tensor[i]``."""
+    return elementwise_stage(name, shape_of(tensor), lambda place: load(tensor, place))
+
+
+def slice_of(tensor: Tensor, name: str | None = None) -> Tensor:
+    """A placeholder for one element of a sequence: ``xs: (length, *shape) → x: shape``."""
+    return placeholder(list(tensor.shape)[1:], str(tensor.dtype), name or tensor.op.name)
+
+
+def loop_stage(name: str, loop: Loop) -> list[Tensor]:
+    """The final carries, then ``ys[t]`` stacked, one tensor each.
+
+    Parameters
+    ----------
+    name : str
+        Name of the stage.
+    loop : Loop
+        What it computes.
+    """
+    read: dict[tuple[int, int], Tensor] = {}
+    for tensor in loop.inputs:
+        read.setdefault(tensor_key(tensor), tensor)
+    places = {key: place for place, key in enumerate(read)}
+    length = loop.length
+    attrs = {
+        _STEP: _HeldStep(loop.step),
+        _PLACES: [
+            [places[tensor_key(tensor)] for tensor in part]
+            for part in (loop.init, loop.xs, loop.consts)
+        ],
+        _LENGTH: length,
+        _REVERSE: int(loop.reverse),
+    }
+    sources, results, body = loop_nest(name, loop, list(read.values()))
+    made = te.extern(
+        [result.ty.shape for result in results],
+        list(read.values()),
+        lambda ins, outs: body,
+        name=name,
+        in_buffers=sources,
+        out_buffers=results,
+        attrs=attrs,
+    )
+    return outputs_of((made if len(results) == 1 else made[0]).op)
+
+
+def loop_of(op: Operation) -> Loop | None:
+    """What a stage made by `loop_stage` computes; None for other stages."""
+    if not is_extern(op) or _STEP not in op.attrs:
+        return None
+    read = list(op.inputs)
+    init, xs, consts = (
+        tuple(read[int(place)] for place in part) for part in op.attrs[_PLACES]
+    )
+    length = op.attrs[_LENGTH]
+    if xs:  # a rewriting may have given the inputs other sizes
+        length = shape_of(xs[0])[0]
+    elif not isinstance(length, int):
+        ys = outputs_of(op)[len(init) :]
+        length = shape_of(ys[0])[0] if ys else length
+    return Loop(op.attrs[_STEP].step, init, xs, consts, length, bool(op.attrs[_REVERSE]))
+

@@ -1,0 +1,108 @@
+"""Rules of loops over time: what a step costs, reads and is, times the number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from ....expr.build import const
+from ....expr.nodes import Expr, Var
+from ....expr.printing.text import Printer
+from ....expr.structural import StructuralKeys
+from ...counting import Cost, Put, elements_of, product_of
+from ...graph import topological
+from ...stage import Operation, index_dtype, is_placeholder, outputs_of, shape_of
+from ..custom import without_rules
+from ..loop import Loop
+from .questions import KindRules, left_side
+
+_INDENT = "    "
+
+
+def _stages(outputs: Any) -> Iterator[tuple[Operation, Any, KindRules]]:
+    """The stages of a step, with their kinds and the rules of these."""
+    from .table import rules_of  # which holds the rules of this file, too
+
+    for op in topological(list(outputs)):
+        if not is_placeholder(op):
+            yield op, *rules_of(op)
+
+
+def _key(op: Operation, loop: Loop, keys: StructuralKeys) -> Hashable:
+    """Equal for loops of equal steps over the same inputs, up to the placeholders of a step."""
+    inner = keys.inner()
+    for n, tensor in enumerate(loop.step.inputs):
+        inner.name_tensor(tensor, ("of the step", n))
+    for stage, kind, rules in _stages(loop.step.outputs):
+        key = keys.intern(rules.key(stage, kind, inner))
+        for n, tensor in enumerate(outputs_of(stage)):
+            inner.name_tensor(tensor, ("in the step", key, n))
+    counts = (len(loop.init), len(loop.xs), len(loop.consts))
+    read = tuple(map(keys.tensor_key_of, loop.inputs))
+    results = tuple(map(inner.tensor_key_of, loop.step.outputs))
+    return "loop", keys.extents([loop.length]), loop.reverse, counts, read, results
+
+
+def _cost(op: Operation, loop: Loop, put: Put) -> Cost:
+    """The work of a step for each step; memory of the results, and of the stages of one step."""
+    work = Cost(0, 0, 0)
+    for stage, kind, rules in _stages(without_rules(loop.step.outputs)):
+        work = work + rules.cost(stage, kind, put)
+    length = put(loop.length)
+    stacked = [
+        product_of([length, elements_of(y, put)]) for y in loop.step.ys
+    ]
+    memory = work.memory + sum(stacked)
+    return Cost(length * work.iterations, length * work.multiplications, memory)
+
+
+def _text(op: Operation, loop: Loop, printer: Printer) -> str:
+    """``(h_1, ys) = loop_{t<9} h = h0, x = xs[t]``, and a line for each stage of the step."""
+    step, scope = loop.step, printer.inner()
+    length = loop.length
+    extent = const(length, index_dtype(length)) if isinstance(length, int) else length
+    order = f"t<{printer(extent)}" + (" from last" if loop.reverse else "")
+    head = [
+        f"{scope.tensor(inside)} = {printer.tensor(outside)}{place}"
+        for insides, outsides, place in (
+            (step.carries, loop.init, ""),
+            (step.xs, loop.xs, "[t]"),
+            (step.consts, loop.consts, ""),
+        )
+        for inside, outside in zip(insides, outsides, strict=True)
+    ]
+    lines = [f"{left_side(op, printer)} = loop_{{{order}}} {', '.join(head)}"]
+    for stage, kind, rules in _stages(step.outputs):
+        for tensor in outputs_of(stage):
+            scope.tensor(tensor)
+        text = rules.text(stage, kind, scope.inner())
+        lines += [_INDENT + line for line in text.split("\n")]
+    outputs = outputs_of(op)
+    ends = [
+        f"{scope.tensor(carry)} ← {scope.tensor(new)}"
+        for carry, new in zip(step.carries, step.news, strict=True)
+    ]
+    ends += [
+        f"{printer.tensor(stack)}[t] ← {scope.tensor(y)}"
+        for stack, y in zip(outputs[len(step.news) :], step.ys, strict=True)
+    ]
+    return "\n".join([*lines, _INDENT + ", ".join(ends)])
+
+
+def _exprs(op: Operation, loop: Loop) -> list[Expr]:
+    found = [] if isinstance(loop.length, int) else [loop.length]
+    found += [dim for x in loop.step.inputs for dim in shape_of(x) if not isinstance(dim, int)]
+    for stage, kind, rules in _stages(loop.step.outputs):
+        found += rules.exprs(stage, kind)
+        found += [
+            dim for y in outputs_of(stage) for dim in shape_of(y) if not isinstance(dim, int)
+        ]
+    return found
+
+
+def _bound(op: Operation, loop: Loop) -> list[Var]:
+    stages = _stages(loop.step.outputs)
+    return [var for stage, kind, rules in stages for var in rules.bound(stage, kind)]
+
+
+RULES = KindRules(_key, _cost, _text, _exprs, _bound)
