@@ -124,6 +124,9 @@ def _type(outputs: Sequence[Tensor], printer: Printer) -> str:
 
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Bodies to the left, types in one column to the right as far as that is possible."""
-    width = max((len(left) for left, _ in lines if len(left) <= _COLUMN), default=0)
-    return [f"{left.ljust(width)}  {right}" for left, right in lines]
+    """Bodies to the left, types in one column to the right as far as that is possible; what a
+    loop repeats stands below its line.
+    """
+    parts = [(*left.partition("\n"), right) for left, right in lines]
+    width = max((len(left) for left, *_ in parts if len(left) <= _COLUMN), default=0)
+    return [f"{left.ljust(width)}  {right}{end}{rest}" for left, end, rest, right in parts]

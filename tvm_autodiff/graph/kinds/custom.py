@@ -123,14 +123,18 @@ class _HeldRule(tvm_ffi.Object):
 
     rule: Any
 
-    def __s_visit__(self, visitor: Any) -> None:
+    # TVM calls these as functions of its walk and of the object
+    @staticmethod
+    def __s_visit__(visitor: Any, held: Any) -> None:
         return None
 
-    def __s_mutate__(self, mutator: Any) -> Any:
-        return self
+    @staticmethod
+    def __s_mutate__(mutator: Any, held: Any) -> Any:
+        return held
 
-    def __s_maybe_inplace_mutate__(self, mutator: Any) -> Any:
-        return self
+    @staticmethod
+    def __s_maybe_inplace_mutate__(mutator: Any, held: Any) -> Any:
+        return held
 
 
 def custom_stage(

@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import te
-from tvm_ffi.dataclasses import py_class
+from tvm_ffi.dataclasses import field, py_class
 
 from ...expr.nodes import Tensor, load, tensor_key
 from ..bounded_stage import elementwise_stage
@@ -107,20 +107,24 @@ class Loop:
         return (*self.init, *self.xs, *self.consts)
 
 
-@py_class("tvm_autodiff.HeldStep", structural_eq="singleton")
+@py_class("tvm_autodiff.HeldStep", structural_eq="tree")
 class _HeldStep(tvm_ffi.Object):
-    """A step as an attribute that TVM's passes leave alone."""
+    """A step as an attribute that TVM's passes leave alone; functions are compared by bodies."""
 
-    step: Any
+    step: Any = field(structural_eq="ignore")
 
-    def __s_visit__(self, visitor: Any) -> None:
+    # TVM calls these as functions of its walk and of the object
+    @staticmethod
+    def __s_visit__(visitor: Any, held: Any) -> None:
         return None
 
-    def __s_mutate__(self, mutator: Any) -> Any:
-        return self
+    @staticmethod
+    def __s_mutate__(mutator: Any, held: Any) -> Any:
+        return held
 
-    def __s_maybe_inplace_mutate__(self, mutator: Any) -> Any:
-        return self
+    @staticmethod
+    def __s_maybe_inplace_mutate__(mutator: Any, held: Any) -> Any:
+        return held
 
 
 def step_of(
