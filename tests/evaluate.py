@@ -24,6 +24,8 @@ Key = tuple[int, int]
 _WIDE: contextvars.ContextVar[bool] = contextvars.ContextVar("floats as float64", default=False)
 _FAR = -(2**30)  # an index that is outside of every tensor
 _MOST_POINTS = 1 << 21  # of a reduction that is evaluated at once
+#: the attribute by which a stage is a loop over time
+LOOP_STEP = "tvm_autodiff.loop.step"
 _DEPTH = 20_000  # expressions are walked by recursion
 _LITERALS = (prim.IntImm, prim.FloatImm)
 #: node of a combiner → how numpy reduces by it
@@ -270,13 +272,20 @@ def evaluate_graph(
     }
     free = _free(scalars)
     with _quietly():
-        for op in stages_of(outputs):
-            targets = [op.output(place) for place in range(op.num_outputs)]
-            if all(key_of(tensor) in known for tensor in targets):
-                continue
-            values = _stage(op, free, known, strict)
-            known.update(zip(map(key_of, targets), values, strict=True))
+        run_stages(stages_of(outputs), free, known, strict)
     return [known[key_of(tensor)] for tensor in outputs]
+
+
+def run_stages(
+    ops: Iterable[Any], free: Mapping[int, Any], known: dict[Key, Any], strict: bool
+) -> None:
+    """Compute stages whose values are not known yet, in the order given."""
+    for op in ops:
+        targets = [op.output(place) for place in range(op.num_outputs)]
+        if all(key_of(tensor) in known for tensor in targets):
+            continue
+        values = _stage(op, free, known, strict)
+        known.update(zip(map(key_of, targets), values, strict=True))
 
 
 def evaluate_batch(
@@ -408,8 +417,10 @@ def _stage(op: Any, free: Mapping[int, Any], known: Mapping[Key, Any], strict: b
         for place in range(op.num_outputs)
     ]
     if isinstance(op, te.ExternOp):
-        from tests.evaluate_statements import run_extern
+        from tests.evaluate_statements import run_extern, run_loop
 
+        if LOOP_STEP in op.attrs:
+            return run_loop(op, shapes, free, known, strict)
         return run_extern(op, shapes, free, known)
     if not isinstance(op, te.ComputeOp):
         raise ValueError(f"no value was given for {op.name}")

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 from tvm import ir, te, tirx
 
-from tests.evaluate import Array, Expression, Key, float_dtype, key_of
+from tests.evaluate import (
+    LOOP_STEP,
+    Array,
+    Expression,
+    Key,
+    float_dtype,
+    key_of,
+    run_stages,
+    stages_of,
+)
 from tests.evaluate_functions import numpy_dtype
 
 
@@ -35,6 +44,43 @@ def run_extern(
                 variables[hash(dim)] = np.asarray(extent, numpy_dtype(dim.ty))
     _Run(variables, buffers).statement(op.body)
     return results
+
+
+def run_loop(
+    op: te.ExternOp,
+    shapes: Sequence[tuple[int, ...]],
+    free: Mapping[int, Any],
+    known: Mapping[Key, Any],
+    strict: bool,
+) -> list[Array]:
+    """The outputs of a loop over time: its step evaluated stage by stage, once for each time."""
+    step = op.attrs[LOOP_STEP].step
+    places = [[int(place) for place in part] for part in op.attrs["tvm_autodiff.loop.places"]]
+    inputs = [known[key_of(tensor)] for tensor in op.inputs]
+    init, xs, consts = ([inputs[place] for place in part] for part in places)
+    count = len(init)
+    stacks = [
+        np.zeros(shape, float_dtype(op.output(count + n).dtype))
+        for n, shape in enumerate(shapes[count:])
+    ]
+    lengths = {len(array) for array in (*xs, *stacks)}
+    if not lengths:
+        length = op.attrs["tvm_autodiff.loop.length"]
+        lengths = {int(Expression(free, {}, False).value(length)) if hasattr(length, "ty") else int(length)}
+    [length] = lengths
+    fixed = {key_of(x): array for x, array in zip(step.consts, consts, strict=True)}
+    ops = [stage for stage in stages_of(step.outputs) if not isinstance(stage, te.PlaceholderOp)]
+    carries = init
+    backward = bool(op.attrs["tvm_autodiff.loop.reverse"])
+    for time in reversed(range(length)) if backward else range(length):
+        here = dict(fixed)
+        here.update((key_of(x), array) for x, array in zip(step.carries, carries, strict=True))
+        here.update((key_of(x), array[time]) for x, array in zip(step.xs, xs, strict=True))
+        run_stages(ops, free, here, strict)
+        carries = [here[key_of(new)] for new in step.news]
+        for stack, y in zip(stacks, step.ys, strict=True):
+            stack[time] = here[key_of(y)]
+    return [*(np.array(carry) for carry in carries), *stacks]
 
 
 class _Run:

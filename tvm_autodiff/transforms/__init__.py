@@ -9,6 +9,7 @@ from .differentiate import differentiate, gradient, pullback
 from .jacobian import hessian, hvp, jacobian
 from .jvp import jvp
 from .linear_operator import LinearOperator, linear_transpose, linearize
+from .loops.scan import scan
 from .result import DifferentiationResult, TensorMap
 from .sparse_jacobian import sparsity
 from .stop_gradient import stop_gradient

@@ -14,6 +14,8 @@ from ..expr.nodes import Tensor, dtype_of, is_tensor, load, tensor_key
 from ..graph.bounded_stage import bounded_stage
 from ..graph.graph import Graph, tensors_read_by
 from ..graph.kinds.custom import Custom, Rule, custom_of, custom_stage
+from ..graph.kinds.kind import kind_of
+from ..graph.kinds.loop import Loop
 from ..graph.stage import (
     Extent,
     Operation,
@@ -29,6 +31,7 @@ from ..rules.batching import BatchedOf, batched_stage, repeated
 from ..rules.registry import ruled
 from .apply_rule import Entry
 from .arguments import check_derivative
+from .loops.members import batched_loop
 
 
 def batch_graph(tensors: Sequence[Tensor]) -> Graph:
@@ -79,7 +82,10 @@ def batch_of_tensors(
             stage = ruled(op)
             # the values of a stage whose rule is registered are its own: only a rule batches them
             registered = stage is not None and custom_of(op) is None
-            if stage is None or (registered and stage.rule.batch is None):
+            kind = kind_of(op)
+            if isinstance(kind, Loop):
+                made = batched_loop(op, kind, batched_of, size)
+            elif stage is None or (registered and stage.rule.batch is None):
                 made = batched_stage(op, batched_of, size)
             else:
                 made = _batched_rule(stage, batched_of, size)

@@ -10,6 +10,8 @@ from ..expr.nodes import Tensor, load, tensor_key
 from ..graph.bounded_stage import elementwise_stage
 from ..graph.graph import Graph, tensors_read_by
 from ..graph.kinds.custom import Custom, Rule
+from ..graph.kinds.kind import kind_of
+from ..graph.kinds.loop import Loop
 from ..graph.out_of_bounds import refuse_reads_out_of_bounds
 from ..graph.stage import Operation, is_placeholder, outputs_of, shape_of
 from ..keywords import checked_keywords
@@ -28,6 +30,7 @@ from .arguments import (
     require_function,
     require_like,
 )
+from .loops.forward import push_loop
 from .marks import ForwardOverride, marked
 
 Pushforward = Callable[[Tensor, list[Tensor], list[Tensor]], Tensor]
@@ -144,7 +147,12 @@ class ForwardSweep:
         if all(key in self._given for key in keys):
             return
         if any(tensor_key(t) in self._tangents for t in self._graph.reads(op)):
-            found = pushforward(op, self.tangent) if stage is None else self._by_rule(stage)
+            if stage is not None:
+                found = self._by_rule(stage)
+            elif isinstance(kind := kind_of(op), Loop):
+                found = push_loop(op, kind, self.tangent)
+            else:
+                found = pushforward(op, self.tangent)
             self._tangents |= {keys[n]: found[n] for n in found if keys[n] not in self._given}
 
     def _take_over(self, stage: Custom) -> None:

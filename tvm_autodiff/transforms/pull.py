@@ -15,6 +15,7 @@ from ..expr.nodes import Tensor, is_float, tensor_key
 from ..graph.graph import tensors_read_by
 from ..graph.kinds.custom import Custom
 from ..graph.kinds.kind import Compute, Input, Kind, Opaque, kind_of
+from ..graph.kinds.loop import Loop
 from ..graph.kinds.prefix_scan import Scan
 from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.kinds.update_loops import UpdateLoops
@@ -28,6 +29,7 @@ from ..zero_elimination.sums.sum import Target
 from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, transpose
 from .apply_rule import pull_through
+from .loops.reverse import pull_loop_over_prefix
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,21 @@ def _custom(op: Operation, stage: Custom) -> Pullback:
     return Pullback(reads, reads, pull)
 
 
+def _loop(op: Operation, loop: Loop) -> Pullback:
+    def pull(arrived: Arrived) -> Pulled:
+        asked = {tensor_key(tensor) for tensor in arrived.wanted}
+        outputs = outputs_of(op)
+        cotangents = {n: arrived.materialised(outputs[n]) for n in arrived.cotangents}
+        wanted = [tensor_key(x) in asked for x in loop.inputs]
+        found = pull_loop_over_prefix(op, loop, cotangents, arrived.prefix, wanted)
+        first = min(arrived.cotangents)
+        pairs = zip(loop.inputs, found, strict=True)
+        return Pulled([(x, first, adjoint) for x, adjoint in pairs if adjoint is not None])
+
+    reads = _once(loop.inputs)
+    return Pullback(reads, reads, pull)
+
+
 def _once(tensors: Sequence[Tensor]) -> list[Tensor]:
     return list({tensor_key(tensor): tensor for tensor in tensors}.values())
 
@@ -182,6 +199,7 @@ _RULES: dict[type, Callable[[Operation, Any], Pullback]] = {
     Scan: _scan,
     ScatterAdd: _equal,
     UpdateLoops: _equal,
+    Loop: _loop,
     Custom: _custom,
     Opaque: _opaque,
 }

@@ -37,6 +37,9 @@ from ...expr.rewrite import contains_load, rewrite, substituter
 from ...expr.simplify import normalize_node, simplify
 from ...graph.checkpoint import generation_of
 from ...graph.graph import retarget, tensors_read_by, topological
+from ...graph.kinds.custom import without_rules
+from ...graph.kinds.kind import kind_of
+from ...graph.kinds.loop import Loop, loop_stage
 from ...graph.narrowed import narrowed
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
@@ -120,6 +123,9 @@ def copy_of(tensor: Tensor) -> Tensor:
 
 def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if not is_compute(op):
+        kind = kind_of(op)
+        if isinstance(kind, Loop):
+            return outputs_of(stages.first(_normal_loop(op, kind)))
         scattered = scattered_wide(op)
         return outputs_of(stages.first(op)) if scattered is None else [scattered]
     op = narrowed(op)
@@ -148,6 +154,13 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if reduction is not None and not always(reduction.condition):
         op = reduction_stage(op.name, list(op.axis), fold_condition(reduction))[0].op
     return outputs_of(stages.first(_with_normal_nodes(op)))
+
+
+def _normal_loop(op: Operation, loop: Loop) -> Operation:
+    """The loop over a step in normal form."""
+    outputs = normal_form(without_rules(loop.step.outputs))
+    step = loop.step.with_outputs(outputs)
+    return loop_stage(str(op.name), replace(loop, step=step))[0].op
 
 
 def _normal_node(node: Expr) -> Expr | None:

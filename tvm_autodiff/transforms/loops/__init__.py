@@ -1,0 +1,1 @@
+"""`scan`, and how loops over time are differentiated, batched and simplified."""

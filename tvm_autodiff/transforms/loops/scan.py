@@ -1,0 +1,217 @@
+"""`scan`: a step written once, repeated over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import InvalidArgumentError
+from ...expr.nodes import Tensor, const_value, dtype_of, is_expr, is_integer, is_tensor, tensor_key
+from ...graph.graph import replace_tensors
+from ...graph.kinds.loop import Loop, copy_of, loop_stage, slice_of, step_of
+from ...graph.out_of_bounds import refuse_reads_out_of_bounds
+from ...graph.graph import Graph, tensors_read_by
+from ...graph.stage import Extent, is_compute, is_placeholder, placeholder_like, shape_of
+from ...keywords import checked_keywords
+from ..arguments import same_extents, shape_text
+from .containers import Form, flattened, paths
+
+
+@checked_keywords
+def scan(
+    step: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any = None,
+    length: Any = None,
+    *,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """Repeat a step over time, carrying a state: ``carry, ys[t] = step(carry, xs[t])``.
+
+    The step is traced once, whatever the length is. The loop is one stage, which is differentiated
+    in both modes, batched and built like others, and may be part of a step itself.
+
+    Parameters
+    ----------
+    step : callable
+        ``step(carry, x) -> (carry, y)``, called once, with placeholders. `x` is None without `xs`;
+        `y` may be None. It may read tensors from outside, which the loop is differentiated by, too.
+    init : tensor, or nested tuples, lists and dictionaries of tensors
+        The carry before the first step. Carries of integers have no derivative.
+    xs : tensor or containers of tensors, optional
+        Sequences with a first axis of time, whose elements the steps get.
+    length : int or expression, optional
+        The number of steps; needed without `xs`. It may be symbolic, and zero.
+    reverse : bool
+        Whether time begins at the last element: the first step takes ``xs[length - 1]`` and gives
+        ``ys[length - 1]``.
+
+    Returns
+    -------
+    carry
+        The carry after the last step, in the form of `init`.
+    ys
+        What the steps gave, with a first axis of time.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The step returns no pair, or a carry of another form, shape or dtype than `init`; `xs`
+        differ in length; there is neither `xs` nor `length`.
+    OutOfBoundsError
+        A stage of the step is certain to read outside of a tensor.
+
+    Notes
+    -----
+    A number of steps that depends on the data is no loop of this kind. Give `length` the bound, and
+    keep the carry where the condition fails: ``select(go, new, old)``, with `go` a carry, too.
+
+    References
+    ----------
+    `jax.lax.scan`, whose semantics these are.
+
+    Examples
+    --------
+    An exponential moving average, and its gradient:
+
+    >>> from tvm import te
+    >>> from tvm_autodiff import differentiate, scan, show
+    >>> x, start = te.placeholder((9,), name="x"), te.placeholder((), name="start")
+    >>> def smooth(mean, x):
+    ...     new = te.compute((), lambda: 0.9 * mean() + 0.1 * x(), name="new")
+    ...     return new, new
+    >>> last, means = scan(smooth, start, x)
+    >>> print(show(means))
+    inputs  start: float32, x: float32[9]
+    (smooth.v0, smooth.v1) = loop_{t<9} start_1 = start, x_1 = x[t]  float32, float32[9]
+        new = 0.9*start_1 + 0.1*x_1
+        new_1 = new
+        start_1 ← new, smooth.v1[t] ← new_1
+    """
+    if not callable(step):
+        raise InvalidArgumentError(f"step must be a function, got {type(step).__name__}")
+    if not isinstance(reverse, bool):
+        raise InvalidArgumentError(f"reverse must be True or False, got {reverse!r}")
+    first, form = _tensors(init, "init")
+    sequences, form_xs = _tensors(xs, "xs")
+    count = _length(sequences, paths(form_xs, "xs"), length)
+    carries = [placeholder_like(tensor) for tensor in first]
+    slices = [slice_of(tensor) for tensor in sequences]
+    name = _name_of(step)
+    found = step(form.filled(carries), form_xs.filled(slices))
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise InvalidArgumentError(
+            f"{name} must return a pair (carry, y), got {_what(found)}; return (carry, None) "
+            "where there is nothing to stack"
+        )
+    news = _checked_carry(found[0], first, form, name)
+    ys, form_ys = _tensors(found[1], f"the y of {name}")
+    if not news and not ys:
+        return init, found[1]
+    results = [_own(tensor, [*carries, *slices]) for tensor in (*news, *ys)]
+    consts, results = _closed(results, [*carries, *slices])
+    inside = [placeholder_like(tensor) for tensor in consts]
+    results = replace_tensors(results, list(zip(consts, inside, strict=True)))
+    made = step_of(carries, slices, inside, results[: len(news)], results[len(news) :])
+    refuse_reads_out_of_bounds(Graph(made.outputs).ops)
+    whole = Loop(made, tuple(first), tuple(sequences), tuple(consts), count, reverse)
+    outputs = loop_stage(name, whole)
+    return form.filled(outputs[: len(news)]), form_ys.filled(outputs[len(news) :])
+
+
+def _name_of(step: Any) -> str:
+    name = getattr(step, "__name__", "")
+    return name if name.isidentifier() else "scan"
+
+
+def _what(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return type(value).__name__
+
+
+def _tensors(value: Any, what: str) -> tuple[list[Tensor], Form]:
+    """The leaves of an argument, all of them tensors."""
+    leaves, form = flattened(value)
+    for leaf, path in zip(leaves, paths(form, what), strict=True):
+        if not is_tensor(leaf):
+            raise InvalidArgumentError(
+                f"{path} must be a te.Tensor, got {type(leaf).__name__}; a constant is a stage: "
+                "te.compute(shape, lambda *i: te.const(value, dtype))"
+            )
+    return leaves, form
+
+
+def _length(xs: Sequence[Tensor], names: Sequence[str], length: Any) -> Extent:
+    """The number of steps, which all sequences and the argument agree on."""
+    known: list[tuple[str, Extent]] = []
+    if length is not None:
+        whole = isinstance(length, int) and not isinstance(length, bool)
+        if not whole and not (is_expr(length) and is_integer(length)):
+            raise InvalidArgumentError(
+                f"length must be an int or an integer expression, got {length!r}"
+            )
+        value = length if whole else const_value(length)
+        if value is not None and value < 0:
+            raise InvalidArgumentError(f"length is {value}: a loop has zero steps or more")
+        known.append(("length", length if value is None else int(value)))
+    for tensor, name in zip(xs, names, strict=True):
+        if not len(tensor.shape):
+            raise InvalidArgumentError(
+                f"{name}: tensor {tensor.op.name} has no axis, and the first one is time: what all "
+                "steps read alike is no sequence, let the step read it from outside"
+            )
+        known.append((f"{name} ({tensor.op.name})", shape_of(tensor)[0]))
+    if not known:
+        raise InvalidArgumentError("scan needs the number of steps: give xs or length")
+    for name, extent in known[1:]:
+        if not same_extents([known[0][1]], [extent]):
+            raise InvalidArgumentError(
+                f"{known[0][0]} has {shape_text([known[0][1]])[1:-2]} steps and {name} "
+                f"{shape_text([extent])[1:-2]}: all must have the same number"
+            )
+    return known[-1][1]
+
+
+def _checked_carry(found: Any, init: Sequence[Tensor], form: Form, name: str) -> list[Tensor]:
+    news, form_new = _tensors(found, f"the carry of {name}")
+    if not form.like(form_new):
+        raise InvalidArgumentError(
+            f"the carry that {name} returns has the form {form_new}, and init has {form}: a step "
+            "must return what it gets"
+        )
+    for new, old, path in zip(news, init, paths(form, "carry"), strict=True):
+        if not same_extents(shape_of(new), shape_of(old)) or dtype_of(new) != dtype_of(old):
+            raise InvalidArgumentError(
+                f"{path} is {dtype_of(old)}{shape_text(shape_of(old))} in init ({old.op.name}), "
+                f"and {name} returns {dtype_of(new)}{shape_text(shape_of(new))} ({new.op.name}): "
+                "shape and dtype must stay; cast or reshape one of them"
+            )
+    return news
+
+
+def _own(tensor: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """A result that depends on no input of the step is a copy of what is outside."""
+    inside = Graph([tensor]).depends_on(inputs)
+    return tensor if hash(tensor.op) in inside else copy_of(tensor, tensor.op.name)
+
+
+def _closed(
+    results: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors from outside that a step reads: those that depend on none of its inputs. Stages
+    that read nothing, such as zeros, stay inside.
+    """
+    graph = Graph(results)
+    inside = graph.depends_on(inputs) | {hash(tensor.op) for tensor in results}
+    given = {tensor_key(tensor) for tensor in inputs}
+    consts: dict[tuple[int, int], Tensor] = {}
+    for op in graph.ops:
+        if hash(op) not in inside:
+            continue
+        for tensor in graph.reads(op):
+            reads_nothing = is_compute(tensor.op) and not tensors_read_by(tensor.op)
+            outside = hash(tensor.op) not in inside and tensor_key(tensor) not in given
+            if outside and (is_placeholder(tensor.op) or not reads_nothing):
+                consts.setdefault(tensor_key(tensor), tensor)
+    return list(consts.values()), list(results)
