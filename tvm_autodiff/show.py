@@ -118,7 +118,8 @@ def _type(outputs: Sequence[Tensor], printer: Printer) -> str:
     head = dtypes if len(outputs) == 1 else f"({dtypes})"
     if len(set(shapes)) > 1:
         return ", ".join(
-            f"{dtype_of(t)}[{shape}]" for t, shape in zip(outputs, shapes, strict=True)
+            f"{dtype_of(t)}[{shape}]" if shape else dtype_of(t)
+            for t, shape in zip(outputs, shapes, strict=True)
         )
     return f"{head}[{shapes[0]}]" if shapes[0] else head
 

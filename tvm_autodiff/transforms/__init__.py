@@ -34,6 +34,7 @@ __all__ = [
     "linear_transpose",
     "linearize",
     "pullback",
+    "scan",
     "sparsity",
     "stop_gradient",
     "vjp",

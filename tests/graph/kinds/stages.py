@@ -11,6 +11,7 @@ from tvm import te, tirx
 from tvm_autodiff.expr.nodes import load
 from tvm_autodiff.graph.kinds.custom import Custom, Rule, custom_stage
 from tvm_autodiff.graph.kinds.kind import Compute, Opaque
+from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
 from tvm_autodiff.graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
 from tvm_autodiff.graph.kinds.scatter_add import ScatterAdd, ScatterLayout, scatter_add_stage
 from tvm_autodiff.graph.kinds.update_loops import UpdateLoops, update_stage
@@ -91,6 +92,26 @@ def _updates_value(x, p, n):
     return [result]
 
 
+def _loop(x, p, n):
+    """``s[j] ← s[4 - j]/2 + x[t]·scale``, begun with x, from its last row on; scale = p[0] + n[t]
+    is the same for all elements of a step.
+    """
+    state, row = te.placeholder((5, 3), D, name="s"), te.placeholder((3,), D, name="e")
+    places, size = te.placeholder((5,), "int32", name="q"), te.placeholder((), "int32", name="m")
+    scale = te.compute((), lambda: (places[0] + size()).astype(D), name="scale")
+    new = te.compute((5, 3), lambda j, i: state[4 - j, i] * 0.5 + row[i] * scale(), name="new")
+    step = step_of([state], [row, size], [places], [new], [state])
+    return loop_stage("L", Loop(step, (x,), (x, n), (p,), 5, True))
+
+
+def _loop_value(x, p, n):
+    state, before = x, np.empty((5, 5, 3))
+    for t in reversed(range(5)):
+        before[t] = state
+        state = state[::-1] * 0.5 + x[t] * (p[0] + n[t])
+    return [state, before]
+
+
 RULE = Rule(vjp=lambda outputs, inputs, cotangents: list(cotangents))
 
 
@@ -125,6 +146,7 @@ EXAMPLES = {
         Example(Scan, _scan, _scan_value),
         Example(ScatterAdd, _scatter, _scatter_value),
         Example(UpdateLoops, _updates, _updates_value),
+        Example(Loop, _loop, _loop_value),
         Example(Custom, _custom, _custom_value),
         Example(Opaque, _opaque, _opaque_value),
     )

@@ -126,12 +126,15 @@ def test_equal_stages_have_equal_keys_and_others_do_not(name: str) -> None:
         ("ScatterAdd", 27, 0, 12),
         # 12 elements cleared; 5 rows of two updates on average, each with a product
         ("UpdateLoops", 12 + 5 * 2, 5 * 2, 12),
+        # 5 steps: one scale, 15 new elements with two products each, 15 copied; memory is what one
+        # step computes, and what is stacked
+        ("Loop", 5 * (1 + 15 + 15), 5 * 30, 31 + 5 * 15),
         # 5 elements written, 15 read
         ("Opaque", 20, 0, 5),
     ],
 )
 def test_cost(name: str, iterations: int, multiplications: int, memory: int) -> None:
-    [tensor] = EXAMPLES[name].make(*inputs())
+    tensor, *_ = EXAMPLES[name].make(*inputs())
     average = {var: 2 for axis in loops_of(tensor.op) for var in [axis.var] if var.name == "k"}
     cost = ad.estimate_cost(tensor, average)
     assert cost == ad.Cost(iterations, multiplications, memory)

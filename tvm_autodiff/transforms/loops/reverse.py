@@ -27,6 +27,7 @@ from ...graph.stage import (
     placeholder_like,
     reduction_of,
     shape_of,
+    whole_tensor,
 )
 from ..apply_rule import zeros_like
 from ..batch import batch_of_tensors
@@ -91,8 +92,7 @@ def pull_loop(
     backward = _Backward.of(step, needs)
     after = _After.of(loop, needs)
     stored = _stored(step, [*backward.read(step), *after.read()])
-    made = _extended(op, loop, stored)
-    stacks = made[len(step.outputs) :]
+    made, stacks = _extended(op, loop, stored)
     kept = list(zip(stored, stacks, strict=True))
     arrived: list[Tensor] = []
     if needs.carries:
@@ -206,14 +206,27 @@ _PLAIN = frozenset(
 )
 
 
-def _extended(op: Operation, loop: Loop, stored: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of the loop that also stacks some tensors of its step."""
-    if not stored:
-        return outputs_of(op)
-    step = loop.step
-    copies = [copy_of(tensor, f"{tensor.op.name}_kept") for tensor in stored]
-    wider = step_of(step.carries, step.xs, step.consts, step.news, [*step.ys, *copies])
-    return loop_stage(str(op.name), replace(loop, step=wider))
+def _extended(
+    op: Operation, loop: Loop, stored: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The outputs of the loop that also stacks some tensors of its step, and these stacks."""
+    step, count = loop.step, len(loop.init)
+    known = {tensor_key(_source(y)): count + n for n, y in enumerate(step.ys)}
+    fresh = [tensor for tensor in stored if tensor_key(tensor) not in known]
+    made = outputs_of(op)
+    if fresh:
+        copies = [copy_of(tensor, f"{tensor.op.name}_kept") for tensor in fresh]
+        wider = step_of(step.carries, step.xs, step.consts, step.news, [*step.ys, *copies])
+        made = loop_stage(str(op.name), replace(loop, step=wider))
+    known |= {tensor_key(tensor): len(step.outputs) + n for n, tensor in enumerate(fresh)}
+    return made, [made[known[tensor_key(tensor)]] for tensor in stored]
+
+
+def _source(y: Tensor) -> Tensor:
+    """The tensor that a result of the step copies as it is; the result itself for others."""
+    body = bodies(y.op) if is_compute(y.op) else []
+    copied = whole_tensor(body[0], list(y.op.axis)) if len(body) == 1 else None
+    return y if copied is None else copied
 
 
 def _read_of(tensors: Sequence[Tensor], own: set[int]) -> list[Tensor]:
@@ -345,8 +358,16 @@ class _After:
         """What the cotangents read of the forward step."""
         own = {tensor_key(many): one for one, many in self.stand}
         computed = {hash(op) for op in topological([many for _, many in self.stand])}
-        found = _read_of([tensor for _, tensor in self.found], computed)
-        return [own[tensor_key(tensor)] for tensor in found if tensor_key(tensor) in own]
+        pending = _read_of([tensor for _, tensor in self.found], computed)
+        found: dict[Key, Tensor] = {}
+        while pending:  # batches of loops have stages of their own around them
+            tensor = pending.pop()
+            if tensor_key(tensor) in found:
+                continue
+            found[tensor_key(tensor)] = tensor
+            if tensor_key(tensor) not in own:
+                pending += tensors_read_by(tensor.op)
+        return [own[key] for key in found if key in own]
 
     def results(
         self, loop: Loop, cotangents: Sequence[Tensor], kept: Sequence[tuple[Tensor, Tensor]]
