@@ -66,7 +66,8 @@ def run_loop(
     lengths = {len(array) for array in (*xs, *stacks)}
     if not lengths:
         length = op.attrs["tvm_autodiff.loop.length"]
-        lengths = {int(Expression(free, {}, False).value(length)) if hasattr(length, "ty") else int(length)}
+        constant = isinstance(length, int)
+        lengths = {length if constant else int(Expression(free, {}, False).value(length))}
     [length] = lengths
     fixed = {key_of(x): array for x, array in zip(step.consts, consts, strict=True)}
     ops = [stage for stage in stages_of(step.outputs) if not isinstance(stage, te.PlaceholderOp)]

@@ -180,3 +180,10 @@ def test_bad_input(name: str) -> None:
     call, message = WRONG[name]
     with pytest.raises(ad.AutodiffError, match=message):
         call()
+
+
+def test_forward_mode_by_an_input_that_the_output_does_not_read() -> None:
+    x, c = te.placeholder((3,), "float64", name="x"), te.placeholder((2,), "float64", name="c")
+    y = te.compute((3,), lambda i: x[i] * 2.0, name="y")
+    [found] = evaluate_graph([ad.jacobian(y, c, mode="forward")], {x: np.ones(3)})
+    np.testing.assert_array_equal(found, np.zeros((3, 2)))

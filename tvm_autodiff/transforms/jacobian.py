@@ -16,13 +16,13 @@ from ..keywords import checked_keywords
 from ..sparse import SparseMatrix
 from ..zero_elimination import inline_tensors, simplify_reductions
 from .arguments import Manual, as_tensor, as_tensors, require_float, shape_text
+from .batch import batch_of_tensors
 from .differentiate import differentiate
 from .jvp import jvp
 from .linear_operator import require_small
 from .marks import with_hand
 from .sparse_jacobian import sparse_jacobian
 from .sweep import identity
-from .vmap import vmap
 
 _MODES = ("auto", "forward", "reverse")
 
@@ -114,9 +114,11 @@ def _forward(output: Tensor, input: Tensor) -> Tensor:
     for axis in reversed(range(rank)):
         batch = shape_of(units)[axis:]
         wider = units if axis == 0 else placeholder(batch, dtype_of(input), f"units{axis}")
-        [result] = vmap(result, {tangent: wider})
+        [result] = batch_of_tensors([result], [(tangent, wider)], batch[0])
         tangent = wider
-    if Graph([result]).contains(units):  # an output without a derivative reads no unit
+    readers = Graph([result]).consumers(units)
+    # an output without a derivative reads no unit, and a loop nest has no expression to put it into
+    if readers and all(map(is_compute, readers)):
         [result] = inline_tensors([result], [units])
     [result] = simplify_reductions([result])
     extents = shape_of(result)

@@ -239,9 +239,7 @@ def stiff_chain(s0, k):
     def rate(s):
         def body(i):
             first, second = k[0] * s[0] - k[1] * s[1] * s[2], k[2] * s[1] * s[1]
-            return te.if_then_else(
-                i == 0, -first, te.if_then_else(i == 1, first - second, second)
-            )
+            return te.if_then_else(i == 0, -first, te.if_then_else(i == 1, first - second, second))
 
         return te.compute((3,), body, name="rate")
 
@@ -380,9 +378,7 @@ def hmm_forward(start, moves, seen):
         k, j = te.reduce_axis((0, n), "k"), te.reduce_axis((0, n), "j")
         paths = te.compute((n, n), lambda i, k: alpha[k] + moves[k, i], name="paths")
         top = te.compute((n,), lambda i: te.max(paths[i, k], axis=k), name="top")
-        mass = te.compute(
-            (n,), lambda i: te.sum(te.exp(paths[i, j] - top[i]), axis=j), name="mass"
-        )
+        mass = te.compute((n,), lambda i: te.sum(te.exp(paths[i, j] - top[i]), axis=j), name="mass")
         new = te.compute((n,), lambda i: top[i] + te.log(mass[i]) + e[i], name="alpha")
         return new, None
 

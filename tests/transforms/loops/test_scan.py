@@ -45,7 +45,8 @@ def test_lengths(length: int) -> None:
     given = arrays([h0, xs])
     wanted = run_cell(*given)
     built = ad.build([h0, xs], [last, ys])(*given)
-    for one, two, want in zip(evaluate_graph([last, ys], zip([h0, xs], given)), built, wanted):
+    evaluated = evaluate_graph([last, ys], zip([h0, xs], given, strict=True))
+    for one, two, want in zip(evaluated, built, wanted, strict=True):
         np.testing.assert_allclose(one, want, rtol=1e-12)
         np.testing.assert_allclose(two, want, rtol=1e-12)
 
@@ -120,7 +121,8 @@ def test_tvm_alone_lowers_a_loop() -> None:
     holders = [tvm.runtime.empty([int(n) for n in t.shape], D) for t in outputs]
     func = tvm.compile(te.create_prim_func([*given, *outputs]), target="llvm")
     func(*map(tvm.runtime.tensor, values), *holders)
-    for holder, want in zip(holders, evaluate_graph(outputs, zip(given, values))):
+    wanted = evaluate_graph(outputs, zip(given, values, strict=True))
+    for holder, want in zip(holders, wanted, strict=True):
         np.testing.assert_allclose(holder.numpy(), want, rtol=1e-12)
 
 
@@ -133,7 +135,7 @@ def test_gradients_are_built(name: str) -> None:
     gradient = list(ad.vjp(outputs, given, bars))
     values = [0.5 * array for array in arrays([*given, *bars])]
     found = ad.build([*given, *bars], gradient, cache=False)(*values)
-    wanted = evaluate_graph(gradient, list(zip([*given, *bars], values)))
+    wanted = evaluate_graph(gradient, list(zip([*given, *bars], values, strict=True)))
     for one, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, want, rtol=1e-10, atol=1e-12)
 
@@ -147,8 +149,8 @@ def test_batches(name: str) -> None:
     chosen = given[::2]
     batches = {t: te.placeholder((3, *t.shape), D, name=f"{t.op.name}s") for t in chosen}
     many = ad.vmap(outputs, batches)
-    values, members = arrays(given), dict(zip(chosen, arrays(list(batches.values()))))
-    rest = [(t, v) for t, v in zip(given, values) if t not in batches]
+    values, members = arrays(given), dict(zip(chosen, arrays(batches.values()), strict=True))
+    rest = [(t, v) for t, v in zip(given, values, strict=True) if t not in batches]
     pairs = [(batches[t], members[t]) for t in chosen]
     found = evaluate_graph(many, rest + pairs)
     for place in range(3):
@@ -169,11 +171,11 @@ def test_gradients_of_batches() -> None:
     whole = list(ad.vjp(batch, [many, given[2]], bar))
     single = list(ad.vjp(ys, [given[3], given[2]], one_bar))
     values = arrays([*given, many, bar])
-    found = evaluate_graph(whole, list(zip([*given, many, bar], values)))
+    found = evaluate_graph(whole, list(zip([*given, many, bar], values, strict=True)))
     parts = []
     for member in range(3):
         here = [*values[:3], values[4][member], values[5][member]]
-        parts.append(evaluate_graph(single, list(zip([*given, one_bar], here))))
+        parts.append(evaluate_graph(single, list(zip([*given, one_bar], here, strict=True))))
     np.testing.assert_allclose(found[0], [part[0] for part in parts], rtol=1e-12)
     np.testing.assert_allclose(found[1], sum(part[1] for part in parts), rtol=1e-12)
 
@@ -186,7 +188,7 @@ def test_jacobians(name: str) -> None:
     [y, *_] = case.ours(*given)
     backward = ad.differentiate(y, given).__iter__()
     values = arrays(given)
-    pairs = list(zip(given, values))
+    pairs = list(zip(given, values, strict=True))
     forward = [ad.jacobian(y, x, mode="forward") for x in given]
     one = evaluate_graph(list(backward), pairs)
     two = evaluate_graph(forward, pairs)
@@ -214,12 +216,12 @@ def test_rules_and_marks_in_a_step() -> None:
         states.append(h)
         h = np.sin(np.round(h) * x) + h
     dh, dxs = values[2], []
-    for h, x in zip(reversed(states), values[1][::-1]):
+    for h, x in zip(reversed(states), values[1][::-1], strict=True):
         d = dh * np.cos(np.round(h) * x)
         dxs.insert(0, d * np.round(h))
         dh = d * x
     for found in (
-        evaluate_graph(gradient, list(zip([h0, xs, bar], values))),
+        evaluate_graph(gradient, list(zip([h0, xs, bar], values, strict=True))),
         ad.build([h0, xs, bar], gradient, cache=False)(*values),
     ):
         np.testing.assert_allclose(found[0], dh, rtol=1e-12)
@@ -260,9 +262,8 @@ def test_containers_come_back_as_they_are() -> None:
     assert isinstance(carry["state"], State)
     assert ys[0] is None
     values = arrays([q, v, a])
-    found = evaluate_graph(
-        [carry["state"].velocity, ys[1]["q"], carry["list"][0]], list(zip([q, v, a], values))
-    )
+    results = [carry["state"].velocity, ys[1]["q"], carry["list"][0]]
+    found = evaluate_graph(results, list(zip([q, v, a], values, strict=True)))
     np.testing.assert_allclose(found[0], values[1] + values[2].sum(0))
     np.testing.assert_allclose(found[1][0], values[0] + values[1])
     np.testing.assert_array_equal(found[2], values[0])

@@ -198,9 +198,7 @@ def loop_of(op: Operation) -> Loop | None:
     if not is_extern(op) or _STEP not in op.attrs:
         return None
     read = list(op.inputs)
-    init, xs, consts = (
-        tuple(read[int(place)] for place in part) for part in op.attrs[_PLACES]
-    )
+    init, xs, consts = (tuple(read[int(place)] for place in part) for part in op.attrs[_PLACES])
     length = op.attrs[_LENGTH]
     if xs:  # a rewriting may have given the inputs other sizes
         length = shape_of(xs[0])[0]
@@ -208,4 +206,3 @@ def loop_of(op: Operation) -> Loop | None:
         ys = outputs_of(op)[len(init) :]
         length = shape_of(ys[0])[0] if ys else length
     return Loop(op.attrs[_STEP].step, init, xs, consts, length, bool(op.attrs[_REVERSE]))
-

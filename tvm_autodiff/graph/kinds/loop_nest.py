@@ -127,13 +127,12 @@ def _read_by_externs(stages: Sequence[Operation], xs: Sequence[Tensor]) -> list[
     return [x for x in xs if tensor_key(x) in read]
 
 
-def _copied(
-    target: Any, there: Place, source: Any, here: Place, shape: Sequence[Any]
-) -> None:
+def _copied(target: Any, there: Place, source: Any, here: Place, shape: Sequence[Any]) -> None:
     """``target[there, i] = source[here, i]``."""
     with ExitStack() as loops:
         index = [loops.enter_context(T.serial(0, extent)) for extent in shape]
-        T.buffer_store(target, source[(*here, *index)], [*there, *index])
+        place = (*here, *index)
+        T.buffer_store(target, source[place], [*there, *index])
 
 
 class _Nest:
@@ -181,9 +180,7 @@ class _Nest:
         for own, tensor in pairs:
             found = slices.get(tensor_key(tensor))
             table[node_id(own)] = self.buffer(tensor) if found is None else found
-        body = tvm_ffi.structural_map(
-            op.body, (tirx.Var, lambda var: table.get(node_id(var), var))
-        )
+        body = tvm_ffi.structural_map(op.body, (tirx.Var, lambda var: table.get(node_id(var), var)))
         T.add_to_parent(body)
 
     def _compute(self, op: Operation) -> None:
@@ -192,7 +189,8 @@ class _Nest:
         def visit(node: Expr) -> Expr | None:
             if is_load(node):
                 buffer, place = self._buffers[tensor_key(load_tensor(node))]
-                return buffer[(*place, *operands(node))]
+                whole = (*place, *operands(node))
+                return buffer[whole]
             if op_name(node) == "var":
                 return table.get(node_id(node))
             return unmarked(node)
@@ -238,9 +236,10 @@ class _Nest:
         if not always(reduction.condition):
             loops.enter_context(T.If(moved(reduction.condition)))
             loops.enter_context(T.Then())
-        old = [
-            _bound(f"a{n}", buffer[(*place, *index)]) for n, (buffer, place) in enumerate(targets)
-        ]
+        old = []
+        for n, (buffer, place) in enumerate(targets):
+            whole = (*place, *index)
+            old.append(_bound(f"a{n}", buffer[whole]))
         new = [_bound(f"b{n}", moved(source)) for n, source in enumerate(reduction.sources)]
         store([bind_shared(e) for e in reduction.combiner.apply(old, new)])
 

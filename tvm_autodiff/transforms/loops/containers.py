@@ -81,9 +81,9 @@ def flattened(value: Any) -> tuple[list[Any], Form]:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         kind = type(value)
         return _around(kind.__name__, lambda parts: kind(*parts), tuple(value._fields), value)
-    for kind in (tuple, list):
-        if isinstance(value, kind):
-            return _around(kind.__name__, kind, tuple(range(len(value))), value)
+    if isinstance(value, (tuple, list)):
+        around = tuple if isinstance(value, tuple) else list
+        return _around(around.__name__, around, tuple(range(len(value))), value)
     return [value], Form("leaf", lambda parts: parts[0])
 
 

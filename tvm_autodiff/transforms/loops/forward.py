@@ -69,18 +69,19 @@ def push_loop(
         [tangent for _, tangent in ys],
     )
 
-    def tangent(n: int) -> Tensor:
+    def outside(n: int) -> Tensor:
         known = given[n]
         return zeros_like(loop.inputs[n]) if known is None else known
 
     whole = replace(
         loop,
         step=dual,
-        init=(*loop.init, *map(tangent, order)),
-        xs=(*loop.xs, *map(tangent, xs)),
-        consts=(*loop.consts, *map(tangent, consts)),
+        init=(*loop.init, *map(outside, order)),
+        xs=(*loop.xs, *map(outside, xs)),
+        consts=(*loop.consts, *map(outside, consts)),
     )
     made = loop_stage(f"{op.name}_dot", whole)
     found = dict(zip(order, made[count:], strict=False))
-    found |= {count + n: tensor for (n, _), tensor in zip(ys, made[count + len(order) :], strict=True)}
+    stacked = made[count + len(order) :]
+    found |= {count + n: tensor for (n, _), tensor in zip(ys, stacked, strict=True)}
     return found

@@ -62,10 +62,9 @@ def batched_loop(
     own = [inside(n) for n in range(len(flags))]
     pairs = [(x, many) for x, many, flag in zip(step.inputs, own, flags, strict=True) if flag]
     # a result that no member changes is computed once
-    moved = [n < count and flags[n] or hash(y.op) in reached for n, y in enumerate(step.outputs)]
-    found = iter(
-        batch_of_tensors([y for y, many in zip(step.outputs, moved, strict=True) if many], pairs, size)
-    )
+    moved = [(n < count and flags[n]) or hash(y.op) in reached for n, y in enumerate(step.outputs)]
+    changing = [y for y, many in zip(step.outputs, moved, strict=True) if many]
+    found = iter(batch_of_tensors(changing, pairs, size))
     outputs = [next(found) if many else y for y, many in zip(step.outputs, moved, strict=True)]
     first = count + len(loop.xs)
     whole = replace(

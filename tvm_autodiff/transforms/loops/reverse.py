@@ -117,8 +117,7 @@ def pull_loop_over_prefix(
     prefix: Sequence[Extent],
     wanted: Sequence[bool],
 ) -> list[Entry]:
-    """`pull_loop` for cotangents ``prefix + shape``: members of a batch, whose forward pass is one.
-    """
+    """`pull_loop` for cotangents ``prefix + shape``, which are members of a batch."""
     outputs, rank = outputs_of(op), len(prefix)
     members = {n: placeholder_like(outputs[n]) if rank else c for n, c in cotangents.items()}
     found, constants = pull_loop(op, loop, members, wanted)
@@ -292,7 +291,8 @@ class _Backward:
         ]
         xs = [pair for pair in sequences if hash(pair[0].op) in read]
         consts = [
-            pair for pair in zip(step.consts, forward.consts, strict=True)
+            pair
+            for pair in zip(step.consts, forward.consts, strict=True)
             if hash(pair[0].op) in read
         ]
         return Loop(

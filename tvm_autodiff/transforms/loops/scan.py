@@ -7,10 +7,9 @@ from typing import Any
 
 from ...errors import InvalidArgumentError
 from ...expr.nodes import Tensor, const_value, dtype_of, is_expr, is_integer, is_tensor, tensor_key
-from ...graph.graph import replace_tensors
+from ...graph.graph import Graph, replace_tensors, tensors_read_by
 from ...graph.kinds.loop import Loop, copy_of, loop_stage, slice_of, step_of
 from ...graph.out_of_bounds import refuse_reads_out_of_bounds
-from ...graph.graph import Graph, tensors_read_by
 from ...graph.stage import Extent, is_compute, is_placeholder, placeholder_like, shape_of
 from ...keywords import checked_keywords
 from ..arguments import same_extents, shape_text

@@ -49,9 +49,7 @@ def _cost(op: Operation, loop: Loop, put: Put) -> Cost:
     for stage, kind, rules in _stages(without_rules(loop.step.outputs)):
         work = work + rules.cost(stage, kind, put)
     length = put(loop.length)
-    stacked = [
-        product_of([length, elements_of(y, put)]) for y in loop.step.ys
-    ]
+    stacked = [product_of([length, elements_of(y, put)]) for y in loop.step.ys]
     memory = work.memory + sum(stacked)
     return Cost(length * work.iterations, length * work.multiplications, memory)
 
@@ -94,9 +92,7 @@ def _exprs(op: Operation, loop: Loop) -> list[Expr]:
     found += [dim for x in loop.step.inputs for dim in shape_of(x) if not isinstance(dim, int)]
     for stage, kind, rules in _stages(loop.step.outputs):
         found += rules.exprs(stage, kind)
-        found += [
-            dim for y in outputs_of(stage) for dim in shape_of(y) if not isinstance(dim, int)
-        ]
+        found += [dim for y in outputs_of(stage) for dim in shape_of(y) if not isinstance(dim, int)]
     return found
 
 
