@@ -16,6 +16,7 @@ from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
 from .fusion.kernels import Chain, Kernel, cut
 from .machine import Machine
+from .rewrites.hoisting import without_loop_invariants
 from .rewrites.normal_form import copy_of, normal_form
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
@@ -53,7 +54,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
-        self.kernels, self.results = cut(normal_form(outputs))
+        self.kernels, self.results = cut(normal_form(without_loop_invariants(outputs)))
         self._refusals = Refusals()
         self._copies: dict[Key, Kernel] = {}
 

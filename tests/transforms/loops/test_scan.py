@@ -100,20 +100,6 @@ def test_symbolic_sizes() -> None:
         np.testing.assert_allclose(found[3], dw, rtol=1e-10, atol=1e-12)
 
 
-def test_sizes_that_only_an_expression_of_a_dimension_tells() -> None:
-    """An input of shape ``(2*p + 1,)``, and a state and a length of p."""
-    p = te.var("p")
-    h0, xs = inputs((2 * p + 1,), (p, p))
-    start = te.compute((p,), lambda i: h0[2 * i], name="start")
-    wide = lambda h, x: (each(lambda h, x: h * x + 1.0, h, x), None)  # noqa: E731
-    last, _ = ad.scan(wide, start, xs)
-    given = [RNG.uniform(-1, 1, shape) for shape in ((7,), (3, 3))]
-    want = given[0][:6:2]
-    for x in given[1]:
-        want = want * x + 1
-    np.testing.assert_allclose(ad.build([h0, xs], last)(*given), want, rtol=1e-12)
-
-
 def test_a_symbolic_length_that_is_given() -> None:
     n = te.var("n")
     x = te.placeholder((n,), D, name="x")

@@ -20,11 +20,14 @@ from ..bounded_stage import elementwise_stage
 from ..stage import (
     Extent,
     Operation,
+    bodies,
+    is_compute,
     is_extern,
     is_placeholder,
     outputs_of,
     placeholder,
     shape_of,
+    whole_tensor,
 )
 from .loop_nest import loop_nest
 
@@ -149,6 +152,13 @@ def step_of(
 def copy_of(tensor: Tensor, name: str) -> Tensor:
     """``name[i] = tensor[i]``."""
     return elementwise_stage(name, shape_of(tensor), lambda place: load(tensor, place))
+
+
+def source_of(tensor: Tensor) -> Tensor:
+    """The tensor that a stage copies as it is; the tensor itself for others."""
+    body = bodies(tensor.op) if is_compute(tensor.op) else []
+    copied = whole_tensor(body[0], list(tensor.op.axis)) if len(body) == 1 else None
+    return tensor if copied is None else copied
 
 
 def slice_of(tensor: Tensor, name: str | None = None) -> Tensor:

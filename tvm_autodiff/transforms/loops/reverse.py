@@ -15,7 +15,7 @@ from ...expr.nodes import Tensor, dtype_of, is_float, op_name, tensor_key
 from ...expr.rewrite import postorder
 from ...graph.counting import multiplications_in
 from ...graph.graph import Graph, replace_tensors, tensors_read_by, topological
-from ...graph.kinds.loop import Loop, Step, copy_of, loop_stage, slice_of, step_of
+from ...graph.kinds.loop import Loop, Step, copy_of, loop_stage, slice_of, source_of, step_of
 from ...graph.stage import (
     Extent,
     Operation,
@@ -27,7 +27,6 @@ from ...graph.stage import (
     placeholder_like,
     reduction_of,
     shape_of,
-    whole_tensor,
 )
 from ..apply_rule import zeros_like
 from ..batch import batch_of_tensors
@@ -210,7 +209,7 @@ def _extended(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The outputs of the loop that also stacks some tensors of its step, and these stacks."""
     step, count = loop.step, len(loop.init)
-    known = {tensor_key(_source(y)): count + n for n, y in enumerate(step.ys)}
+    known = {tensor_key(source_of(y)): count + n for n, y in enumerate(step.ys)}
     fresh = [tensor for tensor in stored if tensor_key(tensor) not in known]
     made = outputs_of(op)
     if fresh:
@@ -219,13 +218,6 @@ def _extended(
         made = loop_stage(str(op.name), replace(loop, step=wider))
     known |= {tensor_key(tensor): len(step.outputs) + n for n, tensor in enumerate(fresh)}
     return made, [made[known[tensor_key(tensor)]] for tensor in stored]
-
-
-def _source(y: Tensor) -> Tensor:
-    """The tensor that a result of the step copies as it is; the result itself for others."""
-    body = bodies(y.op) if is_compute(y.op) else []
-    copied = whole_tensor(body[0], list(y.op.axis)) if len(body) == 1 else None
-    return y if copied is None else copied
 
 
 def _read_of(tensors: Sequence[Tensor], own: set[int]) -> list[Tensor]:
