@@ -145,6 +145,18 @@ def test_loops_in_loops() -> None:
     check_values(outputs, [h0, xs, u])
 
 
+def test_nothing_leaves_a_loop_that_is_to_keep_carries_only() -> None:
+    h0, xs, u = placeholders(h0=(9,), xs=(4, 9), u=(9, 9))
+
+    def cell(h, x):
+        return each(lambda h, a: te.sin(h) + a, h, product(u, x, "read")), None
+
+    outputs = [ad.scan(cell, h0, xs, checkpoint=1)[0]]
+    [loop] = loops_in(without_loop_invariants(outputs))
+    assert sums_in(loop.step.outputs) == ["read"]
+    check_values(outputs, [h0, xs, u])
+
+
 def test_symbolic_sizes() -> None:
     t, n = te.var("t"), te.var("n")
     h0, xs, u = placeholders(h0=(n,), xs=(t, n), u=(n, n))

@@ -32,9 +32,9 @@ from ..stage import (
 from .loop_nest import loop_nest
 
 #: attributes of a loop: the step, the inputs that the initial carries, xs and consts are, the
-#: length, and whether it begins with the last element
-_STEP, _PLACES, _LENGTH, _REVERSE = (
-    f"tvm_autodiff.loop.{name}" for name in ("step", "places", "length", "reverse")
+#: length, whether it begins with the last element, and how its reverse mode stores
+_STEP, _PLACES, _LENGTH, _REVERSE, _CARRIES = (
+    f"tvm_autodiff.loop.{name}" for name in ("step", "places", "length", "reverse", "carries_only")
 )
 
 
@@ -95,6 +95,8 @@ class Loop:
         The number of steps; zero is allowed.
     reverse : bool
         Whether the first step takes the last elements of `xs` and makes the last ones of ys.
+    carries_only : bool
+        Whether reverse mode stacks nothing but carries, and computes all else again step by step.
     """
 
     step: Step
@@ -103,6 +105,7 @@ class Loop:
     consts: tuple[Tensor, ...]
     length: Extent
     reverse: bool = False
+    carries_only: bool = False
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -189,6 +192,7 @@ def loop_stage(name: str, loop: Loop) -> list[Tensor]:
         ],
         _LENGTH: length,
         _REVERSE: int(loop.reverse),
+        _CARRIES: int(loop.carries_only),
     }
     sources, results, body = loop_nest(name, loop, list(read.values()))
     made = te.extern(
@@ -215,4 +219,5 @@ def loop_of(op: Operation) -> Loop | None:
     elif not isinstance(length, int):
         ys = outputs_of(op)[len(init) :]
         length = shape_of(ys[0])[0] if ys else length
-    return Loop(op.attrs[_STEP].step, init, xs, consts, length, bool(op.attrs[_REVERSE]))
+    flags = (bool(op.attrs[name]) for name in (_REVERSE, _CARRIES))
+    return Loop(op.attrs[_STEP].step, init, xs, consts, length, *flags)

@@ -71,6 +71,8 @@ def hoisted(name: str, loop: Loop, gain: int = _GAIN) -> list[Tensor]:
     list of Tensor
         The final carries and the stacked results.
     """
+    if loop.carries_only:  # what leaves is stored for all times
+        return loop_stage(name, loop)
     loop = _with_work_before(loop, gain)
     later = _leaving_later(loop, gain)
     if not later:

@@ -9,54 +9,29 @@ time and whatever else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ...expr.nodes import Tensor, dtype_of, is_float, op_name, tensor_key
-from ...expr.rewrite import postorder
-from ...graph.counting import multiplications_in
-from ...graph.graph import Graph, replace_tensors, tensors_read_by, topological
-from ...graph.kinds.loop import Loop, Step, copy_of, loop_stage, slice_of, source_of, step_of
+from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ...graph.graph import replace_tensors, tensors_read_by, topological
+from ...graph.kinds.loop import Loop, Step, loop_stage, slice_of, step_of
 from ...graph.stage import (
     Extent,
     Operation,
-    bodies,
-    is_compute,
     is_placeholder,
     outputs_of,
     placeholder,
     placeholder_like,
-    reduction_of,
     shape_of,
 )
 from ..apply_rule import zeros_like
 from ..batch import batch_of_tensors
 from ..local import local_vjp
+from .needs import Needs, needs_of
+from .stepwise import pull_step_by_step
+from .stored import extended_loop, stored_tensors, tensors_read_of
 
 Key = tuple[int, int]
 Entry = Tensor | None
-
-#: work on an element up to which a stage is computed again in place of being stored
-_CHEAP = 3
-
-
-@dataclass(frozen=True)
-class _Needs:
-    """What of a loop takes part.
-
-    Attributes
-    ----------
-    carries : list of int
-        The carries that a cotangent arrives at, and whose cotangent leads to something wanted.
-    ys : list of int
-        The stacked results that have a cotangent.
-    xs, consts : list of int
-        Those whose cotangent is wanted and not zero.
-    """
-
-    carries: list[int]
-    ys: list[int]
-    xs: list[int]
-    consts: list[int]
 
 
 def pull_loop(
@@ -83,22 +58,24 @@ def pull_loop(
         Tensors of the forward pass that the cotangents read.
     """
     step, count = loop.step, len(loop.init)
-    needs = _needs(loop, cotangents, wanted)
+    needs = needs_of(loop, cotangents, wanted)
     found: list[Entry] = [None] * len(loop.inputs)
     if not needs.carries and not needs.ys:
         return found, []
     given = [cotangents[count + n] for n in needs.ys]
+    last = [
+        cotangents[n] if n in cotangents else zeros_like(loop.init[n], (), "bar")
+        for n in needs.carries
+    ]
+    if loop.carries_only:
+        return pull_step_by_step(op, loop, needs, last, given, wanted)
     backward = _Backward.of(step, needs)
     after = _After.of(loop, needs)
-    stored = _stored(step, [*backward.read(step), *after.read()])
-    made, stacks = _extended(op, loop, stored)
+    stored = stored_tensors(step, [*backward.read(step), *after.read()], carries_only=False)
+    made, stacks = extended_loop(op, loop, stored)
     kept = list(zip(stored, stacks, strict=True))
     arrived: list[Tensor] = []
     if needs.carries:
-        last = [
-            cotangents[n] if n in cotangents else zeros_like(loop.init[n], (), "bar")
-            for n in needs.carries
-        ]
         whole = backward.loop(loop, last, given, kept)
         results = loop_stage(f"d{op.name}", whole)
         for n, tensor in zip(needs.carries, results, strict=False):
@@ -133,105 +110,6 @@ def pull_loop_over_prefix(
     return [None if tensor is None else next(moved) for tensor in found]
 
 
-def _needs(loop: Loop, cotangents: Mapping[int, Tensor], wanted: Sequence[bool]) -> _Needs:
-    step, count = loop.step, len(loop.init)
-    graph = Graph(list(step.outputs))
-    floats = [n for n, carry in enumerate(step.carries) if is_float(carry)]
-    ys = [n for n in range(len(step.ys)) if count + n in cotangents]
-    arrives = {n for n in floats if n in cotangents}
-    while True:
-        ends = [step.news[n] for n in sorted(arrives)] + [step.ys[n] for n in ys]
-        below = {hash(op) for op in topological(ends)}
-        more = arrives | {n for n in floats if hash(step.carries[n].op) in below}
-        if more == arrives:
-            break
-        arrives = more
-    asked = [x for x, want in zip(step.inputs[count:], wanted[count:], strict=True) if want]
-    leads = {n for n in floats if wanted[n]}
-    while True:
-        above = graph.depends_on([*asked, *(step.carries[n] for n in sorted(leads))])
-        more = leads | {n for n in floats if hash(step.news[n].op) in above}
-        if more == leads:
-            break
-        leads = more
-    carries = sorted(arrives & leads)
-    ys = [n for n in ys if hash(step.ys[n].op) in above]
-    ends = [step.news[n] for n in carries] + [step.ys[n] for n in ys]
-    below = {hash(op) for op in topological(ends)}
-    first = count + len(loop.xs)
-    used = [
-        n
-        for n, (x, want) in enumerate(zip(step.inputs, wanted, strict=True))
-        if n >= count and want and is_float(x) and hash(x.op) in below
-    ]
-    return _Needs(
-        carries, ys, [n - count for n in used if n < first], [n - first for n in used if n >= first]
-    )
-
-
-def _stored(step: Step, read: Sequence[Tensor]) -> list[Tensor]:
-    """What of the forward step is stacked, so that some of its tensors can be read: carries, and
-    stages that would cost too much to compute again from those and from what is given.
-    """
-    given = {tensor_key(tensor) for tensor in (*step.xs, *step.consts)}
-    found: dict[Key, Tensor] = {}
-    pending = list(reversed(read))
-    seen: set[Key] = set()
-    while pending:
-        tensor = pending.pop()
-        key = tensor_key(tensor)
-        if key in seen or key in given:
-            continue
-        seen.add(key)
-        if is_placeholder(tensor.op) or not _cheap(tensor.op):
-            found[key] = tensor
-        else:
-            pending += reversed(tensors_read_by(tensor.op))
-    return list(found.values())
-
-
-def _cheap(op: Operation) -> bool:
-    """Whether a stage costs no more than to read what it computed: a little plain arithmetic."""
-    if not is_compute(op) or reduction_of(op) is not None:
-        return False
-    names = {op_name(node) for node in postorder(bodies(op))}
-    return names <= _PLAIN and sum(map(multiplications_in, bodies(op))) <= _CHEAP
-
-
-_PLAIN = frozenset(
-    ("add", "sub", "mul", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
-    + ("select", "if_then_else", "likely", "cast", "const", "var", "load")
-)
-
-
-def _extended(
-    op: Operation, loop: Loop, stored: Sequence[Tensor]
-) -> tuple[list[Tensor], list[Tensor]]:
-    """The outputs of the loop that also stacks some tensors of its step, and these stacks."""
-    step, count = loop.step, len(loop.init)
-    known = {tensor_key(source_of(y)): count + n for n, y in enumerate(step.ys)}
-    fresh = [tensor for tensor in stored if tensor_key(tensor) not in known]
-    made = outputs_of(op)
-    if fresh:
-        copies = [copy_of(tensor, f"{tensor.op.name}_kept") for tensor in fresh]
-        wider = step_of(step.carries, step.xs, step.consts, step.news, [*step.ys, *copies])
-        made = loop_stage(str(op.name), replace(loop, step=wider))
-    known |= {tensor_key(tensor): len(step.outputs) + n for n, tensor in enumerate(fresh)}
-    return made, [made[known[tensor_key(tensor)]] for tensor in stored]
-
-
-def _read_of(tensors: Sequence[Tensor], own: set[int]) -> list[Tensor]:
-    """The tensors of some stages, by their hashes, that the others of a graph read."""
-    found = [
-        read
-        for op in topological(tensors)
-        if hash(op) not in own
-        for read in tensors_read_by(op)
-        if hash(read.op) in own
-    ]
-    return found + [tensor for tensor in tensors if hash(tensor.op) in own]
-
-
 @dataclass(frozen=True)
 class _Backward:
     """``λ_t = ∂step/∂carryᵀ · λ_{t+1} + ∂y/∂carryᵀ · ȳ_t``, over the tensors of the forward step.
@@ -249,7 +127,7 @@ class _Backward:
     leaving: list[Tensor]
 
     @staticmethod
-    def of(step: Step, needs: _Needs) -> _Backward:
+    def of(step: Step, needs: Needs) -> _Backward:
         arriving = [
             placeholder_like(step.news[n], f"d{step.carries[n].op.name}") for n in needs.carries
         ]
@@ -261,7 +139,7 @@ class _Backward:
 
     def read(self, step: Step) -> list[Tensor]:
         """What the cotangents read of the forward step."""
-        return _read_of(self.leaving, {hash(op) for op in topological(step.outputs)})
+        return tensors_read_of(self.leaving, {hash(op) for op in topological(step.outputs)})
 
     def loop(
         self,
@@ -323,7 +201,7 @@ class _After:
     found: list[tuple[int, Tensor]]
 
     @staticmethod
-    def of(loop: Loop, needs: _Needs) -> _After:
+    def of(loop: Loop, needs: Needs) -> _After:
         step, length = loop.step, loop.length
         sequences = [placeholder_like(tensor) for tensor in loop.xs]
         states = [_stack_of(carry, length) for carry in step.carries]
@@ -350,7 +228,7 @@ class _After:
         """What the cotangents read of the forward step."""
         own = {tensor_key(many): one for one, many in self.stand}
         computed = {hash(op) for op in topological([many for _, many in self.stand])}
-        pending = _read_of([tensor for _, tensor in self.found], computed)
+        pending = tensors_read_of([tensor for _, tensor in self.found], computed)
         found: dict[Key, Tensor] = {}
         while pending:  # batches of loops have stages of their own around them
             tensor = pending.pop()

@@ -14,6 +14,7 @@ from ...graph.stage import Extent, is_compute, is_placeholder, placeholder_like,
 from ...keywords import checked_keywords
 from ..arguments import same_extents, shape_text
 from .containers import Form, flattened, paths
+from .segments import segmented
 
 
 @checked_keywords
@@ -24,6 +25,7 @@ def scan(
     length: Any = None,
     *,
     reverse: bool = False,
+    checkpoint: int | None = None,
 ) -> tuple[Any, Any]:
     """Repeat a step over time, carrying a state: ``carry, ys[t] = step(carry, xs[t])``.
 
@@ -44,6 +46,10 @@ def scan(
     reverse : bool
         Whether time begins at the last element: the first step takes ``xs[length - 1]`` and gives
         ``ys[length - 1]``.
+    checkpoint : int, optional
+        What reverse mode keeps of the forward pass. None: all that it reads of each step. A number
+        k: the states before every k-th step; it computes the steps in between again, segment by
+        segment, so that ``length / k + k`` steps are kept at a time, for one more forward pass.
 
     Returns
     -------
@@ -91,6 +97,7 @@ def scan(
         raise InvalidArgumentError(f"step must be a function, got {type(step).__name__}")
     if not isinstance(reverse, bool):
         raise InvalidArgumentError(f"reverse must be True or False, got {reverse!r}")
+    _check_checkpoint(checkpoint)
     first, form = _tensors(init, "init")
     sequences, form_xs = _tensors(xs, "xs")
     count = _length(sequences, paths(form_xs, "xs"), length)
@@ -114,8 +121,17 @@ def scan(
     made = step_of(carries, slices, inside, results[: len(news)], results[len(news) :])
     refuse_reads_out_of_bounds(Graph(made.outputs).ops)
     whole = Loop(made, tuple(first), tuple(sequences), tuple(consts), count, reverse)
-    outputs = loop_stage(name, whole)
+    outputs = loop_stage(name, whole) if checkpoint is None else segmented(name, whole, checkpoint)
     return form.filled(outputs[: len(news)]), form_ys.filled(outputs[len(news) :])
+
+
+def _check_checkpoint(checkpoint: Any) -> None:
+    whole = isinstance(checkpoint, int) and not isinstance(checkpoint, bool)
+    if checkpoint is not None and (not whole or checkpoint < 1):
+        raise InvalidArgumentError(
+            f"checkpoint must be None or a number k of at least 1, got {checkpoint!r}: every k-th "
+            "state is kept, and k near the square root of the length needs the least memory"
+        )
 
 
 def _name_of(step: Any) -> str:

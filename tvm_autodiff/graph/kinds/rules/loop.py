@@ -40,7 +40,8 @@ def _key(op: Operation, loop: Loop, keys: StructuralKeys) -> Hashable:
     counts = (len(loop.init), len(loop.xs), len(loop.consts))
     read = tuple(map(keys.tensor_key_of, loop.inputs))
     results = tuple(map(inner.tensor_key_of, loop.step.outputs))
-    return "loop", keys.extents([loop.length]), loop.reverse, counts, read, results
+    flags = (loop.reverse, loop.carries_only)
+    return "loop", keys.extents([loop.length]), flags, counts, read, results
 
 
 def _cost(op: Operation, loop: Loop, put: Put) -> Cost:

@@ -1,0 +1,90 @@
+"""What of the forward pass of a loop is stacked for its reverse mode, and the loop that does so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...expr.nodes import Tensor, op_name, tensor_key
+from ...expr.rewrite import postorder
+from ...graph.counting import multiplications_in
+from ...graph.graph import tensors_read_by, topological
+from ...graph.kinds.loop import Loop, Step, copy_of, loop_stage, source_of, step_of
+from ...graph.stage import (
+    Operation,
+    bodies,
+    is_compute,
+    is_placeholder,
+    outputs_of,
+    reduction_of,
+)
+
+Key = tuple[int, int]
+
+#: work on an element up to which a stage is computed again in place of being stored
+_CHEAP = 3
+
+
+def tensors_read_of(tensors: Sequence[Tensor], own: set[int]) -> list[Tensor]:
+    """The tensors of some stages, by their hashes, that the others of a graph read."""
+    found = [
+        read
+        for op in topological(tensors)
+        if hash(op) not in own
+        for read in tensors_read_by(op)
+        if hash(read.op) in own
+    ]
+    return found + [tensor for tensor in tensors if hash(tensor.op) in own]
+
+
+def stored_tensors(step: Step, read: Sequence[Tensor], *, carries_only: bool) -> list[Tensor]:
+    """What of the forward step is stacked, so that some of its tensors can be read: carries, and
+    stages that would cost too much to compute again from those and from what is given; where
+    `carries_only` holds, all stages are computed again.
+    """
+    given = {tensor_key(tensor) for tensor in (*step.xs, *step.consts)}
+    found: dict[Key, Tensor] = {}
+    pending = list(reversed(read))
+    seen: set[Key] = set()
+    while pending:
+        tensor = pending.pop()
+        key = tensor_key(tensor)
+        if key in seen or key in given:
+            continue
+        seen.add(key)
+        again = carries_only or _cheap(tensor.op)
+        if is_placeholder(tensor.op) or not again:
+            found[key] = tensor
+        else:
+            pending += reversed(tensors_read_by(tensor.op))
+    return list(found.values())
+
+
+def _cheap(op: Operation) -> bool:
+    """Whether a stage costs no more than to read what it computed: a little plain arithmetic."""
+    if not is_compute(op) or reduction_of(op) is not None:
+        return False
+    names = {op_name(node) for node in postorder(bodies(op))}
+    return names <= _PLAIN and sum(map(multiplications_in, bodies(op))) <= _CHEAP
+
+
+_PLAIN = frozenset(
+    ("add", "sub", "mul", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not")
+    + ("select", "if_then_else", "likely", "cast", "const", "var", "load")
+)
+
+
+def extended_loop(
+    op: Operation, loop: Loop, stored: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The outputs of the loop that also stacks some tensors of its step, and these stacks."""
+    step, count = loop.step, len(loop.init)
+    known = {tensor_key(source_of(y)): count + n for n, y in enumerate(step.ys)}
+    fresh = [tensor for tensor in stored if tensor_key(tensor) not in known]
+    made = outputs_of(op)
+    if fresh:
+        copies = [copy_of(tensor, f"{tensor.op.name}_kept") for tensor in fresh]
+        wider = step_of(step.carries, step.xs, step.consts, step.news, [*step.ys, *copies])
+        made = loop_stage(str(op.name), replace(loop, step=wider))
+    known |= {tensor_key(tensor): len(step.outputs) + n for n, tensor in enumerate(fresh)}
+    return made, [made[known[tensor_key(tensor)]] for tensor in stored]
