@@ -186,3 +186,17 @@ def test_values_of_recurrences_and_of_their_gradients(name: str) -> None:
     bars = [te.placeholder(t.shape, D, name="bar") for t in outputs]
     gradient = list(ad.vjp(outputs, inputs, bars))
     check_values([*outputs, *gradient], [*inputs, *bars], gain=1)
+
+
+def test_results_that_depend_on_no_carry_leave() -> None:
+    """A copy of a sequence, and arithmetic on one."""
+    h0, xs = placeholders(h0=(3,), xs=(4, 3))
+
+    def cell(h, x):
+        return each(lambda h, x: h * x, h, x), (x, each(lambda x: x * 2.0, x), h)
+
+    last, ys = ad.scan(cell, h0, xs)
+    outputs = [last, *ys]
+    [loop] = loops_in(without_loop_invariants(outputs))
+    assert len(loop.step.ys) == 1
+    check_values(outputs, [h0, xs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from ...expr.nodes import Tensor, op_name, tensor_key
 from ...expr.rewrite import postorder
@@ -17,12 +18,14 @@ from ...graph.stage import (
     is_placeholder,
     outputs_of,
     reduction_of,
+    shape_of,
 )
 
 Key = tuple[int, int]
 
 #: work on an element up to which a stage is computed again in place of being stored
 _CHEAP = 3
+_LARGE = 64  #: what an extent that is not known counts as
 
 
 def tensors_read_of(tensors: Sequence[Tensor], own: set[int]) -> list[Tensor]:
@@ -39,25 +42,47 @@ def tensors_read_of(tensors: Sequence[Tensor], own: set[int]) -> list[Tensor]:
 
 def stored_tensors(step: Step, read: Sequence[Tensor], *, carries_only: bool) -> list[Tensor]:
     """What of the forward step is stacked, so that some of its tensors can be read: carries, and
-    stages that would cost too much to compute again from those and from what is given; where
-    `carries_only` holds, all stages are computed again.
+    stages that would cost too much to compute again; where `carries_only` holds, carries alone.
+
+    A cheap stage is stacked itself where that takes less memory than what it is computed from:
+    ``gates = a + b → gates``, and not a and b.
     """
     given = {tensor_key(tensor) for tensor in (*step.xs, *step.consts)}
     found: dict[Key, Tensor] = {}
-    pending = list(reversed(read))
-    seen: set[Key] = set()
-    while pending:
-        tensor = pending.pop()
-        key = tensor_key(tensor)
-        if key in seen or key in given:
-            continue
-        seen.add(key)
-        again = carries_only or _cheap(tensor.op)
-        if is_placeholder(tensor.op) or not again:
-            found[key] = tensor
-        else:
-            pending += reversed(tensors_read_by(tensor.op))
+
+    def again(tensor: Tensor) -> bool:
+        return not is_placeholder(tensor.op) and (carries_only or _cheap(tensor.op))
+
+    def sources(tensor: Tensor) -> dict[Key, Tensor]:
+        """What has to be stacked beside what is, so that a tensor can be computed again."""
+        needed: dict[Key, Tensor] = {}
+        pending, seen = [tensor], set(given) | set(found)
+        while pending:
+            one = pending.pop()
+            if tensor_key(one) in seen:
+                continue
+            seen.add(tensor_key(one))
+            if again(one):
+                pending += reversed(tensors_read_by(one.op))
+            else:
+                needed[tensor_key(one)] = one
+        return needed
+
+    for tensor in read:
+        if not again(tensor) and tensor_key(tensor) not in given:
+            found.setdefault(tensor_key(tensor), tensor)
+    for tensor in read:
+        needed = sources(tensor)
+        if carries_only or sum(map(_elements, needed.values())) <= _elements(tensor):
+            found |= needed
+        elif needed:
+            found[tensor_key(tensor)] = tensor
     return list(found.values())
+
+
+def _elements(tensor: Tensor) -> int:
+    """The number of elements; an extent that is not known counts as a large one."""
+    return prod(n if isinstance(n, int) else _LARGE for n in shape_of(tensor))
 
 
 def _cheap(op: Operation) -> bool:
