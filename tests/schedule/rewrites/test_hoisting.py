@@ -200,3 +200,23 @@ def test_results_that_depend_on_no_carry_leave() -> None:
     [loop] = loops_in(without_loop_invariants(outputs))
     assert len(loop.step.ys) == 1
     check_values(outputs, [h0, xs])
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_lengths_of_loops_that_work_has_left(length: int) -> None:
+    h0, xs, u = placeholders(h0=(9,), xs=(length, 9), u=(9, 9))
+
+    def cell(h, x):
+        new = each(lambda h, a: te.tanh(h + a), h, product(u, x, "read"))
+        return new, product(u, new, "written")
+
+    outputs = list(ad.scan(cell, h0, xs))
+    bar = te.placeholder(outputs[1].shape, D, name="bar")
+    gradient = list(ad.vjp(outputs[1], [h0, xs, u], bar))
+    rng = np.random.default_rng(0)
+    inputs = [h0, xs, u, bar]
+    values = [rng.standard_normal([int(n) for n in t.shape]) for t in inputs]
+    found = ad.build(inputs, [*outputs, *gradient], cache=False)(*values)
+    wanted = evaluate_graph([*outputs, *gradient], list(zip(inputs, values, strict=True)))
+    for one, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, want, rtol=1e-11, atol=1e-13)
