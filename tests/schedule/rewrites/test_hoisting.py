@@ -189,17 +189,18 @@ def test_values_of_recurrences_and_of_their_gradients(name: str) -> None:
 
 
 def test_results_that_depend_on_no_carry_leave() -> None:
-    """A copy of a sequence, and arithmetic on one."""
-    h0, xs = placeholders(h0=(3,), xs=(4, 3))
+    """A copy of a sequence, arithmetic on one, and what is the same at all times."""
+    h0, xs, c = placeholders(h0=(3,), xs=(4, 3), c=(3,))
 
     def cell(h, x):
-        return each(lambda h, x: h * x, h, x), (x, each(lambda x: x * 2.0, x), h)
+        fixed = each(lambda c: c + 1.0, c)
+        return each(lambda h, x: h * x, h, x), (x, each(lambda x: x * 2.0, x), h, fixed)
 
     last, ys = ad.scan(cell, h0, xs)
     outputs = [last, *ys]
     [loop] = loops_in(without_loop_invariants(outputs))
     assert len(loop.step.ys) == 1
-    check_values(outputs, [h0, xs])
+    check_values(outputs, [h0, xs, c])
 
 
 @pytest.mark.parametrize("length", [0, 1, 3])

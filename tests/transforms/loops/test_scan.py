@@ -159,6 +159,25 @@ def test_batches(name: str) -> None:
             np.testing.assert_allclose(one[place], want, rtol=1e-12, atol=1e-14)
 
 
+def test_a_stacked_result_that_a_loop_inside_reads() -> None:
+    h0, xs = inputs((3,), (4, 3))
+
+    def step(h, x):
+        y = each(lambda h, x: h * x, h, x)
+        inner, _ = ad.scan(lambda s, _: (each(lambda s, y: te.sin(s) + y, s, y), None), y, length=2)
+        return inner, y
+
+    outputs = list(ad.scan(step, h0, xs))
+    given = arrays([h0, xs])
+    h, ys = given[0], []
+    for x in given[1]:
+        ys.append(h * x)
+        h = np.sin(np.sin(ys[-1]) + ys[-1]) + ys[-1]
+    found = ad.build([h0, xs], outputs, cache=False)(*given)
+    np.testing.assert_allclose(found[0], h, rtol=1e-12)
+    np.testing.assert_allclose(found[1], ys, rtol=1e-12)
+
+
 def test_gradients_of_batches() -> None:
     """`vjp` of a batch is the batch of `vjp`."""
     case = CASES["rnn"]

@@ -95,7 +95,9 @@ def loop_nest(name: str, loop: Loop, inputs: Sequence[Tensor]) -> tuple[list[Any
         for tensor, inside in zip(loop.consts, step.consts, strict=True):
             nest.placed(inside, sources[tensor_key(tensor)])
         stages = [op for op in topological(outputs) if not is_placeholder(op)]
-        stacked = {tensor_key(y) for y in ys if is_compute(y.op)}
+        # a loop nest inside takes whole buffers, and no rows of one
+        whole = {tensor_key(y) for y in _read_by_externs(stages, ys)}
+        stacked = {tensor_key(y) for y in ys if is_compute(y.op)} - whole
         for op in stages:
             for tensor in outputs_of(op):
                 if tensor_key(tensor) not in stacked:
@@ -121,10 +123,10 @@ def loop_nest(name: str, loop: Loop, inputs: Sequence[Tensor]) -> tuple[list[Any
     return list(sources.values()), [*finals, *stacks], builder.get().body
 
 
-def _read_by_externs(stages: Sequence[Operation], xs: Sequence[Tensor]) -> list[Tensor]:
-    """Slices of sequences that loop nests read as whole buffers."""
+def _read_by_externs(stages: Sequence[Operation], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Those of some tensors that loop nests read."""
     read = {tensor_key(tensor) for op in stages if is_extern(op) for tensor in op.inputs}
-    return [x for x in xs if tensor_key(x) in read]
+    return [tensor for tensor in tensors if tensor_key(tensor) in read]
 
 
 def _copied(target: Any, there: Place, source: Any, here: Place, shape: Sequence[Any]) -> None:

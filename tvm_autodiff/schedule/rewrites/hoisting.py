@@ -27,7 +27,7 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
-from ...rules.batching import batched_stage
+from ...rules.batching import batched_stage, repeated
 
 Key = tuple[int, int]
 Pair = tuple[Tensor, Tensor]
@@ -212,7 +212,12 @@ def _with_work_after(name: str, loop: Loop, later: _Later) -> list[Tensor]:
     rest_of_loop = [*step.news, *stacked]
     made = loop_stage(name, _over(loop, step.news, stacked, xs, consts)) if rest_of_loop else []
     stacks = [(tensor, made[count + known[tensor_key(tensor)]]) for tensor in later.reads]
-    after = iter(_over_time([step.ys[n] for n in later.numbers], [*stacks, *xs], loop))
+    leaving = [step.ys[n] for n in later.numbers]
+    found = _over_time(leaving, [*stacks, *xs], loop)
+    after = iter(
+        many if len(many.shape) > len(y.shape) else repeated(many, loop.length)
+        for y, many in zip(leaving, found, strict=True)
+    )
     rest = iter(made[count : count + len(staying)])
     ys = [next(after) if n in later.numbers else next(rest) for n in range(len(step.ys))]
     return [*made[:count], *ys]
