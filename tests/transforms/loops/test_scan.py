@@ -178,6 +178,13 @@ def test_a_stacked_result_that_a_loop_inside_reads() -> None:
     np.testing.assert_allclose(found[1], ys, rtol=1e-12)
 
 
+def test_a_loop_without_carries_whose_results_have_no_tangent() -> None:
+    [xs] = inputs((4, 3))
+    _, ys = ad.scan(lambda _, x: (None, ad.stop_gradient(x)), None, xs)
+    [tangent] = ad.jvp(ys, xs, te.placeholder(xs.shape, D, name="dot"))
+    np.testing.assert_array_equal(evaluate_graph([tangent], [])[0], np.zeros((4, 3)))
+
+
 def test_gradients_of_batches() -> None:
     """`vjp` of a batch is the batch of `vjp`."""
     case = CASES["rnn"]

@@ -59,6 +59,8 @@ def push_loop(
         news.append(zeros_like(step.news[n]) if tangent is None else tangent)
     pushed = [(n, sweep.tangent(y)) for n, y in enumerate(step.ys) if is_float(y)]
     ys = [(n, tangent) for n, tangent in pushed if tangent is not None]
+    if not order and not ys:
+        return {}
     xs = [n for n in names if count <= n < count + len(loop.xs)]
     consts = [n for n in names if n >= count + len(loop.xs)]
     dual = step_of(
