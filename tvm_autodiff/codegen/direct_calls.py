@@ -15,9 +15,10 @@ from typing import Any
 import tvm
 from tvm import ir, tirx
 
-from ..expr.build import any_of, compare, const
+from ..expr.build import all_of, any_of, compare, const
 from ..expr.intrinsics import with_llvm_code
-from ..expr.nodes import Expr, dtype_of, op_name
+from ..expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
+from ..expr.rewrite import variables_of
 from .call_check import CODE, FITS, address_word
 from .loop_nest import bind, sequence, when
 from .passes.compaction import compacting_blocks
@@ -57,26 +58,58 @@ _PACKED = 1  #: TVM's calling convention of functions that are called from outsi
 
 @dataclass(frozen=True)
 class DirectCall:
-    """A call of a function of the same module."""
+    """A call of a function of the same module.
+
+    Attributes
+    ----------
+    function : GlobalVar
+    arguments : tuple of Place
+    launches : int
+        How many numbers of launches it takes: more than one where it calls other functions.
+    selects : bool
+        Whether its last argument is the number of the launch to run among these, or -1.
+    """
 
     function: Any
     arguments: tuple[Place, ...]
+    launches: int = 1
+    selects: bool = False
 
 
-def by_address(func: PrimFunc, name: str) -> PrimFunc:
-    """``f(buffers)`` → ``f(addresses)``, whose end is added by `PIPELINE`."""
-    addresses = [
-        tirx.Var(param.name, ir.PointerType(ir.PrimType(str(param.ty.dtype))))
-        for param in func.params
-    ]
+def sizes_of(func: PrimFunc) -> list[Var]:
+    """The sizes that the shapes of the buffers of a function are over, and no parameter tells."""
+    given = {node_id(param) for param in func.params if not is_buffer(param)}
+    dims = [dim for param in func.params if is_buffer(param) for dim in param.ty.shape]
+    found = {node_id(var): var for var in variables_of(dims) if node_id(var) not in given}
+    return list(found.values())
+
+
+def is_buffer(param: Any) -> bool:
+    """Whether a parameter is an array, and not a size."""
+    return hasattr(param.ty, "shape")
+
+
+def by_address(func: PrimFunc, name: str, only: Var | None = None) -> PrimFunc:
+    """``f(buffers, sizes) → f(addresses, sizes, those of the shapes, only)``, whose end is added by
+    `PIPELINE`.
+    """
+    params: list[Var] = []
     views: list[Statement] = []
-    for param, address in zip(func.params, addresses, strict=True):
+    for param in func.params:
+        if not is_buffer(param):
+            params.append(param)
+            continue
+        address = tirx.Var(param.name, ir.PointerType(ir.PrimType(str(param.ty.dtype))))
+        params.append(address)
         offset = param.ty.elem_offset
         if op_name(offset) == "var":
             views.append(bind(offset, const(0, dtype_of(offset))))
         views.append(tirx.DeclBuffer(param, data=address))
+    params += sizes_of(func)
+    if only is not None:
+        params.append(only)
     body = sequence([*views, func.body])
-    made = tirx.PrimFunc(addresses, body, ir.PrimType("int32"), func.attrs)
+    made = tirx.PrimFunc(params, body, ir.PrimType("int32"), func.attrs)
     return made.with_attr(_BY_ADDRESS, name)
 
 
@@ -103,10 +136,20 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
+@tirx.transform.prim_func_pass(opt_level=0)
+def _internal(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
+    """A function that is called by address is seen by its module only: Relax makes every function
+    one that is called from outside, with arguments packed.
+    """
+    if func.attrs is None or _BY_ADDRESS not in func.attrs:
+        return func
+    return func.without_attr("global_symbol")
+
+
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = tirx.get_tir_pipeline("s_tir")
     return (
-        compacting_blocks(lower),
+        tvm.transform.Sequential([_internal, compacting_blocks(lower)]),
         lambda: tvm.transform.Sequential(
             [_apart, short_circuited, without_vectors_as_numbers, finish_host()]
         ),
@@ -150,22 +193,38 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
         bind(launch, extern("int32", "launch", args)),
         bind(workspace, extern("handle", "memory", args, const(2, "int32"))),
     ]
-    for number, call in enumerate(calls):
-        if call is None:
-            continue
-        arguments = [address(place) for place in call.arguments]
-        failed = compare("ne", ir.Call(call.function, arguments, ret_ty="int32"), const(0, "int32"))
-        # the number of none is that of every launch
-        wanted = [compare("lt", launch, const(0, "int32"))]
-        wanted.append(compare("eq", launch, const(number, "int32")))
-        raised = tirx.Evaluate(tirx.op.tvm_throw_last_error())
-        body.append(when(any_of(wanted), when(failed, raised)))
+    first = 0
+    for call in calls:
+        if call is not None:
+            arguments = [address(place) for place in call.arguments]
+            if call.selects:  # all launches are a number below zero
+                own = binary("max", launch - const(first, "int32"), const(ALL_LAUNCHES, "int32"))
+                arguments.append(own)
+            run = called(call.function, arguments)
+            body.append(when(chosen(launch, first, call.launches), run))
+        first += 1 if call is None else call.launches
     body.append(tirx.Return(const(0, "int32")))
     main = tirx.PrimFunc(
         [_handle("self"), args, given, result], sequence(body), ir.PrimType("int32")
     )
     main = main.with_attr("global_symbol", "__tvm_ffi_main").with_attr("calling_conv", _PACKED)
     return with_llvm_code(main, CODE)
+
+
+def called(function: Any, arguments: Sequence[Expr]) -> Statement:
+    """The call of a function by addresses, which raises what it raises."""
+    failed = compare("ne", ir.Call(function, list(arguments), ret_ty="int32"), const(0, "int32"))
+    return when(failed, tirx.Evaluate(tirx.op.tvm_throw_last_error()))
+
+
+def chosen(launch: Expr, first: int, count: int = 1) -> Expr:
+    """Whether launches from `first` on are among those to run: all are, or `launch` is."""
+    every = compare("lt", launch, const(0, "int32"))
+    if count == 1:
+        return any_of([every, compare("eq", launch, const(first, "int32"))])
+    after = compare("ge", launch, const(first, "int32"))
+    before = compare("lt", launch, const(first + count, "int32"))
+    return any_of([every, all_of([after, before])])
 
 
 def _handle(name: str) -> Any:

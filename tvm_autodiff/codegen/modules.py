@@ -6,14 +6,15 @@ and what TVM compiles of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm
 import tvm_ffi
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import GlobalVar
 
+from ..expr.nodes import node_id
 from .primfunc import PrimFunc
 
 Module: TypeAlias = tvm.IRModule
@@ -23,6 +24,19 @@ FunctionVar: TypeAlias = GlobalVar  #: what a call within a module names its fun
 def function_var(name: str) -> FunctionVar:
     """The variable of a function of some name."""
     return GlobalVar(name)
+
+
+def with_functions(
+    func: PrimFunc, table: Sequence[tuple[FunctionVar, FunctionVar]]
+) -> PrimFunc:
+    """A function with calls of others in the place of some calls."""
+    news = {node_id(old): new for old, new in table}
+
+    def new(var: FunctionVar) -> FunctionVar:
+        return news.get(node_id(var), var)
+
+    body = tvm_ffi.structural_map(func.body, (GlobalVar, new))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
 def module_of(functions: Mapping[FunctionVar, Any] | Mapping[str, Any]) -> Module:

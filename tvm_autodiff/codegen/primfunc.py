@@ -50,16 +50,43 @@ PrimFunc = Any  #: a TVM function of loops and buffers
 
 
 @dataclass(frozen=True)
+class Callee:
+    """A function that another one calls by the addresses of its arrays.
+
+    Attributes
+    ----------
+    var : GlobalVar
+        What stands for it in the calls; the module that it becomes a part of has one of its own.
+    name : str
+    func : PrimFunc
+        Over buffers and sizes; `direct_calls.by_address` gives the function that is called.
+    only : Var, optional
+        As of `StageFunction`.
+    callees : tuple of Callee
+        What it calls itself.
+    """
+
+    var: Any
+    name: str
+    func: PrimFunc
+    only: Var | None = None
+    callees: tuple[Callee, ...] = ()
+
+
+@dataclass(frozen=True)
 class StageFunction:
     """A PrimFunc and what its parameters stand for, in order: inputs, scalars, outputs.
 
-    Scalars are shape variables that the shape of no parameter tells.
+    Scalars are shape variables that the shape of no parameter tells. A function that calls others
+    (`callees`) has a free variable, `only`: the number of the one to run, or -1 for all of them.
     """
 
     func: PrimFunc
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     scalars: tuple[Var, ...] = ()
+    callees: tuple[Callee, ...] = ()
+    only: Var | None = None
 
 
 def external_reads(ops: Sequence[Operation]) -> list[Tensor]:
@@ -229,6 +256,17 @@ def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
     return tirx.PrimFunc(list(params), func.body, func.ret_type, func.attrs)
 
 
+def with_value(func: PrimFunc, var: Var, value: int) -> PrimFunc:
+    """A function with a number in the place of a free variable."""
+    number, known = tirx.const(value, str(var.ty.dtype)), node_id(var)
+
+    def new(node: Var) -> Expr:
+        return number if node_id(node) == known else node
+
+    body = tvm_ffi.structural_map(func.body, (tirx.Var, new))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
 def with_scalars(launch: StageFunction, ops: Sequence[Operation]) -> StageFunction:
     """``f(x: (3*n,)) → f(x, n)``: sizes of some stages that their function uses and that no
     dimension of its parameters is. Loop nests that are written directly may use any.
@@ -284,7 +322,8 @@ def with_sizes_from_shapes(launch: StageFunction, tensors: Sequence[Tensor]) -> 
     params = list(launch.func.params)
     sizes = [buffer_of(tensor, f"sizes{number}") for number, tensor in enumerate(carriers)]
     func = with_parameters(launch.func, [*params[:first], *sizes, *params[last:]])
-    return StageFunction(func, (*launch.inputs, *carriers), launch.outputs)
+    inputs = (*launch.inputs, *carriers)
+    return replace(launch, func=func, inputs=inputs, scalars=())
 
 
 def wide_dimension(dim: Any, symbols: dict[int, Var]) -> Any:

@@ -28,7 +28,13 @@ def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
         return size if isinstance(size, int) else dimension_of(size, symbols)
 
     places = {tensor_key(tensor): number for number, tensor in enumerate(request.inputs)}
-    kernels = {id(step.kernel): step.kernel for step in program.steps}
+    rows = [
+        (one, name if one is step else one.kernel.name)
+        for step, name in zip(program.steps, program.names, strict=True)
+        # a virtual machine does not see what a loop calls
+        for one in ((step,) if program.uses_vm or not step.inner else step.inner)
+    ]
+    kernels = {id(step.kernel): step.kernel for step, _ in rows}
     numbers = {key: number for number, key in enumerate(kernels)}
     return Record(
         signature,
@@ -42,8 +48,9 @@ def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
                 operations(step.kernel),
                 traffic(step.launch),
                 step.reasons,
+                step.calls,
             )
-            for step, name in zip(program.steps, program.names, strict=True)
+            for step, name in rows
         ),
         tuple(Storage(size_of(storage), tuple(storage.tensors)) for storage in done.storages),
         program.uses_vm,

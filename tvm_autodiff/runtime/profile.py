@@ -32,9 +32,12 @@ class KernelTime:
     seconds : float
         Median time of all of them.
     operations, traffic : int or None
-        Floating point operations, and bytes read and written, each tensor once.
+        Floating point operations, and bytes read and written, each tensor once a call; of all
+        calls.
     reasons : tuple of str
         Why no faster schedule rule took the kernel; empty where one did.
+    calls : int or None
+        How often it is called: once, or in each step of a loop; None where that is symbolic.
     """
 
     name: str
@@ -44,6 +47,7 @@ class KernelTime:
     operations: int | None
     traffic: int | None
     reasons: tuple[str, ...] = ()
+    calls: int | None = 1
 
     @property
     def gflops(self) -> float | None:
@@ -84,7 +88,7 @@ class Profile:
                 _number(kernel.gflops),
                 _number(kernel.gbytes),
                 kernel.rule,
-                kernel.name + (f" ({kernel.launches} launches)" if kernel.launches > 1 else ""),
+                kernel.name + _count(kernel.launches, "launches") + _count(kernel.calls, "calls"),
             )
             for kernel in self.kernels
         ]
@@ -100,6 +104,10 @@ class Profile:
                 lines.append(f"{kernel.rule} of {kernel.name}, as no faster rule applies:")
                 lines += [f"  {reason}" for reason in kernel.reasons]
         return "\n".join(lines)
+
+
+def _count(count: int | None, what: str) -> str:
+    return "" if count == 1 else f" ({'any number of' if count is None else count} {what})"
 
 
 def _rate(count: int | None, seconds: float) -> float | None:
@@ -203,18 +211,29 @@ def by_kernel(launches: Sequence[Launch], seconds: Sequence[float]) -> tuple[Ker
     for launch, spent in zip(launches, seconds, strict=True):
         groups.setdefault(launch.number, []).append((launch, spent))
     return tuple(
-        KernelTime(
-            rows[0][0].kernel,
-            rows[0][0].rule,
-            len(rows),
-            sum(spent for _, spent in rows),
-            rows[0][0].operations,
-            _total([launch.traffic for launch, _ in rows]),
-            rows[0][0].reasons,
-        )
+        _kernel([launch for launch, _ in rows], sum(spent for _, spent in rows))
         for rows in groups.values()
     )
 
 
-def _total(counts: Sequence[int | None]) -> int | None:
-    return None if any(count is None for count in counts) else sum(c or 0 for c in counts)
+def _kernel(launches: Sequence[Launch], seconds: float) -> KernelTime:
+    """One kernel; what it packs before a loop is called less often than what runs in each step."""
+    first = launches[0]
+    counts = [launch.calls for launch in launches]
+    calls = None if None in counts else max(count or 0 for count in counts)
+    return KernelTime(
+        first.kernel,
+        first.rule,
+        len(launches),
+        seconds,
+        _total([first.operations], [calls]),
+        _total([launch.traffic for launch in launches], counts),
+        first.reasons,
+        calls,
+    )
+
+
+def _total(counts: Sequence[int | None], calls: Sequence[int | None]) -> int | None:
+    if None in counts or None in calls:
+        return None
+    return sum((count or 0) * (times or 0) for count, times in zip(counts, calls, strict=True))

@@ -15,7 +15,7 @@ from .signature import Dim, Signature
 
 @dataclass(frozen=True)
 class Launch:
-    """One call of a kernel.
+    """One launch of a kernel, or those of all steps of a loop.
 
     Attributes
     ----------
@@ -28,11 +28,13 @@ class Launch:
     rule : str
         The schedule rule that made it.
     operations : int or None
-        Floating point operations of the kernel; None where sizes are symbols.
+        Floating point operations of one call of the kernel; None where sizes are symbols.
     traffic : int or None
-        Bytes of the tensors that it reads and writes, each once.
+        Bytes of the tensors that a call reads and writes, each once.
     reasons : tuple of str
         Why no faster schedule rule took the kernel; empty where one did.
+    calls : int or None
+        How often it is called: more than once in a loop, None where that is symbolic.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Launch:
     operations: int | None = None
     traffic: int | None = None
     reasons: tuple[str, ...] = ()
+    calls: int | None = 1
 
 
 @dataclass(frozen=True)

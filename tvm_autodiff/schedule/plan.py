@@ -6,15 +6,19 @@ A kernel whose code TVM refuses is scheduled anew by the next rules; all others 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..expr.nodes import Tensor, tensor_key
+from ..graph.kinds.kind import kind_of
+from ..graph.kinds.loop import Loop
 from .backends import finished
+from .emit.loop_carries import StepValues, step_values
+from .emit.loop_function import loop_step
 from .emit.program import Program, assemble
 from .emit.repeats import without_repeats
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
-from .fusion.kernels import Chain, Kernel, cut
+from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
 from .machine import Machine
 from .rewrites.hoisting import without_loop_invariants
 from .rewrites.normal_form import copy_of, normal_form
@@ -35,12 +39,15 @@ class Plan:
     machine : Machine
     rules : sequence of Rule
         The last one takes every kernel.
+    refusals : Refusals
+        Rules that are not to be tried for some kernels, those of loops among them.
     kernels : list of Kernel or Chain
         In order of execution.
     results : list of Tensor
         What the kernels compute for `outputs`, and then for the new values of `updates`.
     scheduled : list of Scheduled
-        The kernels of the last `program`, those that copy an updated input among them.
+        The kernels of the last `program`, those that copy an updated input and those of the steps
+        of loops among them.
     """
 
     inputs: Sequence[Tensor]
@@ -48,6 +55,7 @@ class Plan:
     updates: Sequence[Update]
     machine: Machine
     rules: Sequence[Rule]
+    refusals: Refusals = field(default_factory=Refusals)
     kernels: list[Kernel | Chain] = field(init=False)
     results: list[Tensor] = field(init=False)
     scheduled: list[Scheduled] = field(init=False, default_factory=list)
@@ -55,13 +63,18 @@ class Plan:
     def __post_init__(self) -> None:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         self.kernels, self.results = cut(normal_form(without_loop_invariants(outputs)))
-        self._refusals = Refusals()
         self._copies: dict[Key, Kernel] = {}
+        self._loops: dict[int, tuple[StepValues, Plan]] = {}  # of kernels, by id
+
+    def steps(self) -> list[Step]:
+        """The launches, in order; they write `results`."""
+        self.scheduled = []
+        steps = [step for kernel in self.kernels for step in self._steps(kernel)]
+        kept = {tensor_key(result) for result in self.results}
+        return in_order_of_memory(without_repeats(steps, kept, self.machine), kept)
 
     def program(self, direct: bool) -> Program:
         """The module of the program; `direct` as of `program.assemble`."""
-        self.scheduled = []
-        steps = [step for kernel in self.kernels for step in self._steps(kernel)]
 
         def copy(tensor: Tensor) -> tuple[Tensor, list[Step]]:
             kernel = self._copies.setdefault(tensor_key(tensor), Kernel(copy_of(tensor).op))
@@ -70,21 +83,37 @@ class Plan:
         count = len(self.outputs)
         olds = [old for old, _ in self.updates]
         pairs = list(zip(olds, self.results[count:], strict=True))
-        kept = {tensor_key(result) for result in self.results}
-        steps = in_order_of_memory(without_repeats(steps, kept, self.machine), kept)
-        ordered, updates = order_updates(steps, pairs, copy)
+        ordered, updates = order_updates(self.steps(), pairs, copy)
         results = self.results[:count]
         return assemble(ordered, self.inputs, results, updates, direct=direct)
 
     def refuse(self, scheduled: Scheduled, reason: str) -> None:
         """Keep the next `program` from scheduling a kernel by the same rule."""
-        self._refusals.add(scheduled.kernel, scheduled.rule, reason)
+        self.refusals.add(scheduled.kernel, scheduled.rule, reason)
 
     def _steps(self, kernel: Kernel | Chain) -> list[Step]:
-        found = apply_rules(kernel, self.machine, self.rules, self._refusals)
+        if isinstance(kernel, Kernel) and self.machine.kind == "llvm":
+            loop = kind_of(kernel.root)
+            if isinstance(loop, Loop):
+                return [self._loop(kernel, loop)]
+        found = apply_rules(kernel, self.machine, self.rules, self.refusals)
         self.scheduled += found
         return [
             Step(launch, one.kernel, one.rule, reasons_of(one))
             for one in found
             for launch in finished(one.launches, self.machine)
         ]
+
+    def _loop(self, kernel: Kernel, loop: Loop) -> Step:
+        """A loop, whose step is a program of its own."""
+        if id(kernel) not in self._loops:
+            step = loop.step
+            values = step_values(step.carries, step.news, step.ys)
+            inputs = [*step.carries, *step.xs, *step.consts]
+            inside = Plan(inputs, values.tensors, (), self.machine, self.rules, self.refusals)
+            self._loops[id(kernel)] = values, inside
+        values, inside = self._loops[id(kernel)]
+        steps = inside.steps()
+        length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
+        self.scheduled += [replace(one, runs=one.runs * length) for one in inside.scheduled]
+        return loop_step(kernel, loop, values, inside.results, steps)

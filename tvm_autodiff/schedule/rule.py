@@ -64,6 +64,8 @@ class Scheduled:
         The rules that were tried before, each with its reason.
     plain : bool
         Whether it is the last rule, which makes plain loops.
+    runs : int
+        How often it runs: more than once in a loop.
     """
 
     kernel: Kernel | Chain
@@ -71,6 +73,7 @@ class Scheduled:
     rule: str
     declined: tuple[tuple[str, Declined], ...] = ()
     plain: bool = False
+    runs: int = 1
 
 
 @dataclass

@@ -105,7 +105,7 @@ def _is_open(one: Scheduled) -> bool:
 
 def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
     """The kernels that a user should know of, the one with the most work first."""
-    work = {id(one): estimated_work(one.kernel) for one in scheduled}
+    work = {id(one): one.runs * estimated_work(one.kernel) for one in scheduled}
     total = sum(work.values())
 
     def is_slow(one: Scheduled) -> bool:
@@ -131,10 +131,10 @@ def notice_of(scheduled: Sequence[Scheduled]) -> str | None:
     found = slow_kernels(scheduled)
     if not found:
         return None
-    total = max(1, sum(estimated_work(one.kernel) for one in scheduled))
+    total = max(1, sum(one.runs * estimated_work(one.kernel) for one in scheduled))
     lines = []
     for one in found[:SHOWN]:
-        share = estimated_work(one.kernel) / total
+        share = one.runs * estimated_work(one.kernel) / total
         reasons = "; ".join(reasons_of(one)) or "no rule is made for kernels like it"
         how = "plain loops" if one.plain else f"rule {one.rule}"
         lines.append(f"stage {one.kernel.name} by {how}, {share:.0%} of the work ({reasons})")

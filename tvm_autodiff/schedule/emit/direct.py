@@ -18,27 +18,16 @@ from ...codegen.direct_calls import (
     Offset,
     Parameter,
     Place,
-    by_address,
     calling,
 )
-from ...codegen.modules import (
-    FunctionVar,
-    function_hash,
-    function_var,
-    module_of,
-    only_reshapes,
-)
-from ...codegen.passes.function_widths import with_safe_indices
-from ...codegen.passes.in_place import shared
-from ...codegen.primfunc import StageFunction, relax_alignment, same_function
+from ...codegen.modules import function_var, module_of
 from ...expr.nodes import Tensor, tensor_key
 from ...graph.stage import shape_of
 from ..work import bytes_of
-from .names import identifier
+from .functions import Functions, Module
+from .places import Key, aliases_of, bound, temporaries_of
 from .updates import Step, Update
 from .workspace import Temporary, Workspace, plan_workspace
-
-Key = tuple[int, int]  #: of a tensor
 
 
 @dataclass(frozen=True)
@@ -68,16 +57,17 @@ def direct_program(
     given = {tensor_key(t): Parameter(number) for number, t in enumerate((*inputs, *outputs))}
     updated = {tensor_key(old) for old, _ in updates}
     given |= {tensor_key(new): given[tensor_key(old)] for old, new in updates}
-    aliases = _aliases(steps, given, updated)
+    aliases = aliases_of(steps, given, updated)
     places: dict[Key, Place] = {**given}
-    temporaries = _temporaries(steps, given, aliases)
-    workspace = plan_workspace(list(temporaries.values()), ALIGNMENT)
+    temporaries = temporaries_of(steps, given, aliases)
+    workspace = plan_workspace([_temporary(*found) for found in temporaries.values()], ALIGNMENT)
     places |= {
         key: Offset(offset) for key, offset in zip(temporaries, workspace.offsets, strict=True)
     }
     for key, root in aliases.items():
         places[key] = places[root]
-    functions = _Functions()
+    module = Module()
+    functions = Functions(module.put)
     calls: list[DirectCall | None] = []
     names: list[str] = []
     for step in steps:
@@ -85,91 +75,17 @@ def direct_program(
             calls.append(None)
             names.append(step.kernel.name)
             continue
-        func, arguments = _bound(step.launch, places)
-        var = functions.add(func, step.kernel.name)
-        calls.append(DirectCall(var, arguments))
+        func, arguments = bound(step.launch, places)
+        only = step.launch.only
+        var = functions.add(func, step.kernel.name, only, step.launch.callees)
+        calls.append(DirectCall(var, arguments, step.launches, only is not None))
         names.append(str(var.name_hint))
     main = calling(len(inputs) + len(outputs), calls)
-    module = module_of({**functions.module, function_var("main"): main})
-    return DirectProgram(module, tuple(names), workspace)
+    made = module_of({**module.functions, function_var("main"): main})
+    return DirectProgram(made, tuple(names), workspace)
 
 
-def _aliases(
-    steps: Sequence[Step], given: dict[Key, Parameter], updated: set[Key]
-) -> dict[Key, Key]:
-    """Temporaries that hold the elements of another tensor in the same order, and that one."""
-    aliases: dict[Key, Key] = {}
-    for step in steps:
-        launch = step.launch
-        if len(launch.inputs) != 1 or len(launch.outputs) != 1:
-            continue
-        read, written = tensor_key(launch.inputs[0]), tensor_key(launch.outputs[0])
-        # an old value must outlive its input
-        if written in given or read in updated:
-            continue
-        if only_reshapes(launch.func):
-            aliases[written] = aliases.get(read, read)
-    return aliases
-
-
-def _temporaries(
-    steps: Sequence[Step], given: dict[Key, Parameter], aliases: dict[Key, Key]
-) -> dict[Key, Temporary]:
-    """What lies in the workspace, in the order in which it is written."""
-    last: dict[Key, int] = {}
-    for number, step in enumerate(steps):
-        for tensor in (*step.launch.inputs, *step.launch.outputs):
-            key = tensor_key(tensor)
-            last[aliases.get(key, key)] = number
-    found: dict[Key, Temporary] = {}
-    for number, step in enumerate(steps):
-        for tensor in step.launch.outputs:
-            key = tensor_key(tensor)
-            if key not in given and key not in aliases:
-                size = bytes_of(tensor)
-                assert size is not None, "the sizes of a direct program are literals"
-                found[key] = Temporary(str(tensor.op.name), size, number, last[key])
-    return found
-
-
-def _bound(launch: StageFunction, places: dict[Key, Place]) -> tuple[Any, tuple[Place, ...]]:
-    """The function of a launch and its arguments; a result that takes the place of an input is one
-    parameter with it.
-    """
-    func = launch.func
-    count = len(launch.inputs)
-    read = {places[tensor_key(t)]: p for t, p in zip(launch.inputs, func.params, strict=False)}
-    arguments = [places[tensor_key(tensor)] for tensor in launch.inputs]
-    for tensor, param in zip(launch.outputs, list(func.params)[count:], strict=True):
-        place = places[tensor_key(tensor)]
-        if place in read:
-            func = shared(func, read[place], param)
-        else:
-            arguments.append(place)
-    return func, tuple(arguments)
-
-
-class _Functions:
-    """The kernels of a module, each once."""
-
-    def __init__(self) -> None:
-        self.module: dict[FunctionVar, Any] = {}
-        self._known: dict[int, list[tuple[Any, FunctionVar]]] = {}
-        self._names: set[str] = {"main"}
-
-    def add(self, func: Any, name: str) -> FunctionVar:
-        """The variable of a scheduled function."""
-        same = self._known.setdefault(function_hash(func), [])
-        for known, var in same:
-            if same_function(known, func):
-                return var
-        text = identifier(name)
-        unique, number = text, 1
-        while unique in self._names:
-            unique, number = f"{text}_{number}", number + 1
-        self._names.add(unique)
-        var = function_var(unique)
-        # safe to compile, and to call with what is aligned to its elements only
-        self.module[var] = by_address(relax_alignment(with_safe_indices(func)), unique)
-        same.append((func, var))
-        return var
+def _temporary(tensor: Tensor, first: int, last: int) -> Temporary:
+    size = bytes_of(tensor)
+    assert size is not None, "the sizes of a direct program are literals"
+    return Temporary(str(tensor.op.name), size, first, last)

@@ -15,6 +15,7 @@ from typing import Any
 
 from tvm import relax
 
+from ...codegen.direct_calls import ALL_LAUNCHES
 from ...codegen.modules import module_of
 from ...codegen.passes.function_widths import with_safe_indices
 from ...codegen.passes.in_place import shared
@@ -25,10 +26,12 @@ from ...codegen.primfunc import (
     wide_dimension,
     with_parameters,
     with_sizes_from_shapes,
+    with_value,
 )
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.stage import shape_of
 from .direct import direct_program, is_static
+from .functions import Functions
 from .names import identifier
 from .updates import Step, Update
 from .workspace import Workspace
@@ -76,7 +79,7 @@ def assemble(
         made = direct_program(steps, inputs, outputs, updates)
         return Program(made.module, False, tuple(steps), made.names, made.workspace)
     steps = [replace(step, launch=with_sizes_from_shapes(step.launch, inputs)) for step in steps]
-    if len(steps) == 1:
+    if len(steps) == 1 and not steps[0].launch.callees:
         func = _in_order(steps[0].launch, inputs, outputs, updates)
         if func is not None:
             func = _finished(func).with_attr("global_symbol", "main")
@@ -129,6 +132,7 @@ def _relax_module(
     updates: Sequence[Update],
 ) -> tuple[Any, list[str]]:
     builder = relax.BlockBuilder()
+    functions = Functions(builder.add_func)
     symbols: dict[int, Any] = {}
     names: list[str] = []
 
@@ -156,6 +160,7 @@ def _relax_module(
                     # writes into something that is there; but an old value must outlive its input
                     places = [builder.emit(_empty(types[0]))]
                 func, arguments, indices = _written_in_place(launch, arguments, places)
+                func = _with_callees(func, launch, functions)
                 called = builder.add_func(_finished(func), identifier(step.kernel.name))
                 names.append(str(called.name_hint))
                 out_type = types[0] if len(types) == 1 else types
@@ -189,6 +194,13 @@ def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> 
     params[-count:] = [params[n - count] for n in order]
     func = with_parameters(launch.func, params)
     return replace(launch, func=func, outputs=tuple(launch.outputs[n] for n in order))
+
+
+def _with_callees(func: Any, launch: StageFunction, functions: Functions) -> Any:
+    """The function of a launch, which runs all that it calls."""
+    if launch.only is not None:
+        func = with_value(func, launch.only, ALL_LAUNCHES)
+    return functions.calling(func, launch.callees)
 
 
 def _empty(type_: Any) -> Any:

@@ -32,12 +32,23 @@ class Step:
         The schedule rule that made it.
     reasons : tuple of str
         Why no faster schedule applies; empty where one does.
+    inner : tuple of Step
+        Of a loop: the launches that it calls, those of loops inside of it in their place.
+    calls : int or None
+        How often one that is called by a loop runs; None where that is symbolic.
     """
 
     launch: StageFunction
     kernel: Kernel | Chain
     rule: str
     reasons: tuple[str, ...] = ()
+    inner: tuple[Step, ...] = ()
+    calls: int | None = 1
+
+    @property
+    def launches(self) -> int:
+        """How many launches it is: those that a loop calls have numbers of their own."""
+        return max(1, len(self.inner))
 
 
 def order_updates(

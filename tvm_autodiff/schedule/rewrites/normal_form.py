@@ -115,6 +115,12 @@ def _source_of_copy(tensor: Tensor) -> Tensor | None:
     return whole_tensor(bodies(op)[0], list(op.axis))
 
 
+def source_of_copies(tensor: Tensor) -> Tensor:
+    """What a tensor is a copy of, through any number of stages; itself where it is none."""
+    source = _source_of_copy(tensor)
+    return tensor if source is None else source_of_copies(source)
+
+
 def copy_of(tensor: Tensor) -> Tensor:
     """A stage that copies a tensor."""
     axes = [data_axis(f"i{number}", extent) for number, extent in enumerate(shape_of(tensor))]

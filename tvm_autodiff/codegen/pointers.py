@@ -1,0 +1,73 @@
+"""Addresses of arrays in functions that call others: parts of them, a choice of two, copies.
+
+In: buffers, or addresses, and offsets in bytes. Out: expressions and statements for functions that
+`with_pointers` has completed. TVM's own expressions cannot choose between two addresses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, tirx
+
+from ..expr.build import cast, const
+from ..expr.intrinsics import with_llvm_code
+from ..expr.nodes import Expr, Var, const_value
+from .loop_nest import Buffer, Statement, bind, loop, sequence, store
+from .primfunc import PrimFunc
+
+Pointer = Any  #: an expression of the type of an address
+
+_EITHER = "tvm_autodiff_either"
+_CODE = f"""
+define linkonce_odr ptr @{_EITHER}(i32 %first, ptr %a, ptr %b) alwaysinline {{
+  %is_first = icmp ne i32 %first, 0
+  %pointer = select i1 %is_first, ptr %a, ptr %b
+  ret ptr %pointer
+}}
+"""
+
+
+def address_of(buffer: Buffer) -> Pointer:
+    """Where the elements of a buffer begin, whatever their dtype."""
+    return tirx.handle_add_byte_offset(buffer.data, const(0, "int64"))
+
+
+def pointer(name: str) -> Var:
+    """A variable for an address."""
+    return tirx.Var(name, ir.PointerType(ir.PrimType("void")))
+
+
+def moved(start: Pointer, offset: Expr | int) -> Pointer:
+    """The address some bytes behind another one."""
+    if const_value(offset) == 0 or offset == 0:
+        return start
+    wide = const(offset, "int64") if isinstance(offset, int) else cast("int64", offset)
+    return tirx.handle_add_byte_offset(start, wide)
+
+
+def either(condition: Expr, first: Pointer, second: Pointer) -> Pointer:
+    """``condition ? first : second``."""
+    value = const_value(condition)
+    if value is not None:
+        return first if value else second
+    return tirx.call_extern("handle", _EITHER, cast("int32", condition), first, second)
+
+
+def copied(target: Pointer, source: Pointer, size: Expr | int) -> Statement:
+    """The bytes from one address on copied to another one."""
+    count = const(size, "int64") if isinstance(size, int) else cast("int64", size)
+    views, statements = [], []
+    for name, start in (("target", target), ("source", source)):
+        # TVM's passes do not look for what is shared in the address of a buffer
+        var = pointer(name)
+        views.append(tirx.decl_buffer([count], "uint8", name, data_alignment=1))
+        statements += [bind(var, start), tirx.DeclBuffer(views[-1], data=var)]
+    place = tirx.Var("byte", "int64")
+    body = store(views[0], tirx.BufferLoad(views[1], [place]), [place])
+    return sequence([*statements, loop(place, count, body)])
+
+
+def with_pointers(func: PrimFunc) -> PrimFunc:
+    """A function that uses what is above, with the code that it needs."""
+    return with_llvm_code(func, _CODE)

@@ -1,0 +1,252 @@
+"""A loop as one function of the host, which calls the kernels of a step by address.
+
+In: a loop, and the launches of its step in order. Out: one launch. The kernels read rows of the
+inputs and write rows of the results where they lie; what reads nothing that varies runs once,
+before the first step. Neither code nor the number of kernels grows with the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...codegen.direct_calls import ALL_LAUNCHES, called, chosen, sizes_of
+from ...codegen.loop_nest import Statement, bind, function, loop, parameter, sequence, when
+from ...codegen.modules import function_var
+from ...codegen.pointers import Pointer, address_of, moved, pointer, with_pointers
+from ...codegen.primfunc import Callee, StageFunction, launch_of
+from ...expr.build import cast, compare, const, variable
+from ...expr.nodes import Expr, Tensor, binary, dtype_of, tensor_key
+from ...graph.graph import tensors_read_by
+from ...graph.kinds.loop import Loop
+from ...graph.stage import Extent, Operation, outputs_of, placeholder
+from ..fusion.kernel import Kernel
+from .loop_carries import (
+    AfterStep,
+    BeforeStep,
+    Clock,
+    Exchanged,
+    Memory,
+    Rows,
+    StepValues,
+    after_all,
+    before_all,
+    read_from,
+    written_to,
+)
+from .loop_workspace import Piece, planned, size_in_bytes
+from .places import Key, aliases_of, bound, independent_of, temporaries_of
+from .updates import Step
+
+
+def loop_step(
+    kernel: Kernel, loop: Loop, values: StepValues, results: Sequence[Tensor], steps: Sequence[Step]
+) -> Step:
+    """The launch of a loop.
+
+    Parameters
+    ----------
+    kernel, loop
+        The stage, and its kind.
+    values
+        What the step computes.
+    results
+        The tensors that the launches compute for ``values.tensors``.
+    steps
+        The launches of one step, in order.
+    """
+    written = _Written(kernel.root, loop, values, results, steps)
+    inner = tuple(written.inner())
+    return Step(written.launch(), kernel, "loop", (), inner)
+
+
+@dataclass
+class _Written:
+    """The function of one loop while it is written."""
+
+    op: Operation
+    loop: Loop
+    values: StepValues
+    results: Sequence[Tensor]
+    steps: Sequence[Step]
+
+    def __post_init__(self) -> None:
+        step = self.loop.step
+        varying = [tensor_key(tensor) for tensor in (*step.carries, *step.xs)]
+        free = independent_of(self.steps, varying)
+        self.once = [one for one, alone in zip(self.steps, free, strict=True) if alone]
+        self.each = [one for one, alone in zip(self.steps, free, strict=True) if not alone]
+        self.only = variable("only", "int32")
+        known = isinstance(self.loop.length, int)
+        self.length = _wide(self.loop.length) if known else variable("length", "int64")
+        self.clock = Clock(variable("done", "int64"), self.length, self.loop.reverse)
+
+    def inner(self) -> list[Step]:
+        """The launches with the numbers that `only` selects by, and how often each runs."""
+        length = self.loop.length if isinstance(self.loop.length, int) else None
+        found = []
+        for repeats, steps in ((1, self.once), (length, self.each)):
+            for step in steps:
+                for one in step.inner or (step,):
+                    known = repeats is not None and one.calls is not None
+                    found.append(replace(one, calls=repeats * one.calls if known else None))
+        return found
+
+    def launch(self) -> StageFunction:
+        """The function and what it calls."""
+        inputs, outputs = tensors_read_by(self.op), outputs_of(self.op)
+        buffers = {
+            tensor_key(tensor): parameter(tensor, f"{role}{number}")
+            for role, tensors in (("p", inputs), ("out", outputs))
+            for number, tensor in enumerate(tensors)
+        }
+        self.starts = {key: address_of(buffer) for key, buffer in buffers.items()}
+        size, self.offsets = self._workspace()
+        if self.offsets:
+            workspace = placeholder((size,), "uint8", f"{self.op.name}_workspace")
+            buffers[tensor_key(workspace)] = parameter(workspace, "workspace")
+            self.base = address_of(buffers[tensor_key(workspace)])
+            outputs = [*outputs, workspace]
+        callees: list[Callee] = []
+        body = self._body(callees)
+        func = with_pointers(function(list(buffers.values()), body))
+        made = launch_of(func, self.op, inputs, outputs)
+        return replace(made, callees=tuple(callees), only=self.only)
+
+    def _workspace(self) -> tuple[Extent, dict[Any, Extent]]:
+        """The bytes that it needs beside its arguments, and where pieces of them begin."""
+        ordered = [*self.once, *self.each]
+        given = {tensor_key(tensor) for tensor in self.results}
+        self.aliases = aliases_of(ordered, given, set())
+        pieces: dict[Any, Piece] = {}
+        for number, (carried, tensor) in enumerate(
+            zip(self.values.carried, self.loop.step.carries, strict=True)
+        ):
+            if isinstance(carried, Exchanged):
+                pieces[number] = _piece(tensor, 0, len(ordered))
+        for key, (tensor, first, last) in temporaries_of(ordered, given, self.aliases).items():
+            if first < len(self.once):  # every step reads it again
+                first, last = 0, len(ordered)
+            pieces[key] = _piece(tensor, first, last)
+        size, offsets = planned(list(pieces.values()))
+        return size, dict(zip(pieces, offsets, strict=True))
+
+    def _body(self, callees: list[Callee]) -> Statement:
+        """``before; invariant launches; for each step: launches; after``."""
+        known = isinstance(self.loop.length, int)
+        begin = [] if known else [bind(self.length, _wide(self.loop.length))]
+        memories = self._memories()
+        carried = list(zip(self.values.carried, memories, strict=True))
+        before = [s for one, memory in carried for s in before_all(one, memory, self.clock)]
+        after = [s for one, memory in carried for s in after_all(one, memory, self.clock)]
+        if self.loop.length == 0:
+            return sequence([*before, *after])
+        fixed = self._fixed_places()
+        number = 0
+        prepared: list[Statement] = []
+        for step in self.once:
+            prepared.append(self._call(step, number, fixed, callees))
+            number += step.launches
+        if prepared and not isinstance(self.loop.length, int):
+            some = compare("gt", self.length, const(0, "int64"))
+            prepared = [when(some, sequence(prepared))]
+        bindings, places = self._step_places(memories)
+        calls = []
+        for step in self.each:
+            calls.append(self._call(step, number, {**fixed, **places}, callees))
+            number += step.launches
+        whole = loop(self.clock.done, self.length, sequence([*bindings, *calls]))
+        return sequence([*begin, *before, *prepared, whole, *after])
+
+    def _memories(self) -> list[Memory]:
+        step, outputs = self.loop.step, outputs_of(self.op)
+        rows = outputs[len(step.carries) :]
+        found = []
+        for number, (carried, tensor) in enumerate(
+            zip(self.values.carried, step.carries, strict=True)
+        ):
+            size = size_in_bytes(tensor)
+            first = self.starts[tensor_key(self.loop.init[number])]
+            last = self.starts[tensor_key(outputs[number])]
+            match carried:
+                case Exchanged():
+                    spare = moved(self.base, self.offsets[number])
+                    found.append(Memory(first, last, size, spare))
+                case AfterStep() | BeforeStep():
+                    start = self.starts[tensor_key(rows[carried.result])]
+                    found.append(Memory(first, last, size, rows=Rows(start, size)))
+                case _:
+                    found.append(Memory(first, last, size))
+        return found
+
+    def _fixed_places(self) -> dict[Key, Pointer]:
+        """Where tensors lie that no step moves: what is read from outside, and temporaries."""
+        places: dict[Key, Pointer] = {}
+        for inside, outside in zip(self.loop.step.consts, self.loop.consts, strict=True):
+            places[tensor_key(inside)] = self.starts[tensor_key(outside)]
+        for key, offset in self.offsets.items():
+            if isinstance(key, tuple):
+                places[key] = moved(self.base, offset)
+        return places
+
+    def _step_places(self, memories: Sequence[Memory]) -> tuple[list[Statement], dict[Key, Pointer]]:
+        """Where the tensors of one step lie, each under a variable."""
+        step, clock = self.loop.step, self.clock
+        outputs = outputs_of(self.op)[len(step.carries) :]
+        here = variable("position", "int64")
+        statements = [bind(here, clock.position(clock.done))]
+        places: dict[Key, Pointer] = {}
+
+        def put(tensor: Tensor, place: Pointer) -> None:
+            var = pointer(str(tensor.op.name))
+            statements.append(bind(var, place))
+            places[tensor_key(tensor)] = var
+
+        for inside, outside in zip(step.xs, self.loop.xs, strict=True):
+            put(inside, Rows(self.starts[tensor_key(outside)], size_in_bytes(inside)).at(here))
+        for carried, memory, tensor in zip(
+            self.values.carried, memories, step.carries, strict=True
+        ):
+            put(tensor, read_from(carried, memory, clock))
+            if isinstance(carried, (Exchanged, BeforeStep)):
+                put(self.results[carried.value], written_to(carried, memory, clock))
+        for value, output in zip(self.values.ys, outputs, strict=True):
+            if value is not None:
+                tensor = self.results[value]
+                rows = Rows(self.starts[tensor_key(output)], size_in_bytes(tensor))
+                put(tensor, rows.at(here))
+        return statements, places
+
+    def _call(
+        self, step: Step, number: int, places: Mapping[Key, Pointer], callees: list[Callee]
+    ) -> Statement:
+        launch = step.launch
+        if tensor_key(launch.outputs[0]) in self.aliases:
+            return sequence([])
+        keys = {
+            tensor_key(tensor): self.aliases.get(tensor_key(tensor), tensor_key(tensor))
+            for tensor in (*launch.inputs, *launch.outputs)
+        }
+        func, arguments = bound(launch, keys)
+        name = step.kernel.name
+        callee = Callee(function_var(name), name, func, launch.only, launch.callees)
+        callees.append(callee)
+        given: list[Any] = [places[key] for key in arguments[: len(launch.inputs)]]
+        given += [*launch.scalars, *(places[key] for key in arguments[len(launch.inputs) :])]
+        given += sizes_of(func)
+        if launch.only is not None:
+            own = self.only - const(number, "int32")
+            given.append(binary("max", own, const(ALL_LAUNCHES, "int32")))
+        run = chosen(self.only, number, step.launches)
+        return when(run, called(callee.var, given))
+
+
+def _piece(tensor: Tensor, first: int, last: int) -> Piece:
+    size = size_in_bytes(tensor)
+    name, unit = str(tensor.op.name), size_in_bytes(placeholder((), dtype_of(tensor), "one"))
+    return Piece(name, size, int(unit), first, last)
+
+
+def _wide(extent: Extent) -> Expr:
+    return const(extent, "int64") if isinstance(extent, int) else cast("int64", extent)

@@ -1,0 +1,87 @@
+"""Which tensors between launches need memory, how long, and where the arguments of a launch lie.
+
+In: launches in order, and the tensors that have a place already. Out: temporaries with their lives,
+other names of the same memory, and the arguments of each call. What a place is, is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ...codegen.modules import only_reshapes
+from ...codegen.passes.in_place import shared
+from ...codegen.primfunc import StageFunction
+from ...expr.nodes import Tensor, tensor_key
+from .updates import Step
+
+Key = tuple[int, int]  #: of a tensor
+Place = TypeVar("Place", bound=Hashable)
+
+
+def aliases_of(
+    steps: Sequence[Step], given: Container[Key], updated: Container[Key]
+) -> dict[Key, Key]:
+    """Temporaries that hold the elements of another tensor in the same order, and that one."""
+    aliases: dict[Key, Key] = {}
+    for step in steps:
+        launch = step.launch
+        if len(launch.inputs) != 1 or len(launch.outputs) != 1 or launch.callees:
+            continue
+        read, written = tensor_key(launch.inputs[0]), tensor_key(launch.outputs[0])
+        # an old value must outlive its input
+        if written in given or read in updated:
+            continue
+        if only_reshapes(launch.func):
+            aliases[written] = aliases.get(read, read)
+    return aliases
+
+
+def temporaries_of(
+    steps: Sequence[Step], given: Container[Key], aliases: Mapping[Key, Key]
+) -> dict[Key, tuple[Tensor, int, int]]:
+    """What needs memory between launches, in the order in which it is written: each tensor with
+    the numbers of the launch that writes it and of the last that uses it.
+    """
+    last: dict[Key, int] = {}
+    for number, step in enumerate(steps):
+        for tensor in (*step.launch.inputs, *step.launch.outputs):
+            key = tensor_key(tensor)
+            last[aliases.get(key, key)] = number
+    found: dict[Key, tuple[Tensor, int, int]] = {}
+    for number, step in enumerate(steps):
+        for tensor in step.launch.outputs:
+            key = tensor_key(tensor)
+            if key not in given and key not in aliases:
+                found[key] = tensor, number, last[key]
+    return found
+
+
+def bound(launch: StageFunction, places: Mapping[Key, Place]) -> tuple[Any, tuple[Place, ...]]:
+    """The function of a launch and its arguments beside sizes; a result that takes the place of an
+    input is one parameter with it.
+    """
+    func = launch.func
+    count = len(launch.inputs)
+    read = {places[tensor_key(t)]: p for t, p in zip(launch.inputs, func.params, strict=False)}
+    arguments = [places[tensor_key(tensor)] for tensor in launch.inputs]
+    written = list(func.params)[count + len(launch.scalars) :]
+    for tensor, param in zip(launch.outputs, written, strict=True):
+        place = places[tensor_key(tensor)]
+        if place in read:
+            func = shared(func, read[place], param)
+        else:
+            arguments.append(place)
+    return func, tuple(arguments)
+
+
+def independent_of(steps: Sequence[Step], varying: Collection[Key]) -> list[bool]:
+    """For each launch, whether nothing that it reads is computed from some tensors."""
+    touched = set(varying)
+    found = []
+    for step in steps:
+        free = not any(tensor_key(tensor) in touched for tensor in step.launch.inputs)
+        if not free:
+            touched |= {tensor_key(tensor) for tensor in step.launch.outputs}
+        found.append(free)
+    return found
