@@ -274,7 +274,7 @@ def _plan(request: Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
     count = len(request.outputs)
     wanted = solve_masks([*request.outputs, *(new for _, new in request.updates)])
     updates = [(old, new) for (old, _), new in zip(request.updates, wanted[count:], strict=True)]
-    return Plan(request.inputs, wanted[:count], updates, machine, rules)
+    return Plan(request.inputs, wanted[:count], updates, machine, rules, solve_masks)
 
 
 def _compiled(

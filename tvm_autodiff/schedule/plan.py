@@ -5,10 +5,11 @@ A kernel whose code TVM refuses is scheduled anew by the next rules; all others 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..expr.nodes import Tensor, tensor_key
+from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop
 from .backends import finished
@@ -39,6 +40,8 @@ class Plan:
     machine : Machine
     rules : sequence of Rule
         The last one takes every kernel.
+    prepare : callable
+        A rewriting of tensors, which the steps of loops go through before they are planned.
     refusals : Refusals
         Rules that are not to be tried for some kernels, those of loops among them.
     kernels : list of Kernel or Chain
@@ -55,6 +58,7 @@ class Plan:
     updates: Sequence[Update]
     machine: Machine
     rules: Sequence[Rule]
+    prepare: Callable[[Sequence[Tensor]], list[Tensor]] = list
     refusals: Refusals = field(default_factory=Refusals)
     kernels: list[Kernel | Chain] = field(init=False)
     results: list[Tensor] = field(init=False)
@@ -108,9 +112,12 @@ class Plan:
         """A loop, whose step is a program of its own."""
         if id(kernel) not in self._loops:
             step = loop.step
-            values = step_values(step.carries, step.news, step.ys)
-            inputs = [*step.carries, *step.xs, *step.consts]
-            inside = Plan(inputs, values.tensors, (), self.machine, self.rules, self.refusals)
+            outputs = self.prepare(without_rules(step.outputs))
+            count = len(step.news)
+            values = step_values(step.carries, outputs[:count], outputs[count:])
+            inside = Plan(
+                step.inputs, values.tensors, (), self.machine, self.rules, self.prepare, self.refusals
+            )
             self._loops[id(kernel)] = values, inside
         values, inside = self._loops[id(kernel)]
         steps = inside.steps()

@@ -36,7 +36,7 @@ from .loop_carries import (
     written_to,
 )
 from .loop_workspace import Piece, planned, size_in_bytes
-from .places import Key, aliases_of, bound, independent_of, temporaries_of
+from .places import Key, aliases_of, bound, runs_once, temporaries_of
 from .updates import Step
 
 
@@ -74,7 +74,7 @@ class _Written:
     def __post_init__(self) -> None:
         step = self.loop.step
         varying = [tensor_key(tensor) for tensor in (*step.carries, *step.xs)]
-        free = independent_of(self.steps, varying)
+        free = runs_once(self.steps, varying, set(map(tensor_key, self.results)))
         self.once = [one for one, alone in zip(self.steps, free, strict=True) if alone]
         self.each = [one for one, alone in zip(self.steps, free, strict=True) if not alone]
         self.only = variable("only", "int32")

@@ -75,13 +75,19 @@ def bound(launch: StageFunction, places: Mapping[Key, Place]) -> tuple[Any, tupl
     return func, tuple(arguments)
 
 
-def independent_of(steps: Sequence[Step], varying: Collection[Key]) -> list[bool]:
-    """For each launch, whether nothing that it reads is computed from some tensors."""
+def runs_once(
+    steps: Sequence[Step], varying: Collection[Key], results: Container[Key]
+) -> list[bool]:
+    """For each launch of a repeated step, whether one run serves all: it reads nothing that comes
+    from `varying`, and writes none of the results of the step.
+    """
     touched = set(varying)
     found = []
     for step in steps:
-        free = not any(tensor_key(tensor) in touched for tensor in step.launch.inputs)
-        if not free:
-            touched |= {tensor_key(tensor) for tensor in step.launch.outputs}
-        found.append(free)
+        launch = step.launch
+        reads = any(tensor_key(tensor) in touched for tensor in launch.inputs)
+        once = not reads and not any(tensor_key(tensor) in results for tensor in launch.outputs)
+        if not once:
+            touched |= {tensor_key(tensor) for tensor in launch.outputs}
+        found.append(once)
     return found

@@ -1,0 +1,191 @@
+"""Loops as functions of the host: the same values as numpy, at every length, and how they run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.schedule.loop_cases import LOOPS, LoopCase
+from tvm import te
+
+import tvm_autodiff as ad
+from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
+
+BY_NAME = {case.name: case for case in LOOPS}
+EVERY = pytest.mark.parametrize("case", LOOPS, ids=lambda case: case.name)
+
+
+def check(function: object, case: LoopCase, length: int, reverse: bool, dtype: str) -> None:
+    arrays = case.arrays(length, dtype)
+    results = function(*arrays)
+    expected = case.expected(arrays, length, reverse)
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    for got, want in zip(results, expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@EVERY
+@pytest.mark.parametrize("length, reverse", [(0, False), (1, True), (2, False), (5, True), (5, False)])
+def test_loops_of_literal_length_agree_with_numpy(
+    case: LoopCase, length: int, reverse: bool
+) -> None:
+    inputs, outputs = case.program(length, reverse)
+    check(ad.build(inputs, outputs, cache=False), case, length, reverse, "float64")
+
+
+@EVERY
+def test_loops_of_symbolic_length_agree_with_numpy(case: LoopCase) -> None:
+    inputs, outputs = case.program(te.var("steps"), reverse=True)
+    function = ad.build(inputs, outputs, cache=False)
+    for length in (0, 1, 2, 5):
+        check(function, case, length, True, "float64")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "int8"])
+@pytest.mark.parametrize("name", ["fibonacci", "before_and_after"])
+def test_loops_of_other_dtypes(name: str, dtype: str) -> None:
+    case = BY_NAME[name]
+    if name == "before_and_after" and np.dtype(dtype).kind != "f":
+        pytest.skip("halves are no integers")
+    inputs, outputs = case.program(4, dtype=dtype)
+    check(ad.build(inputs, outputs, cache=False), case, 4, False, dtype)
+
+
+def test_boolean_state() -> None:
+    flag, x = te.placeholder((3,), "bool", "flag"), te.placeholder((3,), "bool", "x")
+    new = te.compute((3,), lambda i: te.any(flag[2 - i], x[i]), name="new")
+    init, xs = te.placeholder((3,), "bool", "init"), te.placeholder((4, 3), "bool", "xs")
+    loop = Loop(step_of([flag], [x], [], [new], [flag]), (init,), (xs,), (), 4)
+    function = ad.build([init, xs], loop_stage("any_so_far", loop), cache=False)
+    state, elements = np.array([True, False, False]), np.zeros((4, 3), bool)
+    elements[2, 1] = True
+    last, states = function(state, elements)
+    expected = []
+    for element in elements:
+        expected.append(state)
+        state = state[::-1] | element
+    np.testing.assert_array_equal(states, expected)
+    np.testing.assert_array_equal(last, state)
+
+
+def nested(inner_length: int, outer_length: object) -> tuple[list[te.Tensor], list[te.Tensor]]:
+    """``a → a after steps a[::-1] + s*z``, and the sums of what the steps give."""
+    a, s, z = (te.placeholder((4,), "float64", name) for name in "asz")
+    new = te.compute((4,), lambda i: a[3 - i] + s[i] * z[i], name="new")
+    A, X, Z = (
+        te.placeholder(shape, "float64", name)
+        for shape, name in (((4,), "A"), ((inner_length, 4), "X"), ((4,), "Z"))
+    )
+    inner = Loop(step_of([a], [s], [z], [new], [new]), (A,), (X,), (Z,), inner_length)
+    last, rows = loop_stage("inner", inner)
+    k = te.reduce_axis((0, inner_length), "k")
+    total = te.compute((4,), lambda i: te.sum(rows[k, i], axis=k), name="total")
+    inputs = [
+        te.placeholder(shape, "float64", name)
+        for shape, name in (((4,), "A0"), ((outer_length, inner_length, 4), "XS"), ((4,), "Z0"))
+    ]
+    step = step_of([A], [X], [Z], [last], [total])
+    outer = Loop(step, (inputs[0],), (inputs[1],), (inputs[2],), outer_length)
+    return inputs, loop_stage("outer", outer)
+
+
+@pytest.mark.parametrize("inner", [0, 1, 3])
+@pytest.mark.parametrize("outer", [1, 4, None])
+def test_nested_loops(inner: int, outer: int | None) -> None:
+    inputs, outputs = nested(inner, te.var("n") if outer is None else outer)
+    function = ad.build(inputs, outputs, cache=False)
+    rng = np.random.default_rng(3)
+    for length in (0, 1, 4) if outer is None else (outer,):
+        a, xs, z = (rng.standard_normal(shape) for shape in ((4,), (length, inner, 4), (4,)))
+        last, totals = function(a, xs, z)
+        for t in range(length):
+            total = np.zeros(4)
+            for element in xs[t]:
+                a = a[::-1] + element * z
+                total += a
+            np.testing.assert_allclose(totals[t], total, rtol=1e-12)
+        np.testing.assert_allclose(last, a, rtol=1e-12)
+
+
+def test_two_loops_in_a_program_and_stages_around_them() -> None:
+    inputs, [last, rows] = BY_NAME["recurrent"].program(4)
+    more, [again, *_] = BY_NAME["before_and_after"].program(3)
+    total = te.compute((3, 4), lambda i, j: last[i, j] + rows[3, i, j] + again[j], name="total")
+    function = ad.build([*inputs, *more], [total], cache=False)
+    first, second = BY_NAME["recurrent"].arrays(4), BY_NAME["before_and_after"].arrays(3)
+    [got] = function(*first, *second)
+    [left, stacked] = BY_NAME["recurrent"].expected(first, 4)
+    right = BY_NAME["before_and_after"].expected(second, 3)[0]
+    np.testing.assert_allclose(got, left + stacked[3] + right, rtol=1e-12)
+
+
+def test_neither_kernels_nor_code_grow_with_the_length() -> None:
+    sizes = []
+    for length in (10, 1_000):
+        inputs, outputs = BY_NAME["prepared"].program(length)
+        function = ad.build(inputs, outputs, cache=False)
+        kernels = function.profile(*BY_NAME["prepared"].arrays(length), repeats=1).kernels
+        sizes.append((len(kernels), len(function.source())))
+    assert sizes[0][0] == sizes[1][0]
+    assert abs(sizes[0][1] - sizes[1][1]) < 0.02 * sizes[0][1]
+
+
+def test_what_reads_no_state_runs_once_and_the_profile_counts_calls() -> None:
+    case = BY_NAME["prepared"]
+    inputs, outputs = case.program(6)
+    function = ad.build(inputs, outputs, cache=False)
+    calls = {kernel.name: kernel.calls for kernel in function.profile(*case.arrays(6)).kernels}
+    assert calls.pop("squared") == 1
+    assert set(calls.values()) == {6}, calls
+
+
+def test_the_profile_counts_the_calls_of_nested_loops() -> None:
+    inputs, outputs = nested(3, 4)
+    function = ad.build(inputs, outputs, cache=False)
+    arrays = [np.ones(shape) for shape in ((4,), (4, 3, 4), (4,))]
+    profile = function.profile(*arrays)
+    calls = {kernel.name: kernel.calls for kernel in profile.kernels}
+    assert calls["new"] == 12 and calls["total"] == 4
+    assert "new (12 calls)" in str(profile)
+
+
+def test_temporaries_of_a_step_are_planned_once() -> None:
+    case = BY_NAME["prepared"]
+    memory = [
+        ad.build(*case.program(length), cache=False).memory().temporaries for length in (5, 500)
+    ]
+    assert memory[0] == memory[1] > 0
+
+
+def test_stacked_states_need_no_spare_buffer() -> None:
+    inputs, outputs = BY_NAME["recurrent"].program(5)
+    product_only = ad.build(inputs, outputs, cache=False).memory().temporaries
+    assert product_only <= 3 * 4 * 8
+
+
+def test_a_loop_is_exported_and_loaded(tmp_path: object) -> None:
+    case = BY_NAME["recurrent"]
+    inputs, outputs = case.program(5)
+    path = tmp_path / "loop.so"
+    ad.build(inputs, outputs, cache=False).export(path)
+    check(ad.load(path), case, 5, False, "float64")
+
+
+def test_a_loop_is_kept_in_the_cache(tmp_path: object) -> None:
+    case = BY_NAME["recurrent"]
+    for _ in range(2):
+        inputs, outputs = case.program(5)
+        check(ad.build(inputs, outputs, cache=tmp_path), case, 5, False, "float64")
+    assert len([path for path in tmp_path.rglob("*") if path.suffix == ".so"]) == 1
+
+
+def test_another_step_of_the_same_shapes_is_another_build(tmp_path: object) -> None:
+    def doubled(factor: float) -> LoopCase:
+        def in_te(c: object, x: object, k: object) -> object:
+            return [te.compute((2,), lambda i: factor * c[0][i], name="new")], []
+
+        return LoopCase("doubled", [(2,)], [(1,)], [], in_te, lambda c, x, k: ([factor * c[0]], []))
+
+    for factor in (2.0, 3.0):
+        case = doubled(factor)
+        inputs, outputs = case.program(3)
+        check(ad.build(inputs, outputs, cache=tmp_path), case, 3, False, "float64")
