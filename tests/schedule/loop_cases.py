@@ -43,11 +43,9 @@ class LoopCase:
         news, ys = self.in_te(c, x, k)
         init = placeholders(self.carries, dtype, "init")
         consts = placeholders(self.consts, dtype, "const")
-        # a sequence that nothing reads tells the length where there is no other
-        sequences = [te.placeholder((length, *shape), dtype, f"s{n}") for n, shape in enumerate(self.xs)]
-        loop = Loop(
-            step_of(c, x, k, news, ys), tuple(init), tuple(sequences), tuple(consts), length, reverse
-        )
+        sequences = placeholders([(length, *shape) for shape in self.xs], dtype, "s")
+        step = step_of(c, x, k, news, ys)
+        loop = Loop(step, tuple(init), tuple(sequences), tuple(consts), length, reverse)
         return [*init, *sequences, *consts], loop_stage(self.name, loop)
 
     def arrays(self, length: int, dtype: str = "float64") -> list[np.ndarray]:
@@ -149,7 +147,9 @@ LOOPS = [
         "fibonacci", [(2,), (2,)], [(1,)], [], _fibonacci,
         lambda c, x, k: ([c[1], c[0] + c[1]], [c[0]]),
     ),
-    LoopCase("shifted", [(5,)], [(5,)], [], _shifted, lambda c, x, k: ([np.roll(c[0], 1) + x[0]], [])),
+    LoopCase(
+        "shifted", [(5,)], [(5,)], [], _shifted, lambda c, x, k: ([np.roll(c[0], 1) + x[0]], [])
+    ),
     LoopCase(
         "unchanged", [(4,), (4,)], [(2,)], [(3,)], _unchanged,
         lambda c, x, k: ([c[0], c[0] * c[1] + 1.0], [x[0], k[0]]),

@@ -26,9 +26,7 @@ def function_var(name: str) -> FunctionVar:
     return GlobalVar(name)
 
 
-def with_functions(
-    func: PrimFunc, table: Sequence[tuple[FunctionVar, FunctionVar]]
-) -> PrimFunc:
+def with_functions(func: PrimFunc, table: Sequence[tuple[FunctionVar, FunctionVar]]) -> PrimFunc:
     """A function with calls of others in the place of some calls."""
     news = {node_id(old): new for old, new in table}
 

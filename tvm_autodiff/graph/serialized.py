@@ -10,7 +10,11 @@ from collections.abc import Sequence
 
 from tvm import ir
 
-from ..expr.nodes import Tensor
+from ..expr.nodes import Tensor, tensor_key
+from .graph import retarget, topological
+from .kinds.kind import kind_of
+from .kinds.loop import Loop, without_step
+from .stage import is_placeholder, outputs_of
 
 
 def serialized(groups: Sequence[Sequence[Tensor]]) -> str | None:
@@ -24,6 +28,26 @@ def serialized(groups: Sequence[Sequence[Tensor]]) -> str | None:
     (True, False)
     """
     try:
-        return str(ir.save_json([list(group) for group in groups]))
+        return str(ir.save_json(_with_steps_apart(groups)))
     except (TypeError, ValueError, RuntimeError):
         return None
+
+
+def _with_steps_apart(groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+    """The groups with loops whose attributes hold no step, and the steps of these as more groups:
+    TVM writes down no Python object.
+    """
+    done: dict[tuple[int, int], Tensor] = {}
+    apart = [list(group) for group in groups]
+    for group in apart:  # which grows
+        for op in topological(group):
+            if is_placeholder(op) or tensor_key(op.output(0)) in done:
+                continue
+            moved = retarget(op, lambda tensor: done.get(tensor_key(tensor)))
+            kind = kind_of(op)
+            if isinstance(kind, Loop):
+                moved = without_step(moved[0].op)
+                apart += [list(kind.step.inputs), list(kind.step.outputs)]
+            for old, new in zip(outputs_of(op), moved, strict=True):
+                done[tensor_key(old)] = new
+    return [[done.get(tensor_key(tensor), tensor) for tensor in group] for group in apart]

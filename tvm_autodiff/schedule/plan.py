@@ -116,7 +116,13 @@ class Plan:
             count = len(step.news)
             values = step_values(step.carries, outputs[:count], outputs[count:])
             inside = Plan(
-                step.inputs, values.tensors, (), self.machine, self.rules, self.prepare, self.refusals
+                step.inputs,
+                values.tensors,
+                (),
+                self.machine,
+                self.rules,
+                self.prepare,
+                self.refusals,
             )
             self._loops[id(kernel)] = values, inside
         values, inside = self._loops[id(kernel)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.schedule.loop_cases import LOOPS, LoopCase
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.schedule.loop_cases import LOOPS, LoopCase
 from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
 
 BY_NAME = {case.name: case for case in LOOPS}
@@ -24,7 +24,9 @@ def check(function: object, case: LoopCase, length: int, reverse: bool, dtype: s
 
 
 @EVERY
-@pytest.mark.parametrize("length, reverse", [(0, False), (1, True), (2, False), (5, True), (5, False)])
+@pytest.mark.parametrize(
+    ("length", "reverse"), [(0, False), (1, True), (2, False), (5, True), (5, False)]
+)
 def test_loops_of_literal_length_agree_with_numpy(
     case: LoopCase, length: int, reverse: bool
 ) -> None:
@@ -120,7 +122,7 @@ def test_two_loops_in_a_program_and_stages_around_them() -> None:
 
 def test_neither_kernels_nor_code_grow_with_the_length() -> None:
     sizes = []
-    for length in (10, 1_000):
+    for length in (300, 3_000):
         inputs, outputs = BY_NAME["prepared"].program(length)
         function = ad.build(inputs, outputs, cache=False)
         kernels = function.profile(*BY_NAME["prepared"].arrays(length), repeats=1).kernels
@@ -144,7 +146,8 @@ def test_the_profile_counts_the_calls_of_nested_loops() -> None:
     arrays = [np.ones(shape) for shape in ((4,), (4, 3, 4), (4,))]
     profile = function.profile(*arrays)
     calls = {kernel.name: kernel.calls for kernel in profile.kernels}
-    assert calls["new"] == 12 and calls["total"] == 4
+    assert calls["new"] == 12
+    assert calls["total"] == 4
     assert "new (12 calls)" in str(profile)
 
 
@@ -175,7 +178,7 @@ def test_a_loop_is_kept_in_the_cache(tmp_path: object) -> None:
     for _ in range(2):
         inputs, outputs = case.program(5)
         check(ad.build(inputs, outputs, cache=tmp_path), case, 5, False, "float64")
-    assert len([path for path in tmp_path.rglob("*") if path.suffix == ".so"]) == 1
+    assert len(list(tmp_path.rglob("*"))) == 1
 
 
 def test_another_step_of_the_same_shapes_is_another_build(tmp_path: object) -> None:

@@ -221,3 +221,12 @@ def loop_of(op: Operation) -> Loop | None:
         length = shape_of(ys[0])[0] if ys else length
     flags = (bool(op.attrs[name]) for name in (_REVERSE, _CARRIES))
     return Loop(op.attrs[_STEP].step, init, xs, consts, length, *flags)
+
+
+def without_step(op: Operation) -> list[Tensor]:
+    """The results of a loop that knows its step as a loop nest only."""
+    attrs = {key: value for key, value in op.attrs.items() if key != _STEP}
+    plain = te._ffi_api.ExternOp(
+        op.name, op.tag, attrs, op.inputs, op.input_placeholders, op.output_placeholders, op.body
+    )
+    return outputs_of(plain)

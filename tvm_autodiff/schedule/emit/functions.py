@@ -48,9 +48,7 @@ class Functions:
 
     def calling(self, func: Any, callees: Sequence[Callee]) -> Any:
         """A function that calls the functions of this module in the place of `callees`."""
-        table = [
-            (one.var, self.add(one.func, one.name, one.only, one.callees)) for one in callees
-        ]
+        table = [(one.var, self.add(one.func, one.name, one.only, one.callees)) for one in callees]
         return with_functions(func, table) if table else func
 
 

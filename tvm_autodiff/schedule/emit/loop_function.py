@@ -85,12 +85,10 @@ class _Written:
     def inner(self) -> list[Step]:
         """The launches with the numbers that `only` selects by, and how often each runs."""
         length = self.loop.length if isinstance(self.loop.length, int) else None
-        found = []
+        found: list[Step] = []
         for repeats, steps in ((1, self.once), (length, self.each)):
-            for step in steps:
-                for one in step.inner or (step,):
-                    known = repeats is not None and one.calls is not None
-                    found.append(replace(one, calls=repeats * one.calls if known else None))
+            leaves = [one for step in steps for one in step.inner or (step,)]
+            found += [replace(one, calls=_times(repeats, one.calls)) for one in leaves]
         return found
 
     def launch(self) -> StageFunction:
@@ -190,7 +188,9 @@ class _Written:
                 places[key] = moved(self.base, offset)
         return places
 
-    def _step_places(self, memories: Sequence[Memory]) -> tuple[list[Statement], dict[Key, Pointer]]:
+    def _step_places(
+        self, memories: Sequence[Memory]
+    ) -> tuple[list[Statement], dict[Key, Pointer]]:
         """Where the tensors of one step lie, each under a variable."""
         step, clock = self.loop.step, self.clock
         outputs = outputs_of(self.op)[len(step.carries) :]
@@ -240,6 +240,10 @@ class _Written:
             given.append(binary("max", own, const(ALL_LAUNCHES, "int32")))
         run = chosen(self.only, number, step.launches)
         return when(run, called(callee.var, given))
+
+
+def _times(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left * right
 
 
 def _piece(tensor: Tensor, first: int, last: int) -> Piece:
