@@ -22,7 +22,9 @@ from .emit.updates import Step, Update, order_updates
 from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
 from .machine import Machine
 from .rewrites.hoisting import without_loop_invariants
+from .rewrites.merged_loops import merged_loops
 from .rewrites.normal_form import copy_of, normal_form
+from .rewrites.unread_results import without_unread_results
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
 
@@ -66,7 +68,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
-        self.kernels, self.results = cut(normal_form(without_loop_invariants(outputs)))
+        lean = without_unread_results(merged_loops(outputs))
+        self.kernels, self.results = cut(normal_form(without_loop_invariants(lean)))
         self._copies: dict[Key, Kernel] = {}
         self._loops: dict[int, tuple[StepValues, Plan]] = {}  # of kernels, by id
 
