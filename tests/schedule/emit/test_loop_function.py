@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from tvm import te
 
 import tvm_autodiff as ad
 from tests.schedule.loop_cases import LOOPS, LoopCase
+from tests.schedule.test_slow_kernels import broken
+from tvm_autodiff.errors import PlainScheduleWarning
 from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
+from tvm_autodiff.schedule.cpu.rules import CPU_RULES
+from tvm_autodiff.schedule.declined import Declined
 
 BY_NAME = {case.name: case for case in LOOPS}
 EVERY = pytest.mark.parametrize("case", LOOPS, ids=lambda case: case.name)
@@ -42,12 +48,15 @@ def test_loops_of_symbolic_length_agree_with_numpy(case: LoopCase) -> None:
         check(function, case, length, True, "float64")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "int8"])
-@pytest.mark.parametrize("name", ["fibonacci", "before_and_after"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *(("fibonacci", dtype) for dtype in ("float32", "int32", "int64", "int8")),
+        ("before_and_after", "float32"),
+    ],
+)
 def test_loops_of_other_dtypes(name: str, dtype: str) -> None:
     case = BY_NAME[name]
-    if name == "before_and_after" and np.dtype(dtype).kind != "f":
-        pytest.skip("halves are no integers")
     inputs, outputs = case.program(4, dtype=dtype)
     check(ad.build(inputs, outputs, cache=False), case, 4, False, dtype)
 
@@ -192,3 +201,53 @@ def test_another_step_of_the_same_shapes_is_another_build(tmp_path: object) -> N
         case = doubled(factor)
         inputs, outputs = case.program(3)
         check(ad.build(inputs, outputs, cache=tmp_path), case, 3, False, "float64")
+
+
+def counted(name: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
+    """A loop whose step is one elementwise stage of some name."""
+    h, x = te.placeholder((8,), "float32", "h"), te.placeholder((8,), "float32", "x")
+    new = te.compute((8,), lambda i: 0.5 * h[i] + x[i], name=name)
+    init, xs = te.placeholder((8,), "float32", "init"), te.placeholder((40, 8), "float32", "xs")
+    loop = Loop(step_of([h], [x], [], [new], []), (init,), (xs,), (), 40)
+    return [init, xs], loop_stage("counted", loop)
+
+
+def test_a_kernel_of_a_step_that_tvm_refuses_falls_back_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = (broken, *CPU_RULES)
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: rules)
+    inputs, outputs = counted("bad")
+    with pytest.warns(PlainScheduleWarning, match="stage bad"):
+        function = ad.build(inputs, outputs, cache=False)
+    [last] = function(np.zeros(8, "float32"), np.ones((40, 8), "float32"))
+    np.testing.assert_allclose(last, np.full(8, 2.0), rtol=1e-6)
+
+
+def test_the_work_of_a_kernel_counts_once_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone a slow stage of 8 elements is not worth a warning; in 10,000 steps it is."""
+    rules = (lambda kernel, machine: Declined("none is wanted"), CPU_RULES[-1])
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: rules)
+    h = te.placeholder((8,), "float32", "h")
+    new = te.compute((8,), lambda i: 0.5 * h[i] + 1.0, name="new")
+    init = te.placeholder((8,), "float32", "init")
+    for length, slow in ((10, False), (10_000, True)):
+        loop = Loop(step_of([h], [], [], [new], []), (init,), (), (), length)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ad.build([init], loop_stage("many", loop), cache=False)
+        assert bool(caught) == slow
+
+
+def test_sizes_that_only_an_expression_tells() -> None:
+    p = te.var("p")
+    h, x = te.placeholder((3,), "float64", "h"), te.placeholder((3,), "float64", "x")
+    half = te.compute((3,), lambda i: 0.5 * h[i] + x[i] / (p + 1).astype("float64"), name="half")
+    init = te.placeholder((3,), "float64", "init")
+    xs = te.placeholder((2 * p + 1, 3), "float64", "xs")
+    loop = Loop(step_of([h], [x], [], [half], []), (init,), (xs,), (), 2 * p + 1)
+    [last] = ad.build([init, xs], loop_stage("odd", loop), cache=False)(np.ones(3), np.ones((5, 3)))
+    expected = 1.0
+    for _ in range(5):
+        expected = 0.5 * expected + 1.0 / 3.0
+    np.testing.assert_allclose(last, np.full(3, expected), rtol=1e-12)
