@@ -20,10 +20,12 @@ from .emit.repeats import without_repeats
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
 from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
+from .loop_rows import rows_apart
 from .machine import Machine
 from .rewrites.hoisting import without_loop_invariants
 from .rewrites.merged_loops import merged_loops
 from .rewrites.normal_form import copy_of, normal_form
+from .rewrites.row_blocks import RowBlocks
 from .rewrites.unread_results import without_unread_results
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
@@ -71,7 +73,7 @@ class Plan:
         lean = without_unread_results(merged_loops(outputs))
         self.kernels, self.results = cut(normal_form(without_loop_invariants(lean)))
         self._copies: dict[Key, Kernel] = {}
-        self._loops: dict[int, tuple[StepValues, Plan]] = {}  # of kernels, by id
+        self._loops: dict[int, tuple[Loop, RowBlocks | None, StepValues, Plan]] = {}
 
     def steps(self) -> list[Step]:
         """The launches, in order; they write `results`."""
@@ -115,21 +117,24 @@ class Plan:
         """A loop, whose step is a program of its own."""
         if id(kernel) not in self._loops:
             step = loop.step
-            outputs = self.prepare(without_rules(step.outputs))
-            count = len(step.news)
-            values = step_values(step.carries, outputs[:count], outputs[count:])
-            inside = Plan(
-                step.inputs,
-                values.tensors,
-                (),
-                self.machine,
-                self.rules,
-                self.prepare,
-                self.refusals,
+            self._loops[id(kernel)] = self._planned(
+                replace(loop, step=step.with_outputs(self.prepare(without_rules(step.outputs))))
             )
-            self._loops[id(kernel)] = values, inside
-        values, inside = self._loops[id(kernel)]
+        found, blocks, values, inside = self._loops[id(kernel)]
         steps = inside.steps()
-        length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
-        self.scheduled += [replace(one, runs=one.runs * length) for one in inside.scheduled]
-        return loop_step(kernel, loop, values, inside.results, steps)
+        length = found.length if isinstance(found.length, int) else SYMBOLIC_SIZE
+        count = length if blocks is None else length * blocks.count
+        self.scheduled += [replace(one, runs=one.runs * count) for one in inside.scheduled]
+        return loop_step(kernel, found, values, inside.results, steps, blocks)
+
+    def _planned(self, loop: Loop) -> tuple[Loop, RowBlocks | None, StepValues, Plan]:
+        """A loop with its step for the rows of a block, if rows are worth to be kept apart."""
+        machine, blocks = self.machine, rows_apart(loop, self.machine)
+        if blocks is not None:
+            machine, loop = replace(machine, threads=1), replace(loop, step=blocks.step)
+        step = loop.step
+        values = step_values(step.carries, step.news, step.ys)
+        inside = Plan(
+            step.inputs, values.tensors, (), machine, self.rules, self.prepare, self.refusals
+        )
+        return loop, blocks, values, inside

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen.direct_calls import ALL_LAUNCHES, called, chosen, sizes_of
-from ...codegen.loop_nest import Statement, bind, function, loop, parameter, sequence, when
+from ...codegen.loop_nest import (
+    PARALLEL,
+    Statement,
+    bind,
+    function,
+    loop,
+    parameter,
+    sequence,
+    when,
+)
 from ...codegen.modules import function_var
 from ...codegen.pointers import Pointer, address_of, moved, pointer, with_pointers
 from ...codegen.primfunc import Callee, StageFunction, launch_of
@@ -22,6 +31,7 @@ from ...graph.graph import tensors_read_by
 from ...graph.kinds.loop import Loop
 from ...graph.stage import Extent, Operation, outputs_of, placeholder
 from ..fusion.kernel import Kernel
+from ..rewrites.row_blocks import RowBlocks
 from .loop_carries import (
     AfterStep,
     BeforeStep,
@@ -41,7 +51,12 @@ from .updates import Step
 
 
 def loop_step(
-    kernel: Kernel, loop: Loop, values: StepValues, results: Sequence[Tensor], steps: Sequence[Step]
+    kernel: Kernel,
+    loop: Loop,
+    values: StepValues,
+    results: Sequence[Tensor],
+    steps: Sequence[Step],
+    blocks: RowBlocks | None = None,
 ) -> Step:
     """The launch of a loop.
 
@@ -55,8 +70,10 @@ def loop_step(
         The tensors that the launches compute for ``values.tensors``.
     steps
         The launches of one step, in order.
+    blocks
+        Where the step is that of a block of rows: all blocks, which run in parallel.
     """
-    written = _Written(kernel.root, loop, values, results, steps)
+    written = _Written(kernel.root, loop, values, results, steps, blocks)
     inner = tuple(written.inner())
     return Step(written.launch(), kernel, "loop", (), inner)
 
@@ -70,6 +87,7 @@ class _Written:
     values: StepValues
     results: Sequence[Tensor]
     steps: Sequence[Step]
+    blocks: RowBlocks | None = None
 
     def __post_init__(self) -> None:
         step = self.loop.step
@@ -81,12 +99,14 @@ class _Written:
         known = isinstance(self.loop.length, int)
         self.length = _wide(self.loop.length) if known else variable("length", "int64")
         self.clock = Clock(variable("done", "int64"), self.length, self.loop.reverse)
+        self.block = variable("block", "int64")
+        self.count = 1 if self.blocks is None else self.blocks.count
 
     def inner(self) -> list[Step]:
         """The launches with the numbers that `only` selects by, and how often each runs."""
         length = self.loop.length if isinstance(self.loop.length, int) else None
         found: list[Step] = []
-        for repeats, steps in ((1, self.once), (length, self.each)):
+        for repeats, steps in ((self.count, self.once), (_times(length, self.count), self.each)):
             leaves = [one for step in steps for one in step.inner or (step,)]
             found += [replace(one, calls=_times(repeats, one.calls)) for one in leaves]
         return found
@@ -102,12 +122,13 @@ class _Written:
         self.starts = {key: address_of(buffer) for key, buffer in buffers.items()}
         size, self.offsets = self._workspace()
         if self.offsets:
-            workspace = placeholder((size,), "uint8", f"{self.op.name}_workspace")
+            name = f"{self.op.name}_workspace"
+            workspace = placeholder((size * self.count,), "uint8", name)
             buffers[tensor_key(workspace)] = parameter(workspace, "workspace")
-            self.base = address_of(buffers[tensor_key(workspace)])
+            self.base = self._of_block(address_of(buffers[tensor_key(workspace)]), size)
             outputs = [*outputs, workspace]
         callees: list[Callee] = []
-        body = self._body(callees)
+        body = loop(self.block, self.count, self._body(callees), PARALLEL)
         func = with_pointers(function(list(buffers.values()), body))
         made = launch_of(func, self.op, inputs, outputs)
         return replace(made, callees=tuple(callees), only=self.only)
@@ -157,6 +178,23 @@ class _Written:
         whole = loop(self.clock.done, self.length, sequence([*bindings, *calls]))
         return sequence([*begin, *before, *prepared, whole, *after])
 
+    def _of_block(self, start: Pointer, size: Extent) -> Pointer:
+        """Where the part of this block begins, of an array with a part of some bytes for each."""
+        return start if self.count == 1 else moved(start, self.block * size)
+
+    def _start(self, outside: Tensor, inside: Tensor) -> Pointer:
+        """Where an array begins; in a block of rows, where these rows do."""
+        start = self.starts[tensor_key(outside)]
+        return self._of_block(start, size_in_bytes(inside)) if self._has_rows(inside) else start
+
+    def _rows(self, outside: Tensor, inside: Tensor) -> Rows:
+        """The elements of a sequence; in a block of rows, these rows of them."""
+        size = size_in_bytes(inside) * (self.count if self._has_rows(inside) else 1)
+        return Rows(self._start(outside, inside), size)
+
+    def _has_rows(self, inside: Tensor) -> bool:
+        return self.blocks is not None and tensor_key(inside) in self.blocks.apart
+
     def _memories(self) -> list[Memory]:
         step, outputs = self.loop.step, outputs_of(self.op)
         rows = outputs[len(step.carries) :]
@@ -165,15 +203,15 @@ class _Written:
             zip(self.values.carried, step.carries, strict=True)
         ):
             size = size_in_bytes(tensor)
-            first = self.starts[tensor_key(self.loop.init[number])]
-            last = self.starts[tensor_key(outputs[number])]
+            first = self._start(self.loop.init[number], tensor)
+            last = self._start(outputs[number], tensor)
             match carried:
                 case Exchanged():
                     spare = moved(self.base, self.offsets[number])
                     found.append(Memory(first, last, size, spare))
                 case AfterStep() | BeforeStep():
-                    start = self.starts[tensor_key(rows[carried.result])]
-                    found.append(Memory(first, last, size, rows=Rows(start, size)))
+                    held = self._rows(rows[carried.result], tensor)
+                    found.append(Memory(first, last, size, rows=held))
                 case _:
                     found.append(Memory(first, last, size))
         return found
@@ -182,7 +220,7 @@ class _Written:
         """Where tensors lie that no step moves: what is read from outside, and temporaries."""
         places: dict[Key, Pointer] = {}
         for inside, outside in zip(self.loop.step.consts, self.loop.consts, strict=True):
-            places[tensor_key(inside)] = self.starts[tensor_key(outside)]
+            places[tensor_key(inside)] = self._start(outside, inside)
         for key, offset in self.offsets.items():
             if isinstance(key, tuple):
                 places[key] = moved(self.base, offset)
@@ -204,18 +242,16 @@ class _Written:
             places[tensor_key(tensor)] = var
 
         for inside, outside in zip(step.xs, self.loop.xs, strict=True):
-            put(inside, Rows(self.starts[tensor_key(outside)], size_in_bytes(inside)).at(here))
+            put(inside, self._rows(outside, inside).at(here))
         for carried, memory, tensor in zip(
             self.values.carried, memories, step.carries, strict=True
         ):
             put(tensor, read_from(carried, memory, clock))
             if isinstance(carried, (Exchanged, BeforeStep)):
                 put(self.results[carried.value], written_to(carried, memory, clock))
-        for value, output in zip(self.values.ys, outputs, strict=True):
+        for value, output, y in zip(self.values.ys, outputs, step.ys, strict=True):
             if value is not None:
-                tensor = self.results[value]
-                rows = Rows(self.starts[tensor_key(output)], size_in_bytes(tensor))
-                put(tensor, rows.at(here))
+                put(self.results[value], self._rows(output, y).at(here))
         return statements, places
 
     def _call(

@@ -1,0 +1,38 @@
+"""Whether the rows of a loop run through all steps in blocks, one or more for each thread.
+
+Threads then meet once and not in each kernel of each step, and what lies between the kernels stays
+in the cache of one core. What all rows read is then read by each core as a whole: it has to fit.
+"""
+
+from __future__ import annotations
+
+from ..graph.graph import topological
+from ..graph.kinds.loop import Loop
+from ..graph.stage import is_placeholder
+from .cpu.parallel import worth_threads
+from .declined import Declined
+from .fusion.kernel import SYMBOLIC_SIZE, Kernel
+from .machine import Machine
+from .rewrites.row_blocks import RowBlocks, row_blocks
+from .slow_kernels import estimated_work
+from .work import bytes_of
+
+SHARED_PART = 2  #: what all rows read may take one part in so many of a core's cache
+
+
+def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
+    """The blocks of rows of a loop; None where it runs step by step as a whole."""
+    if not loop.step.carries:
+        return None
+    ops = [op for op in topological(list(loop.step.outputs)) if not is_placeholder(op)]
+    length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
+    if not worth_threads(length * sum(estimated_work(Kernel(op)) for op in ops), machine):
+        return None
+    found = row_blocks(loop.step, machine.threads)
+    if isinstance(found, Declined):
+        return None
+    sizes = [bytes_of(tensor) for tensor in found.shared]
+    if any(size is None for size in sizes):
+        return None
+    fits = sum(size or 0 for size in sizes) * SHARED_PART <= machine.cache_bytes
+    return found if fits else None
