@@ -19,7 +19,9 @@ from ..expr.rewrite import substituter, variables_of
 from ..expr.simplify import linear_sum, linear_terms
 from ..graph.free_variables import free_variables
 from ..graph.graph import retarget, topological
+from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import Compute, kind_of
+from ..graph.kinds.loop import Loop, loop_stage, step_of
 from ..graph.kinds.prefix_scan import Scan, scan_stage
 from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
 from ..graph.kinds.update_loops import UpdateLoops, update_stage
@@ -179,9 +181,35 @@ def _update_loops(op: Operation, loops: UpdateLoops, rename: _Rename) -> list[Te
     return [update_stage(op.name, moved, _extents(shape_of(op.output(0)), rename))]
 
 
+def _loop(op: Operation, loop: Loop, rename: _Rename) -> list[Tensor]:
+    step = loop.step
+    fresh = [
+        te.placeholder(_extents(shape_of(x), rename), dtype_of(x), name=x.op.name)
+        for x in step.inputs
+    ]
+    done = {tensor_key(x): new for x, new in zip(step.inputs, fresh, strict=True)}
+    outputs = without_rules(step.outputs)
+    for inner in topological(outputs):
+        if is_placeholder(inner):
+            continue
+        moved = retarget(inner, lambda tensor: done.get(tensor_key(tensor)))[0].op
+        kind = kind_of(moved)
+        rule = _RENAMED.get(type(kind))
+        news = outputs_of(moved) if rule is None else rule(moved, kind, rename)
+        done.update(zip(map(tensor_key, outputs_of(inner)), news, strict=True))
+    count, first = len(step.carries), len(step.carries) + len(step.xs)
+    results = [done[tensor_key(tensor)] for tensor in outputs]
+    renamed = step_of(
+        fresh[:count], fresh[count:first], fresh[first:], results[:count], results[count:]
+    )
+    [length] = _extents([loop.length], rename)
+    return loop_stage(op.name, replace(loop, step=renamed, length=length))
+
+
 _RENAMED: dict[type, Callable[[Operation, Any, _Rename], list[Tensor]]] = {
     Compute: _compute,
     Scan: _prefix_scan,
     ScatterAdd: _scatter_add,
     UpdateLoops: _update_loops,
+    Loop: _loop,
 }
