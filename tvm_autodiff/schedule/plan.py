@@ -13,6 +13,8 @@ from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop
 from .backends import finished
+from .cpu.small_loop import small_loop
+from .declined import Declined
 from .emit.loop_carries import StepValues, step_values
 from .emit.loop_function import loop_step
 from .emit.program import Program, assemble
@@ -73,7 +75,7 @@ class Plan:
         lean = without_unread_results(merged_loops(outputs))
         self.kernels, self.results = cut(normal_form(without_loop_invariants(lean)))
         self._copies: dict[Key, Kernel] = {}
-        self._loops: dict[int, tuple[Loop, RowBlocks | None, StepValues, Plan]] = {}
+        self._loops: dict[int, _PlannedLoop] = {}  # of kernels, by id
 
     def steps(self) -> list[Step]:
         """The launches, in order; they write `results`."""
@@ -104,7 +106,7 @@ class Plan:
         if isinstance(kernel, Kernel) and self.machine.kind == "llvm":
             loop = kind_of(kernel.root)
             if isinstance(loop, Loop):
-                return [self._loop(kernel, loop)]
+                return self._loop(kernel, loop)
         found = apply_rules(kernel, self.machine, self.rules, self.refusals)
         self.scheduled += found
         return [
@@ -113,28 +115,57 @@ class Plan:
             for launch in finished(one.launches, self.machine)
         ]
 
-    def _loop(self, kernel: Kernel, loop: Loop) -> Step:
-        """A loop, whose step is a program of its own."""
+    def _loop(self, kernel: Kernel, loop: Loop) -> list[Step]:
+        """A loop: one function where its steps are small, else a program of its own for a step."""
         if id(kernel) not in self._loops:
-            step = loop.step
+            outputs = self.prepare(without_rules(loop.step.outputs))
             self._loops[id(kernel)] = self._planned(
-                replace(loop, step=step.with_outputs(self.prepare(without_rules(step.outputs))))
+                replace(loop, step=loop.step.with_outputs(outputs))
             )
-        found, blocks, values, inside = self._loops[id(kernel)]
-        steps = inside.steps()
-        length = found.length if isinstance(found.length, int) else SYMBOLIC_SIZE
-        count = length if blocks is None else length * blocks.count
-        self.scheduled += [replace(one, runs=one.runs * count) for one in inside.scheduled]
-        return loop_step(kernel, found, values, inside.results, steps, blocks)
+        found = self._loops[id(kernel)]
+        rule = small_loop.__name__
+        refused = self.refusals.of(kernel, rule)
+        count = len(found.inside.kernels)
+        small = refused if refused is not None else small_loop(kernel, found.whole, count)
+        if not isinstance(small, Declined):
+            self.scheduled.append(Scheduled(kernel, small, rule))
+            return [Step(one, kernel, rule) for one in finished(small, self.machine)]
+        steps = found.inside.steps()
+        length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
+        runs = length if found.blocks is None else length * found.blocks.count
+        self.scheduled += [replace(one, runs=one.runs * runs) for one in found.inside.scheduled]
+        results = found.inside.results
+        return [loop_step(kernel, found.part, found.values, results, steps, found.blocks)]
 
-    def _planned(self, loop: Loop) -> tuple[Loop, RowBlocks | None, StepValues, Plan]:
-        """A loop with its step for the rows of a block, if rows are worth to be kept apart."""
-        machine, blocks = self.machine, rows_apart(loop, self.machine)
+    def _planned(self, whole: Loop) -> _PlannedLoop:
+        machine, part, blocks = self.machine, whole, rows_apart(whole, self.machine)
         if blocks is not None:
-            machine, loop = replace(machine, threads=1), replace(loop, step=blocks.step)
-        step = loop.step
+            machine, part = replace(machine, threads=1), replace(whole, step=blocks.step)
+        step = part.step
         values = step_values(step.carries, step.news, step.ys)
         inside = Plan(
             step.inputs, values.tensors, (), machine, self.rules, self.prepare, self.refusals
         )
-        return loop, blocks, values, inside
+        return _PlannedLoop(whole, part, blocks, values, inside)
+
+
+@dataclass(frozen=True)
+class _PlannedLoop:
+    """A loop, with its step for the rows of a block where these run apart.
+
+    Attributes
+    ----------
+    whole, part : Loop
+        With the step for all rows, and with that which runs.
+    blocks : RowBlocks or None
+    values : StepValues
+        What the step of `part` computes.
+    inside : Plan
+        Of that step.
+    """
+
+    whole: Loop
+    part: Loop
+    blocks: RowBlocks | None
+    values: StepValues
+    inside: Plan

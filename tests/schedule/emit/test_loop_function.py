@@ -20,6 +20,12 @@ BY_NAME = {case.name: case for case in LOOPS}
 EVERY = pytest.mark.parametrize("case", LOOPS, ids=lambda case: case.name)
 
 
+@pytest.fixture(autouse=True)
+def kernels_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops of these tests are small; none is to be one function."""
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.small_loop.POINTS_OF_A_CALL", -1)
+
+
 def check(function: object, case: LoopCase, length: int, reverse: bool, dtype: str) -> None:
     arrays = case.arrays(length, dtype)
     results = function(*arrays)
