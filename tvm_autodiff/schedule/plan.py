@@ -74,6 +74,7 @@ class Plan:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         lean = without_unread_results(merged_loops(outputs))
         self.kernels, self.results = cut(normal_form(without_loop_invariants(lean)))
+        self._calls = True
         self._copies: dict[Key, Kernel] = {}
         self._loops: dict[int, _PlannedLoop] = {}  # of kernels, by id
 
@@ -85,7 +86,10 @@ class Plan:
         return in_order_of_memory(without_repeats(steps, kept, self.machine), kept)
 
     def program(self, direct: bool) -> Program:
-        """The module of the program; `direct` as of `program.assemble`."""
+        """The module of the program; `direct` as of `program.assemble`. Else TVM alone compiles
+        it, which knows no functions that are called by address: loops are plain loop nests then.
+        """
+        self._calls = direct
 
         def copy(tensor: Tensor) -> tuple[Tensor, list[Step]]:
             kernel = self._copies.setdefault(tensor_key(tensor), Kernel(copy_of(tensor).op))
@@ -103,7 +107,7 @@ class Plan:
         self.refusals.add(scheduled.kernel, scheduled.rule, reason)
 
     def _steps(self, kernel: Kernel | Chain) -> list[Step]:
-        if isinstance(kernel, Kernel) and self.machine.kind == "llvm":
+        if isinstance(kernel, Kernel) and self._calls:
             loop = kind_of(kernel.root)
             if isinstance(loop, Loop):
                 return self._loop(kernel, loop)

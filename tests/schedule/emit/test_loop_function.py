@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import tvm
 from tvm import te
 
 import tvm_autodiff as ad
@@ -257,3 +258,16 @@ def test_sizes_that_only_an_expression_tells() -> None:
     for _ in range(5):
         expected = 0.5 * expected + 1.0 / 3.0
     np.testing.assert_allclose(last, np.full(3, expected), rtol=1e-12)
+
+
+def test_what_lower_gives_is_compiled_by_tvm_alone() -> None:
+    case = BY_NAME["before_and_after"]
+    inputs, outputs = case.program(5)
+    module = ad.lower(inputs, outputs)
+    assert [var.name_hint for var in module.get_global_vars()] == ["main"]
+    arrays = case.arrays(5)
+    expected = case.expected(arrays, 5)
+    results = [tvm.runtime.tensor(np.zeros_like(want)) for want in expected]
+    tvm.compile(module, target="llvm")["main"](*map(tvm.runtime.tensor, arrays), *results)
+    for got, want in zip(results, expected, strict=True):
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
