@@ -151,3 +151,27 @@ def test_a_range_that_follows_from_an_axis_that_a_read_gives_is_tested_before_th
         want = np.zeros(9)
         want[start : start + 3] = [1, 2, 3]
         np.testing.assert_array_equal(got, want)
+
+
+def test_the_condition_of_a_case_stands_before_reads_at_places_of_the_case():
+    """``min(4 - 2k, 3) → 4 - 2k`` where that is at most 3, in the comparison of a maximum, too."""
+    x = te.placeholder((3, 4), "float64", name="x")
+
+    def body(i, j):
+        k = te.reduce_axis((0, 2), "k")
+        row = te.min(-(j + 3) - i + 2, -3) % 3
+        return te.min(te.max(x[row, te.min(i + 2 - 2 * k, 3)], x[0, 0]), axis=k)
+
+    y, head = te.compute((3, 2), body, name="y"), te.placeholder((3, 2), "float64", name="head")
+    [dx] = differentiate(y, [x], head)
+    rng = np.random.default_rng(0)
+    values, weights, want = rng.random((3, 4)), rng.random((3, 2)), np.zeros((3, 4))
+    values[0, 0] = 0.4
+    for i in range(3):
+        for j in range(2):
+            places = [(min(-(j + 3) - i + 2, -3) % 3, min(i + 2 - 2 * k, 3)) for k in range(2)]
+            row = [max(values[place], values[0, 0]) for place in places]
+            place = places[int(np.argmin(row))]
+            want[place if values[place] >= values[0, 0] else (0, 0)] += weights[i, j]
+    [got] = evaluate_graph([dx], [(x, values), (head, weights)], strict=True)
+    np.testing.assert_allclose(got, want, rtol=1e-14)

@@ -7,12 +7,13 @@ case. The cases are disjoint and cover the term, so each can be solved on its ow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...expr.build import compare, negate
 from ...expr.lets import merge_equal
 from ...expr.nodes import Expr, node_id, op_name, operands
-from ...expr.rewrite import Rewriter, contains_load, postorder
+from ...expr.rewrite import Rewriter, contains, contains_load, postorder
 from ...expr.simplify import Ranges, prove
 from ...rules.terms import Condition, Term
 from ..sums.conditions import on_indices
@@ -51,6 +52,8 @@ def _split(term: Term, ranges: Ranges) -> list[Term] | None:
         if case is None:
             continue
         condition, then, otherwise = case
+        # what is put is right in its case: the condition stands before all that hold the node
+        first = _first_with(node, conditions)
         result = []
         for holds, value in ((condition, then), (negate(condition), otherwise)):
             if prove(negate(holds), ranges):
@@ -64,11 +67,20 @@ def _split(term: Term, ranges: Ranges) -> list[Term] | None:
                 replace(
                     term,
                     indices=tuple(put(index) for index in indices),
-                    conditions=(*kept, Condition(holds, True)),
+                    conditions=(*kept[:first], Condition(holds, True), *kept[first:]),
                 )
             )
         return result
     return None
+
+
+def _first_with(node: Expr, exprs: Sequence[Expr]) -> int:
+    """The number of the first expression that holds a node; how many there are, where none does."""
+    key = node_id(node)
+    for number, expr in enumerate(exprs):
+        if contains(expr, lambda part: node_id(part) == key):
+            return number
+    return len(exprs)
 
 
 def _case(node: Expr) -> tuple[Expr, Expr, Expr] | None:
