@@ -1,4 +1,4 @@
-"""160 random programs pushed forward and batched, beside the reference of the gradients."""
+"""120 random programs pushed forward and batched, beside the reference of the gradients."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.random_programs.modes import Modes, complaints
 from tests.random_programs.workers import run_all
 
 FEATURES_TRIED = tuple(name for name, feature in FEATURES.items() if not feature.compiled)
-COUNT, TASK = 160, 20
+COUNT, TASK = 120, 20
 
 
-@pytest.mark.parametrize("first", range(0, COUNT, 4 * TASK))
+@pytest.mark.parametrize("first", range(0, COUNT, 3 * TASK))
 def test_other_modes(first: int) -> None:
-    starts = range(first, first + 4 * TASK, TASK)
+    starts = range(first, first + 3 * TASK, TASK)
     tasks = [Modes(FEATURES_TRIED, tuple(range(start, start + TASK))) for start in starts]
     for outcome in run_all(tasks, 1):
         assert outcome.complaints == [], outcome.complaints[0]

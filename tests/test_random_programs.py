@@ -30,12 +30,12 @@ from tests.random_programs.tasks import NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
 
 #: programs that are evaluated and that are compiled, and how many of them at a time
-EVALUATED, TASK, TASKS = 2900, 20, 10
-COMPILED, BLOCK = 100, 20
+EVALUATED, TASK, TASKS = 2960, 20, 10
+COMPILED, BLOCK = 40, 20
 
 #: programs of nested indices that are built, each in so many CPU seconds; in 148 the solver
 #: bounds no box of one case of a clamp
-NESTED, SECONDS = (*range(5), 148), 60
+NESTED, SECONDS = (*range(3), 148), 60
 
 #: features of programs that are not compiled beside others
 OFF_COMPILED = {"nested": "the builds take long: each alone, under a limit, below"}
