@@ -60,7 +60,7 @@ SLOW_TESTS = (
     "test_backward_passes",
     "test_command",
     "test_cotangents_times_jacobians",
-    "test_launches_access_only_their_arrays",
+    "test_launches_access_only_their_arrays_and_wrong_ones_are_seen",
     "test_load_in_a_fresh_process",
     "test_long_reductions_keep_the_order",
     "test_nested_indices_are_built_in_time",
@@ -70,7 +70,6 @@ SLOW_TESTS = (
     "test_same_result_under_another_hash_seed",
     "test_same_text_in_every_process",
     "test_two_threads_work_at_the_same_time",
-    "test_wrong_accesses_are_seen",
 )
 
 #: more files that begin first

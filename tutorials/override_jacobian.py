@@ -30,9 +30,9 @@ inputs = [image, filters, matrix]
 default = ad.differentiate(scores, inputs, head)
 
 
-# 2. By hand --------------------------------------------------------------------------------------
+# 2. A custom derivative --------------------------------------------------------------------------
 #
-# A derivative by hand is a function of tensors that returns a tensor. It gets the stage's output,
+# A custom derivative is a function of tensors that returns a tensor. It gets the stage's output,
 # the tensor to differentiate by, and `head`, the adjoint of the output; it returns the adjoint of
 # that tensor, of its shape. Here flat[n, 64 c + 8 y + x] = convolved[n, c, y, x], and so:
 
@@ -107,8 +107,8 @@ fdiff = ad.differentiate(scores, inputs, head, fdiff=looking_on)
 
 # 3. Where it pays --------------------------------------------------------------------------------
 #
-# The solver treats a flatten as well as we can by hand, so nothing was gained above. A derivative
-# by hand pays where one knows what no rule of calculus knows. Newton's iteration finds the root
+# The solver treats a flatten as well as we can, so nothing was gained above. A custom derivative
+# pays where one knows what no rule of calculus knows. Newton's iteration finds the root
 # y = sqrt(a) of y*y = a. The rules differentiate each of its steps, and the backward pass goes
 # through all of them. But the root does not depend on how it was found: from y*y = a follows
 # 2*y*dy = da (the implicit function theorem), one division for each element.
@@ -189,7 +189,7 @@ def main() -> None:
 
     print("\nThe gradient of a root that Newton's iteration finds, by the default rule:\n")
     print(ad.show(default_root[0], limit=200))
-    print("\nand by hand:\n")
+    print("\nand by a custom rule:\n")
     print(ad.show(override_root[0]))
     print("\nCost and agreement:\n")
     compare({"default": default_root, "override": override_root}, [values, head_root])

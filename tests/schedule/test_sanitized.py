@@ -66,7 +66,6 @@ def reports(names: Iterable[str]) -> dict[str, str]:
     return {name: text.strip() for name, text in (part.split("\n", 1) for part in parts)}
 
 
-@pytest.mark.slow
 @needs_sanitizer
 def test_launches_access_only_their_arrays_and_wrong_ones_are_seen() -> None:
     """In one process: starting it takes as long as many programs."""

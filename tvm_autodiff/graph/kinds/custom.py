@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
-from tvm import te
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 from tvm_ffi.dataclasses import py_class
@@ -25,6 +24,7 @@ from ...expr.nodes import Tensor, dtype_of, load, node_id, tensor_key
 from ..bounded_stage import elementwise_stage
 from ..graph import retarget, topological
 from ..stage import Operation, is_extern, is_placeholder, outputs_of, shape_of
+from .embedding import extern_stage, kept, visits_nothing
 
 #: attributes of such a stage: the rule, [the inputs that are values], [those that the rule is by],
 #: whether it is another form of its values
@@ -123,18 +123,8 @@ class _HeldRule(tvm_ffi.Object):
 
     rule: Any
 
-    # TVM calls these as functions of its walk and of the object
-    @staticmethod
-    def __s_visit__(visitor: Any, held: Any) -> None:
-        return None
-
-    @staticmethod
-    def __s_mutate__(mutator: Any, held: Any) -> Any:
-        return held
-
-    @staticmethod
-    def __s_maybe_inplace_mutate__(mutator: Any, held: Any) -> Any:
-        return held
+    __s_visit__ = staticmethod(visits_nothing)
+    __s_mutate__ = __s_maybe_inplace_mutate__ = staticmethod(kept)
 
 
 def custom_stage(
@@ -170,16 +160,7 @@ def custom_stage(
             with ExitStack() as loops:
                 index = [loops.enter_context(T.serial(0, n)) for n in shape_of(tensor)]
                 T.buffer_store(result, source[tuple(index)], index)
-    made = te.extern(
-        [result.shape for result in results],
-        list(read.values()),
-        lambda ins, outs: builder.get().body,
-        name=name,
-        in_buffers=sources,
-        out_buffers=results,
-        attrs=attrs,
-    )
-    return outputs_of((made if len(results) == 1 else made[0]).op)
+    return extern_stage(name, list(read.values()), sources, results, builder.get().body, attrs)
 
 
 def custom_of(op: Operation) -> Custom | None:

@@ -29,6 +29,7 @@ from ..stage import (
     shape_of,
     whole_tensor,
 )
+from .embedding import extern_stage, kept, visits_nothing
 from .loop_nest import loop_nest
 
 #: attributes of a loop: the step, the inputs that the initial carries, xs and consts are, the
@@ -119,18 +120,8 @@ class _HeldStep(tvm_ffi.Object):
 
     step: Any = field(structural_eq="ignore")
 
-    # TVM calls these as functions of its walk and of the object
-    @staticmethod
-    def __s_visit__(visitor: Any, held: Any) -> None:
-        return None
-
-    @staticmethod
-    def __s_mutate__(mutator: Any, held: Any) -> Any:
-        return held
-
-    @staticmethod
-    def __s_maybe_inplace_mutate__(mutator: Any, held: Any) -> Any:
-        return held
+    __s_visit__ = staticmethod(visits_nothing)
+    __s_mutate__ = __s_maybe_inplace_mutate__ = staticmethod(kept)
 
 
 def step_of(
@@ -195,16 +186,7 @@ def loop_stage(name: str, loop: Loop) -> list[Tensor]:
         _CARRIES: int(loop.carries_only),
     }
     sources, results, body = loop_nest(name, loop, list(read.values()))
-    made = te.extern(
-        [result.ty.shape for result in results],
-        list(read.values()),
-        lambda ins, outs: body,
-        name=name,
-        in_buffers=sources,
-        out_buffers=results,
-        attrs=attrs,
-    )
-    return outputs_of((made if len(results) == 1 else made[0]).op)
+    return extern_stage(name, list(read.values()), sources, results, body, attrs)
 
 
 def loop_of(op: Operation) -> Loop | None:
