@@ -2,7 +2,8 @@
 
 The reference is the interpreter's: float64 throughout. How far a result may be from it follows from
 the program: `MEMBERS` more evaluations carry noise of the size of the rounding errors of each
-stage's dtype, and `SAFETY` times their spread is allowed.
+stage's dtype, and `SAFETY` times their spread is allowed, beside what adding up contributions in
+another order may change.
 """
 
 from __future__ import annotations
@@ -211,28 +212,35 @@ def gradients_of(
     heads = np.asarray(head, float)
     if mode == "jacobian":
         heads = np.eye(int(np.prod(shape, dtype=int))).reshape((*shape, *shape))
-    found: dict[str, list[tuple[Array, Array]]] = {}
+    found: dict[str, list[tuple[Array, Array, Array]]] = {}
     with np.errstate(all="ignore"):
         for place in np.ndindex(*prefix):
             adjoints = run.gradients(name, heads[place][None])
             for x in program.inputs:
                 if x.is_float:
-                    found.setdefault(x.name, []).append(_adjoint(adjoints, x.name, inputs))
+                    found.setdefault(x.name, []).append(_adjoint(adjoints, x, inputs))
     wanted = {}
     for x in program.inputs:
         if not x.is_float:
             continue
         full = (*prefix, *np.shape(inputs[x.name]))
         parts = found.get(x.name, [])
-        values = np.array([sums[0] for sums, _ in parts]).reshape(full)
-        allowed = np.array([spread(sums, sizes, dtype, x.dtype) for sums, sizes in parts])
+        values = np.array([sums[0] for sums, _, _ in parts]).reshape(full)
+        allowed = np.array(
+            [spread(sums, sizes, dtype, x.dtype) + added[0] for sums, sizes, added in parts]
+        )
         wanted[f"d/d{x.name}"] = Wanted(values, allowed.reshape(full))
     return wanted
 
 
-def _adjoint(adjoints: Adjoints, name: str, inputs: Mapping[str, Array]) -> tuple[Array, Array]:
-    zeros = np.zeros((1, *np.shape(inputs[name])))
-    return adjoints.sums.get(name, zeros), adjoints.sizes.get(name, zeros)
+def _adjoint(
+    adjoints: Adjoints, x: Input, inputs: Mapping[str, Array]
+) -> tuple[Array, Array, Array]:
+    """The sums of an input's cotangent, the sizes of what was added, and the error of adding it."""
+    if x.name not in adjoints.sums:
+        zeros = np.zeros((1, *np.shape(inputs[x.name])))
+        return zeros, zeros, zeros
+    return adjoints.sums[x.name], adjoints.sizes[x.name], adjoints.rounding(x.name, x.dtype)
 
 
 def _second(
