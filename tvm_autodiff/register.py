@@ -71,9 +71,9 @@ def register_rule(name: str, rule: Derivative | Rule, *, check: Any = None) -> N
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError(f"name must be that of a function or a tag, got {name!r}")
     if isinstance(rule, Rule):
-        if not (rule.vjp or rule.jvp or rule.transpose):
+        if not rule.differentiates:
             raise InvalidArgumentError(
-                f"the rule of {name} has no derivative: give it vjp, jvp or transpose"
+                f"the rule of {name} has no derivative: give it vjp, jvp, transpose or form"
             )
         with entered_extern(name, rule):
             if check is not None:

@@ -154,8 +154,6 @@ def plain(rows=4, attrs=None, body=lambda i: A[i, 0]):
 #: what changes → (two stages)
 STAGES = {
     "extent": (plain(4), plain(3)),
-    "mark": (plain(), plain(attrs={"tvm_autodiff.mark": 1})),
-    "value of a mark": (plain(attrs={"tvm_autodiff.m": 1}), plain(attrs={"tvm_autodiff.m": 2})),
     "components": (
         te.compute((4,), lambda i: (A[i, 0], A[i, 1]), name="s")[0],
         te.compute((4,), lambda i: (A[i, 0], A[i, 1], A[i, 1]), name="s")[0],

@@ -405,7 +405,27 @@ MESSAGES = {
     ),
     "a rule without a derivative": (
         lambda: ad.with_rule(Y, X, ad.Rule(batch=lambda *a: [])),
-        "the rule has no derivative: give it vjp, jvp or transpose",
+        "the rule has no derivative: give it vjp, jvp, transpose or form",
+    ),
+    "a form beside a vjp": (
+        lambda: ad.Rule(form=lambda i: i, vjp=lambda *a: a[2]),
+        "a rule with a form to differentiate has no vjp: leave one of them out",
+    ),
+    "forms of the wrong number": (
+        lambda: ad.vjp(ad.with_rule(Y, X, ad.Rule(form=lambda i: [])), X, W),
+        "the form of the rule of y returned 0 forms; it must return 1, one for each of y",
+    ),
+    "a form of the wrong shape": (
+        lambda: ad.jvp(ad.with_rule(Y, X, ad.Rule(form=lambda i: [tensor(3, name="f")])), X, W),
+        r"the form of the rule of y returned f of shape \(3,\) .* as form of y",
+    ),
+    "a form that is none": (
+        lambda: ad.vjp(ad.with_rule(Y, X, ad.Rule(form=lambda i: [None])), X, W),
+        "the form of the rule of y must return a tensor for y, not None",
+    ),
+    "a form that reads something else": (
+        lambda: ad.vjp(ad.with_rule(Y, X, ad.Rule(form=lambda i: [W])), X, W),
+        r"the form of the rule of y reads w, which is no input of the rule.*stop_gradient\(w\)",
     ),
     "no rule": (lambda: ad.with_rule(Y, X, lambda *a: a), "rule must be a Rule, got function"),
     "a rule that is no function": (lambda: ad.Rule(vjp=3), "vjp of a rule must be a function"),

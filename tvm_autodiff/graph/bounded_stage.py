@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tvm import ir, tirx
 
@@ -47,17 +46,16 @@ def bounded_stage(
     axes: Sequence[Axis],
     body: Sequence[Expr],
     tag: str = "",
-    attrs: Mapping[str, Any] | None = None,
 ) -> list[Tensor]:
     """`stage.make_stage` of bodies in which no index arithmetic leaves its type."""
     reduction = reduction_of_body(body[0])
     if reduction is None:
         widths = widths_over(axes)
-        return make_stage(name, axes, [widths.value(part) for part in body], tag, attrs)
+        return make_stage(name, axes, [widths.value(part) for part in body], tag)
     bounded = bounded_reduction(axes, reduction)
     if bounded is reduction:
-        return make_stage(name, axes, body, tag, attrs)
-    return make_stage(name, axes, [reduce_expr(bounded, n) for n in range(len(body))], tag, attrs)
+        return make_stage(name, axes, body, tag)
+    return make_stage(name, axes, [reduce_expr(bounded, n) for n in range(len(body))], tag)
 
 
 def elementwise_stage(

@@ -331,17 +331,6 @@ def placeholder_like(tensor: Tensor, name: str | None = None) -> Tensor:
     return te.placeholder(tuple(tensor.shape), str(tensor.dtype), name or tensor.op.name)
 
 
-def marks_of(op: Operation) -> dict[str, Any]:
-    """The attributes that this package gives to stages of a kind of their own.
-
-    What such a stage computes may be read elsewhere, but its body is not rewritten: other code
-    finds its parts there.
-    """
-    given = getattr(op, "attrs", None) or {}
-    found = {str(name): value for name, value in given.items()}
-    return {name: found[name] for name in sorted(found) if name.startswith("tvm_autodiff.")}
-
-
 def whole_tensor(source: Expr, axes: Sequence[Axis]) -> Tensor | None:
     """``dx[b] = dy[b] → dx = dy``: the tensor that an expression copies as it is, else None."""
     if not is_load(source):

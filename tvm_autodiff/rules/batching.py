@@ -27,7 +27,6 @@ from ..graph.stage import (
     index_dtype,
     make_stage,
     mapped_reduction,
-    marks_of,
     reduce_axis,
     reduce_expr,
     reduction_of,
@@ -84,14 +83,13 @@ def _compute(op: Operation, kind: Compute, batched_of: BatchedOf, size: Extent) 
 
     move = Rewriter(visit)
     reduction = reduction_of(op)
-    marks = marks_of(op)
     if reduction is None:
         new = [move(body) for body in bodies(op)]
-        return bounded_stage(op.name, [member, *axes], new, op.tag, marks)
+        return bounded_stage(op.name, [member, *axes], new, op.tag)
     moved = mapped_reduction(reduction, move)
     moved = bounded_reduction([member, *axes], moved)
     new = [reduce_expr(moved, int(body.value_index)) for body in bodies(op)]
-    return make_stage(op.name, [member, *axes], new, op.tag, marks)
+    return make_stage(op.name, [member, *axes], new, op.tag)
 
 
 def _opaque(op: Operation, kind: Opaque, batched_of: BatchedOf, size: Extent) -> list[Tensor]:

@@ -1,8 +1,8 @@
-"""The te tensor of equal value that a stage is differentiated as, where it is not differentiated
+"""The te tensors of equal value that a stage is differentiated as, where it is not differentiated
 itself.
 
 Scatter-adds and loops over updates become sums under an equation, which the solver turns into
-gathers. A product of the other factors becomes two scans.
+gathers. A custom rule may have a form of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ..expr.build import all_of, cast, compare, if_then_else, variable, zero_lik
 from ..expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load
 from ..expr.rewrite import substituter
 from ..graph.bounded_stage import bounded_stage
-from ..graph.kinds.kind import Compute, kind_of
+from ..graph.kinds.custom import Custom
+from ..graph.kinds.kind import kind_of
 from ..graph.kinds.scatter_add import ScatterAdd, as_index
 from ..graph.kinds.update_loops import UpdateLoops
 from ..graph.stage import (
@@ -28,18 +29,22 @@ from ..graph.stage import (
     shape_of,
     sum_over,
 )
-from .product import plain_product_of_others
 from .terms import Condition, guarded
 
 
-def equal_form(op: Operation) -> Tensor | None:
-    """The tensor to differentiate in place of a stage; None where that is the stage itself."""
+def equal_forms(op: Operation) -> list[Tensor] | None:
+    """The tensors to differentiate in place of a stage's outputs; None where there are none."""
     kind = kind_of(op)
     form = _FORMS.get(type(kind))
     return None if form is None else form(op, kind)
 
 
-def _scatter_add(op: Operation, found: ScatterAdd) -> Tensor:
+def _custom(op: Operation, stage: Custom) -> list[Tensor] | None:
+    form = stage.rule.form
+    return None if form is None else list(form(list(stage.inputs)))
+
+
+def _scatter_add(op: Operation, found: ScatterAdd) -> list[Tensor]:
     """``out[p[n], j] += u[n, j]  →  out[b, j] = Σ_n if p[n] == b then u[n, j]``."""
     layout = found.layout
     shape = shape_of(found.result)
@@ -56,10 +61,10 @@ def _scatter_add(op: Operation, found: ScatterAdd) -> Tensor:
     ]
     value = load(found.updates, layout.update(index))
     body = if_then_else(all_of(equal), value, zero_like(value))
-    return bounded_stage(f"{op.name}_dense", axes, [sum_over(body, list(points.values()))])[0]
+    return bounded_stage(f"{op.name}_dense", axes, [sum_over(body, list(points.values()))])
 
 
-def _update_loops(op: Operation, loops: UpdateLoops) -> Tensor:
+def _update_loops(op: Operation, loops: UpdateLoops) -> list[Tensor]:
     """``out[place] += value, for all points  →  out[b] = Σ_points if place == b then value``."""
     shape = shape_of(op.output(0))
     axes = [data_axis(f"b{n}", extent) for n, extent in enumerate(shape)]
@@ -76,7 +81,7 @@ def _update_loops(op: Operation, loops: UpdateLoops) -> Tensor:
     ]
     known = [Condition(move(condition), True) for condition in loops.conditions]
     body = guarded(move(loops.value), [*known, *equal])
-    return make_stage(f"{op.name}_plain", axes, [sum_over(body, points)])[0]
+    return make_stage(f"{op.name}_plain", axes, [sum_over(body, points)])
 
 
 def _equal(place: Expr, index: Expr) -> Expr:
@@ -84,8 +89,8 @@ def _equal(place: Expr, index: Expr) -> Expr:
     return compare("eq", cast(wide, place), cast(wide, index))
 
 
-_FORMS: dict[type, Callable[[Operation, Any], Tensor | None]] = {
-    Compute: lambda op, kind: plain_product_of_others(op),
+_FORMS: dict[type, Callable[[Operation, Any], list[Tensor] | None]] = {
+    Custom: _custom,
     ScatterAdd: _scatter_add,
     UpdateLoops: _update_loops,
 }

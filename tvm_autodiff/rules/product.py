@@ -4,13 +4,14 @@ In: a reduction with ``*``. Out: the seed at every factor, right with one, two o
 in linear time: one pass computes P, the product of the factors that are not zero, and Z, the number
 of zeros; the product of the others is P/F where Z is 0, P at the only zero where Z is 1, and 0
 elsewhere. P has an exponent of its own, so that it neither under- nor overflows. That expression
-has the right value and the wrong derivative (at zeros); so its stage carries a mark, by which
-`plain_product_of_others` finds two scans of products to differentiate in its place.
+has the right value and the wrong derivative (at zeros); so two scans of products, another form of
+it, are differentiated in its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..expr.build import (
     add,
@@ -28,10 +29,12 @@ from ..expr.build import (
     zero_like,
 )
 from ..expr.lets import bind_shared
-from ..expr.nodes import Expr, Tensor, Var, dtype_of, load, op_name, operands
-from ..expr.rewrite import tree_size
+from ..expr.nodes import Expr, Tensor, Var, dtype_of, load, tensor_key
+from ..expr.rewrite import loaded_tensors, tree_size
 from ..graph.bounded_stage import bounded_stage
-from ..graph.stage import Combiner, Operation, axis_vars, bodies, marks_of, renew_axis
+from ..graph.graph import replace_tensors, tensors_read_by
+from ..graph.kinds.custom import Rule, custom_stage
+from ..graph.stage import Axis, Combiner, axis_vars, renew_axis
 from .around import combined_around, element_tensor
 from .reducing import (
     Reducing,
@@ -42,9 +45,6 @@ from .reducing import (
     zero_based,
 )
 from .terms import Contribution
-
-#: attribute of a stage ``others[a, k] = Π_{k' != k} F(a, k')``: how many of its last axes are k
-_MARK = "tvm_autodiff.product_of_others"
 
 #: nodes of a factor that is written out wherever it is needed
 _MOST_NODES = 16
@@ -107,10 +107,8 @@ class _Factors:
 def _product_of_others(
     stage: Reducing, scaling: _Scaling, counted: Sequence[Tensor], factors: _Factors
 ) -> Tensor:
-    """others[a, k] = Π_{k' != k} F(a, k'), computed from P and Z, marked to be differentiated
-    plainly.
-    """
-    op, reduction = stage.op, stage.reduction
+    """others[a, k] = Π_{k' != k} F(a, k'), computed from P and Z, and differentiated as scans."""
+    op = stage.op
     axes, factor = factors.places.axes, factors.everywhere
     outer = [axis.var for axis in axes[: len(op.axis)]]
     one = const(1, scaling.dtype)
@@ -120,16 +118,35 @@ def _product_of_others(
     whole = scaling.value(div(significand, own), sub(exponent, scale))
     only = compare("eq", zeros, cast("int32", is_zero))
     body = cast(dtype_of(stage.source), select(only, whole, zero_like(whole)))
-    attrs = {_MARK: len(reduction.axes)}
-    return bounded_stage(f"{op.name}_others", axes, [body], attrs=attrs)[0]
+    name, rows = f"{op.name}_others", len(op.axis)
+    value = bounded_stage(name, axes, [body])
+    elements = element_tensor(f"{op.name}_factors", axes, factor, rows)
+    own = tensor_key(elements)
+    read = any(tensor_key(tensor) == own for tensor in loaded_tensors(factor))
+    reads = [elements] if read else tensors_read_by(elements.op)
+    form = partial(_scanned_products, name, dtype_of(stage.source), axes, rows, elements, reads)
+    return custom_stage(name, value, reads, Rule(form=form))[0]
 
 
-def _factor_of(op: Operation) -> Expr:
-    """The factor that a marked stage leaves out: ``select(Z == int32(F == 0), ...) → F``."""
-    [body] = bodies(op)
-    equal = operands(operands(body)[0] if op_name(body) == "cast" else body)[0]
-    [is_zero] = operands(operands(equal)[1])
-    return operands(is_zero)[0]
+def _scanned_products(
+    name: str,
+    dtype: str,
+    axes: Sequence[Axis],
+    rows: int,
+    elements: Tensor,
+    reads: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+) -> list[Tensor]:
+    """``others[a, k] = (Π_{k' < k} F(a, k'))·(Π_{k' > k} F(a, k'))``, two scans: linear time."""
+    [factors] = replace_tensors([elements], list(zip(reads, inputs, strict=True)))
+    factor_dtype = dtype_of(factors)
+    lhs, rhs = variable("lhs", factor_dtype), variable("rhs", factor_dtype)
+    combiner = Combiner((lhs,), (rhs,), (mul(lhs, rhs),), (const(1, factor_dtype),))
+    [before], [after] = combined_around(name, combiner, {0: factors}, {}, list(axes), rows)
+    here = [renew_axis(axis) for axis in axes]
+    place = [axis.var for axis in here]
+    value = cast(dtype, mul(load(before, place), load(after, place)))
+    return bounded_stage(f"{name}_plain", here, [value])
 
 
 class _Scaling:
@@ -191,25 +208,3 @@ class _Scaling:
             factor = select(larger, self._up, select(smaller, self._down, const(1, self.dtype)))
             significand = mul(significand, factor)
         return significand
-
-
-def plain_product_of_others(op: Operation) -> Tensor | None:
-    """The tensor of equal value to differentiate in place of a marked stage; None for other stages.
-
-    ``others[a, k] = select(Z == (F == 0), P/F, 0)
-    →  others[a, k] = (Π_{k' < k} F(a, k'))·(Π_{k' > k} F(a, k'))``, two scans: linear again.
-    """
-    marks = marks_of(op)
-    if _MARK not in marks:
-        return None
-    rows = len(op.axis) - int(marks[_MARK])
-    factor = _factor_of(op)
-    factors = element_tensor(f"{op.name}_factors", list(op.axis), factor, rows)
-    dtype = dtype_of(factor)
-    lhs, rhs = variable("lhs", dtype), variable("rhs", dtype)
-    combiner = Combiner((lhs,), (rhs,), (mul(lhs, rhs),), (const(1, dtype),))
-    [before], [after] = combined_around(op.name, combiner, {0: factors}, {}, list(op.axis), rows)
-    axes = [renew_axis(axis) for axis in op.axis]
-    here = [axis.var for axis in axes]
-    value = cast(dtype_of(bodies(op)[0]), mul(load(before, here), load(after, here)))
-    return bounded_stage(f"{op.name}_plain", axes, [value])[0]

@@ -29,7 +29,7 @@ from ..expr.nodes import (
 )
 from ..expr.rewrite import expand_lets, substituter, variables_of
 from ..graph.bounded_stage import bounded_stage
-from ..graph.graph import tensors_read_by, topological
+from ..graph.graph import tensors_read_by
 from ..graph.kinds.kind import Compute, Input, Opaque, kind_of
 from ..graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
 from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
@@ -48,7 +48,6 @@ from ..graph.stage import (
     shape_of,
     sum_combiner,
 )
-from .equal_forms import equal_form
 from .reducers import classify
 from .reducing import copy_of_stage
 from .tangents import or_zero, push_forward
@@ -165,9 +164,6 @@ def _prefix_scan(op: Operation, scan: Scan, tangent_of: TangentOf) -> Tangents:
 
 
 def _compute(op: Operation, kind: Compute, tangent_of: TangentOf) -> Tangents:
-    equal = equal_form(op)
-    if equal is not None:
-        return _through(op, equal, tangent_of)
     reduction = reduction_of(op)
     if reduction is None:
         return _elementwise(op, tangent_of)
@@ -182,26 +178,6 @@ def _compute(op: Operation, kind: Compute, tangent_of: TangentOf) -> Tangents:
 
         return pushforward(combination[0].op, found)
     return _reduction(op, reduction, tangent_of)
-
-
-def _through(op: Operation, equal: Tensor, tangent_of: TangentOf) -> Tangents:
-    """The tangent of a tensor of equal value, stage by stage from what `op` reads."""
-    read = {tensor_key(tensor) for tensor in tensors_read_by(op)}
-    leaves = {hash(tensor.op) for tensor in tensors_read_by(op)}
-    known: dict[tuple[int, int], Tensor] = {}
-
-    def found(tensor: Tensor) -> Tensor | None:
-        key = tensor_key(tensor)
-        return tangent_of(tensor) if key in read else known.get(key)
-
-    for stage in topological(
-        [equal], lambda stage: [] if hash(stage) in leaves else tensors_read_by(stage)
-    ):
-        if hash(stage) not in leaves:
-            for number, tangent in pushforward(stage, found).items():
-                known[tensor_key(stage.output(number))] = tangent
-    tangent = known.get(tensor_key(equal))
-    return {} if tangent is None else {0: tangent}
 
 
 def _elementwise(op: Operation, tangent_of: TangentOf) -> Tangents:

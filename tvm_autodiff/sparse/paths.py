@@ -1,15 +1,16 @@
 """The stages between an input and an output, as derivatives pass through them.
 
-A stage that is differentiated as another tensor of equal value, such as a product of the other
-factors, leads to that tensor alone. Scatters are left as they are: what they read is data.
+A stage whose custom rule has another form to differentiate, such as a product of the other factors,
+leads to that one alone. Scatters are left as they are: what they read is data.
 """
 
 from __future__ import annotations
 
 from ..expr.nodes import Tensor, tensor_key
 from ..graph.graph import Graph, tensors_read_by
-from ..graph.stage import Operation, is_compute, is_placeholder
-from ..rules.equal_forms import equal_form
+from ..graph.kinds.custom import custom_of
+from ..graph.stage import Operation, is_placeholder
+from ..rules.equal_forms import equal_forms
 
 
 class Paths:
@@ -38,7 +39,8 @@ class Paths:
         """The tensor of equal value that a stage is differentiated as, if any."""
         key = hash(op)
         if key not in self._equal:
-            self._equal[key] = equal_form(op) if is_compute(op) else None
+            forms = equal_forms(op) if custom_of(op) else None
+            self._equal[key] = forms[0] if forms is not None and len(forms) == 1 else None
         return self._equal[key]
 
     def reads(self, op: Operation) -> list[Tensor]:

@@ -303,8 +303,9 @@ def _joined(paths: list[_Path]) -> list[_Path]:
 
 def copy_site(op: Operation, tensor: Tensor) -> Site:
     """The site of a stage that equals a tensor."""
-    here = tuple(axis_vars(op))
-    return Site(tensor, tuple(op.axis), here, here, ())
+    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(op.output(0)))]
+    here = tuple(axis.var for axis in axes)
+    return Site(tensor, tuple(axes), here, here, ())
 
 
 def _scan(output: Tensor, kind: Scan, wanted: Sequence[Tensor]) -> list[Site]:

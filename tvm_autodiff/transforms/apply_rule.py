@@ -12,11 +12,19 @@ from typing import Any
 
 from ..errors import InvalidArgumentError, NotDifferentiableError
 from ..expr.build import const
-from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor
+from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor, tensor_key
 from ..graph.bounded_stage import elementwise_stage
-from ..graph.graph import replace_tensors
+from ..graph.graph import Graph, replace_tensors, tensors_read_by, topological
 from ..graph.kinds.custom import Custom, Rule, custom_stage
-from ..graph.stage import Extent, placeholder, placeholder_like, shape_of
+from ..graph.stage import (
+    Extent,
+    Operation,
+    is_placeholder,
+    placeholder,
+    placeholder_like,
+    shape_of,
+)
+from ..graph.stop_gradient import stopped_reads
 from .arguments import check_derivative
 from .local import local_contains, local_vjp
 
@@ -82,6 +90,8 @@ def push_through(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
         for x, tangent in zip(stage.inputs, tangents, strict=True)
     ]
     rule = stage.rule
+    if rule.form is not None:
+        return _pushed_forms(stage, tangents)
     if rule.jvp is not None:
         who = f"the jvp of the rule of {stage.name}"
         found = _listed(rule.jvp(list(stage.outputs), list(stage.inputs), moving), who)
@@ -91,6 +101,53 @@ def push_through(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
     if rule.vjp is not None:
         return _jvp_of_vjp(stage, moving)
     raise _no_rule(stage, "jvp, vjp or transpose")
+
+
+def forms_of(stage: Custom) -> list[Tensor]:
+    """The tensors that are differentiated in the place of a stage's outputs, by a rule with `form`;
+    an output that is not floating point stays.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is not one for each output, one has another shape or dtype, or one is computed from
+        a tensor that is no input of the rule.
+    """
+    assert stage.rule.form is not None
+    who = f"the form of the rule of {stage.name}"
+    found = _listed(stage.rule.form(list(stage.inputs)), who)
+    every = [True] * len(stage.outputs)
+    forms = []
+    for form, output in zip(
+        _checked(found, stage.outputs, (), who, "form", every), stage.outputs, strict=True
+    ):
+        if form is None and is_float(output):
+            raise InvalidArgumentError(f"{who} must return a tensor for {output.op.name}, not None")
+        forms.append(output if form is None else form)
+    ends = {hash(x.op) for x in stage.inputs}
+    followed = [form for form in forms if is_float(form)]
+    for op in topological(followed, lambda op: [] if hash(op) in ends else _followed(op)):
+        if is_placeholder(op) and hash(op) not in ends:
+            raise InvalidArgumentError(
+                f"{who} reads {op.name}, which is no input of the rule: make it one, as "
+                f"stop_gradient({op.name}) where it is to count as a constant"
+            )
+    return forms
+
+
+def _followed(op: Operation) -> list[Tensor]:
+    stopped = stopped_reads(op)
+    return [t for t in tensors_read_by(op) if is_float(t) and tensor_key(t) not in stopped]
+
+
+def _pushed_forms(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
+    from .jvp import ForwardSweep, differentiated_reads  # which push through custom stages, too
+
+    ends = {hash(x.op) for x in stage.inputs}
+    graph = Graph(forms_of(stage), lambda op: [] if hash(op) in ends else differentiated_reads(op))
+    given = [(x, t) for x, t in zip(stage.inputs, tangents, strict=True) if t is not None]
+    sweep = ForwardSweep(graph, given)
+    return [sweep.tangent(form) for form in graph.outputs]
 
 
 def zeros_like(tensor: Tensor, prefix: Sequence[Extent] = (), suffix: str = "dot") -> Tensor:

@@ -145,6 +145,7 @@ class _Members:
             vjp=self._vjp if rule.vjp else None,
             jvp=self._jvp if rule.jvp else None,
             transpose=self._transpose if rule.transpose else None,
+            form=self._form if rule.form else None,
         )
 
     def _member(self, tensors: Sequence[Entry], flags: Sequence[bool]) -> list[Entry]:
@@ -167,6 +168,14 @@ class _Members:
         ones = self._member(cotangents, [True] * len(cotangents))
         found = self._stage.rule.transpose(ones)
         return self._cotangents(found, list(zip(ones, cotangents, strict=True)))
+
+    def _form(self, inputs: list[Any]) -> Any:
+        assert self._stage.rule.form is not None
+        ones = self._member(inputs, self._flags)
+        found = self._stage.rule.form(ones)
+        if not isinstance(found, (list, tuple)) or not all(map(is_tensor, found)):
+            return found
+        return self._batched(list(found), list(zip(ones, inputs, strict=True)))
 
     def _cotangents(self, found: Any, pairs: list[tuple[Entry, Entry]]) -> Any:
         if not isinstance(found, (list, tuple)) or len(found) != len(self._flags):

@@ -62,8 +62,10 @@ def with_rule(
     """
     if not isinstance(rule, Rule):
         raise InvalidArgumentError(f"rule must be a Rule, got {type(rule).__name__}")
-    if not (rule.vjp or rule.jvp or rule.transpose):
-        raise InvalidArgumentError("the rule has no derivative: give it vjp, jvp or transpose")
+    if not rule.differentiates:
+        raise InvalidArgumentError(
+            "the rule has no derivative: give it vjp, jvp, transpose or form"
+        )
     values = [as_tensor(value, f"outputs[{n}]") for n, value in enumerate(_given(outputs))]
     if not values:
         raise InvalidArgumentError("outputs is empty: name at least one tensor")
@@ -109,6 +111,10 @@ class CustomFunction:
         """Set ``transpose(cotangents)``; see `Rule`. Returns the function."""
         return self._define("transpose", function)
 
+    def defform(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Set ``form(inputs)``; see `Rule`. Returns the function."""
+        return self._define("form", function)
+
     def defbatch(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Set ``batch(inputs, batched, size)``; see `Rule`. Returns the function."""
         return self._define("batch", function)
@@ -135,10 +141,10 @@ class CustomFunction:
             An argument is no tensor, the function returns something else than tensors, or there is
             no rule yet.
         """
-        if not (self.rule.vjp or self.rule.jvp or self.rule.transpose):
+        if not self.rule.differentiates:
             raise InvalidArgumentError(
-                f"{self._name} has no rule yet: define one with {self._name}.defvjp, .defjvp or "
-                ".deftranspose"
+                f"{self._name} has no rule yet: define one with {self._name}.defvjp, .defjvp, "
+                ".deftranspose or .defform"
             )
         for number, value in enumerate(inputs):
             if not is_tensor(value):

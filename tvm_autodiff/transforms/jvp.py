@@ -119,7 +119,7 @@ def jvp(
     require_function(fdiff, "fdiff")
     hand = ByHand(edges, _checked_override(graph, override))
     marks = marked(wanted, asked, hand, fdiff)
-    sweep = ForwardSweep(Graph(marks.outputs, _reads), given)
+    sweep = ForwardSweep(Graph(marks.outputs, differentiated_reads), given)
     return [sweep.result(tensor) for tensor in marks.outputs]
 
 
@@ -185,7 +185,7 @@ class ForwardSweep:
         return tangent
 
 
-def _reads(op: Operation) -> list[Tensor]:
+def differentiated_reads(op: Operation) -> list[Tensor]:
     """The tensors that a stage is differentiated by: not its values, where it has a rule."""
     stage = ruled(op)
     return tensors_read_by(op) if stage is None else list(stage.inputs)

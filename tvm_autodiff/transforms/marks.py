@@ -18,7 +18,7 @@ from ..graph.graph import Graph, rebuild, replace_tensors, retarget, tensors_rea
 from ..graph.kinds.custom import Rule, custom_stage
 from ..graph.stage import is_placeholder, outputs_of, shape_of
 from ..graph.stop_gradient import stopped_reads
-from ..rules.equal_forms import equal_form
+from ..rules.equal_forms import equal_forms
 from .apply_rule import Entry
 from .arguments import ByHand, Manual, check_by_hand, check_derivative, require_function
 from .local import local_vjp
@@ -159,9 +159,9 @@ class _Marking:
         """A tensor some of whose reads have rules, or all."""
         out = tensor_key(old)
         known = set(self._edges.get(out, ()))
-        equal = None if known else equal_form(old.op)
-        if equal is not None:
-            form = self._by_reads(equal, set())
+        forms = None if known else equal_forms(old.op)
+        if forms is not None:
+            form = self._by_reads(forms[old.value_index], set())
             self._named(form, old)
             return custom_stage(old.op.name, [old], [form], _SAME, stands=True)[0]
         return self._by_reads(old, known)

@@ -21,14 +21,14 @@ from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.kinds.update_loops import UpdateLoops
 from ..graph.stage import Extent, Operation, outputs_of
 from ..graph.stop_gradient import stopped_reads
-from ..rules.equal_forms import equal_form
+from ..rules.equal_forms import equal_forms
 from ..rules.registry import ruled
 from ..rules.scans import scan_adjoints
 from ..rules.terms import Term
 from ..zero_elimination.sums.sum import Target
 from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, transpose
-from .apply_rule import pull_through
+from .apply_rule import forms_of, pull_through
 from .loops.reverse import pull_loop_over_prefix
 
 
@@ -113,24 +113,22 @@ def _input(op: Operation, kind: Input) -> Pullback:
 
 
 def _equal(op: Operation, kind: Kind) -> Pullback:
-    equal = equal_form(op)
-    assert equal is not None
-    return _equal_to(op, equal)
+    forms = equal_forms(op)
+    assert forms is not None
+    return _equal_to(op, forms)
 
 
-def _equal_to(op: Operation, equal: Tensor) -> Pullback:
-    """A stage that is differentiated as a tensor of equal value: that gets the cotangent."""
+def _equal_to(op: Operation, forms: list[Tensor]) -> Pullback:
+    """A stage that is differentiated as tensors of equal value: they get the cotangents."""
 
     def pull(arrived: Arrived) -> Pulled:
-        return Pulled([(equal, 0, arrived.materialised(op.output(0)))])
+        outputs = outputs_of(op)
+        return Pulled([(forms[n], n, arrived.materialised(outputs[n])) for n in arrived.cotangents])
 
-    return Pullback([equal], [equal], pull)
+    return Pullback(forms, forms, pull)
 
 
 def _compute(op: Operation, kind: Compute) -> Pullback:
-    equal = equal_form(op)
-    if equal is not None:
-        return _equal_to(op, equal)
     reads = tensors_read_by(op)
     stopped = stopped_reads(op)
     leads_to = [tensor for tensor in reads if tensor_key(tensor) not in stopped]
@@ -161,6 +159,9 @@ def _opaque(op: Operation, kind: Opaque) -> Pullback:
 
 
 def _custom(op: Operation, stage: Custom) -> Pullback:
+    if stage.rule.form is not None:
+        return _equal_to(op, forms_of(stage))
+
     def pull(arrived: Arrived) -> Pulled:
         asked = {tensor_key(tensor) for tensor in arrived.wanted}
         cotangents = [arrived.materialised(y) if is_float(y) else None for y in stage.outputs]

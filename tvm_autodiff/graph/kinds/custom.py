@@ -33,12 +33,16 @@ _RULE, _VALUES, _INPUTS, _STANDS = (
 )
 
 
+#: what a rule may have
+_FUNCTIONS = ("vjp", "jvp", "transpose", "form", "batch")
+
+
 @dataclass(frozen=True)
 class Rule:
     """The derivative of some tensors (outputs) by others (inputs), as functions on te tensors.
 
     What is left out is derived: `jvp` from `vjp` and `vjp` from `jvp` by transposition, both from
-    `transpose`, batches from whatever the functions return.
+    `transpose` or `form`, batches from whatever the functions return.
 
     Attributes
     ----------
@@ -54,6 +58,10 @@ class Rule:
     transpose : callable, optional
         For outputs that are linear in the inputs: ``transpose(cotangents)`` returns a list with the
         cotangent of each input. The outputs must be computed from the inputs by stages of te.
+    form : callable, optional
+        ``form(inputs)`` returns a list of tensors, equal to the outputs for every value of the
+        inputs, that are differentiated in their place: for values that are computed in a way whose
+        derivative is wrong or dear. It is given without `vjp`, `jvp` and `transpose`.
     batch : callable, optional
         ``batch(inputs, batched, size)`` returns the outputs for a batch, each ``(size,) + shape``;
         input n has an axis of the members in front where ``batched[n]`` holds. Needed only where
@@ -71,21 +79,32 @@ class Rule:
     vjp: Callable[..., Any] | None = None
     jvp: Callable[..., Any] | None = None
     transpose: Callable[..., Any] | None = None
+    form: Callable[..., Any] | None = None
     batch: Callable[..., Any] | None = None
     prefixed: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("vjp", "jvp", "transpose", "batch"):
+        for name in _FUNCTIONS:
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise InvalidArgumentError(
                     f"the {name} of a rule must be a function, got {type(function).__name__}"
                 )
+        other = [name for name in self.given if name not in ("form", "batch")]
+        if self.form is not None and other:
+            raise InvalidArgumentError(
+                f"a rule with a form to differentiate has no {other[0]}: leave one of them out"
+            )
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether any function tells the derivative."""
+        return any(name != "batch" for name in self.given)
 
     @property
     def given(self) -> list[str]:
         """The names of the functions that there are."""
-        return [name for name in ("vjp", "jvp", "transpose", "batch") if getattr(self, name)]
+        return [name for name in _FUNCTIONS if getattr(self, name)]
 
 
 @dataclass(frozen=True, eq=False)

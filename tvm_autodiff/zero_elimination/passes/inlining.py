@@ -16,12 +16,12 @@ from ...expr.rewrite import expand_lets, loaded_tensors, map_loads, substituter,
 from ...graph.bounded_stage import bounded_stage
 from ...graph.counting import multiplications_in
 from ...graph.graph import Graph, retarget
+from ...graph.kinds.custom import custom_of
 from ...graph.stage import (
     Operation,
     bodies,
     is_compute,
     is_placeholder,
-    marks_of,
     outputs_of,
     reduce_expr,
     reduction_of,
@@ -107,14 +107,13 @@ class _Inliner:
         name = tensor.op.name
         if not self._graph.contains(tensor):
             raise InvalidArgumentError(f"tensor {name} is not needed by the outputs: leave it out")
+        if custom_of(tensor.op):
+            raise InvalidArgumentError(
+                f"tensor {name} carries a custom rule: it must stay a stage, leave it out"
+            )
         if not is_compute(tensor.op):
             kind = "an input" if is_placeholder(tensor.op) else "an opaque stage"
             raise InvalidArgumentError(f"tensor {name} is {kind} and has no expression to inline")
-        if marks_of(tensor.op):
-            raise InvalidArgumentError(
-                f"tensor {name} is differentiated as another expression than the one that computes "
-                "it: it must stay a stage, leave it out"
-            )
         for reader in self._graph.consumers(tensor):
             if not is_compute(reader):
                 raise InvalidArgumentError(
@@ -156,12 +155,8 @@ class _Inliner:
             axes = (axis.var for axis in new.op.axis)
             return substituter(dict(zip(axes, indices, strict=True)))(plain[key])
 
-        marks = marks_of(op)
-        if marks:  # other code finds the parts of such a body: only the reads in it change
-            new = [map_loads(body, replaced) for body in bodies(op)]
-        else:
-            new = [bind_shared(map_loads(expand_lets(body), replaced)) for body in bodies(op)]
-        return bounded_stage(op.name, list(op.axis), new, op.tag, marks)
+        new = [bind_shared(map_loads(expand_lets(body), replaced)) for body in bodies(op)]
+        return bounded_stage(op.name, list(op.axis), new, op.tag)
 
     def _replacement(self, tensor: Tensor) -> Tensor | None:
         """The new tensor for one of the old graph, None where it is the same."""
@@ -172,7 +167,7 @@ class _Inliner:
         """Whether a tensor is inlined in one of its readers."""
         key = tensor_key(tensor)
         new = self._new[key]
-        if not is_compute(new.op) or marks_of(new.op):
+        if not is_compute(new.op):
             return False
         body = bodies(new.op)[new.value_index]
         if _is_start(reader, tensor) and not is_load(body):
@@ -184,7 +179,7 @@ class _Inliner:
             return key in self._asked
         if is_shifted_copy(new):
             return True
-        if key in self._outputs or self._sites.get(key, 0) != 1 or marks_of(reader):
+        if key in self._outputs or self._sites.get(key, 0) != 1:
             return False
         if tree_size(body) > _LARGEST_BODY:
             return False

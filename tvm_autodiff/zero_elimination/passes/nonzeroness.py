@@ -24,7 +24,7 @@ from ...expr.nodes import (
     with_operands,
 )
 from ...graph.bounded_stage import bounded_stage
-from ...graph.stage import bodies, is_compute, marks_of
+from ...graph.stage import bodies, is_compute
 from ..sums.summands import joined, summands, where
 
 TensorOrExpr = TypeVar("TensorOrExpr")
@@ -78,10 +78,10 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
             f"tensor {op.name} is not the output of te.compute: there is no expression to factor"
         )
     old = bodies(op)
-    new = [body if marks_of(op) else _lifted_body(body) for body in old]
+    new = [_lifted_body(body) for body in old]
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
         return tensor
-    return bounded_stage(op.name, list(op.axis), new, op.tag, marks_of(op))[tensor.value_index]
+    return bounded_stage(op.name, list(op.axis), new, op.tag)[tensor.value_index]
 
 
 def _lifted_body(body: Expr) -> Expr:

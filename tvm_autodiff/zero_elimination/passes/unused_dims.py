@@ -29,7 +29,6 @@ from ...graph.stage import (
     bodies,
     bounds_of,
     is_compute,
-    marks_of,
     outputs_of,
     reduction_of,
 )
@@ -85,7 +84,7 @@ def remove_unused_dims(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
             _record(whole, op, retarget(op, lambda tensor: whole.get(tensor_key(tensor))))
             continue
         new_bodies = _over_smaller(op, whole, smaller)
-        kept = tuple(range(len(op.axis))) if marks_of(op) else _used_places(op, new_bodies)
+        kept = _used_places(op, new_bodies)
         must_be_whole = any(tensor_key(tensor) in needed_whole for tensor in outputs_of(op))
         if len(kept) == len(op.axis) or (must_be_whole and not _is_work(op, new_bodies)):
             _record(whole, op, _stage(op, op.name, range(len(op.axis)), new_bodies))
@@ -150,4 +149,4 @@ def _stage(
     same = all(node_id(a) == node_id(b) for a, b in zip(bodies(op), new_bodies, strict=True))
     if same and len(kept) == len(op.axis):
         return outputs_of(op)
-    return bounded_stage(name, [op.axis[place] for place in kept], new_bodies, op.tag, marks_of(op))
+    return bounded_stage(name, [op.axis[place] for place in kept], new_bodies, op.tag)

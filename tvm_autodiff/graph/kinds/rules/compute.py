@@ -14,7 +14,6 @@ from ...stage import (
     axis_vars,
     bodies,
     bounds_of,
-    marks_of,
     outputs_of,
     reduction_of,
     shape_of,
@@ -48,7 +47,7 @@ def _key(op: Operation, kind: Compute, keys: StructuralKeys) -> Hashable:
                 for e in (*reduction.sources, *reduction.init, reduction.condition)
             ),
         )
-    return "stage", op.num_outputs, shape, repr(marks_of(op)), parts
+    return "stage", op.num_outputs, shape, parts
 
 
 def _cost(op: Operation, kind: Compute, put: Put) -> Cost:

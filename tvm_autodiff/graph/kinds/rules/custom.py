@@ -14,11 +14,15 @@ from .questions import KindRules, left_side, listed
 
 
 def _key(op: Operation, stage: Custom, keys: StructuralKeys) -> Hashable:
-    """Equal for the same values with the same rule by the same inputs."""
+    """Equal for the same values with the same rule by the same inputs.
+
+    Two forms of equal values have equal derivatives, whatever they are.
+    """
     values, inputs = (
         tuple(map(keys.tensor_key_of, part)) for part in (stage.values, stage.inputs)
     )
-    return "custom", id(stage.rule), stage.stands, values, inputs
+    rule = "form" if stage.rule.form is not None else id(stage.rule)
+    return "custom", rule, stage.stands, values, inputs
 
 
 def _cost(op: Operation, stage: Custom, put: Put) -> Cost:
@@ -27,9 +31,10 @@ def _cost(op: Operation, stage: Custom, put: Put) -> Cost:
 
 
 def _text(op: Operation, stage: Custom, printer: Printer) -> str:
-    """``y_1 = y by custom rule of (x, w)``."""
+    """``y_1 = y by custom rule of (x, w)``, ``y_1 = y, differentiated as a form of (x, w)``."""
     values, inputs = (listed(list(part), printer) for part in (stage.values, stage.inputs))
-    return f"{left_side(op, printer)} = {values} by custom rule of ({inputs})"
+    how = " by custom rule" if stage.rule.form is None else ", differentiated as a form"
+    return f"{left_side(op, printer)} = {values}{how} of ({inputs})"
 
 
 def _exprs(op: Operation, stage: Custom) -> list[Expr]:
