@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -18,6 +19,7 @@ import numpy as np
 import tvm_ffi
 
 from ..errors import CallError
+from .recycling import KEPT_BY_MALLOC, RecycledMemory
 from .tensors import empty, reinterpreted
 
 Array = Any  #: an array of some framework
@@ -109,8 +111,11 @@ class NumpyKind:
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
         kind = numpy_dtype(dtype)
         # numpy hands out neither dtypes that are not its own nor, to TVM's taste, empty arrays
-        own = kind.kind in "fiub" and 0 not in shape
-        return partial(np.empty, tuple(shape), kind) if own else None
+        if kind.kind not in "fiub" or 0 in shape:
+            return None
+        if prod(shape) * kind.itemsize > KEPT_BY_MALLOC:
+            return RecycledMemory(shape, kind)
+        return partial(np.empty, tuple(shape), kind)
 
 
 def _dlpack_dtype(dtype: np.dtype) -> np.dtype:
