@@ -6,6 +6,7 @@ from ..rule import ChainRule, RaggedRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
+from .interleaving import interleaving
 from .ragged import ragged
 from .reduction import reduction
 from .row_chain import row_chain
@@ -21,6 +22,7 @@ CPU_RULES: tuple[Rule, ...] = (
     running,
     windows,
     transposition,
+    interleaving,
     elementwise,
     contraction,
     rows,

@@ -1,0 +1,123 @@
+"""Short last axes that choose between formulas: components as vectors, interleaved in registers."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import te, tirx
+
+from tests.schedule import cases
+from tests.schedule.test_rules import check, rules_of
+from tvm_autodiff.schedule.cpu.interleaving import interleaving
+from tvm_autodiff.schedule.declined import Declined
+from tvm_autodiff.schedule.fusion.kernel import Kernel
+from tvm_autodiff.schedule.machine import as_target, machine_of
+
+
+def chosen(index, *values):
+    """``values[index]`` as nested branches."""
+    *first, last = values
+    for number, value in reversed(list(enumerate(first))):
+        last = te.if_then_else(index == number, value, last)
+    return last
+
+
+def stencil(rows, dtype="float32"):
+    """Three neighbours, each another formula."""
+    x = cases.placeholder("x", rows + 2, dtype=dtype)
+
+    def entry(i, s):
+        return chosen(s, x[i] * x[i + 1], x[i + 1] - x[i + 2], x[i + 2] + te.const(1, dtype))
+
+    return [x], te.compute((rows, 3), entry, name="y")
+
+
+def components(rows, count):
+    """As many vectors of rows as components."""
+    planes = [cases.placeholder(f"p{n}", rows) for n in range(count)]
+    return planes, te.compute(
+        (rows, count), lambda i, c: chosen(c, *(plane[i] for plane in planes)), name="y"
+    )
+
+
+def blocks(members, rows):
+    """Two short axes, one of which only scales, behind two long ones."""
+    u, v = cases.placeholder("u", members, rows), cases.placeholder("v", members, rows)
+
+    def entry(m, i, a, b):
+        return te.if_then_else(a == 0, u[m, i], v[m, i]) * (b + 1).astype("float32")
+
+    return [u, v], te.compute((members, rows, 2, 3), entry, name="y")
+
+
+def backwards(rows):
+    """The order of memory is not that of the branches, and a part is the same in all."""
+    u, w = cases.placeholder("u", rows), cases.placeholder("w", 4)
+    return [u, w], te.compute(
+        (rows, 4),
+        lambda i, c: w[3 - c] * te.if_then_else(c >= 2, u[i] * u[i], te.exp(u[i])),
+        name="y",
+    )
+
+
+def selected(rows):
+    u = cases.placeholder("u", rows)
+    small = lambda c: tirx.Select(c < 2, te.const(2.0), te.const(3.0))  # noqa: E731
+    return [u], te.compute((rows, 4), lambda i, c: u[i] * small(c), name="y")
+
+
+TAKEN = {
+    "one block": stencil(16),
+    "blocks that overlap": stencil(1001),
+    "one row more": stencil(17),
+    "float64": stencil(100, "float64"),
+    "int32": stencil(77, "int32"),
+    "float16": stencil(70, "float16"),
+    "two components": components(1000, 2),
+    "five components": components(99, 5),
+    "eight components": components(40, 8),
+    "on threads": components(20_000, 3),
+    "two short axes": blocks(3, 50),
+    "other orders": backwards(333),
+    "a select": selected(64),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_taken(name):
+    assert rules_of(TAKEN[name][1]) == ["interleaving"]
+    # products of float16 are float32 until they are stored; exp of our own is not the C library's
+    check(TAKEN[name], tolerance=1e-6 if name == "other orders" else 0.0)
+
+
+def bordered(rows):
+    """A branch on the rows stays a branch."""
+    u = cases.placeholder("u", rows)
+    return te.compute(
+        (rows, 2), lambda i, c: chosen(c, te.if_then_else(i > 0, u[i - 1], 0.0), u[i]), name="y"
+    )
+
+
+def apart(rows):
+    u = cases.placeholder("u", rows, 3)
+    return te.compute((rows, 2), lambda i, c: chosen(c, u[i, 0], u[i, 2]), name="y")
+
+
+DECLINED = {
+    "its last axes choose nothing": lambda: te.compute(
+        (64, 3), lambda i, c: cases.placeholder("x", 64, 3)[i, c], name="y"
+    ),
+    "it has fewer rows than a vector has lanes": lambda: stencil(7)[1],
+    "it has no short axes after a long one": lambda: te.compute(
+        (3,), lambda c: chosen(c, 1.0, 2.0, 3.0), name="y"
+    ),
+    "if_then_else depends on its rows": lambda: bordered(64),
+    "places that lie apart": lambda: apart(64),
+}
+
+
+@pytest.mark.parametrize("reason", DECLINED)
+def test_declined(reason):
+    machine = machine_of(as_target(None), 1)
+    declined = interleaving(Kernel(DECLINED[reason]().op), machine)
+    assert isinstance(declined, Declined)
+    assert reason in declined.reason
