@@ -4,6 +4,7 @@ In: tensors that hold values, and for each value the entry that it belongs to. O
 the entries' values, and the index arrays that it reads, as placeholders with their contents.
 
     entry[n] = values[source[n]]                        each entry has one value
+    entry[i, j] = values[j, i]                          these lie regularly
     entry[n] = Σ_{m < count[n]} values[source[first[n] + m]]   an entry has several
 """
 
@@ -32,6 +33,7 @@ from ..graph.stage import (
     sum_over,
 )
 from .points import Array
+from .regular import AffinePlaces, affine_places, linear_combination
 
 Constant = tuple[Tensor, NDArray[np.int32] | NDArray[np.int64]]
 
@@ -105,6 +107,10 @@ def gathered(
         source = ordered
         if len(parts) == 1 and sizes[0] == count and (source == np.arange(count)).all():
             return parts[0].tensor, []
+        if len(parts) == 1:
+            places = affine_places(source, [int(n) for n in shape_of(parts[0].tensor)])
+            if places is not None:
+                return _affine(parts[0], places, name), []
         return _single(parts, starts, source, name)
     if (entries[1:] < entries[:-1]).any():
         order = np.argsort(entries, kind="stable")
@@ -122,6 +128,16 @@ def _constant(name: str, array: Array, limit: int) -> Constant:
     """A placeholder for an index array, int32 where its values fit."""
     dtype = "int32" if limit < 2**31 else "int64"
     return placeholder(array.shape, dtype, name), array.astype(dtype)
+
+
+def _affine(part: Values, places: AffinePlaces, name: str) -> Tensor:
+    axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(places.extents)]
+    box = [axis.var for axis in axes]
+    indices = [
+        linear_combination(box, [step[dim] for step in places.steps], base)
+        for dim, base in enumerate(places.base)
+    ]
+    return bounded_stage(name, axes, [part.element(indices, alone=True)])[0]
 
 
 def _single(

@@ -18,7 +18,7 @@ import numpy as np
 from ..cost import stage_cost
 from ..errors import InvalidArgumentError
 from ..expr.build import const, equal_integers, select
-from ..expr.nodes import Tensor, const_value, dtype_of, load
+from ..expr.nodes import Expr, Tensor, const_value, dtype_of, load
 from ..expr.rewrite import tree_size
 from ..expr.simplify import simplify
 from ..graph.bounded_stage import elementwise_stage
@@ -39,6 +39,7 @@ from ..sparse.gathered import Values
 from ..sparse.matrix import FORMATS, Planned, SparseMatrix
 from ..sparse.pattern import Entries, Pattern, pattern_of
 from ..sparse.points import Array
+from ..sparse.regular import affine_numbers, linear_combination
 from ..sparse.symbolic import SymbolicMatrix
 from .arguments import as_tensor, require_float, shape_text
 from .differentiate import differentiate
@@ -248,13 +249,16 @@ def _products(
     are in them.
     """
     shape = shape_of(vector)
+    numbers = colouring.colours.reshape(shape).astype(np.int32)
+    form = affine_numbers(numbers)
     colours = placeholder(shape, "int32", f"{vector.op.name}_colours")
     one, zero = const(1, dtype_of(vector)), const(0, dtype_of(vector))
-    seeds = elementwise_stage(
-        f"{vector.op.name}_seeds",
-        (colouring.count, *shape),
-        lambda at: select(equal_integers(load(colours, at[1:]), at[0]), one, zero),
-    )
+
+    def seed(at: Sequence[Expr]) -> Expr:
+        colour = load(colours, at[1:]) if form is None else linear_combination(at[1:], *form)
+        return select(equal_integers(colour, at[0]), one, zero)
+
+    seeds = elementwise_stage(f"{vector.op.name}_seeds", (colouring.count, *shape), seed)
     [products] = vmap(result, {vector: seeds})
     lines, places = entries.columns, entries.rows
     if name == "reverse":
@@ -265,7 +269,7 @@ def _products(
     positions = colouring.colours[lines] * extent + places
     values = Values(products, np.arange(entries.count), positions)
     text = f"{name} mode, {colouring.count} colours, {colouring.order} order"
-    return Planned([values], [(colours, colouring.colours.reshape(shape).astype(np.int32))], text)
+    return Planned([values], [(colours, numbers)] if form is None else [], text)
 
 
 def _read_from(entries: Entries, colouring: Colouring) -> tuple[Array, Array]:
