@@ -1,9 +1,10 @@
-"""Recurrences beside JAX's scan: ``python benchmarks/loops.py [--only NAME] [--threads N]``.
+"""Recurrences beside JAX's scan and PyTorch: ``python benchmarks/loops.py [--only NAME]``.
 
-Each program gives its stacked results, and then a sum of squares of these with its gradients by
-all parameters. Float32, warmed up, results awaited; the two libraries are called in turns, and the
-least and the median time of each are shown. JAX has no switch for the threads of a CPU: with
-``--threads 1`` start it under ``taskset -c 0``.
+Each program gives its stacked results, and then a sum of squares of these with its gradients with
+respect to all parameters; PyTorch (``--torch``) has the gradients only. Float32, warmed up, results
+awaited; the libraries are called in turns, with pauses in which the threads of the last one come to
+rest. Milliseconds are medians; a ratio is the time of the fastest other library over ours. JAX has
+no switch for the threads of a CPU: with ``--threads 1`` start it under ``taskset -c 0``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,9 @@ import tvm_autodiff as ad
 BATCH, INPUT, STEPS = 32, 64, 128
 TRAJECTORIES, TIMES, DT = 1_000, 1_000, 0.01
 CHANNELS, STATES, SIGNAL = 64, 16, 4_096
+
+ROUNDS = 5  #: turns of each library
+REST = 0.25  #: seconds after which threads that spin for new work have given up
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -276,62 +280,82 @@ def compiled(program: Program, gradient: bool) -> Any:
     return jax.jit(jax.value_and_grad(loss, places))
 
 
-def in_turns(functions: Sequence[Callable[[], Any]], seconds: float) -> Iterator[list[float]]:
-    """The times of some functions, which are called one after the other for some seconds."""
-    for function in functions:
+def in_turns(functions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
+    """The times of some functions, which take turns; each is measured for some seconds."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for function in functions.values():
         function()
-    times: list[list[float]] = [[] for _ in functions]
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[0]) < 5:
-        for spent, function in zip(times, functions, strict=True):
-            begin = time.perf_counter()
+    for _ in range(ROUNDS):
+        for name, function in functions.items():
+            time.sleep(REST)
             function()
-            spent.append(time.perf_counter() - begin)
-    yield from times
+            end = time.perf_counter() + seconds / ROUNDS
+            while True:
+                begin = time.perf_counter()
+                function()
+                now = time.perf_counter()
+                times[name].append(now - begin)
+                if now >= end:
+                    break
+    return times
 
 
-def compare(name: str, gradient: bool, seconds: float, threads: int | None) -> float:
-    """Measure one program, print a row; how many times faster ours is, by medians."""
+def compare(name: str, gradient: bool, options: argparse.Namespace) -> float:
+    """Measure one program, print a row; how many times faster ours is than the fastest other."""
     program = PROGRAMS[name]()
-    values = list(arrays_of(program).values())
-    ours, building = built(program, gradient, threads)
+    arrays = arrays_of(program)
+    values = list(arrays.values())
+    ours, building = built(program, gradient, options.threads)
     theirs = compiled(program, gradient)
     given = [jnp.asarray(value) for value in values]
     results = ours(*values)
     for got, want in zip(results, jax.tree_util.tree_leaves(theirs(*given)), strict=True):
         size = float(np.abs(np.asarray(want)).max())
         np.testing.assert_allclose(got, want, rtol=1e-2, atol=2e-3 * size)
-    mine, other = in_turns(
-        [lambda: ours(*values), lambda: jax.block_until_ready(theirs(*given))], seconds
-    )
-    ratio = statistics.median(other) / statistics.median(mine)
-    cells = [f"{1e3 * t:9.3f}" for spent in (mine, other) for t in (min(spent), _median(spent))]
+    functions: dict[str, Callable[[], Any]] = {
+        "ours": lambda: ours(*values),
+        "JAX": lambda: jax.block_until_ready(theirs(*given)),
+    }
+    if options.torch and gradient:
+        import torch
+        from _loops_torch import in_torch
+
+        torch.set_num_threads(options.threads or torch.get_num_threads())
+        for way, function in in_torch(name, arrays, DT, TIMES).items():
+            loss = function()[0].item()
+            np.testing.assert_allclose(loss, results[0], rtol=1e-2)
+            functions[f"PyTorch, {way}"] = function
+    medians = {
+        name: statistics.median(spent)
+        for name, spent in in_turns(functions, options.seconds).items()
+    }
+    mine = medians.pop("ours")
+    ratio = min(medians.values()) / mine
+    others = "  ".join(f"{name} {1e3 * spent:.2f}" for name, spent in medians.items())
     what = "gradient" if gradient else "forward"
-    best = min(other) / min(mine)
-    print(f"{name:12} {what:8} {'  '.join(cells)}  {best:5.2f}  {ratio:6.2f}  {building:6.2f}")
+    print(f"{name:12} {what:8} {1e3 * mine:9.3f}  {ratio:6.2f}  {building:6.2f}   {others}")
     return ratio
 
 
-def _median(values: Sequence[float]) -> float:
-    return statistics.median(values)
-
-
 def main() -> None:
+    """Compare the programs that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="programs whose name holds this")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of calls for each row")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of calls for each library")
     parser.add_argument("--threads", type=int, help="of our functions; all by default")
     parser.add_argument("--forward", action="store_true", help="no gradients")
+    parser.add_argument("--gradient", action="store_true", help="nothing else")
+    parser.add_argument("--torch", action="store_true", help="PyTorch, too")
     options = parser.parse_args()
-    print(f"{'':21}{'ours: least':>11}{'median':>11}{'JAX: least':>11}{'median':>11}", end="")
-    print("  best  median  build s")
+    print(f"{'':21} {'ours/ms':>9}  {'ratio':>6}  {'build s':>7}  others/ms")
+    modes = [mode for mode in (False, True) if not (options.forward if mode else options.gradient)]
     ratios = [
-        compare(name, gradient, options.seconds, options.threads)
-        for gradient in ((False,) if options.forward else (False, True))
+        compare(name, gradient, options)
+        for gradient in modes
         for name in PROGRAMS
         if options.only is None or options.only in name
     ]
-    print(f"geometric mean of the medians' ratios: {statistics.geometric_mean(ratios):.2f}")
+    print(f"geometric mean of the ratios: {statistics.geometric_mean(ratios):.2f}")
 
 
 if __name__ == "__main__":
