@@ -40,8 +40,10 @@ def test_every_tutorial_is_run_here():
     scripts = {path.name for path in TUTORIALS.glob("*.py")}
     assert scripts == {
         "first_gradient.py",
+        "fit_ode.py",
         "override_jacobian.py",
         "train_digits.py",
+        "train_rnn.py",
         "step_time.py",
     }
 
@@ -96,6 +98,31 @@ def test_train_digits(tmp_path):
     picture = tmp_path / "pictures" / "digits.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000
+
+
+def test_fit_ode(tmp_path):
+    text = run("fit_ode.py", tmp_path, "--out", "pictures/ode.png", "--iterations", "300")
+    losses = [float(number) for number in re.findall(r"loss (\S+)", text)]
+    assert losses[-1] < 0.05 < losses[0]
+    # posterior means of B. Carpenter, Predator-prey population dynamics, Stan case studies, 2018
+    published = {
+        "birth of hares": 0.55,
+        "hares eaten": 0.028,
+        "death of lynxes": 0.80,
+        "lynxes fed": 0.024,
+    }
+    for name, value in published.items():
+        row = re.search(rf"^{name} +\S+ +(\S+)$", text, re.MULTILINE)
+        assert row is not None
+        assert float(row[1]) == pytest.approx(value, rel=0.15)
+    assert (tmp_path / "pictures" / "ode.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_train_rnn(tmp_path):
+    text = run("train_rnn.py", tmp_path)
+    accuracy = re.search(r"Test accuracy: (\S+)%", text)
+    assert accuracy is not None
+    assert float(accuracy[1]) >= 97
 
 
 def test_train_digits_agrees_with_torch(monkeypatch):
