@@ -106,6 +106,25 @@ def elementwise(rule: Callable[..., Any], *tensors: te.Tensor) -> te.Tensor:
     )
 
 
+def momentum_updates(
+    weights: Sequence[te.Tensor],
+    velocities: Sequence[te.Tensor],
+    gradients: Sequence[te.Tensor],
+    rate: te.Tensor,
+    momentum: float,
+) -> dict[te.Tensor, te.Tensor]:
+    """What momentum SGD makes of the weights and velocities."""
+    new_velocities = [
+        elementwise(lambda v, g: momentum * v + g, v, g)
+        for v, g in zip(velocities, gradients, strict=True)
+    ]
+    new_weights = [
+        elementwise(lambda w, v: w - rate() * v, w, v)
+        for w, v in zip(weights, new_velocities, strict=True)
+    ]
+    return dict(zip([*weights, *velocities], [*new_weights, *new_velocities], strict=True))
+
+
 def make_step(batch: int, momentum: float, num_threads: int | None = None) -> Any:
     """Compile one step of training: forward, backward and the new weights in a single function.
 
@@ -125,19 +144,11 @@ def make_step(batch: int, momentum: float, num_threads: int | None = None) -> An
     gradients = ad.differentiate(loss, weights)
 
     # ... so the optimiser is written in the same language, and compiled together with them.
-    new_velocities = [
-        elementwise(lambda v, g: momentum * v + g, v, g)
-        for v, g in zip(velocities, gradients, strict=True)
-    ]
-    new_weights = [
-        elementwise(lambda w, v: w - rate() * v, w, v)
-        for w, v in zip(weights, new_velocities, strict=True)
-    ]
-    old, new = [*weights, *velocities], [*new_weights, *new_velocities]
     return ad.build(
-        [images, labels, rate, *old],
+        [images, labels, rate, *weights, *velocities],
         [loss, count_hits(scores, labels)],
-        updates=dict(zip(old, new, strict=True)),  # old values are read before they go
+        # old values are read before they go
+        updates=momentum_updates(weights, velocities, gradients, rate, momentum),
         num_threads=num_threads,
     )
 

@@ -22,8 +22,8 @@ from train_digits import (
     batches,
     count_hits,
     cross_entropy,
-    elementwise,
     load_data,
+    momentum_updates,
 )
 from tvm import te, topi
 
@@ -85,19 +85,10 @@ def make_step(batch: int, momentum: float = 0.9) -> Any:
     loss = cross_entropy(scores, labels)
     gradients = ad.differentiate(loss, weights)
 
-    new_velocities = [
-        elementwise(lambda v, g: momentum * v + g, v, g)
-        for v, g in zip(velocities, gradients, strict=True)
-    ]
-    new_weights = [
-        elementwise(lambda w, v: w - rate() * v, w, v)
-        for w, v in zip(weights, new_velocities, strict=True)
-    ]
-    old, new = [*weights, *velocities], [*new_weights, *new_velocities]
     return ad.build(
-        [images, labels, rate, *old],
+        [images, labels, rate, *weights, *velocities],
         [loss, count_hits(scores, labels)],
-        updates=dict(zip(old, new, strict=True)),
+        updates=momentum_updates(weights, velocities, gradients, rate, momentum),
     )
 
 
