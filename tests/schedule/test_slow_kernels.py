@@ -71,7 +71,7 @@ def test_reasons_are_kept():
     assert found.rule == "rows"
     assert not found.plain
     assert [name for name, _ in found.declined] == [
-        *("running", "windows", "transposition", "elementwise", "contraction"),
+        *("running", "windows", "transposition", "interleaving", "elementwise", "contraction"),
     ]
     assert all(declined.reason for _, declined in found.declined)
 

@@ -14,14 +14,16 @@ from ..errors import UnsolvableError
 from ..expr.nodes import Axis, is_load, op_name
 from ..expr.rewrite import postorder
 from ..expr.simplify import constant_bounds
-from ..graph.graph import tensors_read_by
+from ..graph.graph import tensors_read_by, topological
 from ..graph.kinds.kind import Compute, kind_of
+from ..graph.kinds.loop import Loop, loop_of
 from ..graph.kinds.prefix_scan import Scan
 from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.stage import (
     Operation,
     axis_range,
     bodies,
+    is_placeholder,
     outputs_of,
     reduction_of,
     shape_of,
@@ -61,7 +63,15 @@ def _moved(op: Operation) -> int:
     return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
 
 
-_WORK: dict[type, Callable[[Operation], int]] = {Compute: _computed}
+def _repeated(op: Operation) -> int:
+    """Of a loop: that of its step, for each of them."""
+    loop = loop_of(op)
+    assert loop is not None
+    ops = topological(loop.step.outputs)
+    return size_of([loop.length]) * sum(_work(one) for one in ops if not is_placeholder(one))
+
+
+_WORK: dict[type, Callable[[Operation], int]] = {Compute: _computed, Loop: _repeated}
 
 
 def _iterations(op: Operation) -> int:
@@ -95,6 +105,7 @@ def reasons_of(one: Scheduled) -> tuple[str, ...]:
         for rule, declined in one.declined
         if declined.cause == Cause.REFUSED
         or (one.plain and _is_open(one) and declined.cause != Cause.OTHER_KIND)
+        or (one.plain and declined.cause == Cause.CANNOT)
     )
 
 
@@ -115,7 +126,8 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
         heavy = work[id(one)] >= MIN_WORK and work[id(one)] * SHARE > total
         # where no other rule was tried, plain loops are what the caller chose
         chosen = not causes or Cause.NO_GAIN in causes
-        return one.plain and heavy and _is_open(one) and not chosen
+        scheduled = _is_open(one) or Cause.CANNOT in causes
+        return one.plain and heavy and scheduled and not chosen
 
     return sorted(filter(is_slow, scheduled), key=lambda one: -work[id(one)])
 

@@ -7,13 +7,15 @@ functions of the host is refused. Bodies that bind their loops themselves stay a
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from ...expr.build import add, compare, const, mul, variable
-from ...expr.nodes import const_value, dtype_of
+from ...expr.dtypes import itemsize
+from ...expr.nodes import const_value, dtype_of, node_id
 
 _BLOCK = 256
 _HOST_CALLS = ("call_extern", "call_pure_extern", "packed", "cpacked", "tvm_call")
@@ -28,6 +30,19 @@ def bind_parallel(func: Any) -> Any | None:
     if _calls_host(func.body):
         return None
     return tirx.PrimFunc(func.params, _inside_block(func.body), func.ret_type, func.attrs)
+
+
+def allocated_bytes(func: Any) -> int:
+    """The bytes of the buffers that a function allocates, each once."""
+    total = 0
+
+    def add_bytes(allocated: Any) -> None:
+        nonlocal total
+        kind = allocated.buffer.ty
+        total += itemsize(str(kind.dtype)) * prod(int(const_value(n) or 0) for n in kind.shape)
+
+    tvm_ffi.structural_walk(func.body, (tirx.AllocBuffer, add_bytes))
+    return int(total)
 
 
 def _calls_host(body: Any) -> bool:
@@ -96,11 +111,21 @@ def _thread_loop(var: Any, extent: Any, tag: str, body: Any) -> Any:
 
 
 def _serial(stmt: Any) -> Any:
-    """Parallel loops within a thread are plain ones."""
+    """What one thread does: parallel loops are plain ones, and buffers its own."""
+    own: dict[int, Any] = {}
+
+    def renew(allocated: Any) -> None:
+        buffer = allocated.buffer
+        own[node_id(buffer)] = tirx.decl_buffer(
+            buffer.ty.shape, buffer.ty.dtype, buffer.name, scope="local"
+        )
 
     def plain(loop: Any) -> Any:
         if loop.kind != tirx.ForKind.PARALLEL:
             return loop
         return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
 
+    tvm_ffi.structural_walk(stmt, (tirx.AllocBuffer, renew))
+    if own:
+        stmt = tvm_ffi.structural_map(stmt, (tirx.Var, lambda var: own.get(node_id(var), var)))
     return tvm_ffi.structural_map(stmt, (tirx.For, plain))

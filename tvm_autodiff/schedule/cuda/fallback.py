@@ -12,7 +12,7 @@ from functools import partial
 
 from ...codegen.loop_nest import function, parameter, sequence
 from ...codegen.passes.launches import launches_threads
-from ...codegen.passes.opaque_threads import bind_parallel
+from ...codegen.passes.opaque_threads import allocated_bytes, bind_parallel
 from ...codegen.primfunc import StageFunction, stage_function
 from ...errors import LoweringError
 from ...graph.stage import (
@@ -32,6 +32,9 @@ from ..fusion.kernels import Kernel
 from ..large import too_large
 from ..machine import Machine
 from .blocks.threads import bind_flat, fused, own_loops
+
+#: local memory of a thread (CUDA C++ Programming Guide, technical specifications)
+THREAD_BYTES = 512 << 10
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
@@ -92,6 +95,12 @@ def _bound(
 def _opaque(op: Operation, unscheduled: StageFunction) -> StageFunction:
     if launches_threads(unscheduled.func):
         return unscheduled
+    needed = allocated_bytes(unscheduled.func)
+    if needed > THREAD_BYTES:
+        raise LoweringError(
+            f"stage {op.name} needs {needed:,} bytes beside its arguments, and a thread of a GPU "
+            f"has {THREAD_BYTES:,}: build it for the CPU"
+        )
     func = bind_parallel(unscheduled.func)
     if func is None:
         raise LoweringError(

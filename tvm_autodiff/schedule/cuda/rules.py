@@ -12,6 +12,7 @@ from .elementwise import elementwise
 from .fallback import fallback
 from .library_chain import library_chain
 from .library_matmul import library_matmul
+from .loops import loops
 from .reduction import reduction
 from .row_chain import rows_of_chain
 from .scatter import scatter
@@ -30,7 +31,7 @@ _RULES: tuple[Rule, ...] = (
     scatter,
 )
 
-_KERNEL_RULES: tuple[Rule, ...] = (*map(verified, _RULES), fallback)
+_KERNEL_RULES: tuple[Rule, ...] = (*map(verified, _RULES), loops, fallback)
 
 
 def row_chain(chain: Chain, machine: Machine) -> Launches | Declined:
