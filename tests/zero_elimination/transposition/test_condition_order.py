@@ -175,3 +175,29 @@ def test_the_condition_of_a_case_stands_before_reads_at_places_of_the_case():
             want[place if values[place] >= values[0, 0] else (0, 0)] += weights[i, j]
     [got] = evaluate_graph([dx], [(x, values), (head, weights)], strict=True)
     np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def test_what_follows_from_two_ranges_that_read_is_tested_before_they_do():
+    """``m = 3 - k - i`` and ``k = b - I[3 - i]`` for m, k < 2: i is not 0, where I would be read
+    behind its end.
+    """
+    x, w = te.placeholder((4, 6), "float64", name="x"), te.placeholder((2, 2), "float64", name="w")
+    places = te.placeholder((3,), "int32", name="I")
+    k, m = te.reduce_axis((0, 2), "k"), te.reduce_axis((0, 2), "m")
+    y = te.compute(
+        (1,),
+        lambda i: te.sum(w[k, m] * te.sin(x[3 - m - k, places[m + k] + k]), axis=[k, m]),
+        name="y",
+    )
+    head = te.placeholder((1,), "float64", name="head")
+    [dx] = differentiate(y, [x], head)
+    rng = np.random.default_rng(0)
+    values, weights, index = rng.random((4, 6)), rng.random((2, 2)), np.array([2, 4, 0], "int32")
+    want = np.zeros((4, 6))
+    for a in range(2):
+        for b in range(2):
+            row, column = 3 - b - a, index[b + a] + a
+            want[row, column] += weights[a, b] * np.cos(values[row, column])
+    given = [(x, values), (w, weights), (places, index), (head, np.ones(1))]
+    [got] = evaluate_graph([dx], given, strict=True)
+    np.testing.assert_allclose(got, want, rtol=1e-15)

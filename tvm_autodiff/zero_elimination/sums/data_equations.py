@@ -32,6 +32,7 @@ from ...expr.rewrite import (
     variables_of,
 )
 from ...expr.simplify import constant_bounds, prove
+from ...expr.structural import StructuralKeys
 from ...graph.kinds.scatter_add import as_index, inside
 from ...graph.stage import Extent, shape_of
 from ...rules.terms import Condition
@@ -200,6 +201,31 @@ def reads_inside(expr: Expr, ranges: Ranges) -> bool:
         if is_load(node)
         for index, extent in zip(operands(node), shape_of(load_tensor(node)), strict=True)
     )
+
+
+def inside_conditions(exprs: Sequence[Expr], ranges: Ranges) -> list[Expr]:
+    """That reads are inside of their tensors, as far as it is not proved and reads nothing itself.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.expr.printing.text import text
+    >>> idx, i = te.placeholder((3,), "int32", "idx"), te.var("i")
+    >>> [text(c) for c in inside_conditions([idx(3 - i)], {i: (0, 4)})]
+    ['3 - i < 3']
+    """
+    keys, found = StructuralKeys(), dict[int, Expr]()
+    for node in postorder(list(exprs)):
+        if not is_load(node):
+            continue
+        for index, extent in zip(operands(node), shape_of(load_tensor(node)), strict=True):
+            if contains_load(index):
+                continue
+            known = {var: ranges[var] for var in variables_of(index) if var in ranges}
+            for condition in inside(as_index(index), extent):
+                if not prove(condition, known):
+                    found.setdefault(keys.expr(condition), condition)
+    return list(found.values())
 
 
 def _is_inside(index: Expr, extent: Extent, ranges: Ranges) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...domain import Domain, DomainTransformation, simplify_domain
+from ...errors import UnsolvableError
 from ...expr.build import (
     add,
     all_of,
@@ -17,6 +18,7 @@ from ...expr.build import (
     conjuncts,
     equal_integers,
     if_then_else,
+    negate,
     variable,
     zero_like,
 )
@@ -27,7 +29,13 @@ from ...expr.simplify import collect_indices, prove
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
 from .conditions import in_order, on_indices
-from .data_equations import Points, is_data_equation, reads_inside, solve_data_equations
+from .data_equations import (
+    Points,
+    inside_conditions,
+    is_data_equation,
+    reads_inside,
+    solve_data_equations,
+)
 from .sum import Definition, Sum, Target
 from .windows import Ranges, constant_box, is_jagged, nonempty, within
 
@@ -117,6 +125,10 @@ def solve(
         # the solver drops what follows from equations that read, but the reads need it before
         plain = {v: bounds for v, bounds in every.items() if v not in solved}
         filled += [c for c in map(move_on, map(move, within(plain))) if on_indices(c)]
+        # nor do bounds that all read say what follows from them together: of `m = 3 - k - i` and
+        # `k = b - I[3 - i]` with m, k < 2 that i is not 0
+        here = [c for c in (*filled, *known) if on_indices(c)]
+        filled += [c for c in inside_conditions(early, ranges) if not _follows(c, here, ranges)]
         known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
         data = [*(c for c in filled if not on_indices(c)), *data]
     masks = [c.expr for c in others if is_data_equation(c.expr)]
@@ -196,6 +208,16 @@ def _loose(axis: Axis, equations: Sequence[Expr], solution: DomainTransformation
     found = variables_of(solution.old_to_new[axis.var])
     tied = len(found) != 1 or any(depends_on(equation, [axis.var]) for equation in equations)
     return [] if tied else found
+
+
+def _follows(condition: Expr, given: Sequence[Expr], ranges: Ranges) -> bool:
+    """Whether a condition on indices follows from others, as far as the solver tells."""
+    variables = [var for var in variables_of([condition, *given]) if var in ranges]
+    opposite = Domain(tuple(variables), dict(ranges), (*given, negate(condition)))
+    try:
+        return simplify_domain(opposite).new_domain.is_empty
+    except UnsolvableError:
+        return False
 
 
 def _is_join(equation: Expr, summed: Sequence[Var], parameters: Ranges) -> bool:
