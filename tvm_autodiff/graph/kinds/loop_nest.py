@@ -1,61 +1,23 @@
-"""The plain loop nest of a loop over time: for each step, one nest for each stage of the step.
+"""The plain loop nest of a loop over time: its step, written once, in a loop.
 
-Every stage has a buffer of its own; results that are stacked lie in the output at once, and the
-next carries are copied over the carries when all stages of the step are done. TVM alone can lower
-it; programs that `build` makes call kernels instead.
+TVM alone can lower it; programs that `build` makes call kernels instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import tvm_ffi
-from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from ...errors import LoweringError
-from ...expr.build import add, cast, variable
-from ...expr.lets import bind_shared
-from ...expr.nodes import (
-    Axis,
-    Expr,
-    Tensor,
-    Var,
-    always,
-    dtype_of,
-    is_load,
-    load_tensor,
-    node_id,
-    op_name,
-    operands,
-    tensor_key,
-)
-from ...expr.rewrite import Rewriter, expand_lets
-from ..graph import topological
-from ..stage import (
-    Operation,
-    Reduction,
-    bodies,
-    bounds_of,
-    index_dtype,
-    is_compute,
-    is_extern,
-    is_placeholder,
-    outputs_of,
-    reduction_of,
-    shape_of,
-)
-from ..value_marks import unmarked
-from .custom import without_rules
+from ...expr.build import cast
+from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ..stage import index_dtype, shape_of
+from .step_nest import StepNest, copied
 
 if TYPE_CHECKING:
     from .loop import Loop
-
-Key = tuple[int, int]
-Place = tuple[Expr, ...]  #: the leading indices of a tensor in its buffer
 
 
 def loop_nest(name: str, loop: Loop, inputs: Sequence[Tensor]) -> tuple[list[Any], list[Any], Any]:
@@ -70,192 +32,50 @@ def loop_nest(name: str, loop: Loop, inputs: Sequence[Tensor]) -> tuple[list[Any
     inputs : sequence of Tensor
         The tensors that the loop reads, each once.
     """
-    step, length = loop.step, loop.length
+    length = loop.length
     with IRBuilder() as builder, T.prim_func():
         T.func_name(name)
-        sources = {
-            tensor_key(tensor): T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
-            for n, tensor in enumerate(inputs)
-        }
-        finals = [
-            T.arg(f"out{n}", T.buffer(shape_of(carry), dtype_of(carry)))
-            for n, carry in enumerate(step.carries)
-        ]
-        stacks = [
-            T.arg(f"ys{n}", T.buffer([length, *shape_of(y)], dtype_of(y)))
-            for n, y in enumerate(step.ys)
-        ]
+        sources = read_buffers(inputs)
+        finals, stacks = result_buffers(loop)
         for tensor, final in zip(loop.init, finals, strict=True):
-            _copied(final, (), sources[tensor_key(tensor)], (), shape_of(tensor))
-        outputs = without_rules(step.outputs)
-        news, ys = outputs[: len(finals)], outputs[len(finals) :]
-        nest = _Nest()
-        for carry, final in zip(step.carries, finals, strict=True):
-            nest.placed(carry, final)
-        for tensor, inside in zip(loop.consts, step.consts, strict=True):
-            nest.placed(inside, sources[tensor_key(tensor)])
-        stages = [op for op in topological(outputs) if not is_placeholder(op)]
-        # a loop nest inside takes whole buffers, and no rows of one
-        whole = {tensor_key(y) for y in _read_by_externs(stages, ys)}
-        stacked = {tensor_key(y) for y in ys if is_compute(y.op)} - whole
-        for op in stages:
-            for tensor in outputs_of(op):
-                if tensor_key(tensor) not in stacked:
-                    nest.allocated(tensor)
-        slices = {tensor_key(x): nest.slice_of(x) for x in _read_by_externs(stages, step.xs)}
+            copied(final, (), sources[tensor_key(tensor)], (), shape_of(tensor))
+        step = step_over(loop, finals, stacks, sources)
         with T.serial(0, length) as count:
-            time = cast(index_dtype(length), length - 1 - count if loop.reverse else count)
-            for tensor, x in zip(loop.xs, step.xs, strict=True):
-                source = sources[tensor_key(tensor)]
-                nest.placed(x, source, (time,))
-                if tensor_key(x) in slices:
-                    _copied(slices[tensor_key(x)], (), source, (time,), shape_of(x))
-            for y, stack in zip(ys, stacks, strict=True):
-                if tensor_key(y) in stacked:
-                    nest.placed(y, stack, (time,))
-            for op in stages:
-                nest.stage(op, slices)
-            for y, stack in zip(ys, stacks, strict=True):
-                if tensor_key(y) not in stacked:
-                    _copied(stack, (time,), nest.buffer(y), (), shape_of(y))
-            for new, final in zip(news, finals, strict=True):
-                _copied(final, (), nest.buffer(new), (), shape_of(new))
+            time = length - 1 - count if loop.reverse else count
+            step.write(cast(index_dtype(length), time))
     return list(sources.values()), [*finals, *stacks], builder.get().body
 
 
-def _read_by_externs(stages: Sequence[Operation], tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Those of some tensors that loop nests read."""
-    read = {tensor_key(tensor) for op in stages if is_extern(op) for tensor in op.inputs}
-    return [tensor for tensor in tensors if tensor_key(tensor) in read]
+def read_buffers(inputs: Sequence[Tensor]) -> dict[tuple[int, int], Any]:
+    """A parameter for each of some tensors."""
+    return {
+        tensor_key(tensor): T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
+        for n, tensor in enumerate(inputs)
+    }
 
 
-def _copied(target: Any, there: Place, source: Any, here: Place, shape: Sequence[Any]) -> None:
-    """``target[there, i] = source[here, i]``."""
-    with ExitStack() as loops:
-        index = [loops.enter_context(T.serial(0, extent)) for extent in shape]
-        place = (*here, *index)
-        T.buffer_store(target, source[place], [*there, *index])
+def result_buffers(loop: Loop) -> tuple[list[Any], list[Any]]:
+    """Parameters for the final carries, and for what is stacked."""
+    finals = [
+        T.arg(f"out{n}", T.buffer(shape_of(carry), dtype_of(carry)))
+        for n, carry in enumerate(loop.step.carries)
+    ]
+    stacks = [
+        T.arg(f"ys{n}", T.buffer([loop.length, *shape_of(y)], dtype_of(y)))
+        for n, y in enumerate(loop.step.ys)
+    ]
+    return finals, stacks
 
 
-class _Nest:
-    """Where each tensor of a step lies, and the statements that compute it."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[Key, tuple[Any, Place]] = {}
-
-    def placed(self, tensor: Tensor, buffer: Any, place: Place = ()) -> None:
-        """Say that ``tensor[i]`` is ``buffer[place, i]``."""
-        self._buffers[tensor_key(tensor)] = buffer, place
-
-    def allocated(self, tensor: Tensor) -> None:
-        """Give a tensor a buffer of its own."""
-        self.placed(tensor, self.slice_of(tensor))
-
-    @staticmethod
-    def slice_of(tensor: Tensor) -> Any:
-        """A buffer of the shape of a tensor."""
-        return T.alloc_buffer(shape_of(tensor), dtype_of(tensor))
-
-    def buffer(self, tensor: Tensor) -> Any:
-        """The buffer of a tensor that lies in one as a whole."""
-        buffer, place = self._buffers[tensor_key(tensor)]
-        assert not place
-        return buffer
-
-    def stage(self, op: Operation, slices: dict[Key, Any]) -> None:
-        """The statements of one stage."""
-        if is_compute(op):
-            self._compute(op)
-        elif is_extern(op):
-            self._extern(op, slices)
-        else:
-            raise LoweringError(
-                f"stage {op.name} of a loop is a te.scan, which TVM cannot lower: write it with "
-                "tvm_autodiff.scan"
-            )
-
-    def _extern(self, op: Operation, slices: dict[Key, Any]) -> None:
-        """``f(p) → f(buffer)``: the statements of a loop nest over the buffers of its tensors."""
-        pairs = [*zip(op.input_placeholders, op.inputs, strict=True)]
-        pairs += zip(op.output_placeholders, outputs_of(op), strict=True)
-        table: dict[int, Any] = {}
-        for own, tensor in pairs:
-            found = slices.get(tensor_key(tensor))
-            table[node_id(own)] = self.buffer(tensor) if found is None else found
-        body = tvm_ffi.structural_map(op.body, (tirx.Var, lambda var: table.get(node_id(var), var)))
-        T.add_to_parent(body)
-
-    def _compute(self, op: Operation) -> None:
-        table: dict[int, Expr] = {}
-
-        def visit(node: Expr) -> Expr | None:
-            if is_load(node):
-                buffer, place = self._buffers[tensor_key(load_tensor(node))]
-                whole = (*place, *operands(node))
-                return buffer[whole]
-            if op_name(node) == "var":
-                return table.get(node_id(node))
-            return unmarked(node)
-
-        def moved(expr: Expr) -> Expr:
-            return bind_shared(Rewriter(visit)(expand_lets(expr)))
-
-        targets = [self._buffers[tensor_key(tensor)] for tensor in outputs_of(op)]
-        with ExitStack() as loops:
-            index = [_entered(axis, moved, table, loops) for axis in op.axis]
-
-            def store(values: Sequence[Expr]) -> None:
-                names = [_bound(f"v{n}", value) for n, value in enumerate(values)]
-                for (buffer, place), value in zip(targets, names, strict=True):
-                    T.buffer_store(buffer, value, [*place, *index])
-
-            reduction = reduction_of(op)
-            if reduction is None:
-                store([moved(body) for body in bodies(op)])
-                return
-            # a stage may hand on a part of the components, and in another order
-            own = [int(body.value_index) for body in bodies(op)]
-            if own != list(range(len(reduction.sources))):
-                raise LoweringError(
-                    f"stage {op.name} of a loop hands on a part of its reduction: name all "
-                    "components"
-                )
-            store([moved(e) for e in reduction.init or reduction.combiner.identity])
-            for axis in reduction.axes:
-                _entered(axis, moved, table, loops)
-            self._combined(reduction, targets, index, moved, store, loops)
-
-    def _combined(
-        self,
-        reduction: Reduction,
-        targets: Sequence[tuple[Any, Place]],
-        index: Sequence[Expr],
-        moved: Callable[[Expr], Expr],
-        store: Callable[[Sequence[Expr]], None],
-        loops: ExitStack,
-    ) -> None:
-        """``target = combine(target, source)`` where the condition holds."""
-        if not always(reduction.condition):
-            loops.enter_context(T.If(moved(reduction.condition)))
-            loops.enter_context(T.Then())
-        old = []
-        for n, (buffer, place) in enumerate(targets):
-            whole = (*place, *index)
-            old.append(_bound(f"a{n}", buffer[whole]))
-        new = [_bound(f"b{n}", moved(source)) for n, source in enumerate(reduction.sources)]
-        store([bind_shared(e) for e in reduction.combiner.apply(old, new)])
-
-
-def _entered(
-    axis: Axis, moved: Callable[[Expr], Expr], table: dict[int, Expr], loops: ExitStack
-) -> Expr:
-    """The counter of a loop over an axis, in the dtype of the axis."""
-    low, extent = map(moved, bounds_of(axis))
-    counter = loops.enter_context(T.serial(low, add(low, extent)))
-    table[node_id(axis.var)] = index = cast(dtype_of(axis.var), counter)
-    return index
-
-
-def _bound(name: str, value: Expr) -> Var:
-    """A value under a name, evaluated once."""
-    return T.bind(value, var=variable(name, dtype_of(value)))
+def step_over(
+    loop: Loop,
+    carries: Sequence[Any],
+    stacks: Sequence[Any],
+    sources: dict[tuple[int, int], Any],
+    states: Sequence[Any] = (),
+) -> StepNest:
+    """The step of a loop over its sources; the first of its sequences may be `states` instead."""
+    sequences = [(state, False) for state in states]
+    sequences += [(sources[tensor_key(tensor)], True) for tensor in loop.xs]
+    consts = [sources[tensor_key(tensor)] for tensor in loop.consts]
+    return StepNest(loop.step, carries, sequences, consts, stacks)
