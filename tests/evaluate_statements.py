@@ -101,6 +101,10 @@ class _Run:
             self.variables[key] = np.asarray(place, dtype)
             self.statement(node.body)
 
+    def repeat(self, node: Any) -> None:
+        while self.value(node.condition):
+            self.statement(node.body)
+
     def store(self, node: Any) -> None:
         index = tuple(int(self.value(index)) for index in node.indices)
         array = self.buffers[hash(node.buffer), 0]
@@ -128,6 +132,7 @@ class _Run:
 
 _STATEMENTS: dict[type, Callable[[_Run, Any], None]] = {
     tirx.For: _Run.loop,
+    tirx.While: _Run.repeat,
     tirx.BufferStore: _Run.store,
     tirx.IfThenElse: _Run.condition,
     tirx.SeqStmt: _Run.sequence,

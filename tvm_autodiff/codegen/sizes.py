@@ -23,6 +23,7 @@ from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import Compute, kind_of
 from ..graph.kinds.loop import Loop, loop_stage, step_of
 from ..graph.kinds.prefix_scan import Scan, scan_stage
+from ..graph.kinds.rewind import KeptLoop, Rewind, kept_stage, rewind_stage
 from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
 from ..graph.kinds.update_loops import UpdateLoops, update_stage
 from ..graph.stage import (
@@ -182,6 +183,19 @@ def _update_loops(op: Operation, loops: UpdateLoops, rename: _Rename) -> list[Te
 
 
 def _loop(op: Operation, loop: Loop, rename: _Rename) -> list[Tensor]:
+    return loop_stage(op.name, _renamed_loop(loop, rename))
+
+
+def _kept_loop(op: Operation, kept: KeptLoop, rename: _Rename) -> list[Tensor]:
+    return kept_stage(op.name, replace(kept, loop=_renamed_loop(kept.loop, rename)))
+
+
+def _rewind(op: Operation, rewind: Rewind, rename: _Rename) -> list[Tensor]:
+    ahead, back = (_renamed_loop(loop, rename) for loop in (rewind.ahead, rewind.back))
+    return rewind_stage(op.name, replace(rewind, ahead=ahead, back=back))
+
+
+def _renamed_loop(loop: Loop, rename: _Rename) -> Loop:
     step = loop.step
     fresh = [
         te.placeholder(_extents(shape_of(x), rename), dtype_of(x), name=x.op.name)
@@ -203,7 +217,7 @@ def _loop(op: Operation, loop: Loop, rename: _Rename) -> list[Tensor]:
         fresh[:count], fresh[count:first], fresh[first:], results[:count], results[count:]
     )
     [length] = _extents([loop.length], rename)
-    return loop_stage(op.name, replace(loop, step=renamed, length=length))
+    return replace(loop, step=renamed, length=length)
 
 
 _RENAMED: dict[type, Callable[[Operation, Any, _Rename], list[Tensor]]] = {
@@ -212,4 +226,6 @@ _RENAMED: dict[type, Callable[[Operation, Any, _Rename], list[Tensor]]] = {
     ScatterAdd: _scatter_add,
     UpdateLoops: _update_loops,
     Loop: _loop,
+    KeptLoop: _kept_loop,
+    Rewind: _rewind,
 }

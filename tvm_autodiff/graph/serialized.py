@@ -14,6 +14,7 @@ from ..expr.nodes import Tensor, tensor_key
 from .graph import retarget, topological
 from .kinds.kind import kind_of
 from .kinds.loop import Loop, without_step
+from .kinds.rewind import KeptLoop, Rewind, loops_in
 from .stage import is_placeholder, outputs_of
 
 
@@ -45,9 +46,10 @@ def _with_steps_apart(groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
                 continue
             moved = retarget(op, lambda tensor: done.get(tensor_key(tensor)))
             kind = kind_of(op)
-            if isinstance(kind, Loop):
+            if isinstance(kind, (Loop, KeptLoop, Rewind)):
                 moved = without_step(moved[0].op)
-                apart += [list(kind.step.inputs), list(kind.step.outputs)]
+            for loop in loops_in(kind):
+                apart += [list(loop.step.inputs), list(loop.step.outputs)]
             for old, new in zip(outputs_of(op), moved, strict=True):
                 done[tensor_key(old)] = new
     return [[done.get(tensor_key(tensor), tensor) for tensor in group] for group in apart]

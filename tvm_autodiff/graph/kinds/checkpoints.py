@@ -67,10 +67,11 @@ Plan: TypeAlias = Recursive | Budget
 def _bytes(size: int | str) -> int:
     if isinstance(size, str):
         found = _SIZE.fullmatch(size)
-        if found is not None:
-            return int(float(found[1]) * _UNITS[found[2] or ""])
-    elif isinstance(size, int) and not isinstance(size, bool) and size > 0:
-        return size
+        value = int(float(found[1]) * _UNITS[found[2] or ""]) if found is not None else 0
+    else:
+        value = size if isinstance(size, int) and not isinstance(size, bool) else 0
+    if value > 0:
+        return value
     raise InvalidArgumentError(
         f"Budget: a size must be a positive number of bytes or a text such as '64MB' or '1.5GiB', "
         f"got {size!r}"

@@ -9,6 +9,7 @@ from ..stage import Operation, is_compute, is_placeholder
 from .custom import Custom, custom_of
 from .loop import Loop, loop_of
 from .prefix_scan import Scan, scan_of
+from .rewind import KeptLoop, Rewind, kept_loop_of, rewind_of
 from .scatter_add import ScatterAdd, scatter_of
 from .update_loops import UpdateLoops, update_loops_of
 
@@ -34,10 +35,29 @@ class Opaque:
     op: Operation
 
 
-Kind: TypeAlias = Input | Compute | Scan | ScatterAdd | UpdateLoops | Loop | Custom | Opaque
+Kind: TypeAlias = (
+    Input
+    | Compute
+    | Scan
+    | ScatterAdd
+    | UpdateLoops
+    | Loop
+    | KeptLoop
+    | Rewind
+    | Custom
+    | Opaque
+)
 
 #: what a stage that is no compute stage may be: functions that give None for other stages
-_EMBEDDED = (scan_of, scatter_of, update_loops_of, loop_of, custom_of)
+_EMBEDDED = (
+    scan_of,
+    scatter_of,
+    update_loops_of,
+    loop_of,
+    kept_loop_of,
+    rewind_of,
+    custom_of,
+)
 
 
 def kind_of(op: Operation) -> Kind:

@@ -29,13 +29,15 @@ from ..stage import (
     shape_of,
     whole_tensor,
 )
+from .checkpoints import Plan
 from .embedding import extern_stage, kept, visits_nothing
 from .loop_nest import loop_nest
 
 #: attributes of a loop: the step, the inputs that the initial carries, xs and consts are, the
 #: length, whether it begins with the last element, and how its reverse mode stores
-_STEP, _PLACES, _LENGTH, _REVERSE, _CARRIES = (
-    f"tvm_autodiff.loop.{name}" for name in ("step", "places", "length", "reverse", "carries_only")
+_STEP, _PLACES, _LENGTH, _REVERSE, _CARRIES, _PLAN = (
+    f"tvm_autodiff.loop.{name}"
+    for name in ("step", "places", "length", "reverse", "carries_only", "plan")
 )
 
 
@@ -98,6 +100,8 @@ class Loop:
         Whether the first step takes the last elements of `xs` and makes the last ones of ys.
     carries_only : bool
         Whether reverse mode stacks nothing but carries, and computes all else again step by step.
+    plan : Recursive, Budget or None
+        How many carries reverse mode keeps; None for what `carries_only` tells.
     """
 
     step: Step
@@ -107,6 +111,7 @@ class Loop:
     length: Extent
     reverse: bool = False
     carries_only: bool = False
+    plan: Plan | None = None
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -115,8 +120,10 @@ class Loop:
 
 
 @py_class("tvm_autodiff.HeldStep", structural_eq="tree")
-class _HeldStep(tvm_ffi.Object):
-    """A step as an attribute that TVM's passes leave alone; functions are compared by bodies."""
+class HeldStep(tvm_ffi.Object):
+    """A step, and more that is Python's, as an attribute that TVM's passes leave alone; functions
+    are compared by bodies.
+    """
 
     step: Any = field(structural_eq="ignore")
 
@@ -176,7 +183,7 @@ def loop_stage(name: str, loop: Loop) -> list[Tensor]:
     places = {key: place for place, key in enumerate(read)}
     length = loop.length
     attrs = {
-        _STEP: _HeldStep(loop.step),
+        _STEP: HeldStep(loop.step),
         _PLACES: [
             [places[tensor_key(tensor)] for tensor in part]
             for part in (loop.init, loop.xs, loop.consts)
@@ -184,6 +191,7 @@ def loop_stage(name: str, loop: Loop) -> list[Tensor]:
         _LENGTH: length,
         _REVERSE: int(loop.reverse),
         _CARRIES: int(loop.carries_only),
+        _PLAN: HeldStep(loop.plan),
     }
     sources, results, body = loop_nest(name, loop, list(read.values()))
     return extern_stage(name, list(read.values()), sources, results, body, attrs)
@@ -202,12 +210,12 @@ def loop_of(op: Operation) -> Loop | None:
         ys = outputs_of(op)[len(init) :]
         length = shape_of(ys[0])[0] if ys else length
     flags = (bool(op.attrs[name]) for name in (_REVERSE, _CARRIES))
-    return Loop(op.attrs[_STEP].step, init, xs, consts, length, *flags)
+    return Loop(op.attrs[_STEP].step, init, xs, consts, length, *flags, op.attrs[_PLAN].step)
 
 
 def without_step(op: Operation) -> list[Tensor]:
-    """The results of a loop that knows its step as a loop nest only."""
-    attrs = {key: value for key, value in op.attrs.items() if key != _STEP}
+    """The results of a stage that knows the steps in it as a loop nest only."""
+    attrs = {key: value for key, value in op.attrs.items() if not isinstance(value, HeldStep)}
     plain = te._ffi_api.ExternOp(
         op.name, op.tag, attrs, op.inputs, op.input_placeholders, op.output_placeholders, op.body
     )

@@ -7,9 +7,10 @@ from ..custom import Custom
 from ..kind import Compute, Kind, Opaque, kind_of
 from ..loop import Loop
 from ..prefix_scan import Scan
+from ..rewind import KeptLoop, Rewind
 from ..scatter_add import ScatterAdd
 from ..update_loops import UpdateLoops
-from . import compute, custom, loop, opaque, prefix_scan, scatter_add, update_loops
+from . import compute, custom, loop, opaque, prefix_scan, rewind, scatter_add, update_loops
 from .questions import KindRules
 
 TABLE: dict[type, KindRules] = {
@@ -18,6 +19,8 @@ TABLE: dict[type, KindRules] = {
     ScatterAdd: scatter_add.RULES,
     UpdateLoops: update_loops.RULES,
     Loop: loop.RULES,
+    KeptLoop: rewind.KEPT_RULES,
+    Rewind: rewind.RULES,
     Custom: custom.RULES,
     Opaque: opaque.RULES,
 }
