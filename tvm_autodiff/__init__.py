@@ -34,9 +34,11 @@ from .register import register_rule
 from .show import show
 from .sparse import Pattern, SparseMatrix
 from .transforms import (
+    Budget,
     CustomFunction,
     DifferentiationResult,
     LinearOperator,
+    Recursive,
     Rule,
     checkpoint,
     custom_jvp,
@@ -84,6 +86,8 @@ __all__ = [
     "SparseMatrix",
     "vmap",
     "scan",
+    "Recursive",
+    "Budget",
     "stop_gradient",
     "checkpoint",
     "custom_vjp",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..graph.kinds.checkpoints import Budget, Recursive
 from ..graph.kinds.custom import Rule
 from .checkpoint import checkpoint
 from .custom import CustomFunction, custom_jvp, custom_vjp, with_rule
@@ -35,6 +36,8 @@ __all__ = [
     "linearize",
     "pullback",
     "scan",
+    "Recursive",
+    "Budget",
     "sparsity",
     "stop_gradient",
     "vjp",

@@ -16,7 +16,15 @@ from ...expr.build import cast, compare
 from ...expr.nodes import Expr, Tensor, dtype_of, tensor_key
 from ..stage import Extent, index_dtype, shape_of
 from .loop_nest import read_buffers, result_buffers, step_over
-from .rewind_control import Backward, Forward, Where, number, wide, written_backward, written_forward
+from .rewind_control import (
+    Backward,
+    Forward,
+    Where,
+    number,
+    wide,
+    written_backward,
+    written_forward,
+)
 from .step_nest import copied
 
 if TYPE_CHECKING:
@@ -72,12 +80,11 @@ def rewind_nest(name: str, rewind: Rewind, inputs: Sequence[Tensor]) -> Nest:
             with T.If(begins):
                 with T.Then():
                     _all_copied(states, (), first, (), carries)
-                with T.Else():
-                    with T.If(where.given):
-                        with T.Then():
-                            _all_copied(states, (), given, (where.slot - number(1),), carries)
-                        with T.Else():
-                            _all_copied(states, (), rows, (where.slot - number(1),), carries)
+                with T.Else(), T.If(where.given):
+                    with T.Then():
+                        _all_copied(states, (), given, (where.slot - number(1),), carries)
+                    with T.Else():
+                        _all_copied(states, (), rows, (where.slot - number(1),), carries)
 
         def run(at: Expr, stop: Expr, where: Where, row: Expr) -> None:
             restored(where)
@@ -90,9 +97,8 @@ def rewind_nest(name: str, rewind: Rewind, inputs: Sequence[Tensor]) -> Nest:
             with T.If(where.held):
                 with T.Then():
                     restored(where)
-                with T.Else():
-                    with T.If(compare("eq", done, number(0))), T.Then():
-                        _all_copied(states, (), given, (number(slots - 1),), carries)
+                with T.Else(), T.If(compare("eq", done, number(0))), T.Then():
+                    _all_copied(states, (), given, (number(slots - 1),), carries)
             pullback.write(_time(ahead.length, time, ahead.reverse))
 
         written_backward(ahead.length, Backward(run, pull, positions, slots))

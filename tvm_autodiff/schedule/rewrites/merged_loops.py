@@ -1,7 +1,7 @@
 """Loops that repeat the same step over the same data, made one that gives what all of them give.
 
 In: output tensors. Out: equal ones. Reverse mode runs a loop again with more results, since it
-needs the states; in one program both loops are the same.
+needs the states; in one program both loops are the same. One of them may keep some states.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ...graph.checkpoint import generation_of
 from ...graph.graph import replace_tensors, retarget, tensors_read_by, topological
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.loop import Loop, loop_stage, step_of
+from ...graph.kinds.rewind import KeptLoop, kept_stage
 from ...graph.kinds.rules.table import rules_of
 from ...graph.stage import Operation, is_compute, is_placeholder, outputs_of
 from ...graph.structural import StageKeys
@@ -26,7 +27,7 @@ Key = tuple[int, int]
 def merged_loops(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``(a, ys) = loop step; (b, zs) = loop step  →  (a, ys, zs) = loop step, b = a``."""
     ops = topological(outputs)
-    if sum(isinstance(kind_of(op), Loop) for op in ops) < 2:
+    if sum(isinstance(kind_of(op), (Loop, KeptLoop)) for op in ops) < 2:
         return list(outputs)
     groups = _Groups()
     for op in ops:
@@ -50,6 +51,7 @@ def merged_loops(outputs: Sequence[Tensor]) -> list[Tensor]:
             count = len(group.loop.init)
             news = [*group.made[:count]]
             news += [group.made[count + place] for place in group.places[hash(op)]]
+            news += group.made[count + len(group.ys) :][: op.num_outputs - len(news)]
         for old, new in zip(outputs_of(op), news, strict=True):
             if tensor_key(old) != tensor_key(new):
                 done[tensor_key(old)] = new
@@ -58,10 +60,13 @@ def merged_loops(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 @dataclass
 class _Group:
-    """Loops that are one: the first of them, and what is stacked, by the key of its value."""
+    """Loops that are one: the first of them, what is stacked, by the key of its value, and the
+    loop among them that keeps states.
+    """
 
     base: Operation
     loop: Loop
+    kept: KeptLoop | None = None
     ys: dict[Hashable, Tensor] = field(default_factory=dict)
     places: dict[int, list[int]] = field(default_factory=dict)
     made: list[Tensor] = field(default_factory=list)
@@ -70,7 +75,10 @@ class _Group:
         """The loop that gives everything."""
         step = self.loop.step
         whole = step_of(step.carries, step.xs, step.consts, step.news, list(self.ys.values()))
-        return loop_stage(self.base.name, replace(self.loop, step=whole))
+        loop = replace(self.loop, step=whole)
+        if self.kept is None:
+            return loop_stage(self.base.name, loop)
+        return kept_stage(self.base.name, replace(self.kept, loop=replace(loop, plan=None)))
 
 
 class _Groups:
@@ -98,7 +106,10 @@ class _Groups:
             self._generations[tensor_key(tensor)] = generation
         kind = kind_of(op)
         if isinstance(kind, Loop):
-            self._loop(op, kind, generation)
+            self._loop(op, kind, None, generation)
+            return
+        if isinstance(kind, KeptLoop):
+            self._loop(op, kind.loop, kind, generation)
             return
         first = self._known.setdefault((generation, self._keys.stage(op)), op)
         if hash(first) != hash(op):
@@ -108,12 +119,17 @@ class _Groups:
         for tensor, first in zip(tensors, firsts, strict=True):
             self._keys.same_tensor(tensor, first)
 
-    def _loop(self, op: Operation, loop: Loop, generation: int) -> None:
+    def _loop(self, op: Operation, loop: Loop, kept: KeptLoop | None, generation: int) -> None:
         news, ys = self._values(loop)
         keys, step = self._keys, loop.step
         init = tuple(map(keys.tensor_key_of, loop.init))
         length = keys.extents([loop.length])
-        key = ("loop", generation, length, loop.reverse, init, news)
+        key: tuple[Any, ...] = ("loop", generation, length, loop.reverse, init, news)
+        if kept is not None:
+            own = self._groups.get(key)
+            other = None if own is None else own.kept
+            if other is not None and (other.slots, other.carries) != (kept.slots, kept.carries):
+                key = (*key, kept.slots, kept.carries)  # one loop keeps states in one way
         group = self._groups.get(key)
         given = {self._keys.tensor_key_of(tensor) for tensor in (*loop.xs, *loop.consts)}
         if group is None or not given <= group_inputs(self._keys, group.loop):
@@ -122,6 +138,7 @@ class _Groups:
             self._groups[key] = group
         else:
             self.members += 1
+        group.kept = group.kept or kept
         self._group_of[hash(op)] = group
         places = list(group.ys)
         table = self._inputs_over(group.loop, loop)
@@ -133,8 +150,11 @@ class _Groups:
         if hash(group.base) != hash(op):
             count = len(loop.init)
             self._same(outputs_of(op)[:count], outputs_of(group.base)[:count])
-        for value, tensor in zip(ys, outputs_of(op)[len(loop.init) :], strict=True):
+        stacks = outputs_of(op)[len(loop.init) :]
+        for value, tensor in zip(ys, stacks[: len(ys)], strict=True):
             self._keys.name_tensor(tensor, (key, value))
+        for number, tensor in enumerate(stacks[len(ys) :]):
+            self._keys.name_tensor(tensor, (key, "kept", number))
 
     def _inputs_over(self, base: Loop, loop: Loop) -> list[tuple[Tensor, Tensor]]:
         """Pairs (placeholder of the step of a loop, the one of the base's step for the same)."""

@@ -12,6 +12,7 @@ from ...expr.nodes import Tensor, tensor_key
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.loop import Loop, Step, loop_stage
+from ...graph.kinds.rewind import KeptLoop, kept_stage
 from ...graph.stage import Operation, is_placeholder, outputs_of
 
 Key = tuple[int, int]
@@ -20,16 +21,23 @@ Key = tuple[int, int]
 def without_unread_results(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``(a, ys, zs) = loop step; f(ys)  →  (a, ys) = loop step'``."""
     ops = topological(outputs)
-    smaller: dict[int, tuple[Loop, list[int]]] = {}
+    smaller: dict[int, tuple[Loop | KeptLoop, list[int]]] = {}
     read = {tensor_key(tensor) for tensor in outputs}
     for op in reversed(ops):
         kind = kind_of(op)
-        if not isinstance(kind, Loop):
+        if not isinstance(kind, (Loop, KeptLoop)):
             read |= {tensor_key(tensor) for tensor in tensors_read_by(op)}
             continue
-        live, kept = _smaller(kind, [tensor_key(t) in read for t in outputs_of(op)])
-        if len(kept) < op.num_outputs or len(live.inputs) < len(kind.inputs):
-            smaller[hash(op)] = live, kept
+        asked = [tensor_key(t) in read for t in outputs_of(op)]
+        loop = kind if isinstance(kind, Loop) else kind.loop
+        part: Loop | KeptLoop
+        if isinstance(kind, Loop):
+            live, kept = _smaller(kind, asked)
+            part = live
+        else:
+            part, live, kept = _smaller_kept(kind, asked)
+        if len(kept) < op.num_outputs or len(live.inputs) < len(loop.inputs):
+            smaller[hash(op)] = part, kept
         read |= {tensor_key(tensor) for tensor in live.inputs}
     if not smaller:
         return list(outputs)
@@ -40,13 +48,31 @@ def without_unread_results(outputs: Sequence[Tensor]) -> list[Tensor]:
         numbers = list(range(op.num_outputs))
         current: Operation = op
         if hash(op) in smaller:
-            live, numbers = smaller[hash(op)]
-            current = loop_stage(op.name, live)[0].op
+            part, numbers = smaller[hash(op)]
+            made = loop_stage if isinstance(part, Loop) else kept_stage
+            current = made(op.name, part)[0].op
         news = retarget(current, lambda tensor: done.get(tensor_key(tensor)))
         for number, new in zip(numbers, news, strict=True):
             if tensor_key(op.output(number)) != tensor_key(new):
                 done[tensor_key(op.output(number))] = new
     return [done.get(tensor_key(tensor), tensor) for tensor in outputs]
+
+
+def _smaller_kept(
+    kept: KeptLoop, read: Sequence[bool]
+) -> tuple[Loop | KeptLoop, Loop, list[int]]:
+    """`_smaller` for a loop that keeps states, as a stage and as a loop: a plain one where nobody
+    reads these.
+    """
+    loop, first = kept.loop, len(kept.loop.step.outputs)
+    if not any(read[first:]):
+        live, numbers = _smaller(loop, read[:first])
+        return live, live, numbers
+    asked = [flag or n in kept.carries for n, flag in enumerate(read[:first])]
+    live, numbers = _smaller(loop, asked)
+    places = tuple(numbers.index(n) for n in kept.carries)
+    numbers = [*numbers, *range(first, len(read))]
+    return replace(kept, loop=live, carries=places), live, numbers
 
 
 def _smaller(loop: Loop, read: Sequence[bool]) -> tuple[Loop, list[int]]:

@@ -27,6 +27,7 @@ from ..apply_rule import zeros_like
 from ..batch import batch_of_tensors
 from ..local import local_vjp
 from .needs import Needs, needs_of
+from .rewound import pull_rewound
 from .stepwise import pull_step_by_step
 from .stored import extended_loop, stored_tensors, tensors_read_of
 
@@ -67,6 +68,8 @@ def pull_loop(
         cotangents[n] if n in cotangents else zeros_like(loop.init[n], (), "bar")
         for n in needs.carries
     ]
+    if loop.plan is not None:
+        return pull_rewound(op, loop, needs, last, given, wanted)
     if loop.carries_only:
         return pull_step_by_step(op, loop, needs, last, given, wanted)
     backward = _Backward.of(step, needs)

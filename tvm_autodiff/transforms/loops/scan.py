@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...errors import InvalidArgumentError
 from ...expr.nodes import Tensor, const_value, dtype_of, is_expr, is_integer, is_tensor, tensor_key
 from ...graph.graph import Graph, replace_tensors, tensors_read_by
+from ...graph.kinds.checkpoints import Budget, Plan, Recursive
 from ...graph.kinds.loop import Loop, copy_of, loop_stage, slice_of, step_of
 from ...graph.out_of_bounds import refuse_reads_out_of_bounds
 from ...graph.stage import Extent, is_compute, is_placeholder, placeholder_like, shape_of
@@ -25,7 +27,7 @@ def scan(
     length: Any = None,
     *,
     reverse: bool = False,
-    checkpoint: int | None = None,
+    checkpoint: int | str | Recursive | Budget | None = None,
 ) -> tuple[Any, Any]:
     """Repeat a step over time, carrying a state: ``carry, ys[t] = step(carry, xs[t])``.
 
@@ -97,7 +99,7 @@ def scan(
         raise InvalidArgumentError(f"step must be a function, got {type(step).__name__}")
     if not isinstance(reverse, bool):
         raise InvalidArgumentError(f"reverse must be True or False, got {reverse!r}")
-    _check_checkpoint(checkpoint)
+    plan = _plan_of(checkpoint)
     first, form = _tensors(init, "init")
     sequences, form_xs = _tensors(xs, "xs")
     count = _length(sequences, paths(form_xs, "xs"), length)
@@ -121,17 +123,28 @@ def scan(
     made = step_of(carries, slices, inside, results[: len(news)], results[len(news) :])
     refuse_reads_out_of_bounds(Graph(made.outputs).ops)
     whole = Loop(made, tuple(first), tuple(sequences), tuple(consts), count, reverse)
-    outputs = loop_stage(name, whole) if checkpoint is None else segmented(name, whole, checkpoint)
+    if isinstance(plan, int):
+        outputs = segmented(name, whole, plan)
+    else:
+        outputs = loop_stage(name, replace(whole, plan=plan))
     return form.filled(outputs[: len(news)]), form_ys.filled(outputs[len(news) :])
 
 
-def _check_checkpoint(checkpoint: Any) -> None:
-    whole = isinstance(checkpoint, int) and not isinstance(checkpoint, bool)
-    if checkpoint is not None and (not whole or checkpoint < 1):
-        raise InvalidArgumentError(
-            f"checkpoint must be None or a number k of at least 1, got {checkpoint!r}: every k-th "
-            "state is kept, and k near the square root of the length needs the least memory"
-        )
+def _plan_of(checkpoint: Any) -> int | Plan | None:
+    """What `checkpoint` says, its texts read."""
+    if checkpoint is None or isinstance(checkpoint, (Recursive, Budget)):
+        return checkpoint
+    if isinstance(checkpoint, int) and not isinstance(checkpoint, bool) and checkpoint >= 1:
+        return checkpoint
+    if checkpoint == "recursive":
+        return Recursive()
+    if isinstance(checkpoint, str) and checkpoint.endswith("B"):
+        return Budget(checkpoint)
+    raise InvalidArgumentError(
+        f"checkpoint must be None, a number k of at least 1 (every k-th state is kept), "
+        f"'recursive' or Recursive(slots=8), or a budget such as '64MB' or Budget(64_000_000); "
+        f"got {checkpoint!r}"
+    )
 
 
 def _name_of(step: Any) -> str:

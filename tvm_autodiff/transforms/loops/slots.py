@@ -1,0 +1,90 @@
+"""How many states a loop keeps under its plan."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...errors import InvalidArgumentError
+from ...expr.dtypes import itemsize
+from ...expr.nodes import Tensor, dtype_of
+from ...graph.graph import topological
+from ...graph.kinds.binomial import slots_for
+from ...graph.kinds.checkpoints import Budget, Recursive
+from ...graph.kinds.loop import Loop
+from ...graph.stage import is_placeholder, outputs_of, shape_of
+
+#: bytes that the place of a tensor may take beyond its size
+_GAP = 64
+_POSITION = 8  #: bytes of the number of a step, which is kept with each state
+
+
+def slots_of(name: str, loop: Loop, ahead: Loop, back: Loop) -> int:
+    """The number of states that are kept at a time, the first one included.
+
+    Parameters
+    ----------
+    name : str
+        Of the loop, for messages.
+    loop : Loop
+        With its plan.
+    ahead, back : Loop
+        From one of the kept states to the next, and the loop back.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A budget holds no state, or sizes are symbolic.
+    """
+    plan, length = loop.plan, loop.length
+    match plan:
+        case Recursive(slots=None):
+            if not isinstance(length, int):
+                raise InvalidArgumentError(
+                    f"the loop {name} has a symbolic length, of which no number of slots follows: "
+                    "give it one, as in checkpoint=Recursive(slots=32)"
+                )
+            slots = slots_for(length, 2)
+        case Recursive(slots=int(slots)):
+            pass
+        case Budget(size=size):
+            slots = _within(name, size, ahead, back)
+        case _:
+            raise AssertionError("a loop without a plan has no slots")
+    # the state before the last step is there without a slot
+    return min(slots, max(length - 1, 1)) if isinstance(length, int) else slots
+
+
+def _within(name: str, size: int, ahead: Loop, back: Loop) -> int:
+    """The states that some bytes hold, beside all tensors of one step ahead and one back."""
+    state = sum(_bytes(name, carry) for carry in ahead.step.carries) + _POSITION
+    beside = sum(_bytes(name, tensor) + _GAP for tensor in _of_one_step(ahead, back))
+    slots = (size - beside) // state
+    if slots < 1:
+        raise InvalidArgumentError(
+            f"a budget of {size:,} bytes is too small for the loop {name}: one state takes "
+            f"{state:,} bytes, and one step beside it {beside:,}; give {state + beside:,} or more"
+        )
+    return slots
+
+
+def _of_one_step(ahead: Loop, back: Loop) -> list[Tensor]:
+    """What is needed at a time beside the states: a state before and after the steps ahead, the
+    cotangents before and after the step back, what both compute, and constants in another layout.
+    """
+    found = [*ahead.step.carries, *back.step.carries]
+    for loop in (ahead, back):
+        found += [*loop.step.carries, *loop.step.consts]
+        for op in topological(list(loop.step.outputs)):
+            found += [] if is_placeholder(op) else outputs_of(op)
+    return found
+
+
+def _bytes(name: str, tensor: Tensor) -> int:
+    shape = shape_of(tensor)
+    if not all(isinstance(extent, int) for extent in shape):
+        raise InvalidArgumentError(
+            f"the loop {name} has a tensor of symbolic size, {tensor.op.name}, of which no number "
+            "of states follows from a budget in bytes: give that, as in "
+            "checkpoint=Recursive(slots=32)"
+        )
+    return prod(shape) * itemsize(dtype_of(tensor))
