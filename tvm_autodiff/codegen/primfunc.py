@@ -79,6 +79,8 @@ class StageFunction:
 
     Scalars are shape variables that the shape of no parameter tells. A function that calls others
     (`callees`) has a free variable, `only`: the number of the one to run, or -1 for all of them.
+    `reuses` has pairs of an output and an input, whose memory the output may take where nothing
+    reads the input later.
     """
 
     func: PrimFunc
@@ -87,6 +89,7 @@ class StageFunction:
     scalars: tuple[Var, ...] = ()
     callees: tuple[Callee, ...] = ()
     only: Var | None = None
+    reuses: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 def external_reads(ops: Sequence[Operation]) -> list[Tensor]:

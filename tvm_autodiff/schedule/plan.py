@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from ..expr.nodes import Tensor, tensor_key
+from ..expr.build import variable
+from ..expr.nodes import Tensor, Var, tensor_key
 from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import kind_of
-from ..graph.kinds.loop import Loop
+from ..graph.kinds.loop import Loop, loop_stage
+from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished
 from .cpu.small_loop import small_loop
 from .declined import Declined
+from .emit.called_parts import Part
 from .emit.loop_carries import StepValues, step_values
 from .emit.loop_function import loop_step
 from .emit.program import Program, assemble
 from .emit.repeats import without_repeats
+from .emit.rewind_function import kept_step, rewind_step
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
 from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
@@ -77,6 +82,7 @@ class Plan:
         self._calls = True
         self._copies: dict[Key, Kernel] = {}
         self._loops: dict[int, _PlannedLoop] = {}  # of kernels, by id
+        self._rewinds: dict[int, _PlannedRewind] = {}
 
     def steps(self) -> list[Step]:
         """The launches, in order; they write `results`."""
@@ -111,6 +117,8 @@ class Plan:
             loop = kind_of(kernel.root)
             if isinstance(loop, Loop):
                 return self._loop(kernel, loop)
+            if isinstance(loop, (KeptLoop, Rewind)):
+                return self._rewound(kernel, loop)
         found = apply_rules(kernel, self.machine, self.rules, self.refusals)
         self.scheduled += found
         return [
@@ -140,6 +148,56 @@ class Plan:
         self.scheduled += [replace(one, runs=one.runs * runs) for one in found.inside.scheduled]
         results = found.inside.results
         return [loop_step(kernel, found.part, found.values, results, steps, found.blocks)]
+
+    def _rewound(self, kernel: Kernel, kind: KeptLoop | Rewind) -> list[Step]:
+        """A loop over kept states: one function where its steps are small, else one that calls a
+        program for a run of steps, and another one for a step back.
+        """
+        if id(kernel) not in self._rewinds:
+            loops = [
+                replace(
+                    loop,
+                    step=loop.step.with_outputs(self.prepare(without_rules(loop.step.outputs))),
+                )
+                for loop in loops_in(kind)
+            ]
+            self._rewinds[id(kernel)] = self._planned_parts(with_loops(kind, loops))
+        whole, count, plans = self._rewinds[id(kernel)]
+        rule = small_loop.__name__
+        refused = self.refusals.of(kernel, rule)
+        small = refused if refused is not None else small_loop(kernel, whole, count)
+        if not isinstance(small, Declined):
+            self.scheduled.append(Scheduled(kernel, small, rule))
+            return [Step(one, kernel, rule) for one in finished(small, self.machine)]
+        parts = []
+        length = loops_in(kind)[0].length
+        runs = length if isinstance(length, int) else SYMBOLIC_SIZE
+        for plan, size in plans:
+            parts.append(Part(plan.steps(), plan.inputs, plan.results, size))
+            self.scheduled += [replace(one, runs=one.runs * runs) for one in plan.scheduled]
+        if isinstance(whole, KeptLoop):
+            return [kept_step(kernel, whole, *parts)]
+        return [rewind_step(kernel, whole, *parts)]
+
+    def _planned_parts(self, kind: KeptLoop | Rewind) -> _PlannedRewind:
+        run, *back = loops_in(kind)
+        size = variable("steps", "int64")
+        parts: list[tuple[Loop, Var | None]] = [(part_of(run, size), size)]
+        parts += [(part_of(loop, 1), None) for loop in back]
+        plans, kernels = [], 0
+        for loop, length in parts:
+            kernels += len(self._planned(loop).inside.kernels)
+            plan = Plan(
+                loop.inputs,
+                loop_stage("steps", loop),
+                (),
+                self.machine,
+                self.rules,
+                self.prepare,
+                self.refusals,
+            )
+            plans.append((plan, length))
+        return kind, kernels, plans
 
     def _planned(self, whole: Loop) -> _PlannedLoop:
         machine, part, blocks = self.machine, whole, rows_apart(whole, self.machine)
@@ -173,3 +231,8 @@ class _PlannedLoop:
     blocks: RowBlocks | None
     values: StepValues
     inside: Plan
+
+
+#: a loop over kept states, how many kernels its steps are, and the programs that it calls, with the
+#: number of steps of each
+_PlannedRewind: TypeAlias = tuple[KeptLoop | Rewind, int, list[tuple[Plan, Var | None]]]

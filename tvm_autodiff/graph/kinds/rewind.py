@@ -13,9 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...expr.nodes import Tensor, dtype_of, tensor_key
-from ..stage import Extent, Operation, is_extern, outputs_of, shape_of
+from ..stage import (
+    Extent,
+    Operation,
+    is_extern,
+    outputs_of,
+    placeholder,
+    placeholder_like,
+    shape_of,
+)
 from .embedding import extern_stage
-from .loop import HeldStep, Loop
+from .loop import HeldStep, Loop, loop_stage
 from .rewind_nest import kept_nest, rewind_nest
 
 #: attributes: the loops without their tensors, the inputs that these are, and numbers
@@ -143,11 +151,6 @@ def rewind_of(op: Operation) -> Rewind | None:
     return replace(held, ahead=ahead, back=back, kept=parts[6])
 
 
-def kept_shape(carry: Tensor, slots: int) -> tuple[list[Extent], str]:
-    """The shape and the dtype of the array for a carry that is kept."""
-    return [slots, *shape_of(carry)], dtype_of(carry)
-
-
 def loops_in(kind: object) -> tuple[Loop, ...]:
     """The loops that a stage of a kind consists of; none for other kinds."""
     match kind:
@@ -158,6 +161,53 @@ def loops_in(kind: object) -> tuple[Loop, ...]:
         case Rewind():
             return kind.ahead, kind.back
     return ()
+
+
+def with_loops(
+    kind: Loop | KeptLoop | Rewind, loops: Sequence[Loop]
+) -> Loop | KeptLoop | Rewind:
+    """The kind with other loops in the place of `loops_in` it."""
+    match kind:
+        case Loop():
+            return loops[0]
+        case KeptLoop():
+            return replace(kind, loop=loops[0])
+        case Rewind():
+            return replace(kind, ahead=loops[0], back=loops[1])
+
+
+def stage_of_loops(name: str, kind: Loop | KeptLoop | Rewind) -> list[Tensor]:
+    """The outputs of a stage of any of these kinds."""
+    match kind:
+        case Loop():
+            return loop_stage(name, kind)
+        case KeptLoop():
+            return kept_stage(name, kind)
+        case Rewind():
+            return rewind_stage(name, kind)
+
+
+def part_of(loop: Loop, length: Extent) -> Loop:
+    """Some steps of a loop, over placeholders for what they read."""
+    step = loop.step
+
+    def stacked(x: Tensor) -> Tensor:
+        return placeholder([length, *shape_of(x)], dtype_of(x), x.op.name)
+
+    return Loop(
+        step,
+        tuple(map(placeholder_like, step.carries)),
+        tuple(map(stacked, step.xs)),
+        tuple(map(placeholder_like, step.consts)),
+        length,
+        loop.reverse,
+        carries_only=True,
+    )
+
+
+def reused_by(kind: object) -> list[tuple[int, Tensor]]:
+    """The outputs of a stage, by number, that may lie where an input does, and these inputs."""
+    return list(enumerate(kind.kept, kind.own)) if isinstance(kind, Rewind) else []
 
 
 def _distinct(tensors: Sequence[Tensor]) -> list[Tensor]:

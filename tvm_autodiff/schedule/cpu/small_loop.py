@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from ...codegen.primfunc import StageFunction, stage_function
 from ...graph.graph import topological
-from ...graph.kinds.loop import Loop, loop_stage
+from ...graph.kinds.loop import Loop
+from ...graph.kinds.rewind import (
+    KeptLoop,
+    Rewind,
+    loops_in,
+    reused_by,
+    stage_of_loops,
+    with_loops,
+)
 from ...graph.stage import (
     Operation,
     axis_range,
@@ -31,29 +39,38 @@ from ..rewrites.normal_form import normal_form
 POINTS_OF_A_CALL = 128
 
 
-def small_loop(kernel: Kernel, loop: Loop, kernels: int) -> list[StageFunction] | Declined:
+def small_loop(
+    kernel: Kernel, kind: Loop | KeptLoop | Rewind, kernels: int
+) -> list[StageFunction] | Declined:
     """The function of a loop, where its steps are small.
 
     Parameters
     ----------
     kernel
         The stage.
-    loop
+    kind
         What it computes, without custom rules.
     kernels
         How many functions a step would call.
     """
-    outputs = inline_producers(normal_form(loop.step.outputs))
-    ops = [op for op in topological(outputs) if not is_placeholder(op)]
-    if not all(is_compute(op) and op.num_outputs == 1 and _is_literal(op) for op in ops):
-        return other_kind("a step holds more than te.compute stages of literal size and one result")
-    points = sum(map(iterations, ops))
+    inlined = []
+    points = 0
+    for loop in loops_in(kind):
+        outputs = inline_producers(normal_form(loop.step.outputs))
+        ops = [op for op in topological(outputs) if not is_placeholder(op)]
+        if not all(is_compute(op) and op.num_outputs == 1 and _is_literal(op) for op in ops):
+            return other_kind(
+                "a step holds more than te.compute stages of literal size and one result"
+            )
+        points += sum(map(iterations, ops))
+        inlined.append(replace(loop, step=loop.step.with_outputs(outputs)))
     if points > kernels * POINTS_OF_A_CALL:
         return no_gain(f"a step of {points} points is worth the calls of {kernels} kernels")
-    inlined = replace(loop, step=loop.step.with_outputs(outputs))
-    made = loop_stage(kernel.root.name, inlined)
+    made = stage_of_loops(kernel.root.name, with_loops(kind, inlined))
     launch = stage_function([made[0].op], made)
-    return [replace(launch, outputs=tuple(outputs_of(kernel.root)))]
+    outputs = outputs_of(kernel.root)
+    reuses = tuple((outputs[n], tensor) for n, tensor in reused_by(kind))
+    return [replace(launch, outputs=tuple(outputs), reuses=reuses)]
 
 
 def _is_literal(op: Operation) -> bool:

@@ -26,7 +26,7 @@ from ...codegen.modules import function_var
 from ...codegen.pointers import Pointer, address_of, moved, pointer, with_pointers
 from ...codegen.primfunc import Callee, StageFunction, launch_of
 from ...expr.build import cast, compare, const, variable
-from ...expr.nodes import Expr, Tensor, binary, dtype_of, tensor_key
+from ...expr.nodes import Expr, Tensor, binary, tensor_key
 from ...graph.graph import tensors_read_by
 from ...graph.kinds.loop import Loop
 from ...graph.stage import Extent, Operation, outputs_of, placeholder
@@ -45,7 +45,7 @@ from .loop_carries import (
     read_from,
     written_to,
 )
-from .loop_workspace import Piece, planned, size_in_bytes
+from .loop_workspace import Piece, piece_of, planned, size_in_bytes
 from .places import Key, aliases_of, bound, runs_once, temporaries_of
 from .updates import Step
 
@@ -137,17 +137,17 @@ class _Written:
         """The bytes that it needs beside its arguments, and where pieces of them begin."""
         ordered = [*self.once, *self.each]
         given = {tensor_key(tensor) for tensor in self.results}
-        self.aliases = aliases_of(ordered, given, set())
+        self.aliases = aliases_of(ordered, given, set(), len(self.once))
         pieces: dict[Any, Piece] = {}
         for number, (carried, tensor) in enumerate(
             zip(self.values.carried, self.loop.step.carries, strict=True)
         ):
             if isinstance(carried, Exchanged):
-                pieces[number] = _piece(tensor, 0, len(ordered))
+                pieces[number] = piece_of(tensor, 0, len(ordered))
         for key, (tensor, first, last) in temporaries_of(ordered, given, self.aliases).items():
             if first < len(self.once):  # every step reads it again
                 first, last = 0, len(ordered)
-            pieces[key] = _piece(tensor, first, last)
+            pieces[key] = piece_of(tensor, first, last)
         size, offsets = planned(list(pieces.values()))
         return size, dict(zip(pieces, offsets, strict=True))
 
@@ -280,12 +280,6 @@ class _Written:
 
 def _times(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else left * right
-
-
-def _piece(tensor: Tensor, first: int, last: int) -> Piece:
-    size = size_in_bytes(tensor)
-    name, unit = str(tensor.op.name), size_in_bytes(placeholder((), dtype_of(tensor), "one"))
-    return Piece(name, size, int(unit), first, last)
 
 
 def _wide(extent: Extent) -> Expr:

@@ -14,7 +14,7 @@ from ...codegen.direct_calls import ALIGNMENT
 from ...expr.build import cast, const
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Expr, Tensor, dtype_of
-from ...graph.stage import shape_of
+from ...graph.stage import Extent, shape_of
 from .workspace import Temporary, plan_workspace
 
 Size = Expr | int
@@ -33,11 +33,26 @@ class Piece:
 
 def size_in_bytes(tensor: Tensor) -> Size:
     """The bytes of a tensor."""
+    return _bytes(tensor, shape_of(tensor))
+
+
+def row_in_bytes(tensor: Tensor) -> Size:
+    """The bytes of one element of a sequence."""
+    return _bytes(tensor, shape_of(tensor)[1:])
+
+
+def _bytes(tensor: Tensor, shape: Sequence[Extent]) -> Size:
     count: Size = itemsize(dtype_of(tensor))
-    for extent in shape_of(tensor):
+    for extent in shape:
         factor = extent if isinstance(extent, int) else cast("int64", extent)
         count = factor * count
     return count
+
+
+def piece_of(tensor: Tensor, first: int, last: int) -> Piece:
+    """The memory of a tensor that is needed between two launches."""
+    name, size = str(tensor.op.name), size_in_bytes(tensor)
+    return Piece(name, size, itemsize(dtype_of(tensor)), first, last)
 
 
 def planned(pieces: Sequence[Piece]) -> tuple[Size, list[Size]]:

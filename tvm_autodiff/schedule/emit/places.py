@@ -20,12 +20,20 @@ Place = TypeVar("Place", bound=Hashable)
 
 
 def aliases_of(
-    steps: Sequence[Step], given: Container[Key], updated: Container[Key]
+    steps: Sequence[Step], given: Container[Key], updated: Container[Key], once: int = 0
 ) -> dict[Key, Key]:
-    """Temporaries that hold the elements of another tensor in the same order, and that one."""
+    """Temporaries that hold the elements of another tensor in the same order, and that one; and
+    those that take the memory of another one when its time is over. The first `once` steps run
+    once where the others are repeated.
+    """
     aliases: dict[Key, Key] = {}
+    reused = _reused(steps, given, once)
     for step in steps:
         launch = step.launch
+        for written, read in launch.reuses:
+            key, source = tensor_key(written), tensor_key(read)
+            if key in reused and key not in given and source not in aliases:
+                aliases[key] = source
         if len(launch.inputs) != 1 or len(launch.outputs) != 1 or launch.callees:
             continue
         read, written = tensor_key(launch.inputs[0]), tensor_key(launch.outputs[0])
@@ -35,6 +43,30 @@ def aliases_of(
         if only_reshapes(launch.func):
             aliases[written] = aliases.get(read, read)
     return aliases
+
+
+def _reused(steps: Sequence[Step], given: Container[Key], once: int) -> set[Key]:
+    """Results that may take the memory of an input: one of the steps wrote it, in the same round,
+    and no later one reads it or what holds its elements.
+    """
+    writer: dict[Key, int] = {}
+    last: dict[Key, int] = {}
+    for number, step in enumerate(steps):
+        writer |= {tensor_key(tensor): number for tensor in step.launch.outputs}
+        last |= {tensor_key(tensor): number for tensor in step.launch.inputs}
+    found: set[Key] = set()
+    for number, step in enumerate(steps):
+        for written, read in step.launch.reuses:
+            key = tensor_key(read)
+            same_round = key in writer and (writer[key] >= once or number < once)
+            alone = not any(only_reshapes(steps[n].launch.func) for n in _readers(steps, key))
+            if same_round and key not in given and last[key] == number and alone:
+                found.add(tensor_key(written))
+    return found
+
+
+def _readers(steps: Sequence[Step], key: Key) -> list[int]:
+    return [n for n, step in enumerate(steps) if key in map(tensor_key, step.launch.inputs)]
 
 
 def temporaries_of(
