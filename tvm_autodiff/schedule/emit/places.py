@@ -27,13 +27,12 @@ def aliases_of(
     once where the others are repeated.
     """
     aliases: dict[Key, Key] = {}
-    reused = _reused(steps, given, once)
+    reused = reused_memory(steps, given, once)
     for step in steps:
         launch = step.launch
         for written, read in launch.reuses:
-            key, source = tensor_key(written), tensor_key(read)
-            if key in reused and key not in given and source not in aliases:
-                aliases[key] = source
+            if tensor_key(written) in reused and tensor_key(read) not in aliases:
+                aliases[tensor_key(written)] = tensor_key(read)
         if len(launch.inputs) != 1 or len(launch.outputs) != 1 or launch.callees:
             continue
         read, written = tensor_key(launch.inputs[0]), tensor_key(launch.outputs[0])
@@ -45,23 +44,24 @@ def aliases_of(
     return aliases
 
 
-def _reused(steps: Sequence[Step], given: Container[Key], once: int) -> set[Key]:
-    """Results that may take the memory of an input: one of the steps wrote it, in the same round,
-    and no later one reads it or what holds its elements.
+def reused_memory(steps: Sequence[Step], given: Container[Key], once: int = 0) -> dict[Key, Key]:
+    """Results that may take the memory of an input, and that one: one of the steps wrote it, in the
+    same round, and no later one reads it or what holds its elements.
     """
     writer: dict[Key, int] = {}
     last: dict[Key, int] = {}
     for number, step in enumerate(steps):
         writer |= {tensor_key(tensor): number for tensor in step.launch.outputs}
         last |= {tensor_key(tensor): number for tensor in step.launch.inputs}
-    found: set[Key] = set()
+    found: dict[Key, Key] = {}
     for number, step in enumerate(steps):
         for written, read in step.launch.reuses:
             key = tensor_key(read)
             same_round = key in writer and (writer[key] >= once or number < once)
             alone = not any(only_reshapes(steps[n].launch.func) for n in _readers(steps, key))
-            if same_round and key not in given and last[key] == number and alone:
-                found.add(tensor_key(written))
+            free = key not in given and tensor_key(written) not in given
+            if same_round and free and last[key] == number and alone:
+                found[tensor_key(written)] = key
     return found
 
 

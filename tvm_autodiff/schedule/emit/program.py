@@ -33,6 +33,7 @@ from ...graph.stage import shape_of
 from .direct import direct_program, is_static
 from .functions import Functions
 from .names import identifier
+from .places import reused_memory
 from .updates import Step, Update
 from .workspace import Workspace
 
@@ -148,9 +149,12 @@ def _relax_module(
     destinations = {tensor_key(tensor): var for tensor, var in zip(outputs, results, strict=True)}
     updated = {tensor_key(old) for old, _ in updates}
     destinations |= {tensor_key(new): values[tensor_key(old)] for old, new in updates}
+    reused = reused_memory(steps, {*values, *destinations})
     with builder.function("main", [*params, *results]):
         with builder.dataflow():
             for step in steps:
+                over = [key for key in map(tensor_key, step.launch.outputs) if key in reused]
+                destinations |= {key: values[reused[key]] for key in over}
                 launch = _placed_first(step.launch, destinations)
                 arguments = [values[tensor_key(tensor)] for tensor in launch.inputs]
                 types = [tensor_type(tensor) for tensor in launch.outputs]

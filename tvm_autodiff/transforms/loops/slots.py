@@ -14,7 +14,7 @@ from ...graph.kinds.loop import Loop
 from ...graph.stage import is_placeholder, outputs_of, shape_of
 
 #: bytes that the place of a tensor may take beyond its size
-_GAP = 64
+_GAP = 384
 _POSITION = 8  #: bytes of the number of a step, which is kept with each state
 
 
