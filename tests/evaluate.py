@@ -26,6 +26,8 @@ _FAR = -(2**30)  # an index that is outside of every tensor
 _MOST_POINTS = 1 << 21  # of a reduction that is evaluated at once
 #: the attribute by which a stage is a loop over time
 LOOP_STEP = "tvm_autodiff.loop.step"
+#: .. and one that keeps some states, or one back over these
+KEPT_LOOP, LOOP_BACK = "tvm_autodiff.rewind.kept", "tvm_autodiff.rewind.loops"
 _DEPTH = 20_000  # expressions are walked by recursion
 _LITERALS = (prim.IntImm, prim.FloatImm)
 #: node of a combiner → how numpy reduces by it
@@ -417,10 +419,12 @@ def _stage(op: Any, free: Mapping[int, Any], known: Mapping[Key, Any], strict: b
         for place in range(op.num_outputs)
     ]
     if isinstance(op, te.ExternOp):
-        from tests.evaluate_statements import run_extern, run_loop
+        from tests.evaluate_statements import run_extern, run_loop, run_rewind
 
-        if LOOP_STEP in op.attrs:
+        if LOOP_STEP in op.attrs or KEPT_LOOP in op.attrs:
             return run_loop(op, shapes, free, known, strict)
+        if LOOP_BACK in op.attrs:
+            return run_rewind(op, shapes, free, known, strict)
         return run_extern(op, shapes, free, known)
     if not isinstance(op, te.ComputeOp):
         raise ValueError(f"no value was given for {op.name}")

@@ -9,6 +9,7 @@ import numpy as np
 from tvm import ir, te, tirx
 
 from tests.evaluate import (
+    KEPT_LOOP,
     LOOP_STEP,
     Array,
     Expression,
@@ -53,35 +54,102 @@ def run_loop(
     known: Mapping[Key, Any],
     strict: bool,
 ) -> list[Array]:
-    """The outputs of a loop over time: its step evaluated stage by stage, once for each time."""
-    step = op.attrs[LOOP_STEP].step
-    places = [[int(place) for place in part] for part in op.attrs["tvm_autodiff.loop.places"]]
+    """The outputs of a loop over time: its step evaluated stage by stage, once for each time. The
+    rows of a loop that keeps states are left at zero.
+    """
+    if LOOP_STEP in op.attrs:
+        step, prefix = op.attrs[LOOP_STEP].step, "tvm_autodiff.loop"
+        backward = bool(op.attrs["tvm_autodiff.loop.reverse"])
+    else:
+        held, prefix = op.attrs[KEPT_LOOP].step.loop, "tvm_autodiff.rewind"
+        step, backward = held.step, held.reverse
     inputs = [known[key_of(tensor)] for tensor in op.inputs]
-    init, xs, consts = ([inputs[place] for place in part] for part in places)
-    count = len(init)
-    stacks = [
-        np.zeros(shape, float_dtype(op.output(count + n).dtype))
-        for n, shape in enumerate(shapes[count:])
-    ]
-    lengths = {len(array) for array in (*xs, *stacks)}
-    if not lengths:
-        length = op.attrs["tvm_autodiff.loop.length"]
-        constant = isinstance(length, int)
-        lengths = {length if constant else int(Expression(free, {}, False).value(length))}
-    [length] = lengths
-    fixed = {key_of(x): array for x, array in zip(step.consts, consts, strict=True)}
-    ops = [stage for stage in stages_of(step.outputs) if not isinstance(stage, te.PlaceholderOp)]
+    parts = [[inputs[int(place)] for place in part] for part in op.attrs[f"{prefix}.places"]]
+    init, xs, consts = parts
+    stacks = _stacks(op, shapes, len(init), len(step.ys))
+    length = _length(op.attrs[f"{prefix}.length"], [*xs, *stacks], free)
+    run = _Steps(step, consts, free, strict)
     carries = init
-    backward = bool(op.attrs["tvm_autodiff.loop.reverse"])
     for time in reversed(range(length)) if backward else range(length):
-        here = dict(fixed)
-        here.update((key_of(x), array) for x, array in zip(step.carries, carries, strict=True))
-        here.update((key_of(x), array[time]) for x, array in zip(step.xs, xs, strict=True))
-        run_stages(ops, free, here, strict)
-        carries = [here[key_of(new)] for new in step.news]
-        for stack, y in zip(stacks, step.ys, strict=True):
-            stack[time] = here[key_of(y)]
-    return [*(np.array(carry) for carry in carries), *stacks]
+        carries, ys = run.once(carries, [array[time] for array in xs])
+        for stack, y in zip(stacks, ys, strict=True):
+            stack[time] = y
+    first = len(init) + len(stacks)
+    kept = _stacks(op, shapes, first, len(shapes) - first)
+    return [*(np.array(carry) for carry in carries), *stacks, *kept]
+
+
+def run_rewind(
+    op: te.ExternOp,
+    shapes: Sequence[tuple[int, ...]],
+    free: Mapping[int, Any],
+    known: Mapping[Key, Any],
+    strict: bool,
+) -> list[Array]:
+    """The outputs of a loop back: from all states, each computed once from the first one. What the
+    stage works in is left at zero, and what is kept for it is not looked at.
+    """
+    held = op.attrs["tvm_autodiff.rewind.loops"].step
+    inputs = [known[key_of(tensor)] for tensor in op.inputs]
+    parts = [[inputs[int(n)] for n in part] for part in op.attrs["tvm_autodiff.rewind.places"]]
+    ahead = _Steps(held.ahead.step, parts[2], free, strict)
+    back = _Steps(held.back.step, parts[5], free, strict)
+    carries = parts[3]
+    stacks = _stacks(op, shapes, len(carries), len(held.back.step.ys))
+    sequences = [*parts[1], *parts[4], *stacks]
+    length = _length(op.attrs["tvm_autodiff.rewind.length"], sequences, free)
+    times = list(reversed(range(length)) if held.ahead.reverse else range(length))
+    states = [parts[0]]
+    for time in times[:-1]:
+        states.append(ahead.once(states[-1], [array[time] for array in parts[1]])[0])
+    for time in reversed(times):
+        rows = [*states.pop(), *(array[time] for array in parts[4])]
+        carries, ys = back.once(carries, rows)
+        for stack, y in zip(stacks, ys, strict=True):
+            stack[time] = y
+    first = len(carries) + len(stacks)
+    work = _stacks(op, shapes, first, len(shapes) - first)
+    return [*(np.array(carry) for carry in carries), *stacks, *work]
+
+
+def _stacks(
+    op: te.ExternOp, shapes: Sequence[tuple[int, ...]], first: int, count: int
+) -> list[Array]:
+    return [
+        np.zeros(shapes[n], float_dtype(op.output(n).dtype)) for n in range(first, first + count)
+    ]
+
+
+def _length(given: Any, sequences: Sequence[Array], free: Mapping[int, Any]) -> int:
+    lengths = {len(array) for array in sequences}
+    if not lengths:
+        constant = isinstance(given, int)
+        lengths = {given if constant else int(Expression(free, {}, False).value(given))}
+    [length] = lengths
+    return length
+
+
+class _Steps:
+    """A step evaluated stage by stage."""
+
+    def __init__(
+        self, step: Any, consts: Sequence[Array], free: Mapping[int, Any], strict: bool
+    ) -> None:
+        self.step, self.free, self.strict = step, free, strict
+        self.fixed = {key_of(x): array for x, array in zip(step.consts, consts, strict=True)}
+        ops = stages_of(step.outputs)
+        self.ops = [stage for stage in ops if not isinstance(stage, te.PlaceholderOp)]
+
+    def once(
+        self, carries: Sequence[Array], xs: Sequence[Array]
+    ) -> tuple[list[Array], list[Array]]:
+        """The next carries, and what is put out."""
+        here = dict(self.fixed)
+        here.update((key_of(x), array) for x, array in zip(self.step.carries, carries, strict=True))
+        here.update((key_of(x), array) for x, array in zip(self.step.xs, xs, strict=True))
+        run_stages(self.ops, self.free, here, self.strict)
+        results = [here[key_of(tensor)] for tensor in self.step.outputs]
+        return results[: len(carries)], results[len(carries) :]
 
 
 class _Run:

@@ -25,9 +25,7 @@ def least(length: int, slots: int) -> int:
         return 0
     if slots == 1:
         return length * (length - 1) // 2
-    return min(
-        m + least(m, slots) + least(length - m, slots - 1) for m in range(1, length)
-    )
+    return min(m + least(m, slots) + least(length - m, slots - 1) for m in range(1, length))
 
 
 def by_stops(length: int, slots: int) -> int:

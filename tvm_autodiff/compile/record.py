@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from ..expr.nodes import node_id, op_name, tensor_key
+from ..expr.rewrite import variables_of
+from ..graph.kinds.rewind import Rewind
+from ..graph.loop_plans import loops_back, size_of_state
+from ..graph.stage import Extent, Operation, shape_of
 from ..runtime.host import needs_of
-from ..runtime.record import Launch, Record, Storage
+from ..runtime.record import Launch, LoopBack, Record, Storage
 from ..runtime.signature import Dim
 from ..runtime.tensor_signature import dimension_of
 from ..schedule.emit.compilation import Compiled
@@ -59,4 +63,24 @@ def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
         notice_of(plan.scheduled),
         str(plan.machine.target),
         *needs_of(plan.machine.target),
+        tuple(_loop_back(request, *found) for found in loops_back(plan.results)),
     )
+
+
+def _loop_back(request: Request, op: Operation, rewind: Rewind) -> LoopBack:
+    """A loop back over the symbols of the signature."""
+    specs = (*request.signature.inputs, *request.signature.outputs)
+    symbols = {
+        node_id(expr): dim
+        for spec, tensor in zip(specs, (*request.inputs, *request.outputs), strict=True)
+        for dim, expr in zip(spec.shape, shape_of(tensor), strict=True)
+        if not isinstance(expr, int) and op_name(expr) == "var"
+    }
+
+    def told(extent: Extent) -> Dim | None:
+        symbolic = [] if isinstance(extent, int) else variables_of([extent])
+        known = all(node_id(var) in symbols for var in symbolic)
+        return dimension_of(extent, dict(symbols)) if known else None
+
+    length, state = rewind.ahead.length, size_of_state(rewind)
+    return LoopBack(str(op.name), told(length), rewind.slots, told(state))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import itemsize
-from .record import Record
+from ..graph.loop_plans import LoopPlan
+from .record import LoopBack, Record
 from .signature import TensorSpec, dim_value
 
 
@@ -42,9 +43,13 @@ class Memory:
     ----------
     buffers : tuple of Buffer
         Inputs, outputs, then temporaries.
+    loops : tuple of LoopPlan
+        What loops with checkpoints keep, which is among the temporaries, and the steps that they
+        compute again.
     """
 
     buffers: tuple[Buffer, ...]
+    loops: tuple[LoopPlan, ...] = ()
 
     @property
     def inputs(self) -> int:
@@ -77,7 +82,8 @@ class Memory:
             for buffer in self.buffers
         ]
         parts = f"{self.inputs:,} in, {self.outputs:,} out, {self.temporaries:,} between"
-        return "\n".join([*rows, f"{self.total:>{width},}  bytes: {parts}"])
+        total = f"{self.total:>{width},}  bytes: {parts}"
+        return "\n".join([*rows, total, *map(str, self.loops)])
 
 
 def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
@@ -108,4 +114,11 @@ def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
         Buffer("temporary", value(storage.size, "a temporary"), storage.tensors)
         for storage in record.storages
     ]
-    return Memory(tuple(buffers))
+    return Memory(tuple(buffers), tuple(_plan(loop, known) for loop in record.loops))
+
+
+def _plan(loop: LoopBack, sizes: dict[str, int]) -> LoopPlan:
+    length, state = (
+        None if dim is None else dim_value(dim, sizes) for dim in (loop.length, loop.state_bytes)
+    )
+    return LoopPlan(loop.name, length, loop.states, state)

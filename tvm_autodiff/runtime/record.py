@@ -64,6 +64,28 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class LoopBack:
+    """A loop back that keeps some of the states of a loop.
+
+    Attributes
+    ----------
+    name : str
+        Of the stage.
+    length : Dim or None
+        The number of steps; None where no symbol of the signature tells it.
+    states : int
+        The states that are kept at a time.
+    state_bytes : Dim or None
+        Bytes of one of them.
+    """
+
+    name: str
+    length: Dim | None
+    states: int
+    state_bytes: Dim | None
+
+
+@dataclass(frozen=True)
 class Record:
     """A compiled program without its code.
 
@@ -86,6 +108,8 @@ class Record:
         Of the CPU that it needs; empty where that is not known.
     features : tuple of str
         Of the CPU, as LLVM names them, that it may use.
+    loops : tuple of LoopBack
+        The loops that keep some of their states.
     """
 
     signature: Signature
@@ -99,6 +123,7 @@ class Record:
     target: str = ""
     architecture: str = ""
     features: tuple[str, ...] = ()
+    loops: tuple[LoopBack, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""
@@ -114,6 +139,7 @@ class Record:
             "target": self.target,
             "architecture": self.architecture,
             "features": list(self.features),
+            "loops": [asdict(loop) for loop in self.loops],
         }
 
     @staticmethod
@@ -131,4 +157,5 @@ class Record:
             data["target"],
             data["architecture"],
             tuple(data["features"]),
+            tuple(LoopBack(**row) for row in data["loops"]),
         )

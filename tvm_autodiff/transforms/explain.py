@@ -13,6 +13,7 @@ from ..errors import DenseSumWarning
 from ..expr.build import all_of
 from ..expr.nodes import Axis, Tensor, load
 from ..expr.printing.text import text
+from ..graph.loop_plans import LoopPlan, loops_back, plan_of
 from ..graph.stage import Extent, Operation, axis_range, is_compute, reduction_of, shape_of
 from ..rules.reducers import classify
 from ..warn import warn
@@ -34,10 +35,15 @@ def warn_of_dense_sums(sites: Sequence[Transposed]) -> None:
         )
 
 
-def explain(sites: Sequence[Transposed], scanned: Sequence[tuple[Operation, Tensor]] = ()) -> str:
+def explain(
+    sites: Sequence[Transposed],
+    scanned: Sequence[tuple[Operation, Tensor]] = (),
+    results: Sequence[Tensor] = (),
+) -> str:
     """The report: one paragraph for each gradient and stage that contributes to it.
 
-    `scanned` are the scans that were differentiated, and what each reads.
+    `scanned` are the scans that were differentiated, and what each reads; `results` are the
+    gradients, of whose loops back it is told what they keep.
     """
     lines: list[str] = []
     heading = ""
@@ -52,7 +58,23 @@ def explain(sites: Sequence[Transposed], scanned: Sequence[tuple[Operation, Tens
         title = f"d{tensor.op.name}, by the reads of {op.name}"
         lines += ["", title] if lines else [title]
         lines += ["  strategy: scan in the opposite direction", f"  iterations: {steps}"]
+    for op, rewind in loops_back(results):
+        title = f"the loop back {op.name}"
+        lines += ["", title] if lines else [title]
+        lines += [f"  {line}" for line in _loop_lines(plan_of(op, rewind))]
     return "\n".join(lines)
+
+
+def _loop_lines(plan: LoopPlan) -> list[str]:
+    lines = [f"states kept at a time: {plan.states:,}"]
+    if plan.state_bytes is not None:
+        lines[0] += f" of {plan.state_bytes:,} bytes each, {plan.bytes:,} bytes"
+    if plan.length is not None:
+        lines.append(
+            f"steps computed again: {plan.extra_steps:,} beside {plan.length:,} back, the fewest "
+            "for these states"
+        )
+    return lines
 
 
 def _site_lines(site: Transposed) -> list[str]:

@@ -105,7 +105,8 @@ class DifferentiationResult(Sequence[Tensor]):
             For each: the system that was solved, the strategy (gather, residue classes, part of
             the box, ragged loops, scatter-add, loop over updates, scan, dense sum), the axes
             summed over, the guards left, the iterations, and for a dense sum the equations that
-            were not solved and what to override.
+            were not solved and what to override. For a loop under a plan of checkpoints: the
+            states that it keeps at a time, their bytes, and the steps that are computed again.
 
         Examples
         --------
@@ -121,7 +122,7 @@ class DifferentiationResult(Sequence[Tensor]):
             guards: i0%2 == 0
             iterations: 6 (floor: 9, the sum over zeros: 18)
         """
-        return explain(self._sites, self._scanned)
+        return explain(self._sites, self._scanned, self.result)
 
     def _require_inputs(self) -> None:
         if not self._asked:
