@@ -161,7 +161,9 @@ class Plan:
                 )
                 for loop in loops_in(kind)
             ]
-            self._rewinds[id(kernel)] = self._planned_parts(with_loops(kind, loops))
+            prepared = with_loops(kind, loops)
+            assert not isinstance(prepared, Loop), "the kind stays the same"
+            self._rewinds[id(kernel)] = self._planned_parts(prepared)
         whole, count, plans = self._rewinds[id(kernel)]
         rule = small_loop.__name__
         refused = self.refusals.of(kernel, rule)

@@ -209,8 +209,9 @@ def loop_of(op: Operation) -> Loop | None:
     elif not isinstance(length, int):
         ys = outputs_of(op)[len(init) :]
         length = shape_of(ys[0])[0] if ys else length
-    flags = (bool(op.attrs[name]) for name in (_REVERSE, _CARRIES))
-    return Loop(op.attrs[_STEP].step, init, xs, consts, length, *flags, op.attrs[_PLAN].step)
+    reverse, carries_only = (bool(op.attrs[name]) for name in (_REVERSE, _CARRIES))
+    step, plan = op.attrs[_STEP].step, op.attrs[_PLAN].step
+    return Loop(step, init, xs, consts, length, reverse, carries_only, plan)
 
 
 def without_step(op: Operation) -> list[Tensor]:

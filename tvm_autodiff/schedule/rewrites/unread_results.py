@@ -11,8 +11,8 @@ from dataclasses import replace
 from ...expr.nodes import Tensor, tensor_key
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.kinds.kind import kind_of
-from ...graph.kinds.loop import Loop, Step, loop_stage
-from ...graph.kinds.rewind import KeptLoop, kept_stage
+from ...graph.kinds.loop import Loop, Step
+from ...graph.kinds.rewind import KeptLoop, stage_of_loops
 from ...graph.stage import Operation, is_placeholder, outputs_of
 
 Key = tuple[int, int]
@@ -49,8 +49,7 @@ def without_unread_results(outputs: Sequence[Tensor]) -> list[Tensor]:
         current: Operation = op
         if hash(op) in smaller:
             part, numbers = smaller[hash(op)]
-            made = loop_stage if isinstance(part, Loop) else kept_stage
-            current = made(op.name, part)[0].op
+            current = stage_of_loops(op.name, part)[0].op
         news = retarget(current, lambda tensor: done.get(tensor_key(tensor)))
         for number, new in zip(numbers, news, strict=True):
             if tensor_key(op.output(number)) != tensor_key(new):
