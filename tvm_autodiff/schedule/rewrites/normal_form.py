@@ -39,7 +39,8 @@ from ...graph.checkpoint import generation_of
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.kinds.custom import without_rules
 from ...graph.kinds.kind import kind_of
-from ...graph.kinds.loop import Loop, loop_stage
+from ...graph.kinds.loop import Loop
+from ...graph.kinds.rewind import KeptLoop, Rewind, loops_in, stage_of_loops, with_loops
 from ...graph.narrowed import narrowed
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
@@ -130,8 +131,8 @@ def copy_of(tensor: Tensor) -> Tensor:
 def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if not is_compute(op):
         kind = kind_of(op)
-        if isinstance(kind, Loop):
-            return outputs_of(stages.first(_normal_loop(op, kind)))
+        if isinstance(kind, (Loop, KeptLoop, Rewind)):
+            return outputs_of(stages.first(_normal_loops(op, kind)))
         scattered = scattered_wide(op)
         return outputs_of(stages.first(op)) if scattered is None else [scattered]
     op = narrowed(op)
@@ -162,11 +163,15 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     return outputs_of(stages.first(_with_normal_nodes(op)))
 
 
-def _normal_loop(op: Operation, loop: Loop) -> Operation:
-    """The loop over a step in normal form."""
-    outputs = normal_form(without_rules(loop.step.outputs))
-    step = loop.step.with_outputs(outputs)
-    return loop_stage(str(op.name), replace(loop, step=step))[0].op
+def _normal_loops(op: Operation, kind: Loop | KeptLoop | Rewind) -> Operation:
+    """The loops of a stage over steps in normal form."""
+    loops = [
+        replace(
+            loop, step=loop.step.with_outputs(normal_form(without_rules(loop.step.outputs)))
+        )
+        for loop in loops_in(kind)
+    ]
+    return stage_of_loops(str(op.name), with_loops(kind, loops))[0].op
 
 
 def _normal_node(node: Expr) -> Expr | None:
