@@ -22,7 +22,7 @@ SHARED_PART = 2  #: what all rows read may take one part in so many of a core's 
 
 def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
     """The blocks of rows of a loop; None where it runs step by step as a whole."""
-    if not loop.step.carries:
+    if not loop.step.carries or loop.length == 1:  # one step alone: its kernels have threads
         return None
     ops = [op for op in topological(list(loop.step.outputs)) if not is_placeholder(op)]
     length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
