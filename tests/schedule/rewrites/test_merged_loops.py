@@ -12,6 +12,7 @@ from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.graph.kinds.kind import kind_of
 from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
+from tvm_autodiff.graph.kinds.rewind import KeptLoop, kept_stage
 from tvm_autodiff.schedule.rewrites.merged_loops import merged_loops
 from tvm_autodiff.schedule.rewrites.unread_results import without_unread_results
 
@@ -124,3 +125,47 @@ def test_nothing_changes_where_everything_is_read() -> None:
         same = rewrite(tensors)
         assert all(a.same_as(b) for a, b in zip(same, tensors, strict=True))
     assert replace(loops_of(tensors)[0]).length == 5
+
+
+def keeping(slots: int, doubled: bool = False) -> list[te.Tensor]:
+    """`running` with some of its states."""
+    kind = kind_of(running(0.5, doubled)[0].op)
+    assert isinstance(kind, Loop)
+    return kept_stage("running", KeptLoop(kind, slots, (0,)))
+
+
+def read(kept: te.Tensor) -> te.Tensor:
+    return te.compute((2,), lambda i: kept[0, i], name="read")
+
+
+def test_a_loop_that_keeps_states_takes_the_place_of_one_that_does_not() -> None:
+    for tensors in (
+        [*running(0.5, True), read(keeping(2)[2]), keeping(2)[1]],
+        [read(keeping(2)[2]), *running(0.5, True)],
+    ):
+        rewritten = merged_loops(tensors)
+        [kept] = [
+            kind for kind in map(kind_of, topological(rewritten)) if isinstance(kind, KeptLoop)
+        ]
+        assert (kept.slots, len(kept.loop.step.ys)) == (2, 3)
+        assert not loops_of(rewritten)
+        given = values(tensors)
+        for place, tensor in enumerate(tensors):
+            if tensor.op.name != "read":
+                np.testing.assert_array_equal(values(rewritten)[place], given[place])
+
+
+def test_a_loop_keeps_states_in_one_way() -> None:
+    tensors = [read(keeping(2)[2]), read(keeping(3)[2]), running(0.5, False)[1]]
+    kinds = [kind_of(op) for op in topological(merged_loops(tensors))]
+    assert sorted(kind.slots for kind in kinds if isinstance(kind, KeptLoop)) == [2, 3]
+    assert not any(isinstance(kind, Loop) for kind in kinds)
+
+
+def test_states_that_nobody_reads_are_not_kept() -> None:
+    [kind] = loops_of(without_unread_results(keeping(2, True)[:1]))
+    assert not kind.step.ys
+    outputs = without_unread_results([read(keeping(2, True)[3])])
+    [kept] = [kind for kind in map(kind_of, topological(outputs)) if isinstance(kind, KeptLoop)]
+    assert kept.carries == (0,)
+    assert not kept.loop.step.ys

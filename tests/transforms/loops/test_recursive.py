@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.transforms.loops.recurrences import CASES, D, each, times
 from tests.transforms.loops.test_segments import everything, recurrence
 from tvm_autodiff.graph.kinds.binomial import extra_steps
 from tvm_autodiff.graph.loop_plans import loops_back, plan_of
+from tvm_autodiff.schedule.cpu import small_loop
 
 RNG = np.random.default_rng(0)
 
@@ -142,6 +144,33 @@ def test_a_budget_is_not_exceeded_where_steps_are_kernels() -> None:
     assert 1 < told.states < 59
 
 
+@pytest.mark.parametrize("calls", [True, False])
+def test_two_loops_back_over_the_same_states(calls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One loop forward serves both, and the first one back leaves its states as they are."""
+    if calls:
+        monkeypatch.setattr(small_loop, "POINTS_OF_A_CALL", 0)
+
+    def step(s, _):
+        return each(lambda s: s + te.sin(s), s), s
+
+    s0 = te.placeholder((3,), D, name="s0")
+    bars = [te.placeholder((3,), D, name="bar") for _ in range(2)]
+    values = drawn([s0, *bars])
+    results = []
+    for plan in (None, ad.Recursive(4)):
+        last, _ = ad.scan(step, s0, length=40, checkpoint=plan)
+        gradients = [ad.vjp(last, [s0], bar)[0] for bar in bars]
+        program = ad.build([s0, *bars], [last, *gradients], cache=False)
+        results.append(program(*values))
+    assert_same(results[1], results[0])
+    memory = program.memory()
+    assert [told.states for told in memory.loops] == [4, 4]
+    arrays = [buffer.size for buffer in memory.buffers if buffer.size == 4 * 24]
+    assert len(arrays) == 2  # those of the loop forward, and those of one loop back
+    kernels = [launch.rule for launch in program.profile(*values, repeats=1).kernels]
+    assert kernels.count("loop" if calls else "small_loop") == 3
+
+
 def test_explained() -> None:
     s0, bar = te.placeholder((3,), D, name="s0"), te.placeholder((3,), D, name="bar")
 
@@ -241,6 +270,39 @@ def test_batches_and_jacobians() -> None:
         tensors = [ad.jacobian(states, s0), *ad.vmap(gradient, {s0: many})]
         results.append(evaluate_graph(tensors, list(zip([s0, many, bar], values, strict=True))))
     assert_same(results[1], results[0])
+
+
+def test_saved_and_in_two_passes(tmp_path: Path) -> None:
+    """From a file, and with the loop back in a function of its own."""
+    inputs, outputs = long_loop(50, ad.Recursive(4))
+    values = drawn(inputs)
+    wanted = ad.build(inputs, outputs, cache=False)(*values)
+    for _ in range(2):
+        program = ad.build(inputs, outputs, cache=tmp_path)
+        assert_same(program(*values), wanted)
+    program.export(tmp_path / "program.so")
+    loaded = ad.load(tmp_path / "program.so")
+    assert_same(loaded(*values), wanted)
+    assert loaded.memory().loops == program.memory().loops
+    forward, backward = ad.build_vjp(inputs[:2], outputs[0], cache=False)
+    value, residuals = forward(*values[:2])
+    assert_same([value, *backward(residuals, values[2])], wanted)
+
+
+def test_a_step_that_is_linear_in_its_state_keeps_none() -> None:
+    x, s0 = te.placeholder((20,), D, name="x"), te.placeholder((), D, name="s0")
+    w, bar = te.placeholder((), D, name="w"), te.placeholder((), D, name="bar")
+    values, results = drawn([x, s0, w, bar]), []
+    for plan in (None, ad.Recursive(3)):
+
+        def step(s, x):
+            return te.compute((), lambda: 0.9 * s() + w() * x(), name="new"), None
+
+        last, _ = ad.scan(step, s0, x, checkpoint=plan)
+        program = ad.build([x, s0, w, bar], list(ad.vjp(last, [x, s0, w], bar)), cache=False)
+        results.append(program(*values))
+    assert_same(results[1], results[0])
+    assert not program.memory().loops
 
 
 def test_as_many_slots_as_leave_one_more_pass() -> None:

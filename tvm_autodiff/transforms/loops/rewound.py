@@ -21,6 +21,7 @@ from .needs import Needs
 from .segments import segmented
 from .slots import slots_of
 from .step_back import Entry, StepBack
+from .stepwise import pull_step_by_step
 
 
 def pull_rewound(
@@ -51,6 +52,8 @@ def pull_rewound(
     step, name = loop.step, str(op.name)
     back = StepBack.of(step, needs)
     carries = _carries_behind(step, back.carries_read())
+    if not carries:  # a step that is linear in its state needs none
+        return pull_step_by_step(op, loop, needs, last, given, wanted)
     ahead = replace(
         loop,
         step=step_of(

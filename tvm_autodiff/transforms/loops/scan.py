@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import InvalidArgumentError
 from ...expr.nodes import Tensor, const_value, dtype_of, is_expr, is_integer, is_tensor, tensor_key
+from ...expr.rewrite import contains_load
 from ...graph.graph import Graph, replace_tensors, tensors_read_by
 from ...graph.kinds.checkpoints import Budget, Plan, Recursive
 from ...graph.kinds.loop import Loop, copy_of, loop_stage, slice_of, step_of
@@ -48,10 +49,25 @@ def scan(
     reverse : bool
         Whether time begins at the last element: the first step takes ``xs[length - 1]`` and gives
         ``ys[length - 1]``.
-    checkpoint : int, optional
-        What reverse mode keeps of the forward pass. None: all that it reads of each step. A number
-        k: the states before every k-th step; it computes the steps in between again, segment by
-        segment, so that ``length / k + k`` steps are kept at a time, for one more forward pass.
+    checkpoint : int, Recursive, Budget or str, optional
+        What reverse mode keeps of the forward pass:
+
+        - None: all that it reads of each step, apart from what is cheap to compute again.
+        - a number k: the states before every k-th step. It computes the steps in between again,
+          segment by segment, so that ``length / k + k`` steps are kept at a time, for one more
+          forward pass.
+        - ``Recursive(slots)``: so many states at a time, the first one included, where they let the
+          fewest steps be computed again: c slots and r runs over each step reach
+          ``binomial(c + r, c)`` steps. ``"recursive"``: as many as leave at most one more forward
+          pass, about the square root of ``2 * length``.
+        - ``Budget(size)``, or a text such as ``"64MB"``: as many states as these bytes hold beside
+          the tensors of one step. They cover what reverse mode keeps and computes; `xs`, stacked
+          results and their cotangents are tensors of the program around it.
+
+        Under the last two, each step back computes its step again from the state before it, and
+        nothing else is stored. Derivatives of the gradient keep about every ``sqrt(length)``-th
+        state instead, and are under no budget. ``memory()`` of a function that `build` made, and
+        ``explain()`` of a gradient tell the states, their bytes, and the steps computed again.
 
     Returns
     -------
@@ -64,18 +80,21 @@ def scan(
     ------
     InvalidArgumentError
         The step returns no pair, or a carry of another form, shape or dtype than `init`; `xs`
-        differ in length; there is neither `xs` nor `length`.
+        differ in length; there is neither `xs` nor `length`, or a length that depends on data;
+        `checkpoint` is none of the above. Reverse mode: a budget holds no state, or sizes that it
+        follows from are symbolic.
     OutOfBoundsError
         A stage of the step is certain to read outside of a tensor.
 
     Notes
     -----
-    A number of steps that depends on the data is no loop of this kind. Give `length` the bound, and
-    keep the carry where the condition fails: ``select(go, new, old)``, with `go` a carry, too.
+    A number of steps that depends on the data is no loop of this kind. Give `length` a bound, and
+    keep the carry where the condition fails, as the last example does.
 
     References
     ----------
-    `jax.lax.scan`, whose semantics these are.
+    `jax.lax.scan`, whose semantics these are. A. Griewank and A. Walther, "Algorithm 799: revolve"
+    (ACM TOMS 26, 2000), for the places of the states.
 
     Examples
     --------
@@ -94,6 +113,27 @@ def scan(
         new = 0.9*start_1 + 0.1*x_1
         new_1 = new
         start_1 ← new, smooth.v1[t] ← new_1
+
+    A gradient from four states at a time:
+
+    >>> from tvm_autodiff import Recursive
+    >>> def logistic(n, _):
+    ...     return te.compute((), lambda: 3.5 * n() * (1.0 - n()), name="n"), None
+    >>> last, _ = scan(logistic, start, length=9, checkpoint=Recursive(slots=4))
+    >>> print(differentiate(last, start).explain())
+    the loop back dlogistic
+      states kept at a time: 4 of 4 bytes each, 16 bytes
+      steps computed again: 4 beside 9 back, the fewest for these states
+
+    ``while x*x - a > 1e-6``: Newton's iteration for a root, at most 20 steps, whose carry stays as
+    it is when the condition fails:
+
+    >>> a = te.placeholder((), name="a")
+    >>> def newton(x, _):
+    ...     go = x() * x() - a() > 1e-6
+    ...     return te.compute((), lambda: te.if_then_else(go, (x() + a() / x()) / 2, x())), None
+    >>> first = te.compute((), lambda: a() + 1.0, name="first")
+    >>> root, _ = scan(newton, first, length=20)
     """
     if not callable(step):
         raise InvalidArgumentError(f"step must be a function, got {type(step).__name__}")
@@ -175,9 +215,13 @@ def _length(xs: Sequence[Tensor], names: Sequence[str], length: Any) -> Extent:
     known: list[tuple[str, Extent]] = []
     if length is not None:
         whole = isinstance(length, int) and not isinstance(length, bool)
-        if not whole and not (is_expr(length) and is_integer(length)):
+        data = is_tensor(length) or (is_expr(length) and contains_load(length))
+        if not whole and (data or not (is_expr(length) and is_integer(length))):
+            given = "what a tensor holds" if data else repr(length)
             raise InvalidArgumentError(
-                f"length must be an int or an integer expression, got {length!r}"
+                f"length must be an int or an integer expression of sizes, got {given}; where "
+                "the number of steps depends on data, give a bound, and let the step keep its "
+                "carry when the condition fails: te.if_then_else(go, new, old)"
             )
         value = length if whole else const_value(length)
         if value is not None and value < 0:
