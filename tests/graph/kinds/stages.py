@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from tvm import te, tirx
 
 from tvm_autodiff.expr.nodes import load
 from tvm_autodiff.graph.kinds.custom import Custom, Rule, custom_stage
-from tvm_autodiff.graph.kinds.kind import Compute, Opaque
+from tvm_autodiff.graph.kinds.kind import Compute, Opaque, kind_of
 from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
 from tvm_autodiff.graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
+from tvm_autodiff.graph.kinds.rewind import KeptLoop, Rewind, kept_stage, rewind_stage
 from tvm_autodiff.graph.kinds.scatter_add import ScatterAdd, ScatterLayout, scatter_add_stage
 from tvm_autodiff.graph.kinds.update_loops import UpdateLoops, update_stage
 from tvm_autodiff.graph.stage import reduce_axis
@@ -112,6 +114,49 @@ def _loop_value(x, p, n):
     return [state, before]
 
 
+def _kept(x, p, n):
+    """The same with two of its states kept."""
+    loop = kind_of(_loop(x, p, n)[0].op)
+    return kept_stage("K", KeptLoop(loop, 2, (0,)))[:2]
+
+
+def _halved(x, p):
+    """``s[j] ← s[4 - j]/2 + x[t]·p``, begun with x, from its last row on."""
+    state, row = te.placeholder((5, 3), D, name="s"), te.placeholder((3,), D, name="e")
+    places = te.placeholder((5,), "int32", name="q")
+    new = te.compute(
+        (5, 3), lambda j, i: state[4 - j, i] * 0.5 + row[i] * places[j].astype(D), name="new"
+    )
+    return Loop(step_of([state], [row], [places], [new], []), (x,), (x,), (p,), 5, True)
+
+
+@cache
+def _states(x, p):
+    """Those of `_halved` that are kept: the same ones for the same tensors."""
+    return kept_stage("K", KeptLoop(_halved(x, p), 2, (0,)))[1:]
+
+
+def _rewind(x, p, n):
+    """``a[j] ← a[j]/2 + s[j]·x[t]``, back over the states s of `_halved` before each step."""
+    state, row = te.placeholder((5, 3), D, name="s"), te.placeholder((3,), D, name="e")
+    total, places = te.placeholder((5, 3), D, name="a"), te.placeholder((5,), "int32", name="q")
+    new = te.compute((5, 3), lambda j, i: total[j, i] * 0.5 + state[j, i] * row[i], name="new")
+    seen = te.compute((5,), lambda j: state[j, 0] * places[j].astype(D), name="seen")
+    back = Loop(step_of([total], [state, row], [places], [new], [seen]), (x,), (x,), (p,), 5)
+    return rewind_stage("R", Rewind(_halved(x, p), back, tuple(_states(x, p)), 2))[:2]
+
+
+def _rewind_value(x, p, n):
+    state, states = x, np.empty((5, 5, 3))
+    for t in reversed(range(5)):
+        states[t] = state
+        state = state[::-1] * 0.5 + x[t] * p[:, None]
+    total, seen = x, np.empty((5, 5))
+    for t in range(5):
+        total, seen[t] = total * 0.5 + states[t] * x[t], states[t, :, 0] * p
+    return [total, seen]
+
+
 RULE = Rule(vjp=lambda outputs, inputs, cotangents: list(cotangents))
 
 
@@ -147,6 +192,8 @@ EXAMPLES = {
         Example(ScatterAdd, _scatter, _scatter_value),
         Example(UpdateLoops, _updates, _updates_value),
         Example(Loop, _loop, _loop_value),
+        Example(KeptLoop, _kept, _loop_value),
+        Example(Rewind, _rewind, _rewind_value),
         Example(Custom, _custom, _custom_value),
         Example(Opaque, _opaque, _opaque_value),
     )

@@ -129,6 +129,17 @@ def test_equal_stages_have_equal_keys_and_others_do_not(name: str) -> None:
         # 5 steps: one scale, 15 new elements with two products each, 15 copied; memory is what one
         # step computes, and what is stacked
         ("Loop", 5 * (1 + 15 + 15), 5 * 30, 31 + 5 * 15),
+        # the same, and two states
+        ("KeptLoop", 5 * (1 + 15 + 15), 5 * 30, 31 + 5 * 15 + 2 * 15),
+        # the loop that keeps the states; 5 steps back of 15 and 5 elements, and two of 15 ahead
+        # again; memory is that of all steps, of what is stacked, of two states twice, and of which
+        # they are
+        (
+            "Rewind",
+            5 * 15 + 5 * 20 + 2 * 15,
+            5 * 30 + 5 * 35 + 2 * 30,
+            15 + 2 * 15 + 20 + 15 + 5 * 5 + 2 * 15 + 2,
+        ),
         # 5 elements written, 15 read
         ("Opaque", 20, 0, 5),
     ],

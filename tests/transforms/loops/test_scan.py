@@ -341,8 +341,8 @@ NARROW = te.placeholder((3,), "float32", name="narrow")
         (bad(cell, H, xs=X, length=2.5), "length must be an int"),
         (bad(cell, H, length=-1), "length is -1"),
         (bad(cell, H, xs=X, reverse=1), "reverse must be True or False"),
-        (bad(cell, H, xs=X, checkpoint=0), "checkpoint must be None or a number k"),
-        (bad(cell, H, xs=X, checkpoint="recursive"), "checkpoint must be None or a number k"),
+        (bad(cell, H, xs=X, checkpoint=0), "checkpoint must be None, a number k"),
+        (bad(cell, H, xs=X, checkpoint="often"), "checkpoint must be None, a number k"),
     ],
 )
 def test_bad_input(call, words: str) -> None:

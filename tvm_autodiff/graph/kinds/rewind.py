@@ -105,7 +105,7 @@ def kept_stage(name: str, kept: KeptLoop) -> list[Tensor]:
     loop = kept.loop
     read = _distinct(loop.inputs)
     attrs = {
-        _KEPT: HeldStep(kept),
+        _KEPT: HeldStep(replace(kept, loop=_alone(loop))),
         _PLACES: _places(read, (loop.init, loop.xs, loop.consts)),
         _LENGTH: loop.length,
     }
@@ -126,7 +126,7 @@ def rewind_stage(name: str, rewind: Rewind) -> list[Tensor]:
     read = _distinct(rewind.inputs)
     parts = (ahead.init, ahead.xs, ahead.consts, back.init, back.xs, back.consts, rewind.kept)
     attrs = {
-        _REWIND: HeldStep(rewind),
+        _REWIND: HeldStep(replace(rewind, ahead=_alone(ahead), back=_alone(back), kept=())),
         _PLACES: _places(read, parts),
         _LENGTH: ahead.length,
     }
@@ -222,6 +222,11 @@ def _places(read: Sequence[Tensor], parts: Sequence[Sequence[Tensor]]) -> list[l
 def _parts(op: Operation) -> list[tuple[Tensor, ...]]:
     read = list(op.inputs)
     return [tuple(read[int(place)] for place in part) for part in op.attrs[_PLACES]]
+
+
+def _alone(loop: Loop) -> Loop:
+    """A loop without its tensors: attributes hold none."""
+    return replace(loop, init=(), xs=(), consts=())
 
 
 def _over(loop: Loop, op: Operation, parts: Sequence[tuple[Tensor, ...]]) -> Loop:
