@@ -17,6 +17,7 @@ from ..graph.bounded_stage import bounded_reduction, bounded_stage, elementwise_
 from ..graph.graph import tensors_read_by
 from ..graph.kinds.kind import Compute, Opaque, kind_of
 from ..graph.kinds.prefix_scan import Scan, scan_stage
+from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.kinds.scatter_add import ScatterAdd, ScatterLayout, scatter_add_stage
 from ..graph.kinds.update_loops import UpdateLoops, update_stage
 from ..graph.stage import (
@@ -183,5 +184,7 @@ _RULES: dict[type, Callable[[Operation, Any, BatchedOf, Extent], list[Tensor]]] 
     Scan: _prefix_scan,
     ScatterAdd: _scatter_add,
     UpdateLoops: _update_loops,
+    KeptLoop: _opaque,
+    Rewind: _opaque,
     Opaque: _opaque,
 }

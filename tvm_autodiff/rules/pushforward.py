@@ -32,6 +32,7 @@ from ..graph.bounded_stage import bounded_stage
 from ..graph.graph import tensors_read_by
 from ..graph.kinds.kind import Compute, Input, Opaque, kind_of
 from ..graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
+from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
 from ..graph.kinds.update_loops import UpdateLoops, update_stage
 from ..graph.plain_reduction import split_init
@@ -337,5 +338,7 @@ _RULES: dict[type, Callable[[Operation, Any, TangentOf], Tangents]] = {
     Scan: _prefix_scan,
     ScatterAdd: _scatter_add,
     UpdateLoops: _update_loops,
+    KeptLoop: _opaque,
+    Rewind: _opaque,
     Opaque: _opaque,
 }

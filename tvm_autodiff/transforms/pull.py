@@ -17,6 +17,7 @@ from ..graph.kinds.custom import Custom
 from ..graph.kinds.kind import Compute, Input, Kind, Opaque, kind_of
 from ..graph.kinds.loop import Loop
 from ..graph.kinds.prefix_scan import Scan
+from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.kinds.update_loops import UpdateLoops
 from ..graph.stage import Extent, Operation, outputs_of
@@ -202,5 +203,7 @@ _RULES: dict[type, Callable[[Operation, Any], Pullback]] = {
     UpdateLoops: _equal,
     Loop: _loop,
     Custom: _custom,
+    KeptLoop: _opaque,
+    Rewind: _opaque,
     Opaque: _opaque,
 }
