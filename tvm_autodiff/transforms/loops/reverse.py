@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.graph import replace_tensors, tensors_read_by, topological
+from ...graph.kinds.kind import kind_of
 from ...graph.kinds.loop import Loop, Step, loop_stage, slice_of, step_of
+from ...graph.kinds.rewind import loops_in
 from ...graph.stage import (
     Extent,
     Operation,
@@ -70,7 +72,7 @@ def pull_loop(
     ]
     if loop.plan is not None:
         return pull_rewound(op, loop, needs, last, given, wanted)
-    if loop.carries_only:
+    if loop.carries_only or _keeps_states(step):
         return pull_step_by_step(op, loop, needs, last, given, wanted)
     backward = _Backward.of(step, needs)
     after = _After.of(loop, needs)
@@ -87,6 +89,12 @@ def pull_loop(
     for place, tensor in after.results(loop, [*arrived, *given], kept):
         found[place] = tensor
     return found, made
+
+
+def _keeps_states(step: Step) -> bool:
+    """Whether a loop in a step is under a plan, which a batch of it over time would undo."""
+    inner = [loop for op in topological(step.outputs) for loop in loops_in(kind_of(op))]
+    return any(loop.plan is not None or _keeps_states(loop.step) for loop in inner)
 
 
 def pull_loop_over_prefix(

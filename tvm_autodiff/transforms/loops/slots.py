@@ -10,7 +10,9 @@ from ...expr.nodes import Tensor, dtype_of
 from ...graph.graph import topological
 from ...graph.kinds.binomial import slots_for
 from ...graph.kinds.checkpoints import Budget, Recursive
+from ...graph.kinds.kind import kind_of
 from ...graph.kinds.loop import Loop
+from ...graph.kinds.rewind import loops_in
 from ...graph.stage import is_placeholder, outputs_of, shape_of
 
 #: bytes that the place of a tensor may take beyond its size
@@ -72,10 +74,12 @@ def _of_one_step(ahead: Loop, back: Loop) -> list[Tensor]:
     cotangents before and after the step back, what both compute, and constants in another layout.
     """
     found = [*ahead.step.carries, *back.step.carries]
-    for loop in (ahead, back):
+    pending = [ahead, back]
+    for loop in pending:  # which grows by the loops in their steps
         found += [*loop.step.carries, *loop.step.consts]
         for op in topological(list(loop.step.outputs)):
             found += [] if is_placeholder(op) else outputs_of(op)
+            pending += loops_in(kind_of(op))
     return found
 
 
