@@ -13,6 +13,8 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.kinds.loop import Loop, Step, loop_stage, step_of
 from tvm_autodiff.schedule.declined import Declined
+from tvm_autodiff.schedule.loop_rows import rows_apart
+from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.rewrites.row_blocks import row_blocks
 
 ROWS = 8
@@ -100,6 +102,16 @@ def test_a_square_state_that_is_turned_meets_itself() -> None:
     assert isinstance(row_blocks(step_of([h], [], [], [new], []), 2), Declined)
 
 
+def test_a_state_that_a_matrix_mixes_meets_itself() -> None:
+    """``Σ_k w[i, k]·h[k]``: the rows of w are those of the result, and all rows of h are read."""
+    h, w = te.placeholder((ROWS,), "float64", "h"), te.placeholder((ROWS, ROWS), "float64", "w")
+    k = te.reduce_axis((0, ROWS), "k")
+    new = te.compute((ROWS,), lambda i: te.sum(w[i, k] * h[k], axis=k), name="new")
+    assert "rows meet in stage new" in row_blocks(step_of([h], [], [w], [new], []), 2).reason
+    first = te.compute((ROWS,), lambda i: h[i] * h[0], name="first")
+    assert "rows meet in stage first" in row_blocks(step_of([h], [], [], [first], []), 2).reason
+
+
 def test_a_result_that_all_rows_share_keeps_them_together() -> None:
     h, _, w, _, _ = placeholders()
     new = te.compute((ROWS, 3), lambda i, j: h[i, j] * 0.5, name="new")
@@ -154,3 +166,13 @@ def test_built_blocks_agree_with_numpy(
         np.testing.assert_allclose(got, [row[n] for row in stacked], rtol=1e-12)
     calls = {kernel.calls for kernel in function.profile(*arrays, repeats=1).kernels}
     assert calls == {threads * length}
+
+
+def test_one_step_alone_does_not_run_in_blocks() -> None:
+    """There is nothing that threads would run through apart: each kernel has them."""
+    h = te.placeholder((1 << 16,), "float64", "h")
+    new = te.compute(h.shape, lambda i: te.exp(0.5 * h[i]), name="new")
+    machine = machine_of(as_target(None), 2)
+    for length, apart in ((1, False), (2, True)):
+        loop = Loop(step_of([h], [], [], [new], []), (h,), (), (), length)
+        assert (rows_apart(loop, machine) is not None) == apart

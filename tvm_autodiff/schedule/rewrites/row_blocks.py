@@ -109,6 +109,8 @@ def _meeting(ops: Sequence[Operation], rows: set[Key], extent: int) -> Operation
             return op
         if any(node_id(var) == node_id(op.axis[0].var) for var in _free(op, rows)):
             return op
+        if any(tensor_key(t) in rows and not _is_row(op, place[0]) for t, place in _reads(op)):
+            return op  # Σ_k w[i, k]·h[k] reads the rows of all blocks
     return None
 
 
