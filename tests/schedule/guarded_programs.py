@@ -272,6 +272,24 @@ def wide_shapes(rows: int, columns: int) -> Program:
     )
 
 
+def kept_states(size: int) -> Program:
+    """A loop under a plan of checkpoints: as one function, or calling kernels where steps are
+    large.
+    """
+    [n] = symbols("n")
+    x, w, h = placeholder("x", n, size), placeholder("w", size, size), placeholder("h", size)
+
+    def step(state: Any, row: Any) -> Any:
+        k = axis(size)
+        product = te.compute((size,), lambda i: te.sum(w[i, k] * state[k], axis=k), name="product")
+        new = te.compute((size,), lambda i: te.tanh(product[i] * 0.1 + row[i]), name="new")
+        return new, new
+
+    _, states = ad.scan(step, h, x, checkpoint=ad.Recursive(3))
+    bar = placeholder("bar", n, size)
+    return Program([x, w, h, bar], list(ad.vjp(states, [x, w, h], bar)), [*ONE, {"n": 0}])
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     **{f"rows-{w}": lambda w=w: guarded_rows(w) for w in (1, 7, 100, 128, 1000)},
     "rows-int64": lambda: guarded_rows(100, "int64"),
@@ -305,5 +323,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "classes-behind-conditions": lambda: classes_behind_conditions(21),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),
     "rows-behind-selects": lambda: rows_behind_conditions(100, tirx.Select),
+    "kept-states": lambda: kept_states(3),
+    "kept-states-called": lambda: kept_states(40),
     "wide-shapes": lambda: wide_shapes(20, 100),
 }
