@@ -118,7 +118,7 @@ def test_built(calls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
     if calls:
         monkeypatch.setattr(small_loop, "POINTS_OF_A_CALL", 0)
-    for length, slots, reverse in ((0, 2, False), (1, 1, False), (23, 4, True), (9, 30, False)):
+    for length, slots, reverse in ((1, 1, False), (23, 4, True)):
         inputs, forward, backward = program(length, slots, reverse)
         values = drawn(inputs)
         built = ad.build(inputs, [forward[0], *backward[:2]], cache=False)

@@ -38,8 +38,7 @@ def assert_same(found, wanted):
         (0, ad.Recursive(2), False),
         (1, ad.Recursive(1), True),
         (2, "recursive", False),
-        (7, ad.Recursive(3), True),
-        (6, ad.Budget("1MB"), False),
+        (6, ad.Recursive(3), True),
     ],
 )
 def test_all_derivatives_are_those_of_the_whole_loop(
@@ -93,7 +92,7 @@ def whole():
     return values, ad.build(inputs, outputs, cache=False)(*values)
 
 
-@pytest.mark.parametrize("plan", [ad.Recursive(9), "recursive", "20kB", "12kB"])
+@pytest.mark.parametrize("plan", [ad.Recursive(9), "recursive", "12kB"])
 def test_built(plan: object, whole: tuple) -> None:
     """The values of the whole loop, with memory below the budget, and told."""
     values, wanted = whole
@@ -225,8 +224,7 @@ def test_nested() -> None:
     inputs = [te.placeholder((2,), D, name=name) for name in ("s0", "p")]
     values, results = drawn(inputs), []
     cotangents = [RNG.uniform(-1, 1, shape) for shape in ((2,), (6, 2))]
-    plans = [(None, None), (ad.Recursive(2), None), (None, ad.Recursive(2))]
-    plans.append((ad.Recursive(2), ad.Recursive(3)))
+    plans = [(None, None), (ad.Recursive(2), None), (ad.Recursive(2), ad.Recursive(3))]
     for inner, outer in plans:
         ys = outputs(inner, outer, *inputs)
         bars = [te.placeholder(y.shape, D, name="bar") for y in ys]
