@@ -235,6 +235,9 @@ def test_nested() -> None:
         assert len(told) == (inner is not None) + (outer is not None)
         # no batch of the inner loop over the steps of the outer one
         assert {plan.state_bytes for plan in told} <= {16}
+    profile = program.profile(*values, *cotangents, repeats=1)  # which runs kernels alone
+    assert profile.kernels
+    assert_same(program(*values, *cotangents), results[0])
     for other in results[1:]:
         assert_same(other, results[0])
 

@@ -25,7 +25,7 @@ from ...codegen.loop_nest import (
 from ...codegen.modules import function_var
 from ...codegen.pointers import Pointer, address_of, moved, pointer, with_pointers
 from ...codegen.primfunc import Callee, StageFunction, launch_of
-from ...expr.build import cast, compare, const, variable
+from ...expr.build import any_of, cast, compare, const, variable
 from ...expr.nodes import Expr, Tensor, binary, tensor_key
 from ...graph.graph import tensors_read_by
 from ...graph.kinds.loop import Loop
@@ -275,7 +275,25 @@ class _Written:
             own = self.only - const(number, "int32")
             given.append(binary("max", own, const(ALL_LAUNCHES, "int32")))
         run = chosen(self.only, number, step.launches)
+        for later in self._overwriting(step):
+            run = any_of([run, compare("eq", self.only, const(later, "int32"))])
         return when(run, called(callee.var, given))
+
+    def _overwriting(self, step: Step) -> list[int]:
+        """The numbers of the launches that write over what a launch has written: when one of them
+        runs alone, it has to be written anew for each step.
+        """
+        written = set(map(tensor_key, step.launch.outputs))
+        number, found = 0, []
+        for other in [*self.once, *self.each]:
+            reuses = other.launch.reuses
+            if any(
+                self.aliases.get(tensor_key(new)) == tensor_key(old) and tensor_key(old) in written
+                for new, old in reuses
+            ):
+                found.append(number)
+            number += other.launches
+        return found
 
 
 def _times(left: int | None, right: int | None) -> int | None:
