@@ -16,8 +16,9 @@ from ..expr.rewrite import postorder
 from ..expr.simplify import constant_bounds
 from ..graph.graph import tensors_read_by, topological
 from ..graph.kinds.kind import Compute, kind_of
-from ..graph.kinds.loop import Loop, loop_of
+from ..graph.kinds.loop import Loop
 from ..graph.kinds.prefix_scan import Scan
+from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in
 from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.stage import (
     Operation,
@@ -64,14 +65,20 @@ def _moved(op: Operation) -> int:
 
 
 def _repeated(op: Operation) -> int:
-    """Of a loop: that of its step, for each of them."""
-    loop = loop_of(op)
-    assert loop is not None
-    ops = topological(loop.step.outputs)
-    return size_of([loop.length]) * sum(_work(one) for one in ops if not is_placeholder(one))
+    """Of loops: that of their steps, for each of them."""
+    total = 0
+    for loop in loops_in(kind_of(op)):
+        ops = [one for one in topological(loop.step.outputs) if not is_placeholder(one)]
+        total += size_of([loop.length]) * sum(map(_work, ops))
+    return total
 
 
-_WORK: dict[type, Callable[[Operation], int]] = {Compute: _computed, Loop: _repeated}
+_WORK: dict[type, Callable[[Operation], int]] = {
+    Compute: _computed,
+    Loop: _repeated,
+    KeptLoop: _repeated,
+    Rewind: _repeated,
+}
 
 
 def _iterations(op: Operation) -> int:

@@ -16,7 +16,7 @@ def placeholder(name, *shape):
     return te.placeholder(shape, "float32", name=name)
 
 
-def recurrent(hidden=5, steps=4):
+def recurrent(hidden=5, steps=4, plan=None):
     """``h = tanh(x W + h U)``: products inside of the step need memory of their own."""
     xs, w = placeholder("xs", steps, 3, 2), placeholder("w", 2, hidden)
     u, start = placeholder("u", hidden, hidden), placeholder("start", 3, hidden)
@@ -31,11 +31,12 @@ def recurrent(hidden=5, steps=4):
         new = te.compute(h.shape, lambda i, j: te.tanh(p[i, j] + q[i, j]), name="h")
         return new, new
 
-    return [xs, w, u, start], ad.scan(step, start, xs)[1]
+    return [xs, w, u, start], ad.scan(step, start, xs, checkpoint=plan)[1]
 
 
-def test_values_and_gradients():
-    inputs, ys = recurrent()
+@pytest.mark.parametrize("plan", [None, ad.Recursive(2)])
+def test_values_and_gradients(plan):
+    inputs, ys = recurrent(plan=plan)
     axes = [te.reduce_axis((0, extent), "r") for extent in ys.shape]
     loss = te.compute((), lambda: te.sum(ys[tuple(axes)] * ys[tuple(axes)], axis=axes), "loss")
     outputs = [loss, *ad.differentiate(loss, inputs)]

@@ -6,7 +6,7 @@ The last rule runs the whole loop in one thread, whose own memory holds the carr
 from __future__ import annotations
 
 from ...graph.kinds.kind import kind_of
-from ...graph.kinds.loop import Loop
+from ...graph.kinds.rewind import loops_in
 from ..declined import Declined, other_kind
 from ..fusion.kernels import Kernel
 from ..machine import Machine
@@ -14,6 +14,6 @@ from ..machine import Machine
 
 def loops(kernel: Kernel, machine: Machine) -> Declined:
     """Decline, with the reason that users of GPUs should know."""
-    if not isinstance(kind_of(kernel.root), Loop):
+    if not loops_in(kind_of(kernel.root)):
         return other_kind("it is no loop")
     return Declined("one thread of the GPU runs the whole loop: build it for the CPU")
