@@ -170,6 +170,15 @@ def test_two_loops_back_over_the_same_states(calls: bool, monkeypatch: pytest.Mo
     assert kernels.count("loop" if calls else "small_loop") == 3
 
 
+def test_a_budget_that_holds_everything_stores_everything() -> None:
+    temporaries = []
+    for plan in (None, "1MB", "12kB"):
+        program = ad.build(*long_loop(1000, plan), cache=False)
+        temporaries.append(program.memory().temporaries)
+        assert len(program.memory().loops) == (plan == "12kB")
+    assert temporaries[0] == temporaries[1] > 12_000 >= temporaries[2]
+
+
 def test_explained() -> None:
     s0, bar = te.placeholder((3,), D, name="s0"), te.placeholder((3,), D, name="bar")
 

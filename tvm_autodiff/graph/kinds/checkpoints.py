@@ -41,7 +41,8 @@ class Recursive:
 
 @dataclass(frozen=True)
 class Budget:
-    """Keep as many states as some bytes hold, with all that one step needs beside them.
+    """Keep all that is needed where some bytes hold it, else as many states as they hold, with all
+    that one step needs beside them.
 
     Parameters
     ----------

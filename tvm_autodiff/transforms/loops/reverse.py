@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.graph import replace_tensors, tensors_read_by, topological
+from ...graph.kinds.checkpoints import Budget
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.loop import Loop, Step, loop_stage, slice_of, step_of
 from ...graph.kinds.rewind import loops_in
@@ -30,6 +31,7 @@ from ..batch import batch_of_tensors
 from ..local import local_vjp
 from .needs import Needs, needs_of
 from .rewound import pull_rewound
+from .slots import bytes_between
 from .stepwise import pull_step_by_step
 from .stored import extended_loop, stored_tensors, tensors_read_of
 
@@ -70,10 +72,31 @@ def pull_loop(
         cotangents[n] if n in cotangents else zeros_like(loop.init[n], (), "bar")
         for n in needs.carries
     ]
+    one_by_one = loop.carries_only or _keeps_states(step)
+    if isinstance(loop.plan, Budget) and not one_by_one:
+        stored = _pull_stored(op, loop, needs, last, given, wanted)
+        results = [tensor for tensor in stored[0] if tensor is not None]
+        size = bytes_between(results, [*loop.inputs, *last, *given])
+        if size is not None and size <= loop.plan.size:
+            return stored
     if loop.plan is not None:
         return pull_rewound(op, loop, needs, last, given, wanted)
-    if loop.carries_only or _keeps_states(step):
+    if one_by_one:
         return pull_step_by_step(op, loop, needs, last, given, wanted)
+    return _pull_stored(op, loop, needs, last, given, wanted)
+
+
+def _pull_stored(
+    op: Operation,
+    loop: Loop,
+    needs: Needs,
+    last: Sequence[Tensor],
+    given: Sequence[Tensor],
+    wanted: Sequence[bool],
+) -> tuple[list[Entry], list[Tensor]]:
+    """The cotangents from what the forward loop has stacked of each step."""
+    step = loop.step
+    found: list[Entry] = [None] * len(loop.inputs)
     backward = _Backward.of(step, needs)
     after = _After.of(loop, needs)
     stored = stored_tensors(step, [*backward.read(step), *after.read()], carries_only=False)

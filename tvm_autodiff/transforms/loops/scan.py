@@ -60,12 +60,13 @@ def scan(
           fewest steps be computed again: c slots and r runs over each step reach
           ``binomial(c + r, c)`` steps. ``"recursive"``: as many as leave at most one more forward
           pass, about the square root of ``2 * length``.
-        - ``Budget(size)``, or a text such as ``"64MB"``: as many states as these bytes hold beside
-          the tensors of one step. They cover what reverse mode keeps and computes; `xs`, stacked
-          results and their cotangents are tensors of the program around it.
+        - ``Budget(size)``, or a text such as ``"64MB"``: what None keeps where these bytes hold it,
+          else as many states as they hold beside the tensors of one step. They cover what reverse
+          mode keeps and computes; `xs`, stacked results and their cotangents are tensors of the
+          program around it.
 
-        Under the last two, each step back computes its step again from the state before it, and
-        nothing else is stored. Derivatives of the gradient keep about every ``sqrt(length)``-th
+        With a number of states, each step back computes its step again from the state before it,
+        and nothing else is stored. Derivatives of the gradient keep about every ``sqrt(length)``-th
         state instead, and are under no budget. ``memory()`` of a function that `build` made, and
         ``explain()`` of a gradient tell the states, their bytes, and the steps computed again.
 

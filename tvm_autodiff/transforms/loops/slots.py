@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from ...errors import InvalidArgumentError
@@ -69,14 +70,30 @@ def _within(name: str, size: int, ahead: Loop, back: Loop) -> int:
     return slots
 
 
-def _of_one_step(ahead: Loop, back: Loop) -> list[Tensor]:
-    """What is needed at a time beside the states: a state before and after the steps ahead, the
-    cotangents before and after the step back, what both compute, and constants in another layout.
+def bytes_between(results: Sequence[Tensor], given: Sequence[Tensor]) -> int | None:
+    """The bytes of all stages that results are computed by from what is given, none of them
+    sharing memory; None where sizes are symbolic.
     """
-    found = [*ahead.step.carries, *back.step.carries]
-    pending = [ahead, back]
+    before = {hash(op) for op in topological(given)}
+    tensors: list[Tensor] = []
+    for op in topological(results):
+        if hash(op) not in before:
+            tensors += outputs_of(op)
+            for loop in loops_in(kind_of(op)):
+                tensors += _of_one_step(loop)
+    if not all(isinstance(n, int) for tensor in tensors for n in shape_of(tensor)):
+        return None
+    return sum(_bytes("", tensor) + _GAP for tensor in tensors)
+
+
+def _of_one_step(*loops: Loop) -> list[Tensor]:
+    """What is needed at a time beside the states, for steps of some loops: what is carried before
+    and after, what is computed, and constants in another layout.
+    """
+    found: list[Tensor] = []
+    pending = list(loops)
     for loop in pending:  # which grows by the loops in their steps
-        found += [*loop.step.carries, *loop.step.consts]
+        found += [*loop.step.carries, *loop.step.carries, *loop.step.consts]
         for op in topological(list(loop.step.outputs)):
             found += [] if is_placeholder(op) else outputs_of(op)
             pending += loops_in(kind_of(op))
