@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..evaluation import Eval
-from . import ba, gmm, ht, kmeans, llsq, lse
+from . import ba, gmm, ht, kmeans, llsq, lse, lstm, ode
 
 #: module → eval
 EVALS: dict[str, Eval] = {
@@ -13,4 +13,6 @@ EVALS: dict[str, Eval] = {
     "lse": lse.EVAL,
     "ba": ba.EVAL,
     "ht": ht.EVAL,
+    "ode": ode.EVAL,
+    "lstm": lstm.EVAL,
 }
