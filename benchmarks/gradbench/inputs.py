@@ -7,7 +7,7 @@ of the suite's data, and cameras are near the suite's.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,25 @@ def ht(rng: Rng, points: int, vertices: int = 10_000, triangles: int = 1084) -> 
     }
 
 
-_DRAW = {"gmm": gmm, "kmeans": kmeans, "llsq": llsq, "lse": lse, "ba": ba, "ht": ht}
+def ode(rng: Rng, n: int, s: int) -> Input:
+    """Coefficients."""
+    return {"x": rng.random(n).tolist(), "s": s}
+
+
+def lstm(rng: Rng, layers: int, characters: int, bits: int = 14) -> Input:
+    """A network, and a text; the suite's text has characters of 14 bits."""
+    return {
+        "main_params": rng.random((2 * layers, 4 * bits)).tolist(),
+        "extra_params": rng.random((3, bits)).tolist(),
+        "state": rng.random((2 * layers, bits)).tolist(),
+        "sequence": rng.integers(0, 2, (characters, bits)).astype("float64").tolist(),
+    }
+
+
+_DRAW: dict[str, Callable[..., Input]] = {
+    **{"gmm": gmm, "kmeans": kmeans, "llsq": llsq, "lse": lse},
+    **{"ba": ba, "ht": ht, "ode": ode, "lstm": lstm},
+}
 
 #: module → arguments of its inputs
 FULL: dict[str, list[tuple[int, ...]]] = {
@@ -111,6 +129,10 @@ FULL: dict[str, list[tuple[int, ...]]] = {
     "lse": [(2500 << i,) for i in range(10)],
     "ba": list(SCENES),
     "ht": [(n,) for n in (100, 192, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 100_000)],
+    "ode": sorted(
+        itertools.product((1000, 10_000, 100_000), (1, 10, 100)), key=lambda s: s[0] * s[1]
+    ),
+    "lstm": sorted(itertools.product((2, 4, 6), (1024, 4096, 8192)), key=lambda s: s[0] * s[1]),
 }
 #: a small and a large one of each
 MODEST: dict[str, list[tuple[int, ...]]] = {
@@ -120,6 +142,8 @@ MODEST: dict[str, list[tuple[int, ...]]] = {
     "lse": [(10_000,), (640_000,)],
     "ba": [SCENES[0], SCENES[2]],
     "ht": [(200,), (12_800,)],
+    "ode": [(1000, 100), (100_000, 10)],
+    "lstm": [(2, 1024), (6, 1024)],
 }
 
 

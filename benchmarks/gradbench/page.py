@@ -34,7 +34,8 @@ JAX's by the suite's formula, |a−b| / max(1, |a|+|b|) ≤ 1e-4.
 Inputs have the sizes of the suite{modest}; those of ht and ba are drawn at random with the sizes of
 its files. JAX and PyTorch compute the same formulas: distances of gmm as one matrix product,
 powers of llsq as products of squares, the nearest centroid of kmeans gathered, rows of ba mapped
-over the observations. Programs of ours are compiled for each size.
+over the observations, steps of ode and lstm by JAX's scan and by a loop of Python, in which
+torch.compile compiles a step. Programs of ours are compiled for each size.
 
 Measured on {machine}.
 """

@@ -64,7 +64,10 @@ def _prepare(
     results = call()
     first = time.perf_counter() - begin
     sample = _sample(_whole([np.asarray(part) for part in results]))
-    return call, Prepared(first, min(_seconds(call) for _ in range(3)), sample)
+    again = _seconds(call)
+    if again < 1.0:
+        again = min(again, *(_seconds(call) for _ in range(2)))
+    return call, Prepared(first, again, sample)
 
 
 def _ours(threads: int, module: str, function: str, data: Any) -> Call:

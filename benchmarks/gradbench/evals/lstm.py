@@ -89,7 +89,7 @@ def loss(sizes: Sizes, main: Sequence[Any], extra: Any, state: Any, sequence: An
 
     start = tuple((row(2 * number), row(2 * number + 1)) for number in range(layers))
     _, top = ad.scan(step, start, te.compute((steps, bits), lambda t, i: sequence[t, i], name="x"))
-    j, t, i = (te.reduce_axis((0, size), name) for size, name in zip((bits, steps, bits), "jti"))
+    j, t, i = (te.reduce_axis((0, n), name) for n, name in ((bits, "j"), (steps, "t"), (bits, "i")))
     predicted = te.compute(
         (steps, bits), lambda t, i: top[t, i] * extra[1, i] + extra[2, i], name="predicted"
     )

@@ -83,6 +83,19 @@ def ht(
     }
 
 
+def ode(rng: np.random.Generator, n: int = 7, s: int = 3) -> Input:
+    return {"x": rng.random(n).tolist(), "s": s}
+
+
+def lstm(rng: np.random.Generator, layers: int = 2, characters: int = 6, bits: int = 3) -> Input:
+    return {
+        "main_params": rng.normal(size=(2 * layers, 4 * bits)).tolist(),
+        "extra_params": rng.normal(size=(3, bits)).tolist(),
+        "state": rng.normal(size=(2 * layers, bits)).tolist(),
+        "sequence": rng.integers(0, 2, (characters, bits)).astype("float64").tolist(),
+    }
+
+
 #: module → how an input is drawn
 INPUTS: dict[str, Callable[..., Input]] = {
     "gmm": gmm,
@@ -91,4 +104,6 @@ INPUTS: dict[str, Callable[..., Input]] = {
     "lse": lse,
     "ba": ba,
     "ht": ht,
+    "ode": ode,
+    "lstm": lstm,
 }

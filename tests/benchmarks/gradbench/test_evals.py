@@ -61,6 +61,11 @@ CASES = [
     *(("ht", function, {}) for function in ("objective", "jacobian")),
     *(("ht", function, {"on_surface": False}) for function in ("objective", "jacobian")),
     ("ht", "jacobian", {"mirrored": True, "points": 1, "vertices": 3}),
+    *(("ode", function, {}) for function in ("primal", "gradient")),
+    ("ode", "gradient", {"n": 1, "s": 1}),
+    ("ode", "gradient", {"n": 2, "s": 1}),
+    *(("lstm", function, {}) for function in ("objective", "jacobian")),
+    ("lstm", "jacobian", {"layers": 1, "characters": 2, "bits": 1}),
 ]
 
 
@@ -133,6 +138,7 @@ def _difference(
         ("gmm", "objective", "jacobian", ("alpha", "mu", "q", "l")),
         ("llsq", "primal", "gradient", ("x",)),
         ("lse", "primal", "gradient", ("x",)),
+        ("lstm", "objective", "jacobian", ("main_params", "extra_params")),
     ],
 )
 def test_gradients_are_differences(
@@ -171,6 +177,16 @@ def test_a_step_of_kmeans_leads_to_the_means_of_the_clusters() -> None:
     nearest = np.square(points[:, None] - centroids).sum(2).argmin(1)
     means = np.stack([points[nearest == number].mean(0) for number in range(len(centroids))])
     np.testing.assert_allclose(centroids - np.asarray(ours("kmeans", "dir", data)), means)
+
+
+@pytest.mark.parametrize(("n", "s"), [(3, 1), (4, 50)])
+def test_the_gradient_of_a_chain_is_that_of_its_closed_form(n: int, s: int) -> None:
+    # a polynomial of time of up to four degrees, which the method solves: y[i] = Π x[j]·2/(j+1)
+    data = draw("ode", n=n, s=s)
+    x = np.asarray(data["x"])
+    powers = np.cumprod(x * 2.0 / np.arange(1, n + 1))
+    np.testing.assert_allclose(ours("ode", "primal", data), powers, rtol=1e-12)
+    np.testing.assert_allclose(ours("ode", "gradient", data), powers[-1] / x, rtol=1e-12)
 
 
 @pytest.mark.parametrize("on_surface", [True, False])

@@ -122,6 +122,12 @@ def test_what_is_wrong_is_told(session: Session, message: Any, error: str) -> No
         ("ht", "jacobian", {"theta": [0.0]}, "'theta' has the shape [1], needed is [26]"),
         ("ht", "jacobian", {"us": [[0.1, 0.2]]}, "'us' has 1 rows, 'data.points' has 6"),
         ("ht", "jacobian", {"data": {}}, "no field 'data.model.parents'"),
+        ("ode", "gradient", {"x": []}, "'x' is empty"),
+        ("ode", "primal", {"s": 0}, "'s' is 0"),
+        ("lstm", "objective", {"main_params": [[1.0]]}, "'main_params' has the shape [1, 1]"),
+        ("lstm", "objective", {"main_params": [[1.0] * 12] * 3}, "two rows for each layer"),
+        ("lstm", "jacobian", {"state": [[1.0]]}, "'state' has the shape [1, 1], needed is [4, 3]"),
+        ("lstm", "jacobian", {"sequence": [[1.0] * 3]}, "'sequence' has 1 rows, at least 2"),
     ],
 )
 def test_inputs_that_do_not_fit_are_told(

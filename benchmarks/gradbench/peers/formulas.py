@@ -1,47 +1,18 @@
-"""The evals in JAX and PyTorch, as their users would write them: float64, arrays of the library.
+"""The evals without loops over time, as users of array libraries would write them.
 
-In: an input of the suite. Out: `Peer`: arguments, and for each function of the eval one function of
-these. Formulas are written once for both array libraries where their functions agree; what differs
-is in `Library`.
+In: the functions of a library, and an input of the suite. Out: `Peer`: arguments, and for each
+function of the eval one function of these.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.special import multigammaln
 
-Arrays = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Library:
-    """What the formulas take from an array library beside functions of equal names."""
-
-    numpy: Any  #: jax.numpy or torch
-    grad: Callable[..., Any]  #: of a function and the numbers of its arguments
-    jacrev: Callable[..., Any]
-    jacfwd: Callable[..., Any]
-    jvp: Callable[..., Any]
-    vmap: Callable[..., Any]
-    constant: Callable[[Any], Any]  #: an array of numpy as one of the library
-    log_sum_exp: Callable[[Any, int], Any]
-    largest: Callable[[Any], Any]
-    nearest: Callable[[Any], Any]  #: the place of the least element of each row
-    scattered: Callable[[Any, tuple[Any, ...], Any], Any]  #: values written into zeros
-    powers: Callable[[Any, int], Any]  #: of each element those from 0 on, as a row
-
-
-@dataclass(frozen=True)
-class Peer:
-    """An eval in one library."""
-
-    arguments: Arrays
-    functions: Mapping[str, Callable[..., Any]]
+from .library import Library, Peer
 
 
 def gmm(library: Library, data: Mapping[str, Any]) -> Peer:
@@ -260,109 +231,3 @@ def ht(library: Library, data: Mapping[str, Any]) -> Peer:
     )
     functions = {"objective": objective, "jacobian": jacobian}
     return Peer(tuple(map(library.constant, arguments)), functions)
-
-
-#: module → the eval in a library
-PEERS: dict[str, Callable[[Library, Mapping[str, Any]], Peer]] = {
-    "gmm": gmm,
-    "kmeans": kmeans,
-    "llsq": llsq,
-    "lse": lse,
-    "ba": ba,
-    "ht": ht,
-}
-
-
-def _functions_of_jax() -> Library:
-    import jax
-
-    def scattered(shape: tuple[int, ...], places: tuple[Any, ...], values: Any) -> Any:
-        return jax.numpy.zeros(shape, values.dtype).at[places].set(values)
-
-    def powers(values: Any, count: int) -> Any:
-        # products of squares: XLA makes them where they are read, and a cumulative product not
-        result, square = 1.0, values
-        for bit in range(count.bit_length()):
-            chosen = (np.arange(count) >> bit) % 2 == 1
-            result = result * jax.numpy.where(chosen, square[:, None], 1.0)
-            square = square * square
-        return result
-
-    return Library(
-        numpy=jax.numpy,
-        grad=lambda function, places: jax.grad(function, argnums=places),
-        jacrev=jax.jacrev,
-        jacfwd=jax.jacfwd,
-        jvp=jax.jvp,
-        vmap=jax.vmap,
-        constant=jax.device_put,
-        log_sum_exp=lambda values, axis: jax.nn.logsumexp(values, axis),
-        largest=jax.numpy.max,
-        nearest=lambda values: jax.numpy.argmin(values, 1),
-        scattered=scattered,
-        powers=powers,
-    )
-
-
-def _functions_of_torch() -> Library:
-    import torch
-
-    def scattered(shape: tuple[int, ...], places: tuple[Any, ...], values: Any) -> Any:
-        result = torch.zeros(shape, dtype=values.dtype)
-        result[places] = values
-        return result
-
-    def grad(function: Callable[..., Any], places: Any) -> Callable[..., Any]:
-        return torch.func.grad(function, argnums=places)
-
-    return Library(
-        numpy=torch,
-        grad=grad,
-        jacrev=torch.func.jacrev,
-        jacfwd=torch.func.jacfwd,
-        jvp=torch.func.jvp,
-        vmap=torch.func.vmap,
-        constant=torch.as_tensor,
-        log_sum_exp=torch.logsumexp,
-        largest=torch.max,
-        nearest=lambda values: torch.argmin(values, 1),
-        scattered=scattered,
-        powers=lambda values, count: torch.vander(values, count, increasing=True),
-    )
-
-
-def prepare(
-    name: str, threads: int, module: str, function: str, data: Mapping[str, Any]
-) -> Callable[[], list[np.ndarray]]:
-    """Compile a function of an eval; returns a call that waits for its results."""
-    return _PREPARE[name](threads, module, function, data)
-
-
-def _in_jax(
-    threads: int, module: str, function: str, data: Mapping[str, Any]
-) -> Callable[[], list[np.ndarray]]:
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
-    peer = PEERS[module](_functions_of_jax(), data)
-    compiled = jax.jit(peer.functions[function])
-    return lambda: jax.tree.leaves(jax.block_until_ready(compiled(*peer.arguments)))
-
-
-def _in_torch(
-    compiled: bool, threads: int, module: str, function: str, data: Mapping[str, Any]
-) -> Callable[[], list[np.ndarray]]:
-    import torch
-
-    torch.set_num_threads(threads)
-    peer = PEERS[module](_functions_of_torch(), data)
-    derived = peer.functions[function]
-    chosen = torch.compile(derived) if compiled else derived
-    return lambda: torch.utils._pytree.tree_leaves(chosen(*peer.arguments))
-
-
-_PREPARE: dict[str, Callable[..., Callable[[], list[np.ndarray]]]] = {
-    "jax": _in_jax,
-    "torch": functools.partial(_in_torch, False),
-    "torch.compile": functools.partial(_in_torch, True),
-}
