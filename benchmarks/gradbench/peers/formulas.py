@@ -6,7 +6,7 @@ function of the eval one function of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -162,8 +162,24 @@ def ba(library: Library, data: Mapping[str, Any]) -> Peer:
     return Peer(tuple(map(library.constant, arguments)), functions)
 
 
+def _levels(parents: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Bones with equally many ancestors, and the places of their parents among those above."""
+    level: list[int] = []
+    for parent in parents:
+        level.append(0 if parent < 0 else level[parent] + 1)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for number in range(max(level) + 1):
+        bones = np.flatnonzero(np.array(level) == number)
+        above = found[-1][0] if found else np.array([-1])
+        found.append((bones, np.searchsorted(above, np.array(parents)[bones])))
+    return found
+
+
 def ht(library: Library, data: Mapping[str, Any]) -> Peer:
-    """What points lack to a posed hand; the Jacobian in forward mode."""
+    """What points lack to a posed hand; the Jacobian in forward mode.
+
+    Bones of one level are multiplied at once.
+    """
     xp, model = library.numpy, data["data"]["model"]
     parents = [int(parent) for parent in model["parents"]]
     sign = library.constant(np.array([-1.0 if model["is_mirrored"] else 1.0, 1.0, 1.0]))
@@ -171,13 +187,14 @@ def ht(library: Library, data: Mapping[str, Any]) -> Peer:
     on_surface = len(data["us"]) > 0
     triangles = np.asarray(model["triangles"]).reshape(-1, 3)
     corners = [library.constant(triangles[found, s]) for s in range(3)] if on_surface else [found]
-    zero, one = library.constant(np.zeros(())), library.constant(np.ones(()))
+    zero = library.constant(np.zeros(()))
 
-    def turn(x: Any, z: Any) -> Any:
+    def turns(x: Any, z: Any) -> Any:
+        nothing, whole = xp.zeros_like(x), xp.ones_like(x)
         cx, sx, cz, sz = xp.cos(x), xp.sin(x), xp.cos(z), xp.sin(z)
-        rows = [[cz, -sz * cx, sz * sx, zero], [sz, cz * cx, -cz * sx, zero]]
-        rows += [[zero, sx, cx, zero], [zero, zero, zero, one]]
-        return xp.stack([xp.stack(row) for row in rows])
+        rows = [[cz, -sz * cx, sz * sx, nothing], [sz, cz * cx, -cz * sx, nothing]]
+        rows += [[nothing, sx, cx, nothing], [nothing, nothing, nothing, whole]]
+        return xp.stack([xp.stack(row, 1) for row in rows], 1)
 
     def rotation(vector: Any) -> Any:
         angle = xp.sqrt((vector * vector).sum())
@@ -190,20 +207,30 @@ def ht(library: Library, data: Mapping[str, Any]) -> Peer:
             + library.constant(np.eye(3)) * xp.cos(angle)
         )
 
-    def angles(theta: Any, bone: int) -> tuple[Any, Any]:
+    def places_of_angles(bone: int) -> tuple[int, int]:
         finger, joint = divmod(bone - 2, 4)
-        if not (0 <= finger < 5 and joint < 3):
-            return zero, zero
         first = 6 + 4 * finger
-        return (theta[first], theta[first + 1]) if joint == 0 else (theta[first + joint + 1], zero)
+        if not (0 <= finger < 5 and joint < 3):
+            return len(data["theta"]), len(data["theta"])  # of the zero behind
+        return (first, first + 1) if joint == 0 else (first + joint + 1, len(data["theta"]))
+
+    chosen = np.array([places_of_angles(bone) for bone in range(len(parents))])
+    about_x, about_z = (library.constant(chosen[:, axis].copy()) for axis in range(2))
+    by_number = _levels(parents)
+    in_order = library.constant(np.argsort(np.concatenate([bones for bones, _ in by_number])))
+    levels = [tuple(map(library.constant, level)) for level in by_number]
+
+    def absolutes(relative: Any) -> Any:
+        (bones, _), *others = levels
+        found = [relative[bones]]
+        for bones, above in others:
+            found.append(found[-1][above] @ relative[bones])
+        return xp.concatenate(found)[in_order]
 
     def objective(theta: Any, us: Any, relatives: Any, inverses: Any, skin: Any, points: Any):
-        turns = [turn(*angles(theta, bone)) for bone in range(len(parents))]
-        absolute: list[Any] = []
-        for bone, parent in enumerate(parents):
-            relative = relatives[bone] @ turns[bone]
-            absolute.append(relative if parent < 0 else absolute[parent] @ relative)
-        transform = (xp.stack(absolute) @ inverses)[:, :3]
+        angles = xp.concatenate([theta, xp.zeros_like(theta[:1])])
+        relative = relatives @ turns(angles[about_x], angles[about_z])
+        transform = (absolutes(relative) @ inverses)[:, :3]
         columns = transform.swapaxes(1, 2).reshape(-1, 3)
         posed = (skin @ columns) * sign
         places = [posed[corner] for corner in corners]
