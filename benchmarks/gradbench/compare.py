@@ -95,17 +95,12 @@ def difference(left: np.ndarray, right: np.ndarray) -> float:
     return float(np.max(np.abs(left - right) / scale, initial=0.0))
 
 
-def measure(
-    row: Row, libraries: dict[str, Library], rounds: int, skipped: dict[str, set[str]]
-) -> None:
+def measure(row: Row, libraries: dict[str, Library], rounds: int) -> None:
     """Fill the row's times; libraries take turns."""
     work = (row.module, row.function, row.sizes)
     ready: dict[str, Prepared] = {}
     for name, library in libraries.items():
         row.times[name] = Time()
-        if row.module in skipped.get(name, ()):
-            row.times[name].note = "left out"
-            continue
         reply = library.ask(work)
         if isinstance(reply, Failure):
             row.times[name].note = reply.reason
@@ -167,8 +162,6 @@ def main() -> None:
 def _measure_all(options: argparse.Namespace) -> None:
     cpus = sorted(os.sched_getaffinity(0))[-options.threads :]
     libraries = {name: Library(name, cpus) for name in options.library}
-    # compiling the 22 bones unrolled, 28 directions wide, takes torch.compile minutes a size
-    skipped = {"torch.compile": {"ht"}}
     rows: list[Row] = []
     sizes = inputs.MODEST if options.modest else inputs.FULL
     options.results.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +170,7 @@ def _measure_all(options: argparse.Namespace) -> None:
         for module, arguments in inputs.workloads(sizes, options.module):
             for function in EVALS[module].functions:
                 rows.append(Row(module, function, arguments))
-                measure(rows[-1], libraries, options.rounds, skipped)
+                measure(rows[-1], libraries, options.rounds)
                 print(module, function, *arguments, _text(rows[-1]), flush=True)
                 data = {**about, "rows": [asdict(row) for row in rows]}
                 options.results.write_text(json.dumps(data), "utf-8")

@@ -1,15 +1,15 @@
 """Reverse mode of a loop: a loop in the opposite direction over the cotangents of the carries.
 
 The forward loop is extended: it also stacks what the derivative of a step reads. The reversed loop
-carries cotangents only, and stacks those that arrive at each step. What `xs` and the constants get
-is computed after it, from the step batched over time: the cotangent of a constant is one sum over
-time and whatever else.
+carries cotangents, and stacks those that arrive at each step. What `xs` and the constants get is
+computed after it, from the step batched over time: the cotangent of a constant is one sum over time
+and whatever else. Where no constant takes another sum, the loop adds them up (`totals.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.graph import replace_tensors, tensors_read_by, topological
@@ -34,6 +34,7 @@ from .rewound import pull_rewound
 from .slots import bytes_between
 from .stepwise import pull_step_by_step
 from .stored import extended_loop, stored_tensors, tensors_read_of
+from .totals import Totals, cheap_to_add_up
 
 Key = tuple[int, int]
 Entry = Tensor | None
@@ -98,17 +99,20 @@ def _pull_stored(
     step = loop.step
     found: list[Entry] = [None] * len(loop.inputs)
     backward = _Backward.of(step, needs)
-    after = _After.of(loop, needs)
+    later = replace(needs, consts=[]) if backward.totals.numbers else needs
+    after = _After.of(loop, later)
     stored = stored_tensors(step, [*backward.read(step), *after.read()], carries_only=False)
     made, stacks = extended_loop(op, loop, stored)
     kept = list(zip(stored, stacks, strict=True))
     arrived: list[Tensor] = []
     if needs.carries:
-        whole = backward.loop(loop, last, given, kept)
+        whole = backward.loop(loop, last, given, kept, stacks_arriving=bool(after.found))
         results = loop_stage(f"d{op.name}", whole)
         for n, tensor in zip(needs.carries, results, strict=False):
             found[n] = tensor if wanted[n] else None
-        arrived = results[len(last) :]
+        for n, tensor in zip(backward.totals.numbers, results[len(last) :], strict=False):
+            found[count + len(loop.xs) + n] = tensor
+        arrived = results[len(whole.init) :]
     for place, tensor in after.results(loop, [*arrived, *given], kept):
         found[place] = tensor
     return found, made
@@ -154,11 +158,14 @@ class _Backward:
         Placeholders for the cotangents of the carries after the step, and of its results.
     leaving : list of Tensor
         The cotangents of the carries before the step.
+    totals : Totals
+        The cotangents of the constants, where they are cheap to add up; else of none.
     """
 
     arriving: list[Tensor]
     given: list[Tensor]
     leaving: list[Tensor]
+    totals: Totals
 
     @staticmethod
     def of(step: Step, needs: Needs) -> _Backward:
@@ -168,12 +175,23 @@ class _Backward:
         given = [placeholder_like(step.ys[n], f"d{step.ys[n].op.name}") for n in needs.ys]
         outputs = [step.news[n] for n in needs.carries] + [step.ys[n] for n in needs.ys]
         carries = [step.carries[n] for n in needs.carries]
-        leaving = local_vjp(outputs, carries, [*arriving, *given], []) if carries else []
-        return _Backward(arriving, given, leaving)
+        if not carries:
+            return _Backward(arriving, given, [], Totals([], [], []))
+        consts = [step.consts[n] for n in needs.consts]
+        pulled = local_vjp(outputs, [*carries, *consts], [*arriving, *given], [])
+        leaving, parts = pulled[: len(carries)], pulled[len(carries) :]
+        numbers = needs.consts if cheap_to_add_up(step, leaving, parts) else []
+        totals = Totals.of(step, numbers, parts[: len(numbers)])
+        return _Backward(arriving, given, leaving, totals)
+
+    @property
+    def results(self) -> list[Tensor]:
+        """What a step hands on."""
+        return [*self.leaving, *self.totals.after]
 
     def read(self, step: Step) -> list[Tensor]:
         """What the cotangents read of the forward step."""
-        return tensors_read_of(self.leaving, {hash(op) for op in topological(step.outputs)})
+        return tensors_read_of(self.results, {hash(op) for op in topological(step.outputs)})
 
     def loop(
         self,
@@ -181,13 +199,15 @@ class _Backward:
         last: Sequence[Tensor],
         given: Sequence[Tensor],
         kept: Sequence[tuple[Tensor, Tensor]],
+        *,
+        stacks_arriving: bool,
     ) -> Loop:
-        """The reversed loop, which stacks the λ that arrives at each step."""
+        """The reversed loop, which may stack the λ that arrives at each step."""
         step = forward.step
         slices = [slice_of(stack, tensor.op.name) for tensor, stack in kept]
         table = [(tensor, x) for (tensor, _), x in zip(kept, slices, strict=True)]
-        leaving = replace_tensors(self.leaving, table)
-        read = {hash(op) for op in topological(leaving)}
+        results = replace_tensors(self.results, table)
+        read = {hash(op) for op in topological(results)}
         sequences = [
             *zip(slices, (stack for _, stack in kept), strict=True),
             *zip(step.xs, forward.xs, strict=True),
@@ -201,13 +221,13 @@ class _Backward:
         ]
         return Loop(
             step_of(
-                self.arriving,
+                [*self.arriving, *self.totals.before],
                 [inside for inside, _ in xs],
                 [inside for inside, _ in consts],
-                leaving,
-                self.arriving,
+                results,
+                self.arriving if stacks_arriving else [],
             ),
-            tuple(last),
+            (*last, *(zeros_like(forward.consts[n], (), "bar") for n in self.totals.numbers)),
             tuple(tensor for _, tensor in xs),
             tuple(tensor for _, tensor in consts),
             forward.length,

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...expr.build import add
-from ...expr.nodes import Tensor, load
-from ...graph.bounded_stage import elementwise_stage
+from ...expr.nodes import Tensor
 from ...graph.graph import replace_tensors, topological
 from ...graph.kinds.loop import Loop, Step, step_of
-from ...graph.stage import placeholder_like, shape_of
+from ...graph.stage import placeholder_like
 from ..apply_rule import zeros_like
 from ..local import local_vjp
 from .needs import Needs
 from .stored import stored_tensors, tensors_read_of
+from .totals import Totals
 
 Entry = Tensor | None
 
@@ -53,11 +52,10 @@ class StepBack:
         carries = [step.carries[n] for n in needs.carries]
         xs, consts = [step.xs[n] for n in needs.xs], [step.consts[n] for n in needs.consts]
         pulled = local_vjp(outputs, [*carries, *xs, *consts], [*arriving, *given], [])
-        sums = [placeholder_like(tensor, f"d{tensor.op.name}") for tensor in consts]
         first, second = len(carries), len(carries) + len(xs)
-        totals = [_added(one, other) for one, other in zip(sums, pulled[second:], strict=True)]
-        results = [*pulled[:first], *totals, *pulled[first:second]]
-        return StepBack(step, needs, arriving, given, sums, results)
+        totals = Totals.of(step, needs.consts, pulled[second:])
+        results = [*pulled[:first], *totals.after, *pulled[first:second]]
+        return StepBack(step, needs, arriving, given, totals.before, results)
 
     def carries_read(self) -> list[Tensor]:
         """The carries that the step is computed again from."""
@@ -137,11 +135,3 @@ class StepBack:
             *(first + n for n in needs.consts),
             *(count + n for n in needs.xs),
         ]
-
-
-def _added(one: Tensor, other: Tensor) -> Tensor:
-    return elementwise_stage(
-        f"{other.op.name}_sum",
-        shape_of(one),
-        lambda place: add(load(one, place), load(other, place)),
-    )

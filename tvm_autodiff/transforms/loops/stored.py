@@ -73,14 +73,14 @@ def stored_tensors(step: Step, read: Sequence[Tensor], *, carries_only: bool) ->
             found.setdefault(tensor_key(tensor), tensor)
     for tensor in read:
         needed = sources(tensor)
-        if carries_only or sum(map(_elements, needed.values())) <= _elements(tensor):
+        if carries_only or sum(map(elements_of, needed.values())) <= elements_of(tensor):
             found |= needed
         elif needed:
             found[tensor_key(tensor)] = tensor
     return list(found.values())
 
 
-def _elements(tensor: Tensor) -> int:
+def elements_of(tensor: Tensor) -> int:
     """The number of elements; an extent that is not known counts as a large one."""
     return prod(n if isinstance(n, int) else _LARGE for n in shape_of(tensor))
 
