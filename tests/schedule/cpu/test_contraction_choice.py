@@ -89,3 +89,17 @@ def test_what_a_tile_shares_is_multiplied_once():
     factors = update.split(" + ")[-1].split(" * ")
     assert [factor.partition("[")[0] for factor in factors] == ["p_B", "p_C", "p_X"]
     check(cases.mttkrp(64, 64, 64, 32))
+
+
+@pytest.mark.parametrize(("columns", "vectors"), [(96, True), (112, True), (100, False)])
+def test_accumulators_are_read_at_places_that_are_known(columns, vectors):
+    """Rows of results are written out; columns in vectors, where none is partly beyond the end."""
+    case = cases.matmul(1000, columns, 32, "nn")
+    [kernel] = separate(normal_form([case[1]]))[0]
+    script = contraction(kernel, avx512(1))[-1].func.script()
+    loops = [line.split("in ")[1] for line in script.splitlines() if "for ax" in line]
+    *rows, last = loops
+    assert rows
+    assert all(row.startswith("T.unroll(") for row in rows)
+    assert last.startswith("T.vectorized(16)" if vectors else "range(")
+    check(cases.matmul(37, columns, 32, "nn"))

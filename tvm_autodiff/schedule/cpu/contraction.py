@@ -201,7 +201,7 @@ def _emit(
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
     accumulate = _stage(nest, padded, sources, f"{name}_acc", places, reduced)
     consume, results = _consumers(kernel, accumulate, places), kernel.outputs
-    straight = padded == nest.extents and tile.vector == len(nest.spatial) - 1
+    straight = tile.vector == len(nest.spatial) - 1 and _in_vectors(nest, tile)
     turned: list[StageFunction] | Declined | None = None
     if not straight and len(results) == 1 and worth_turning(nest, tile, machine):
         kept = _kept(accumulate)
@@ -224,6 +224,12 @@ def _emit(
     if turned is None or isinstance(turned, Declined):
         return launches
     return writes_to([*launches, *turned], kernel)
+
+
+def _in_vectors(nest: Nest, tile: Tile) -> bool:
+    """Whether the lanes of each vector of results are all within the result, or all beyond."""
+    assert tile.vector is not None
+    return nest.extents[nest.spatial[tile.vector]] % tile.width == 0
 
 
 def _kept(accumulate: Operation) -> Operation:

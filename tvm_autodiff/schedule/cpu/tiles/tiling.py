@@ -67,8 +67,8 @@ def schedule_tile(
     parallel : bool
         Whether tiles are shared out to threads.
     vectorize_consumer : bool
-        Whether the reading stages have no guard along their innermost axis, which is the vectorised
-        one.
+        Whether the innermost axis of the reading stages is the vectorised one, and all lanes of a
+        vector are within it or none.
     order : sequence of int, optional
         Output axes as the loops over tiles run, outermost first.
     """
@@ -103,11 +103,16 @@ def schedule_tile(
     if reduced:
         init = schedule.decompose_reduction(block, reduced[0])
         _register_loops(schedule, init, len(inner), vector is not None)
-    for reader in readers if vectorize_consumer and vector is not None else ():
-        last = schedule.get_loops(reader)[-1]
-        if (extent_of(schedule, last) or 0) > tile.width:
-            _, last = schedule.split(last, [None, tile.width])
-        schedule.vectorize(last)
+    for reader in readers if outer else ():
+        *rows, last = schedule.get_loops(reader)
+        if vectorize_consumer and vector is not None:
+            if (extent_of(schedule, last) or 0) > tile.width:
+                between, last = schedule.split(last, [None, tile.width])
+                rows.append(between)
+            schedule.vectorize(last)
+        # LLVM keeps the accumulators in registers only where it knows which one is read
+        for loop in rows[len(outer) :]:
+            schedule.unroll(loop)
     return scheduled(schedule, unscheduled, results)
 
 
