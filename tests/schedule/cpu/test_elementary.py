@@ -185,7 +185,7 @@ class TestUse:
         np.testing.assert_array_equal(got, np.asarray(build(source, result)(x)))
 
     @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name in TRUTH])
-    def test_float64_is_left_to_the_c_library_but_for_exp(self, name):
+    def test_float64_is_left_to_the_c_library_but_for_a_table(self, name):
         script = self.script(lambda x: call(name, x), "float64")
         assert ("tvm_autodiff_" in script) == (name in FLOAT64)
         exact = self.script(lambda x: call(name, x), "float64", exact_math=True)

@@ -1,6 +1,10 @@
-"""exp of float64: errors beside exact values, special values, and where it is used."""
+"""Elementary functions of float64: errors beside exact values, special values, where used."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -9,69 +13,133 @@ import tvm
 from tvm import te, tirx
 
 from tvm_autodiff.compile import build
-from tvm_autodiff.schedule.cpu.elementary.functions import with_own_functions
+from tvm_autodiff.schedule.cpu.elementary.functions import FLOAT64, with_own_functions
 
-LIMIT = 1.5  # units in the last place
-COUNT = 4096
+
+@dataclass(frozen=True)
+class Case:
+    """A function, the exact one, by how many units in the last place it may be off, where it is
+    tried, and numpy's.
+    """
+
+    ours: Callable[[Any], Any]
+    exact: Callable[[Any], Any]
+    limit: float
+    intervals: list[tuple[float, float]]
+    numpy: Callable[[Any], Any]
+
+
+def exact_sigmoid(x: Any) -> Any:
+    return 1 / (1 + mpmath.exp(-x))
+
+
+def numpy_sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, e) / (1.0 + e)
+
+
+CASES = {
+    "exp": Case(
+        *(te.exp, mpmath.exp, 1.5),
+        [(-745.1, -708.0), (-708.0, 709.7), (-1.0, 1.0), (-1e-8, 1e-8)],
+        np.exp,
+    ),
+    "sigmoid": Case(
+        *(te.sigmoid, exact_sigmoid, 2.5),
+        [(-745.1, -708.0), (-40.0, 40.0), (-2.0, 2.0), (-1e-8, 1e-8)],
+        numpy_sigmoid,
+    ),
+    "tanh": Case(
+        *(te.tanh, mpmath.tanh, 3.5),
+        [(-25.0, 25.0), (-1.0, 1.0), (-0.2, 0.2), (-1e-8, 1e-8), (0.0, 1e-308)],
+        np.tanh,
+    ),
+    "log": Case(
+        *(te.log, mpmath.log, 1.0),
+        [(0.0, 1e-308), (1e-300, 1e300), (0.6, 1.6), (0.999, 1.001), (1.0, 50.0)],
+        np.log,
+    ),
+}
+COUNT = 2048
 HOST = tvm.target.Target.from_device("cpu")
 GENERIC = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64"})  # without fused products
 
 SPECIAL = np.array(
     [0.0, 1.0, 5e-324, 2.2e-308, 1e-17, 709.782712893384, 709.7827128933841, 1000.0, 1.8e308]
     + [745.1332191019411, 745.1332191019412, 744.0, 708.4, 0.34657359027997264, np.inf, np.nan]
+    + [2.0**-1022, 0.7071067811865476, 0.7071067811865475, 19.0, 20.5, 1e-300]
 )
 SPECIAL = np.concatenate([SPECIAL, -SPECIAL])
 
 
-def exp_of(count, target=None, **options):
+def function_of(name, count, target=None, **options):
     x = te.placeholder((count,), "float64", name="x")
-    y = te.compute(x.shape, lambda i: te.exp(x[i]), name="y")
+    y = te.compute(x.shape, lambda i: CASES[name].ours(x[i]), name="y")
     return build(x, y, target, cache=False, num_threads=1, **options)
 
 
-def units_off(values, arguments):
+def units_off(name, values, arguments):
     """Errors in units of the last place of the exact results."""
     with mpmath.workprec(200):
-        exact = [mpmath.exp(float(argument)) for argument in arguments]
+        exact = [CASES[name].exact(mpmath.mpf(float(argument))) for argument in arguments]
         return [
-            float(abs(mpmath.mpf(float(value)) - truth) / np.spacing(float(truth)))
+            float(abs(mpmath.mpf(float(value)) - truth) / np.spacing(abs(float(truth))))
             for value, truth in zip(values, exact, strict=True)
         ]
 
 
+def test_all_have_a_case():
+    assert set(CASES) == set(FLOAT64)
+
+
 @pytest.mark.parametrize("target", [HOST, GENERIC], ids=["host", "generic"])
-def test_errors(target):
-    function = exp_of(COUNT, target)
+@pytest.mark.parametrize("name", CASES)
+def test_errors(name, target):
+    function = function_of(name, COUNT, target)
     rng = np.random.default_rng(0)
-    for low, high in [(-745.1, -708.0), (-708.0, 709.7), (-1.0, 1.0), (-1e-8, 1e-8)]:
+    for low, high in CASES[name].intervals:
         arguments = rng.uniform(low, high, COUNT)
-        assert max(units_off(function(arguments), arguments)) <= LIMIT
+        assert max(units_off(name, function(arguments), arguments)) <= CASES[name].limit
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 37])
-def test_special_values_are_those_of_c_in_every_width(count):
-    function = exp_of(count)
-    for first in range(len(SPECIAL)):
+@pytest.mark.parametrize("name", CASES)
+def test_special_values_are_those_of_numpy_in_every_width(name, count):
+    function = function_of(name, count)
+    for first in range(0, len(SPECIAL), min(count, len(SPECIAL))):
         arguments = np.resize(np.roll(SPECIAL, -first), count)
         with np.errstate(all="ignore"):
-            expected = np.exp(arguments)
-        np.testing.assert_array_max_ulp(function(arguments), expected, 2)
+            expected = CASES[name].numpy(arguments)
+        found = function(arguments)
+        np.testing.assert_array_max_ulp(found, expected, 4)
+        zeros = expected == 0.0
+        assert np.array_equal(np.signbit(found[zeros]), np.signbit(expected[zeros]))
 
 
 def test_other_functions_and_exact_math_are_those_of_c():
     x = te.placeholder((64,), "float64", name="x")
-    y = te.compute(x.shape, lambda i: te.exp(x[i]) + te.log(x[i]), name="y")
+    y = te.compute(x.shape, lambda i: te.exp(x[i]) + te.sin(x[i]), name="y")
     script = with_own_functions(te.create_prim_func([x, y])).script()
     assert "tvm_autodiff_exp_float64(x" in script
-    assert "T.log(x" in script
+    assert "T.sin(x" in script
     values = np.linspace(-700.0, 700.0, COUNT)
-    own, exact = exp_of(COUNT)(values), exp_of(COUNT, exact_math=True)(values)
+    own, exact = (
+        function_of("exp", COUNT)(values),
+        function_of("exp", COUNT, exact_math=True)(values),
+    )
     assert (own != exact).any()
-    np.testing.assert_array_max_ulp(exact, c_exp(values), 0)
+    np.testing.assert_array_max_ulp(exact, of_c("exp", values), 0)
 
 
-def c_exp(values):
+@pytest.mark.parametrize("name", ["tanh", "log"])
+def test_exact_ones_are_those_of_c(name):
+    values = np.linspace(0.01, 3.0, COUNT)
+    exact = function_of(name, COUNT, exact_math=True)(values)
+    np.testing.assert_array_max_ulp(exact, of_c(name, values), 0)
+
+
+def of_c(name, values):
     """The C library's function, called by itself."""
     x = te.placeholder(values.shape, "float64", name="x")
-    call = lambda i: tirx.call_pure_extern("float64", "exp", x[i])  # noqa: E731
+    call = lambda i: tirx.call_pure_extern("float64", name, x[i])  # noqa: E731
     return build(x, te.compute(x.shape, call, name="y"), cache=False)(values)

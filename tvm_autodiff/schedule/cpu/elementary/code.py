@@ -28,6 +28,7 @@ _CASTS = {
     (FLOAT, INT): "fptosi",
     (INT, FLOAT): "sitofp",
     (INT, DOUBLE): "sitofp",
+    (LONG, DOUBLE): "sitofp",
 }
 
 

@@ -1,9 +1,9 @@
-"""exp of float64.
+"""exp, sigmoid and tanh of float64.
 
 As in `exponential`, with wider parts: ``e**x = 2**k * e**r`` with k the integer nearest to
 ``x*log2(e)``. ``e**r = 1 + (r + r**2 * p(r))`` keeps the leading terms out of the polynomial, whose
 coefficients are rounded; what it is fitted to is computed in decimals, since the difference
-``e**r - 1 - r`` cancels.
+``e**r - 1 - r`` cancels. tanh needs ``e**x - 1``, as in `hyperbolic`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROUNDER_BITS = 0x4338000000000000
 DIGITS = 50
 
 _LN2 = math.log(2.0)
-_HIGH = math.floor(_LN2 * 2**40) / 2**40  # 40 bits: times 1,076 it stays exact
+LN2_HIGH = math.floor(_LN2 * 2**40) / 2**40  # 40 bits: times 1,076 it stays exact
 
 
 def _rest(r: float) -> float:
@@ -34,24 +34,49 @@ def _low() -> float:
     """What the part of ln 2 that is exact in products leaves."""
     with localcontext() as context:
         context.prec = DIGITS
-        return float(Decimal(2).ln() - Decimal(_HIGH))
+        return float(Decimal(2).ln() - Decimal(LN2_HIGH))
 
 
-_LOW = _low()
+LN2_LOW = _low()
 _COEFFICIENTS = fit(_rest, -_LN2 / 2 * 1.002, _LN2 / 2 * 1.002, 9)
+
+
+_SIGN = -(1 << 63)  #: the bits of -0
+_TANH_ONE = 20.0  #: tanh(19.07) rounds to 1
+
+
+def _reduced(c: Code, x: Value) -> tuple[Value, Value]:
+    """``(q, k)`` with ``e**x = (1 + q) * 2**k``, k an int64."""
+    shifted = c.fma(x, 1 / _LN2, ROUNDER)
+    k = shifted - ROUNDER
+    r = c.fma(k, -LN2_LOW, c.fma(k, -LN2_HIGH, x))
+    q = c.fma(r * r, c.polynomial(r, _COEFFICIENTS), r)
+    return q, c.bits(shifted) - ROUNDER_BITS
 
 
 def exp(c: Code, x: Value) -> Value:
     """``e**x``, through to subnormal numbers and infinity."""
     # beyond: half of the least subnormal number, and infinity
-    x = c.clamp(x, -1075.5 * _LN2, 1024.5 * _LN2)
-    shifted = c.fma(x, 1 / _LN2, ROUNDER)
-    k = shifted - ROUNDER
-    r = c.fma(k, -_LOW, c.fma(k, -_HIGH, x))
-    value = c.fma(r * r, c.polynomial(r, _COEFFICIENTS), r) + 1.0
-    power = c.bits(shifted) - ROUNDER_BITS
-    half = power >> 1  # in two factors, neither of which is subnormal
-    return value * _power_of_two(c, half) * _power_of_two(c, power - half)
+    q, k = _reduced(c, c.clamp(x, -1075.5 * _LN2, 1024.5 * _LN2))
+    half = k >> 1  # in two factors, neither of which is subnormal
+    return (q + 1.0) * _power_of_two(c, half) * _power_of_two(c, k - half)
+
+
+def sigmoid(c: Code, x: Value) -> Value:
+    """``1/(1 + e**-x)``: e**-|x| does not overflow, and keeps small results exact."""
+    bits = c.bits(x)
+    e = exp(c, c.from_bits(bits | _SIGN))
+    return c.where(bits >= 0, 1.0, e) / (e + 1.0)
+
+
+def tanh(c: Code, x: Value) -> Value:
+    """``-t/(t + 2)`` with ``t = e**(-2|x|) - 1``."""
+    bits = c.bits(x)
+    a = c.clamp(c.from_bits(bits & ~_SIGN), 0.0, _TANH_ONE)
+    q, k = _reduced(c, a * -2.0)
+    s = _power_of_two(c, k)
+    t = c.fma(s, q, s - 1.0)
+    return c.from_bits((c.bits(t / (t + 2.0)) & ~_SIGN) | (bits & _SIGN))
 
 
 def _power_of_two(c: Code, k: Value) -> Value:

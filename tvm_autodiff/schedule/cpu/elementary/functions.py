@@ -2,7 +2,8 @@
 
 In: a scheduled PrimFunc for an LLVM target. Out: the same function with calls of these functions in
 the place of TVM's intrinsics, wherever the operands are float32, float16 or bfloat16; of float64
-exp alone, the others stay calls of the C library. The maximal errors are in docs/performance.md.
+those of a table of their own, the others stay calls of the C library. The maximal errors are in
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from . import (
     hyperbolic,
     inverse_trigonometric,
     logarithm,
+    logarithm_float64,
     power,
     trigonometric,
 )
@@ -56,7 +58,12 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     **{name: (1, rule) for name, rule in power.LITERAL_POWERS.values()},
 }
 #: those of float64: name → (own name, arithmetic)
-FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {"exp": ("exp_float64", float64.exp)}
+FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {
+    "exp": ("exp_float64", float64.exp),
+    "sigmoid": ("sigmoid_float64", float64.sigmoid),
+    "tanh": ("tanh_float64", float64.tanh),
+    "log": ("log_float64", logarithm_float64.log),
+}
 NARROW = ("float32", "float16", "bfloat16")
 
 for _name, (_arity, _) in FUNCTIONS.items():
