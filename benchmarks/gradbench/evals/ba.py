@@ -46,14 +46,14 @@ def read(data: Any) -> Problem:
     return Problem(sizes, [aligned(values) for values in arrays])
 
 
-def reprojection_error(z: Any, feature: Any) -> Any:
+def reprojection_error(camera: Any, point: Any, weight: Any, feature: Any) -> Any:
     """What an observation lacks: the weight times the distance of projection and feature.
 
-    z is the camera (rotation vector, centre, focal length, principal point, two coefficients of
-    radial distortion), the point and the weight.
+    A camera is a rotation vector, a centre, a focal length, a principal point, and two coefficients
+    of radial distortion.
     """
     c, e, s = (te.reduce_axis((0, size), name) for size, name in ((3, "c"), (3, "e"), (2, "s")))
-    square = te.compute((), lambda: te.sum(z[c] * z[c], axis=c), name="square")
+    square = te.compute((), lambda: te.sum(camera[c] * camera[c], axis=c), name="square")
     # at no rotation the limits of Rodrigues' formula: a divisor of one keeps its derivative finite
     turned = square() > 0.0
     angle = te.compute((), lambda: te.sqrt(te.if_then_else(turned, square(), 1.0)), name="angle")
@@ -66,49 +66,71 @@ def reprojection_error(z: Any, feature: Any) -> Any:
         lambda: te.if_then_else(turned, (1.0 - te.cos(angle())) / (angle() * angle()), 0.0),
         name="versine",
     )
-    offset = te.compute((3,), lambda i: z[CAMERA + i] - z[3 + i], name="offset")
-    along = te.compute((), lambda: te.sum(z[e] * offset[e], axis=e), name="along")
+    offset = te.compute((3,), lambda i: point[i] - camera[3 + i], name="offset")
+    along = te.compute((), lambda: te.sum(camera[e] * offset[e], axis=e), name="along")
     rotated = te.compute(
         (3,),
         lambda i: (
             offset[i] * cosine()
-            + (z[(i + 1) % 3] * offset[(i + 2) % 3] - z[(i + 2) % 3] * offset[(i + 1) % 3]) * sine()
-            + z[i] * along() * versine()
+            + (
+                camera[(i + 1) % 3] * offset[(i + 2) % 3]
+                - camera[(i + 2) % 3] * offset[(i + 1) % 3]
+            )
+            * sine()
+            + camera[i] * along() * versine()
         ),
         name="rotated",
     )
     flat = te.compute((2,), lambda i: rotated[i] / rotated[2], name="flat")
     radius = te.compute((), lambda: te.sum(flat[s] * flat[s], axis=s), name="radius")
-    lens = te.compute((), lambda: 1.0 + radius() * (z[9] + radius() * z[10]), name="lens")
+    lens = te.compute((), lambda: 1.0 + radius() * (camera[9] + radius() * camera[10]), name="lens")
     return te.compute(
         (2,),
-        lambda i: z[ROW - 1] * (flat[i] * lens() * z[6] + z[7 + i] - feature[i]),
+        lambda i: weight() * (flat[i] * lens() * camera[6] + camera[7 + i] - feature[i]),
         name="reprojection_error",
     )
 
 
-def weight_error(z: Any) -> Any:
+def weight_error(weight: Any) -> Any:
     """How far the square of the weight is from one."""
-    return te.compute((), lambda: 1.0 - z[ROW - 1] * z[ROW - 1], name="weight_error")
+    return te.compute((), lambda: 1.0 - weight() * weight(), name="weight_error")
 
 
-class _Tensors(NamedTuple):
-    """The inputs, and the parameters of one observation and of all."""
-
-    inputs: list[Any]
-    one: Any
-    feature: Any
-    batches: dict[Any, Any]
-    places: Any
-
-
-def _tensors(sizes: Sizes) -> _Tensors:
+def _inputs(sizes: Sizes) -> list[Any]:
     n, m, p = sizes
-    cameras = te.placeholder((n, CAMERA), "float64", name="cameras")
-    points = te.placeholder((m, POINT), "float64", name="points")
-    weights = te.placeholder((p,), "float64", name="weights")
-    features = te.placeholder((p, 2), "float64", name="features")
-    places = te.placeholder((p, 2), "int32", name="places")
+    return [
+        te.placeholder((n, CAMERA), "float64", name="cameras"),
+        te.placeholder((m, POINT), "float64", name="points"),
+        te.placeholder((p,), "float64", name="weights"),
+        te.placeholder((p, 2), "float64", name="features"),
+        te.placeholder((p, 2), "int32", name="places"),
+    ]
+
+
+def _observation() -> list[Any]:
+    """What one observation is made of: a camera, a point, a weight and a feature."""
+    shapes = {"camera": (CAMERA,), "point": (POINT,), "weight": (), "feature": (2,)}
+    return [te.placeholder(shape, "float64", name=name) for name, shape in shapes.items()]
+
+
+def objective(sizes: Sizes) -> tuple[list[Any], list[Any]]:
+    """The errors of all observations, and those of their weights."""
+    cameras, points, weights, features, places = inputs = _inputs(sizes)
+    one = _observation()
+    of_all = [
+        te.compute((sizes.p, CAMERA), lambda i, c: cameras[places[i, 0], c], name="of_cameras"),
+        te.compute((sizes.p, POINT), lambda i, c: points[places[i, 1], c], name="of_points"),
+        weights,
+        features,
+    ]
+    errors = [reprojection_error(*one), weight_error(one[2])]
+    return inputs, ad.vmap(errors, dict(zip(one, of_all, strict=True)))
+
+
+def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
+    """Values and columns of the two rows of each observation, of each weight; starts of rows."""
+    n, m, p = sizes
+    cameras, points, weights, features, places = inputs = _inputs(sizes)
     parameters = te.compute(
         (p, ROW),
         lambda i, c: te.if_then_else(
@@ -120,27 +142,12 @@ def _tensors(sizes: Sizes) -> _Tensors:
     )
     one = te.placeholder((ROW,), "float64", name="one")
     feature = te.placeholder((2,), "float64", name="feature")
-    inputs = [cameras, points, weights, features, places]
-    return _Tensors(inputs, one, feature, {one: parameters, feature: features}, places)
-
-
-def objective(sizes: Sizes) -> tuple[list[Any], list[Any]]:
-    """The errors of all observations, and those of their weights."""
-    tensors = _tensors(sizes)
-    error = reprojection_error(tensors.one, tensors.feature)
-    outputs = ad.vmap([error, weight_error(tensors.one)], tensors.batches)
-    return tensors.inputs, outputs
-
-
-def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
-    """Values and columns of the two rows of each observation, of each weight; starts of rows."""
-    n, m, p = sizes
-    tensors = _tensors(sizes)
-    by_row = ad.jacobian(reprojection_error(tensors.one, tensors.feature), tensors.one)
-    [of_weight] = ad.differentiate(weight_error(tensors.one), [tensors.one])
-    last = te.compute((), lambda: of_weight[ROW - 1], name="of_weight")
-    values, weights = ad.vmap([by_row, last], tensors.batches)
-    places = tensors.places
+    camera = te.compute((CAMERA,), lambda c: one[c], name="camera")
+    point = te.compute((POINT,), lambda c: one[CAMERA + c], name="point")
+    weight = te.compute((), lambda: one[ROW - 1], name="weight")
+    by_row = ad.jacobian(reprojection_error(camera, point, weight, feature), one)
+    [of_weight] = ad.differentiate(weight_error(weight), [weight])
+    values, by_weight = ad.vmap([by_row, of_weight], {one: parameters, feature: features})
     after = CAMERA * n + POINT * m
     columns = te.compute(
         (p, 2, ROW),
@@ -157,7 +164,7 @@ def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
         lambda i: te.if_then_else(i < 2 * p, ROW * i, SHOWN * p + i - 2 * p),
         name="starts",
     )
-    return tensors.inputs, [values, weights, columns, weight_columns, starts]
+    return inputs, [values, by_weight, columns, weight_columns, starts]
 
 
 def _place(sizes: Sizes) -> list[Array]:
