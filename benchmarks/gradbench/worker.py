@@ -63,7 +63,7 @@ def _prepare(
     call = make(threads, module, function, data)
     results = call()
     first = time.perf_counter() - begin
-    sample = _sample(_whole([np.asarray(part) for part in results]))
+    sample = _sample(whole([np.asarray(part) for part in results]))
     again = _seconds(call)
     if again < 1.0:
         again = min(again, *(_seconds(call) for _ in range(2)))
@@ -85,7 +85,7 @@ def _peer(library: str) -> Callable[..., Call]:
     return lambda *arguments: prepare(library, *arguments)
 
 
-def _whole(parts: list[np.ndarray]) -> list[np.ndarray]:
+def whole(parts: list[np.ndarray]) -> list[np.ndarray]:
     """Parts that lie one after another in the same memory, as one."""
     groups: list[list[np.ndarray]] = []
     for part in parts:

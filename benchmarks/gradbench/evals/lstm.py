@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from tvm import te
 
 import tvm_autodiff as ad
 
-from ...suite.case import Array
+from ...suite.case import Array, aligned
 from ..evaluation import Eval, Function, Problem
 from ..fields import InputError, array
 
@@ -132,6 +133,13 @@ def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
     return [main, extra, *others], list(found)
 
 
+def _place(sizes: Sizes) -> list[Array]:
+    """Arrays for the outputs of `jacobian`: the parts are the rows of one."""
+    main = aligned(np.zeros((2 * sizes.layers, GATES * sizes.bits)))
+    rows = [row.reshape(GATES, sizes.bits) for row in main]
+    return [*rows, aligned(np.zeros((EXTRA, sizes.bits)))]
+
+
 def _write_jacobian(sizes: Sizes, results: Sequence[Array]) -> list[float]:
     return [number for part in results for number in part.ravel().tolist()]
 
@@ -140,6 +148,6 @@ EVAL = Eval(
     read,
     {
         "objective": Function(objective, lambda sizes, results: float(results[0])),
-        "jacobian": Function(jacobian, _write_jacobian),
+        "jacobian": Function(jacobian, _write_jacobian, _place),
     },
 )
