@@ -20,7 +20,8 @@ def gmm(library: Library, data: Mapping[str, Any]) -> Peer:
     xp, n, d, k = library.numpy, data["n"], data["d"], data["k"]
     m, gamma = data["m"], data["gamma"]
     freedom = d + m + 1
-    prior = k * (freedom * d * np.log(gamma / np.sqrt(2)) - multigammaln(freedom / 2, d))
+    # numbers of Python: torch.compile fails on those of numpy
+    prior = float(k * (freedom * d * np.log(gamma / np.sqrt(2)) - multigammaln(freedom / 2, d)))
     columns, rows = np.triu_indices(d, 1)
     diagonal = np.arange(d)
     places = [library.constant(np.concatenate([diagonal, part])) for part in (rows, columns)]
