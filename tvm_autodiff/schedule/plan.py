@@ -27,6 +27,7 @@ from .emit.rewind_function import kept_step, rewind_step
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
 from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
+from .fusion.repetition import repeated
 from .loop_rows import rows_apart
 from .machine import Machine
 from .rewrites.hoisting import without_loop_invariants
@@ -55,6 +56,10 @@ class Plan:
         A rewriting of tensors, which the steps of loops go through before they are planned.
     refusals : Refusals
         Rules that are not to be tried for some kernels, those of loops among them.
+    times : int
+        How often all of it runs: in a loop, the steps.
+    varying : sequence of Tensor
+        The inputs that differ from one step to the next.
     kernels : list of Kernel or Chain
         In order of execution.
     results : list of Tensor
@@ -71,6 +76,8 @@ class Plan:
     rules: Sequence[Rule]
     prepare: Callable[[Sequence[Tensor]], list[Tensor]] = list
     refusals: Refusals = field(default_factory=Refusals)
+    times: int = 1
+    varying: Sequence[Tensor] = ()
     kernels: list[Kernel | Chain] = field(init=False)
     results: list[Tensor] = field(init=False)
     scheduled: list[Scheduled] = field(init=False, default_factory=list)
@@ -78,7 +85,8 @@ class Plan:
     def __post_init__(self) -> None:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         lean = without_unread_results(merged_loops(outputs))
-        self.kernels, self.results = cut(normal_form(without_loop_invariants(lean)))
+        kernels, self.results = cut(normal_form(without_loop_invariants(lean)))
+        self.kernels = repeated(kernels, self.times, self.varying)
         self._calls = True
         self._copies: dict[Key, Kernel] = {}
         self._loops: dict[int, _PlannedLoop] = {}  # of kernels, by id
@@ -208,7 +216,15 @@ class Plan:
         step = part.step
         values = step_values(step.carries, step.news, step.ys)
         inside = Plan(
-            step.inputs, values.tensors, (), machine, self.rules, self.prepare, self.refusals
+            step.inputs,
+            values.tensors,
+            (),
+            machine,
+            self.rules,
+            self.prepare,
+            self.refusals,
+            part.length if isinstance(part.length, int) else SYMBOLIC_SIZE,
+            [*step.carries, *step.xs],
         )
         return _PlannedLoop(whole, part, blocks, values, inside)
 

@@ -11,6 +11,7 @@ from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import differentiate
 from tvm_autodiff.schedule.cpu.contraction import contraction
 from tvm_autodiff.schedule.fusion.kernels import separate
+from tvm_autodiff.schedule.fusion.repetition import repeated
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 
@@ -48,6 +49,23 @@ NAMES = [
 @pytest.mark.parametrize(("case", "names"), NAMES, ids=["streamed", "cut", "in place"])
 def test_copies_and_parts(case, names):
     assert launches(case) == names
+
+
+STEPS = [
+    # 32 rows read a panel four times: too few for a copy in each step, enough for one in 100
+    (cases.matmul(32, 256, 512), 100, ["C_pack1", "C"]),
+    (cases.matmul(32, 256, 512), 1, ["C"]),
+    # neither the state nor the results are put into another order in each step
+    (cases.matmul(32, 1024, 256, "nt"), 100, ["C_pack1", "C"]),
+]
+
+
+@pytest.mark.parametrize(("case", "times", "names"), STEPS)
+def test_in_a_loop_a_fixed_operand_is_copied_for_all_steps(case, times, names):
+    [state, _], product = case
+    kernels = repeated(separate(normal_form([product]))[0], times, [state])
+    [made] = [contraction(kernel, avx512(2)) for kernel in kernels]
+    assert [launch.outputs[0].op.name for launch in made] == names
 
 
 def grouped(groups, stride=1):

@@ -39,16 +39,13 @@ from .elementwise import elementwise
 from .parallel import worth_threads
 from .reduction import reduction
 from .split import divisor_at_least, split_reduction, writes_to
+from .tiles.copies import needs_copy
+from .tiles.nests import Nest, nest_of, padded_extents, ranges_of
 from .tiles.packing import TileAxes, pack, packed_size
 from .tiles.tile_choice import (
-    Nest,
     best_tile,
     estimated_cycles,
-    needs_copy,
-    nest_of,
-    padded_extents,
     plain_cycles,
-    ranges_of,
     reduction_order,
     tile_order,
     worth_turning,
@@ -82,7 +79,8 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     if len(found.operands) < 2:
         return other_kind("it does not combine several operands")
     epilogue = () if kernel.epilogue is None else bodies(kernel.epilogue)
-    nest = nest_of(found, dtype_of(kernel.root.output(0)), machine, epilogue)
+    dtype = dtype_of(kernel.root.output(0))
+    nest = nest_of(found, dtype, machine, epilogue, kernel.repetition)
     if nest is None:
         return Declined("an extent of its loops is symbolic or empty")
     total = size_of(list(nest.extents.values()))
@@ -158,7 +156,9 @@ def _stays(nest: Nest, machine: Machine) -> bool:
         held += (
             size if first not in operand.variables() else size * 16 // nest.extents.get(first, 16)
         )
-    return held * nest.itemsize <= machine.cache_bytes // 2
+    # panels that were packed before the loop over steps lie in one piece, and push out little else
+    packed = nest.repetition.times > 1 and any(map(nest.is_fixed, nest.body.operands))
+    return held * nest.itemsize <= (machine.cache_bytes if packed else machine.cache_bytes // 2)
 
 
 def _emit(

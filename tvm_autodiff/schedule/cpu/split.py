@@ -82,7 +82,8 @@ def split_reduction(
             (),
         ),
     )
-    return Kernel(partial[0].op), _combine(kernel, partial, parts, reduction, dtype)
+    first = replace(kernel, root=partial[0].op, epilogue=None)
+    return first, _combine(kernel, partial, parts, reduction, dtype)
 
 
 def _combine(

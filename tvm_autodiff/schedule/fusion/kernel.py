@@ -38,6 +38,26 @@ EXPENSIVE = frozenset(
 
 
 @dataclass(frozen=True)
+class Repetition:
+    """How a kernel of a loop runs again and again.
+
+    Attributes
+    ----------
+    times : int
+        How many steps the loop has; a symbolic number counts as `SYMBOLIC_SIZE`.
+    fixed : frozenset of (int, int)
+        The keys of the tensors that hold the same values in every step. What reads only these is
+        computed once, before the first step.
+    """
+
+    times: int = 1
+    fixed: frozenset[tuple[int, int]] = frozenset()
+
+
+ONCE = Repetition()
+
+
+@dataclass(frozen=True)
 class Kernel:
     """Stages that run as one function.
 
@@ -47,10 +67,13 @@ class Kernel:
         The stage that holds the work: a reduction, an elementwise stage, or an opaque one.
     epilogue : Operation or None
         An elementwise stage that reads the root at its own axes, and is its only reader.
+    repetition : Repetition
+        In a loop: how often it runs, over which constants.
     """
 
     root: Operation
     epilogue: Operation | None = None
+    repetition: Repetition = ONCE
 
     @property
     def ops(self) -> tuple[Operation, ...]:

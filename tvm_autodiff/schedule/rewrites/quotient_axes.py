@@ -76,7 +76,7 @@ def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
     moved = replace(reduction, sources=(replace_outermost(source, memo),), axes=tuple(reduced))
     split = reduction_stage(op.name, spatial, moved)[0]
     if kernel.epilogue is None:
-        return SplitKernel(Kernel(split.op), groups)
+        return SplitKernel(replace(kernel, root=split.op), groups)
     reader = kernel.epilogue
     body = expand_lets(bodies(reader)[0])
     spatial, memo, _ = _split(reader, body, by_place)
@@ -87,7 +87,8 @@ def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
         return load(split, here) if tensor_key(tensor) == tensor_key(op.output(0)) else None
 
     fresh = map_loads(replace_outermost(body, memo), read)
-    return SplitKernel(Kernel(split.op, make_stage(reader.name, spatial, [fresh])[0].op), groups)
+    epilogue = make_stage(reader.name, spatial, [fresh])[0].op
+    return SplitKernel(replace(kernel, root=split.op, epilogue=epilogue), groups)
 
 
 def _split(

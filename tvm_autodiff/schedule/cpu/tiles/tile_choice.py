@@ -7,93 +7,28 @@ order of the loops over tiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from itertools import product as all_choices
 
-from ....expr.nodes import Axis, Expr, Var, node_id, op_name
+from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ....graph.stage import axis_range
-from ...fusion.kernel import EXPENSIVE, SYMBOLIC_SIZE, size_of
+from ...fusion.kernel import SYMBOLIC_SIZE, size_of
 from ...machine import Machine
-from ...nest.access import Interval, strides_along
-from ...nest.elementwise_body import CALL, Body, Steps
-from ...nest.in_range import Loops, loops_of, range_conditions
-from ...nest.products import Operand, Product, operand_stride
-from ..parallel import worth_threads
+from ...nest.access import strides_along
+from ...nest.elementwise_body import CALL, Body
+from ...nest.products import Operand
+from .copies import PAGE_BYTES, copy_cycles, launch_cycles, turn_cycles
+from .nests import Nest, padded_extents, ranges_of
 from .packing import packed_size
 from .tiling import Tile
 
 MAX_UNROLL = 16
-PAGE_BYTES = 4096
-CACHE_WAYS = 8  #: lines of the first cache that may lie pages apart
-PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 FAR_WRITE = 10.0  #: cycles to write an element to another page than the one before
-TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
 VECTOR_CALL, SCALAR_CALL = 1.5, 20.0  #: cycles of an expensive function for an element
-LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
 FEW_STEPS = 5  #: of a reduction that LLVM writes out
 ACROSS = 1.5  #: how much longer plain vectors take that end in a sum across lanes
-MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
-
-
-@dataclass(frozen=True)
-class Nest:
-    """The loops of a reduction and what its operands depend on."""
-
-    body: Product | Body
-    steps: Steps  #: what is computed for each point
-    spatial: tuple[int, ...]  #: ids of the output axes
-    reduced: tuple[int, ...]
-    extents: dict[int, int]  #: of the loops with a literal extent
-    dtype: str
-    itemsize: int
-    functions: int = 0  #: expensive ones that are applied to each result
-
-    @property
-    def variables(self) -> list[Var]:
-        """All loop variables, output axes first."""
-        return [axis.var for axis in self._axes]
-
-    def loops(self, padded: Mapping[int, int]) -> Loops:
-        """The loops, those with a literal extent up to another one."""
-        return replace(self._loops, ranges=ranges_of(padded))
-
-    @cached_property
-    def _loops(self) -> Loops:
-        return loops_of(self._axes)
-
-    @property
-    def _axes(self) -> tuple[Axis, ...]:
-        return (*self.body.axes, *self.body.reduction.axes)
-
-
-def nest_of(
-    found: Product | Body, dtype: str, machine: Machine, epilogue: Sequence[Expr] = ()
-) -> Nest | None:
-    """The loops of a reduction; None when some do not begin at zero, or there are none."""
-    if not found.axes or not found.reduction.axes:
-        return None
-    extents: dict[int, int] = {}
-    for axis in (*found.axes, *found.reduction.axes):
-        low, extent = axis_range(axis)
-        if low != 0:
-            return None
-        if isinstance(extent, int):
-            extents[node_id(axis.var)] = extent
-    return Nest(
-        found,
-        found.steps,
-        tuple(node_id(axis.var) for axis in found.axes),
-        tuple(node_id(axis.var) for axis in found.reduction.axes),
-        extents,
-        dtype,
-        machine.vector_bytes // machine.lanes(dtype),
-        sum(op_name(node) in EXPENSIVE for node in postorder(list(epilogue))),
-    )
 
 
 def best_tile(nest: Nest, machine: Machine) -> Tile | None:
@@ -104,7 +39,7 @@ def best_tile(nest: Nest, machine: Machine) -> Tile | None:
         cycles = _cycles(nest, tile, machine, padded)
         if best is not None and cycles >= best[0]:
             continue
-        copies = _copy_cycles(nest, tile, machine, padded)
+        copies = copy_cycles(nest, tile, machine, padded)
         if copies is not None and (best is None or cycles + copies < best[0]):
             best = (cycles + copies, tile)
     return None if best is None else best[1]
@@ -164,20 +99,6 @@ def _vectorizable(operand: Operand, key: int) -> bool:
     return not forms or (len(forms) == 1 and dict(forms[0])[key] == 1)
 
 
-def padded_extents(nest: Nest, tile: Tile) -> dict[int, int]:
-    """Extents with tile axes rounded up to whole tiles."""
-    padded = dict(nest.extents)
-    for axis, factor in tile.factors.items():
-        key = nest.spatial[axis]
-        padded[key] = -(-padded[key] // factor) * factor
-    return padded
-
-
-def ranges_of(extents: Mapping[int, int]) -> dict[int, Interval]:
-    """Ranges of loops that begin at zero."""
-    return {key: (0, extent - 1) for key, extent in extents.items()}
-
-
 def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]) -> float:
     """An estimate of the time of a tile's loops, in cycles of one core; copies come on top."""
     assert tile.vector is not None
@@ -226,12 +147,8 @@ def turning_cycles(nest: Nest, machine: Machine) -> float:
     """Cycles to write results along the vectorised axis and to turn them around afterwards."""
     written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     # written, read again, and written
-    each = 1.5 * _turn(written, nest, machine) + VECTOR_CALL * nest.functions
-    return _launch_cycles(written, each, machine)
-
-
-def _turn(elements: int, nest: Nest, machine: Machine) -> float:
-    return TURN if elements * nest.itemsize <= machine.cache_bytes // 2 else TURN_FAR
+    each = 1.5 * turn_cycles(written, nest, machine) + VECTOR_CALL * nest.functions
+    return launch_cycles(written, each, machine)
 
 
 def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
@@ -241,16 +158,10 @@ def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
     return turning_cycles(nest, machine) < direct
 
 
-def _launch_cycles(elements: int, each: float, machine: Machine) -> float:
-    """Cycles of a function that does little with each of many elements."""
-    threads = machine.threads if worth_threads(elements, machine) else 1
-    return LAUNCH_CYCLES + elements * each / threads
-
-
 def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     """The estimated time of a tile, copies included, in cycles of one core."""
     padded = padded_extents(nest, tile)
-    return _cycles(nest, tile, machine, padded) + (_copy_cycles(nest, tile, machine, padded) or 0.0)
+    return _cycles(nest, tile, machine, padded) + (copy_cycles(nest, tile, machine, padded) or 0.0)
 
 
 def plain_cycles(nest: Nest, machine: Machine) -> float:
@@ -288,79 +199,6 @@ def _lies_along(axis: Axis, lanes: int, nest: Nest, body: Body) -> bool:
     strides = strides_along(reads, axis.var, nest.variables)
     long = nest.extents.get(node_id(axis.var), SYMBOLIC_SIZE) >= lanes
     return bool(strides) and long and max(strides or ()) == 1
-
-
-def _copy_cycles(
-    nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
-) -> float | None:
-    """The time of the copies that a tile needs; None where one would be absurdly large."""
-    assert tile.vector is not None
-    cycles = 0.0
-    iterations = size_of(list(padded.values()))
-    for operand in nest.body.operands:
-        if not needs_copy(operand, nest, tile, padded):
-            continue
-        size = packed_size(operand, ranges_of(padded))
-        if size is None or (size > MAX_COPY_ELEMENTS and 4 * size > iterations):
-            return None
-        cycles += _launch_cycles(size, _pack_cycles(operand, size, nest, tile, machine), machine)
-    return cycles
-
-
-def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: Machine) -> float:
-    """Cycles to copy an element: by the distance in memory of what becomes neighbours."""
-    assert tile.vector is not None
-    inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
-    keys = [nest.spatial[axis] for axis in inner if nest.spatial[axis] in operand.variables()]
-    stride = operand_stride(operand, keys[0], nest.variables) if keys else 1
-    if stride == 1:
-        return 0.5
-    if stride is not None and not operand.guards:
-        return _turn(size, nest, machine)
-    far = stride is None or abs(stride) * nest.itemsize >= PAGE_BYTES
-    return 3.0 if far else 1.5
-
-
-def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
-    """Whether the tile cannot, or should not, read an operand where it lies."""
-    assert tile.vector is not None
-    vector_key = nest.spatial[tile.vector]
-    if operand.guards or not operand.is_load:
-        return True
-    if range_conditions([operand.expr], nest.loops(padded)):
-        return True
-    stride = operand_stride(operand, vector_key, nest.variables)
-    if vector_key in operand.variables():
-        if stride != 1:
-            return True
-        return _copy_pays(operand, nest, tile)
-    for axis, factor in tile.unrolled:
-        step = operand_stride(operand, nest.spatial[axis], nest.variables)
-        apart = step is not None and step and step * nest.itemsize % PAGE_BYTES == 0
-        if step is None or (apart and factor > CACHE_WAYS // 2):
-            return True  # rows a page apart fall into the same few lines of the cache
-    return False
-
-
-def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
-    """Whether panels in one piece are worth a copy of an operand that could be read in place."""
-    assert tile.vector is not None
-    reads = size_of(
-        [
-            nest.extents.get(key, SYMBOLIC_SIZE)
-            for key in nest.spatial
-            if key not in operand.variables()
-        ]
-    )
-    reads //= max(
-        1, size_of([f for a, f in tile.unrolled if nest.spatial[a] not in operand.variables()])
-    )
-    rows = size_of(
-        [nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced if key in operand.variables()]
-    )
-    key = nest.spatial[tile.vector]
-    panels = nest.extents.get(key, 1) > tile.width * tile.vectors
-    return panels and reads >= 8 and rows * tile.width * tile.vectors * nest.itemsize > PANEL_BYTES
 
 
 def tile_order(nest: Nest, padded: Mapping[int, int]) -> list[int]:

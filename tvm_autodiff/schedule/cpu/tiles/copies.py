@@ -1,0 +1,114 @@
+"""Which operands of a register tile are copied into its layout, and how long that takes.
+
+In: the loops of a reduction and a tile. Out: whether an operand is copied, and cycles. In a loop, a
+copy of what no step changes is made once for all steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...fusion.kernel import SYMBOLIC_SIZE, size_of
+from ...machine import Machine
+from ...nest.in_range import range_conditions
+from ...nest.products import Operand, operand_stride
+from ..parallel import worth_threads
+from .nests import Nest, ranges_of
+from .packing import packed_size
+from .tiling import Tile
+
+PAGE_BYTES = 4096
+CACHE_WAYS = 8  #: lines of the first cache that may lie pages apart
+PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
+TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
+LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
+MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
+
+
+def copy_cycles(
+    nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> float | None:
+    """The time of the copies that a tile needs; None where one would be absurdly large."""
+    assert tile.vector is not None
+    cycles = 0.0
+    iterations = size_of(list(padded.values()))
+    for operand in nest.body.operands:
+        if not needs_copy(operand, nest, tile, padded):
+            continue
+        size = packed_size(operand, ranges_of(padded))
+        steps = nest.repetition.times if nest.is_fixed(operand) else 1
+        if size is None or (size > MAX_COPY_ELEMENTS and 4 * size > iterations * steps):
+            return None
+        each = _pack_cycles(operand, size, nest, tile, machine)
+        cycles += launch_cycles(size, each, machine) / steps
+    return cycles
+
+
+def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: Machine) -> float:
+    """Cycles to copy an element: by the distance in memory of what becomes neighbours."""
+    assert tile.vector is not None
+    inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
+    keys = [nest.spatial[axis] for axis in inner if nest.spatial[axis] in operand.variables()]
+    stride = operand_stride(operand, keys[0], nest.variables) if keys else 1
+    if stride == 1:
+        return 0.5
+    if stride is not None and not operand.guards:
+        return turn_cycles(size, nest, machine)
+    far = stride is None or abs(stride) * nest.itemsize >= PAGE_BYTES
+    return 3.0 if far else 1.5
+
+
+def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
+    """Whether the tile cannot, or should not, read an operand where it lies."""
+    assert tile.vector is not None
+    vector_key = nest.spatial[tile.vector]
+    if operand.guards or not operand.is_load:
+        return True
+    if range_conditions([operand.expr], nest.loops(padded)):
+        return True
+    stride = operand_stride(operand, vector_key, nest.variables)
+    if vector_key in operand.variables():
+        if stride != 1:
+            return True
+        return _copy_pays(operand, nest, tile)
+    for axis, factor in tile.unrolled:
+        step = operand_stride(operand, nest.spatial[axis], nest.variables)
+        apart = step is not None and step and step * nest.itemsize % PAGE_BYTES == 0
+        if step is None or (apart and factor > CACHE_WAYS // 2):
+            return True  # rows a page apart fall into the same few lines of the cache
+    return False
+
+
+def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
+    """Whether panels in one piece are worth a copy of an operand that could be read in place."""
+    assert tile.vector is not None
+    key = nest.spatial[tile.vector]
+    if nest.extents.get(key, 1) <= tile.width * tile.vectors:
+        return False  # it is one panel
+    reads = size_of(
+        [
+            nest.extents.get(key, SYMBOLIC_SIZE)
+            for key in nest.spatial
+            if key not in operand.variables()
+        ]
+    )
+    reads //= max(
+        1, size_of([f for a, f in tile.unrolled if nest.spatial[a] not in operand.variables()])
+    )
+    rows = size_of(
+        [nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced if key in operand.variables()]
+    )
+    if nest.repetition.times > 1 and nest.is_fixed(operand):
+        reads *= nest.repetition.times
+    return reads >= 8 and rows * tile.width * tile.vectors * nest.itemsize > PANEL_BYTES
+
+
+def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:
+    """Cycles to write an element of so many in another order."""
+    return TURN if elements * nest.itemsize <= machine.cache_bytes // 2 else TURN_FAR
+
+
+def launch_cycles(elements: int, each: float, machine: Machine) -> float:
+    """Cycles of a function that does little with each of many elements."""
+    threads = machine.threads if worth_threads(elements, machine) else 1
+    return LAUNCH_CYCLES + elements * each / threads

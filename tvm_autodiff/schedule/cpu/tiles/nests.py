@@ -1,0 +1,103 @@
+"""The loops of a reduction with reuse, as the choice of a register tile looks at them.
+
+In: what a kernel reduces, and how often it runs. Out: output and reduce axes with their extents,
+and which operands a loop around all of it does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ....expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, op_name, tensor_key
+from ....expr.rewrite import postorder
+from ....graph.stage import axis_range
+from ...fusion.kernel import EXPENSIVE, ONCE, Repetition
+from ...machine import Machine
+from ...nest.access import Interval
+from ...nest.elementwise_body import Body, Steps
+from ...nest.in_range import Loops, loops_of
+from ...nest.products import Operand, Product
+from .tiling import Tile
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a reduction and what its operands depend on."""
+
+    body: Product | Body
+    steps: Steps  #: what is computed for each point
+    spatial: tuple[int, ...]  #: ids of the output axes
+    reduced: tuple[int, ...]
+    extents: dict[int, int]  #: of the loops with a literal extent
+    dtype: str
+    itemsize: int
+    functions: int = 0  #: expensive ones that are applied to each result
+    repetition: Repetition = ONCE
+
+    @property
+    def variables(self) -> list[Var]:
+        """All loop variables, output axes first."""
+        return [axis.var for axis in self._axes]
+
+    def loops(self, padded: Mapping[int, int]) -> Loops:
+        """The loops, those with a literal extent up to another one."""
+        return replace(self._loops, ranges=ranges_of(padded))
+
+    def is_fixed(self, operand: Operand) -> bool:
+        """Whether an operand holds the same values in every step of the loop that this is in."""
+        reads = [load_tensor(node) for node in postorder([operand.expr]) if is_load(node)]
+        return all(tensor_key(tensor) in self.repetition.fixed for tensor in reads)
+
+    @cached_property
+    def _loops(self) -> Loops:
+        return loops_of(self._axes)
+
+    @property
+    def _axes(self) -> tuple[Axis, ...]:
+        return (*self.body.axes, *self.body.reduction.axes)
+
+
+def nest_of(
+    found: Product | Body,
+    dtype: str,
+    machine: Machine,
+    epilogue: Sequence[Expr] = (),
+    repetition: Repetition = ONCE,
+) -> Nest | None:
+    """The loops of a reduction; None when some do not begin at zero, or there are none."""
+    if not found.axes or not found.reduction.axes:
+        return None
+    extents: dict[int, int] = {}
+    for axis in (*found.axes, *found.reduction.axes):
+        low, extent = axis_range(axis)
+        if low != 0:
+            return None
+        if isinstance(extent, int):
+            extents[node_id(axis.var)] = extent
+    return Nest(
+        found,
+        found.steps,
+        tuple(node_id(axis.var) for axis in found.axes),
+        tuple(node_id(axis.var) for axis in found.reduction.axes),
+        extents,
+        dtype,
+        machine.vector_bytes // machine.lanes(dtype),
+        sum(op_name(node) in EXPENSIVE for node in postorder(list(epilogue))),
+        repetition,
+    )
+
+
+def padded_extents(nest: Nest, tile: Tile) -> dict[int, int]:
+    """Extents with tile axes rounded up to whole tiles."""
+    padded = dict(nest.extents)
+    for axis, factor in tile.factors.items():
+        key = nest.spatial[axis]
+        padded[key] = -(-padded[key] // factor) * factor
+    return padded
+
+
+def ranges_of(extents: Mapping[int, int]) -> dict[int, Interval]:
+    """Ranges of loops that begin at zero."""
+    return {key: (0, extent - 1) for key, extent in extents.items()}
