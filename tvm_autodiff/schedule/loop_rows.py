@@ -1,7 +1,8 @@
 """Whether the rows of a loop run through all steps in blocks, one or more for each thread.
 
 Threads then meet once and not in each kernel of each step, and what lies between the kernels stays
-in the cache of one core. What all rows read is then read by each core as a whole: it has to fit.
+in the cache of one core. What all rows read is then read by each core as a whole: it has to fit its
+cache, or be worth much work each time that it is read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from .rewrites.row_blocks import RowBlocks, row_blocks
 from .slow_kernels import estimated_work
 from .work import bytes_of
 
-SHARED_PART = 2  #: what all rows read may take one part in so many of a core's cache
+SHARED_PART = 2  #: what all rows read may take one part in so many of a cache
+#: operations and reads for each byte of that, from which on a core waits little for the cache that
+#: it shares with others: products with a matrix of float32 have that for eleven rows in a block
+WORK_OF_A_BYTE = 8
 
 
 def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
@@ -26,7 +30,8 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
         return None
     ops = [op for op in topological(list(loop.step.outputs)) if not is_placeholder(op)]
     length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
-    if not worth_threads(length * sum(estimated_work(Kernel(op)) for op in ops), machine):
+    work = sum(estimated_work(Kernel(op)) for op in ops)
+    if not worth_threads(length * work, machine):
         return None
     found = row_blocks(loop.step, machine.threads)
     if isinstance(found, Declined):
@@ -34,5 +39,7 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
     sizes = [bytes_of(tensor) for tensor in found.shared]
     if any(size is None for size in sizes):
         return None
-    fits = sum(size or 0 for size in sizes) * SHARED_PART <= machine.cache_bytes
-    return found if fits else None
+    shared = sum(size or 0 for size in sizes)
+    near, far = machine.cache_bytes // SHARED_PART, machine.last_cache_bytes // SHARED_PART
+    worth = work >= found.count * shared * WORK_OF_A_BYTE
+    return found if shared <= (far if worth else near) else None

@@ -42,6 +42,8 @@ class Machine:
         Threads that kernels may use.
     cache_bytes : int
         The cache that one core has for itself.
+    last_cache_bytes : int
+        The cache that all cores share.
     multiprocessors : int
         Of a GPU: how many groups of threads run at a time.
     block_threads : int
@@ -57,6 +59,7 @@ class Machine:
     vector_registers: int = 16
     threads: int = 1
     cache_bytes: int = 512 * 1024
+    last_cache_bytes: int = 16 * 1024 * 1024
     multiprocessors: int = 0
     block_threads: int = 0
     shared_bytes: int = 0
@@ -113,4 +116,13 @@ def _gpu(target: Target, threads: int) -> Machine:
     limits = target_attributes(target)
     block = min(1024, int(limits.get("max_threads_per_block", 1024)))
     shared = min(48 * 1024, int(limits.get("max_shared_memory_per_block", 48 * 1024)))
-    return Machine(target, 16, 0, threads, 0, count, block, shared)
+    return Machine(
+        target,
+        16,
+        0,
+        threads,
+        0,
+        multiprocessors=count,
+        block_threads=block,
+        shared_bytes=shared,
+    )

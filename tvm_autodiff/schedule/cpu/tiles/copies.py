@@ -98,9 +98,11 @@ def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
     rows = size_of(
         [nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced if key in operand.variables()]
     )
+    panel = rows * tile.width * tile.vectors * nest.itemsize
     if nest.repetition.times > 1 and nest.is_fixed(operand):
-        reads *= nest.repetition.times
-    return reads >= 8 and rows * tile.width * tile.vectors * nest.itemsize > PANEL_BYTES
+        # rows of other panels push out those of this one before the first cache is full
+        return reads * nest.repetition.times >= 8 and panel > PAGE_BYTES
+    return reads >= 8 and panel > PANEL_BYTES
 
 
 def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:
