@@ -39,6 +39,7 @@ from ..fusion.chains import Chain
 from ..fusion.kernel import EXPENSIVE, iterations, size_of
 from ..fusion.members import Member, inner_axes
 from ..machine import Machine
+from .loops.components import with_components
 from .loops.rounds import filled
 from .loops.row_items import items_of, nests_of
 from .loops.shared_work import with_shared_work
@@ -58,7 +59,17 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
     chunks = machine.threads if worth_threads(work // SIMPLE, machine) else 1
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:
         return Declined("it has too few rows for the threads")
-    results = tuple(chain.outputs)
+    parts = with_components(chain, machine)
+    found = _scheduled(parts, chunks, machine, tuple(chain.outputs))
+    if isinstance(found, Declined) and parts is not chain:  # more buffers may be too many
+        return _scheduled(chain, chunks, machine, tuple(chain.outputs))
+    return found
+
+
+def _scheduled(
+    chain: Chain, chunks: int, machine: Machine, results: tuple[Tensor, ...]
+) -> list[StageFunction] | Declined:
+    """A chain as one function that writes `results`, on so many threads."""
     chain = with_shared_work(chain, machine)
     ops = [op for member in chain.members for op in member.kernel.ops]
     inputs = external_reads(ops)
@@ -87,8 +98,8 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
 
 
 def _bytes(buffers: Sequence[Local]) -> int:
-    """The size of local buffers, of the widest elements that there are."""
-    return sum(buffer.elements * 8 for buffer in buffers)
+    """The size of local buffers."""
+    return sum(buffer.elements * bits_of(buffer.buffer.dtype) // 8 for buffer in buffers)
 
 
 def _on_stack(buffers: Sequence[Local]) -> list[Local]:
