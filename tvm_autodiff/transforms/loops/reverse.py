@@ -111,7 +111,7 @@ def _pull_stored(
         for n, tensor in zip(needs.carries, results, strict=False):
             found[n] = tensor if wanted[n] else None
         for n, tensor in zip(backward.totals.numbers, results[len(last) :], strict=False):
-            found[count + len(loop.xs) + n] = tensor
+            found[len(loop.init) + len(loop.xs) + n] = tensor
         arrived = results[len(whole.init) :]
     for place, tensor in after.results(loop, [*arrived, *given], kept):
         found[place] = tensor
