@@ -150,6 +150,8 @@ class Plan:
         if not isinstance(small, Declined):
             self.scheduled.append(Scheduled(kernel, small, rule))
             return [Step(one, kernel, rule) for one in finished(small, self.machine)]
+        if refused is not None:  # told with the slow kernels; its launches are those of its steps
+            self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
         steps = found.inside.steps()
         length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
         runs = length if found.blocks is None else length * found.blocks.count

@@ -12,6 +12,7 @@ import tvm_autodiff as ad
 from tests.schedule.loop_cases import LOOPS, LoopCase
 from tests.schedule.test_slow_kernels import WARP
 from tvm_autodiff.codegen.primfunc import StageFunction, stage_function
+from tvm_autodiff.errors import PlainScheduleWarning
 from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
 from tvm_autodiff.schedule.fusion.kernel import Kernel
 
@@ -82,7 +83,9 @@ def test_a_function_that_tvm_refuses_becomes_calls(monkeypatch: pytest.MonkeyPat
     broken.__name__ = "small_loop"
     monkeypatch.setattr("tvm_autodiff.schedule.plan.small_loop", broken)
     inputs, outputs = decays(4)
-    function = ad.build(inputs, outputs, cache=False)
+    told = "stage decays by rule loop.*small_loop: TVM refuses"
+    with pytest.warns(PlainScheduleWarning, match=told):
+        function = ad.build(inputs, outputs, cache=False)
     arrays = [np.ones(tuple(map(int, t.shape)), "float32") for t in inputs]
     assert rules_of(function, arrays) == ["elementwise"]
     np.testing.assert_allclose(function(*arrays)[0], np.full(4, 2.0 - 0.5**9), rtol=1e-6)

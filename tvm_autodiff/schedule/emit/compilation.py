@@ -56,7 +56,8 @@ def compiled(plan: Plan) -> Compiled:
             if (reason := _reason_against(one, plan.machine)) is not None
         ]
         if not culprits:  # each alone is compiled: plain loops for all may be together, too
-            culprits = [(one, failure) for one in plan.scheduled if not one.plain]
+            others = [one for one in plan.scheduled if not one.plain and one.launches]
+            culprits = [(one, failure) for one in others]
         if not culprits:
             names = ", ".join(str(tensor.op.name) for tensor in plan.outputs)
             raise LoweringError(
