@@ -107,15 +107,18 @@ def shape_at(shape: Sequence[Extent], sizes: Mapping[str, int], draw: Draw) -> t
     return tuple(draw.number(extent, sizes) for extent in shape)
 
 
-def spread(values: Array, sizes: Array, dtype: str, held: str | None = None) -> Array:
+def spread(
+    values: Array, sizes: Array, dtype: str, held: str | None = None, added: Array | float = 0.0
+) -> Array:
     """What is allowed between a result in `dtype` and the exact one, from noisy evaluations.
 
     The result may be `held` in another dtype, which rounds less and still holds no such small
-    numbers: float16 beside bfloat16.
+    numbers: float16 beside bfloat16. Adding many terms may take more than a fixed number of
+    roundings, `added`.
     """
     furthest = np.abs(values - values[:1]).max(axis=0, initial=0.0)
     smallest = max(float(finfo(d).smallest_subnormal) for d in (dtype, held or dtype))
-    return SAFETY * furthest + 64 * eps(dtype) * sizes[0] + 8 * smallest
+    return SAFETY * furthest + np.maximum(64 * eps(dtype) * sizes[0], added) + 8 * smallest
 
 
 def agree(decisions: Iterable[Array]) -> bool:
@@ -227,7 +230,7 @@ def gradients_of(
         parts = found.get(x.name, [])
         values = np.array([sums[0] for sums, _, _ in parts]).reshape(full)
         allowed = np.array(
-            [spread(sums, sizes, dtype, x.dtype) + added[0] for sums, sizes, added in parts]
+            [spread(sums, sizes, dtype, x.dtype, added[0]) for sums, sizes, added in parts]
         )
         wanted[f"d/d{x.name}"] = Wanted(values, allowed.reshape(full))
     return wanted

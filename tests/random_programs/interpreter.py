@@ -213,7 +213,6 @@ class Run:
                 if output in adjoints.sums and not value.constant:
                     # a sum is rounded beside its terms: what is left of them may be much smaller
                     sums, sizes = adjoints.sums[output], adjoints.sizes[output]
-                    sizes = sizes + adjoints.rounding(output, stage.dtype) / eps(stage.dtype)
                     cotangent = self.noisy(sums, stage.dtype, sizes)
                     self.largest = max(self.largest, np.abs(cotangent).max(initial=0.0))
                     pull(value, cotangent, adjoints)
