@@ -40,6 +40,7 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
     if any(size is None for size in sizes):
         return None
     shared = sum(size or 0 for size in sizes)
-    near, far = machine.cache_bytes // SHARED_PART, machine.last_cache_bytes // SHARED_PART
+    near = machine.cache_bytes // SHARED_PART
+    far = machine.last_cache_bytes // found.count  # each block packs a copy of its own
     worth = work >= found.count * shared * WORK_OF_A_BYTE
-    return found if shared <= (far if worth else near) else None
+    return found if shared <= near or (worth and shared <= far) else None

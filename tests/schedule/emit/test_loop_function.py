@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -122,6 +123,38 @@ def test_nested_loops(inner: int, outer: int | None) -> None:
                 total += a
             np.testing.assert_allclose(totals[t], total, rtol=1e-12)
         np.testing.assert_allclose(last, a, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(7, 1), (24, 2)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_packed_weights_at_every_length(rows: int, threads: int, turned: bool) -> None:
+    """`h → tanh(h w)` with as many states as make panels of the weights."""
+    size = 90
+    h, w = te.placeholder((rows, size), "float32", "h"), te.placeholder((size, size), name="w")
+    k = te.reduce_axis((0, size), "k")
+    product = te.compute(
+        (rows, size),
+        lambda i, j: te.sum(h[i, k] * (w[j, k] if turned else w[k, j]), axis=k),
+        name="product",
+    )
+    new = te.compute((rows, size), lambda i, j: te.tanh(product[i, j]), name="new")
+    inputs = [te.placeholder((rows, size), name="first"), te.placeholder((size, size), name="ws")]
+    rng = np.random.default_rng(4)
+    first = rng.standard_normal((rows, size)).astype("float32")
+    weights = (rng.standard_normal((size, size)) / size**0.5).astype("float32")
+    for length in (0, 1, 5):
+        loop = Loop(step_of([h], [], [w], [new], [new]), (inputs[0],), (), (inputs[1],), length)
+        function = ad.build(inputs, loop_stage("cells", loop), num_threads=threads, cache=False)
+        state, states = first, []
+        for _ in range(length):
+            state = np.tanh(state @ (weights.T if turned else weights))
+            states.append(state)
+        last, stacked = function(first, weights)
+        np.testing.assert_allclose(last, state, rtol=2e-4, atol=2e-5)
+        expected = np.reshape(states, (length, rows, size))
+        np.testing.assert_allclose(stacked, expected, rtol=2e-4, atol=2e-5)
+        packed = re.search(r"product_pack\d", str(function.source()))
+        assert packed or length < 2, "panels pay where several steps read them"
 
 
 def test_two_loops_in_a_program_and_stages_around_them() -> None:
