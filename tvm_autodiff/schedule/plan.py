@@ -181,6 +181,8 @@ class Plan:
         if not isinstance(small, Declined):
             self.scheduled.append(Scheduled(kernel, small, rule))
             return [Step(one, kernel, rule) for one in finished(small, self.machine)]
+        if refused is not None:
+            self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
         parts = []
         length = loops_in(kind)[0].length
         runs = length if isinstance(length, int) else SYMBOLIC_SIZE
