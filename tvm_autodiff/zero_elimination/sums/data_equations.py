@@ -204,7 +204,8 @@ def reads_inside(expr: Expr, ranges: Ranges) -> bool:
 
 
 def inside_conditions(exprs: Sequence[Expr], ranges: Ranges) -> list[Expr]:
-    """That reads are inside of their tensors, as far as it is not proved and reads nothing itself.
+    """That reads are inside of their tensors, as far as it is not proved and reads nothing itself;
+    of a read in a branch nothing is said.
 
     Examples
     --------
@@ -215,9 +216,7 @@ def inside_conditions(exprs: Sequence[Expr], ranges: Ranges) -> list[Expr]:
     ['3 - i < 3']
     """
     keys, found = StructuralKeys(), dict[int, Expr]()
-    for node in postorder(list(exprs)):
-        if not is_load(node):
-            continue
+    for node in _surely_read(exprs):
         for index, extent in zip(operands(node), shape_of(load_tensor(node)), strict=True):
             if contains_load(index):
                 continue
@@ -226,6 +225,23 @@ def inside_conditions(exprs: Sequence[Expr], ranges: Ranges) -> list[Expr]:
                 if not prove(condition, known):
                     found.setdefault(keys.expr(condition), condition)
     return list(found.values())
+
+
+def _surely_read(exprs: Sequence[Expr]) -> list[Expr]:
+    """The reads that are performed whatever the values of conditions."""
+    found: dict[int, Expr] = {}
+    pending = list(reversed(exprs))
+    while pending:
+        node = pending.pop()
+        if is_load(node):
+            found.setdefault(node_id(node), node)
+        parts = operands(node)
+        pending += reversed(parts[:1] if op_name(node) in _LAZY else parts)
+    return list(found.values())
+
+
+#: operators that may not evaluate the operands after the first
+_LAZY = ("if_then_else", "and", "or")
 
 
 def _is_inside(index: Expr, extent: Extent, ranges: Ranges) -> bool:
