@@ -21,6 +21,7 @@ import tvm_autodiff as ad
 from tests.topi_operators import GROUPS, NOT_OPERATORS, NOT_USABLE
 from tvm_autodiff.expr.nodes import const_value, dtype_of, is_float
 from tvm_autodiff.graph.graph import topological
+from tvm_autodiff.graph.kinds.custom import custom_of
 from tvm_autodiff.graph.stage import bodies, is_compute, is_extern
 
 FILE = Path(__file__).parent.parent / "docs" / "operators.md"
@@ -72,7 +73,8 @@ def way_of(case) -> tuple[str, str]:
             except ad.NotDifferentiableError as error:
                 return "no", reason_of(str(error))
         dense = any(issubclass(entry.category, ad.DenseSumWarning) for entry in caught)
-        scatter = any(is_extern(op) for op in topological([adjoint]))
+        stages = topological([adjoint])
+        scatter = any(is_extern(op) and custom_of(op) is None for op in stages)
         zero = is_compute(adjoint.op) and const_value(bodies(adjoint.op)[0]) == 0
         way = "dense sum" if dense else "scatter" if scatter else "zero" if zero else "gather"
         ways.setdefault(way, []).append(f"`{tensor.op.name}`")
