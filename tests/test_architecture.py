@@ -24,6 +24,7 @@ LAYERS = {
     "errors": 0,
     "warn": 0,
     "keywords": 1,
+    "containers": 1,
     "expr": 1,
     "graph": 2,
     "codegen": 3,

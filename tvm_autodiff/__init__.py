@@ -28,6 +28,8 @@ from .errors import (
     UnrelatedInputWarning,
     UnsolvableError,
 )
+from .functions import ArrayFunction, grad, jacfwd, jacrev, jit, value_and_grad
+from .functions.overloads import hessian, hvp, jvp, linearize, vjp, vmap
 from .operators import scatter_add, segment_sum
 from .partition import build_vjp
 from .register import register_rule
@@ -45,18 +47,12 @@ from .transforms import (
     custom_vjp,
     differentiate,
     gradient,
-    hessian,
-    hvp,
     jacobian,
-    jvp,
     linear_transpose,
-    linearize,
     pullback,
     scan,
     sparsity,
     stop_gradient,
-    vjp,
-    vmap,
     with_rule,
 )
 from .zero_elimination import (
@@ -85,6 +81,12 @@ __all__ = [
     "Pattern",
     "SparseMatrix",
     "vmap",
+    "jit",
+    "grad",
+    "value_and_grad",
+    "jacfwd",
+    "jacrev",
+    "ArrayFunction",
     "scan",
     "Recursive",
     "Budget",

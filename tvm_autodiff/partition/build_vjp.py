@@ -20,9 +20,10 @@ from ..runtime.compiled import CompiledFunction
 from ..schedule.rewrites.normal_form import copy_of
 from ..transforms.arguments import Manual, as_tensor, as_tensors, listed
 from ..transforms.vjp import vjp
-from .choice import Residuals, choose
-from .joint import Sizes, joint
-from .programs import Passes, Program, distinct, passes_of
+from .choice import Residuals
+from .joint import Sizes
+from .programs import Passes, Program, distinct
+from .split import split
 
 
 class ForwardPass:
@@ -282,10 +283,7 @@ def build_vjp(
     ]
     pulled = vjp(own, asked, heads, manual=manual, override=override)
     cotangents = [head for head in heads if head is not None]
-    program = joint(own, list(pulled), cotangents, values)
-    residuals = choose(program, values, budget)
-    passes = passes_of(program, given, residuals)
-    residuals = residuals.with_inputs([given[n] for n in passes.passed], values)
+    passes, residuals = split(given, own, list(pulled), cotangents, values, budget)
 
     def built(part: Program) -> CompiledFunction:
         return build(

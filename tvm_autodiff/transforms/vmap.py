@@ -89,7 +89,7 @@ def vmap(
     results = []
     for result in batch_of_tensors(wanted, batched, size[1]):
         place = _axis_of(out_axes, len(result.shape), "out_axes")
-        results.append(_moved(result, 0, place) if place or is_placeholder(result.op) else result)
+        results.append(moved(result, 0, place) if place or is_placeholder(result.op) else result)
     return results
 
 
@@ -122,10 +122,10 @@ def _checked(x: Tensor, batch: Tensor, axis: int) -> tuple[Tensor, Extent]:
             f"dtype {dtype_of(batch)}; it must be ({wanted}) with one more axis, at {axis}, and "
             f"dtype {dtype_of(x)}"
         )
-    return (batch if axis == 0 else _moved(batch, axis, 0)), members
+    return (batch if axis == 0 else moved(batch, axis, 0)), members
 
 
-def _moved(tensor: Tensor, source: int, target: int) -> Tensor:
+def moved(tensor: Tensor, source: int, target: int) -> Tensor:
     """The tensor with one axis moved; a stage of its own in any case."""
     order = list(range(len(tensor.shape)))
     order.insert(target, order.pop(source))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...containers import Form, flattened, paths
 from ...errors import InvalidArgumentError
 from ...expr.nodes import Tensor, const_value, dtype_of, is_expr, is_integer, is_tensor, tensor_key
 from ...expr.rewrite import contains_load
@@ -16,7 +17,6 @@ from ...graph.out_of_bounds import refuse_reads_out_of_bounds
 from ...graph.stage import Extent, is_compute, is_placeholder, placeholder_like, shape_of
 from ...keywords import checked_keywords
 from ..arguments import same_extents, shape_text
-from .containers import Form, flattened, paths
 from .segments import segmented
 
 

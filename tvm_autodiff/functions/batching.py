@@ -1,0 +1,127 @@
+"""`vmap` of Python functions: a function of one member of a batch, for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..containers import flattened, paths, spread
+from ..errors import InvalidArgumentError
+from ..expr.nodes import Tensor, is_tensor
+from ..graph.stage import Extent, placeholder, shape_of
+from ..keywords import checked_keywords
+from ..transforms.arguments import same_extents, shape_text
+from ..transforms.batch import batch_of_tensors
+from ..transforms.vmap import moved
+from .array_function import ArrayFunction, derived
+from .tracing import called, described, results_of
+
+
+@checked_keywords
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> ArrayFunction:
+    """The function for a whole batch of a function for one member.
+
+    Parameters
+    ----------
+    f : callable
+        From te tensors to te tensors, in containers.
+    in_axes : int, None or tuple of these and of containers
+        Which axis of each argument counts the members: one for all arguments, or a tuple with one
+        for each, which may be containers that stop where all tensors below have the same axis.
+        None for an argument that is the same for all members. Arguments given by name have the
+        members in front.
+    out_axes : int or containers
+        Where the members' axis stands in the results, likewise.
+
+    Returns
+    -------
+    ArrayFunction
+        From batches to batches. What depends on no batch is computed once for all members.
+
+    Raises
+    ------
+    InvalidArgumentError
+        In the call: axes do not fit the arguments, numbers of members differ, or nothing is
+        batched.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import topi
+    >>> from tvm_autodiff import grad
+    >>> from tvm_autodiff.functions import vmap
+    >>> loss = lambda w, x: topi.sum(w * w * x)
+    >>> w, xs = np.float32([1, 2]), np.float32([[1, 1], [1, 0]])
+    >>> vmap(grad(loss), in_axes=(None, 0))(w, xs)
+    array([[2., 4.],
+           [2., 0.]], dtype=float32)
+    """
+
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        leaves, form = flattened((args, kwargs))
+        names = paths(form.parts[0], "argument") + paths(form.parts[1], "argument")
+        if isinstance(in_axes, list):
+            raise InvalidArgumentError("in_axes is a list: give a tuple with one axis an argument")
+        axes = spread(in_axes, form.parts[0], "in_axes") + [0] * form.parts[1].count
+        size: tuple[str, Extent] | None = None
+        pairs: list[tuple[Tensor, Tensor]] = []
+        members = list(leaves)
+        for number, (leaf, axis, name) in enumerate(zip(leaves, axes, names, strict=True)):
+            if axis is None:
+                continue
+            place = _axis(leaf, axis, f"{name} of {described(f)}")
+            shape = list(shape_of(leaf))
+            count = shape.pop(place)
+            if size is not None and not same_extents([size[1]], [count]):
+                raise InvalidArgumentError(
+                    f"{size[0]} has {shape_text([size[1]])} members and {name} "
+                    f"{shape_text([count])}: all batches must have the same number"
+                )
+            size = size or (name, count)
+            members[number] = placeholder(shape, str(leaf.dtype), leaf.op.name)
+            pairs.append((members[number], moved(leaf, place, 0) if place else leaf))
+        if size is None:
+            raise InvalidArgumentError(
+                f"in_axes is {in_axes!r}: at least one argument of {described(f)} must be a batch"
+            )
+        given, named = form.filled(members)
+        outputs, around = results_of(f, called(f, *given, **named))
+        places = spread(out_axes, around, "out_axes")
+        results = [
+            moved(result, 0, _place(place, len(result.shape))) if place else result
+            for result, place in zip(batch_of_tensors(outputs, pairs, size[1]), places, strict=True)
+        ]
+        return around.filled(results)
+
+    return derived(f, ("vmap", _key(in_axes), _key(out_axes)), batched)
+
+
+def _key(axes: Any) -> Any:
+    leaves, form = flattened(axes if axes is not None else "none")
+    return (*leaves, str(form))
+
+
+def _axis(leaf: Any, axis: Any, name: str) -> int:
+    """The members' axis, counted from zero."""
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise InvalidArgumentError(f"in_axes has {axis!r} for {name}: give a number or None")
+    if not is_tensor(leaf):
+        raise InvalidArgumentError(
+            f"{name} is {type(leaf).__name__} and has no members: give None for it in in_axes"
+        )
+    rank = len(leaf.shape)
+    if not -rank <= axis < rank:
+        raise InvalidArgumentError(
+            f"in_axes has {axis} for {name}, of shape {shape_text(shape_of(leaf))}: "
+            + (f"give one from {-rank} to {rank - 1}" if rank else "give None, it has no axis")
+        )
+    return axis % rank
+
+
+def _place(axis: Any, rank: int) -> int:
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
+        raise InvalidArgumentError(
+            f"out_axes has {axis!r} for a result of {rank} axes, the members' among them: give one "
+            f"from {-rank} to {rank - 1}"
+        )
+    return axis % rank

@@ -1,0 +1,164 @@
+"""Forward mode of Python functions: `jvp`, `linearize` and `hvp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .array_function import ArrayFunction, derived
+from .local import fitted, local_call
+from .modes import pushed
+from .passes import Linearizations, two_passes
+from .reverse import grad
+from .tracing import described, holds_tensors
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """The result of a function, and its derivative along a direction.
+
+    Parameters
+    ----------
+    f : callable
+        From te tensors to te tensors, in containers.
+    primals : sequence
+        Its arguments: arrays, or te tensors while another function is traced.
+    tangents : sequence
+        A direction: in the form of the arguments; None for zeros, and for arguments that are not
+        floating point.
+
+    Returns
+    -------
+    result, tangent
+        ``f(*primals)``, and its derivative in the same form, None for what is not floating point.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The tangents do not fit the arguments.
+    NotDifferentiableError
+        A stage on the way has no derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm_autodiff.functions import jvp
+    >>> jvp(lambda x: x * x, [np.float32([1, 2])], [np.float32([1, 0])])
+    (array([1., 4.], dtype=float32), array([2., 0.], dtype=float32))
+    """
+    given = _sequence(primals, "primals"), _sequence(tangents, "tangents")
+    if len(given[0]) != len(given[1]):
+        raise InvalidArgumentError(
+            f"{described(f)} has {len(given[0])} primals and {len(given[1])} tangents: give one "
+            "tangent for each argument"
+        )
+    return pushforward_of(f)(*given)
+
+
+def pushforward_of(f: Callable[..., Any]) -> ArrayFunction:
+    """The function from arguments and tangents to the result and its tangent."""
+
+    def pushforward(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        local = local_call(f, primals, {}, range(len(primals)))
+        outputs, form = local.outputs()
+        directions = fitted(tuple(tangents), local.actual, local.form, "tangents")
+        moved = pushed(outputs, local.formal, directions)
+        return local.moved((local.result, form.filled(moved)))
+
+    return derived(f, ("jvp",), pushforward, own_arguments=True)
+
+
+def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The result of a function, and its derivative as a linear function of tangents.
+
+    Parameters
+    ----------
+    f : callable
+        From te tensors to te tensors, in containers.
+    *primals
+        Its arguments: arrays, or te tensors while another function is traced.
+
+    Returns
+    -------
+    result
+        ``f(*primals)``.
+    linear : callable
+        From one tangent for each argument to the tangent of the result. For arrays it holds what
+        the first pass kept, so that what does not depend on the tangents is computed once.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Tangents do not fit the arguments.
+    NotDifferentiableError
+        A stage on the way has no derivative, or no argument is floating point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm_autodiff.functions import linearize
+    >>> y, linear = linearize(lambda x: x * x, np.float32([1, 2]))
+    >>> y, linear(np.float32([1, 0])), linear(np.float32([0, 1]))
+    (array([1., 4.], dtype=float32), array([2., 0.], dtype=float32), array([0., 4.], dtype=float32))
+    """
+    if not holds_tensors(primals):
+        result, later = two_passes(f, Linearizations, primals)
+        return result, lambda *tangents: later(tangents)
+    local = local_call(f, primals, {}, range(len(primals)))
+    outputs, form = local.outputs()
+
+    def linear(*tangents: Any) -> Any:
+        directions = fitted(tangents, local.actual, local.form, "tangents")
+        return local.moved(form.filled(pushed(outputs, local.formal, directions)))
+
+    return local.moved(local.result), linear
+
+
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The product of the Hessian of a function with a direction, without the Hessian.
+
+    Parameters
+    ----------
+    f : callable
+        With a scalar value, of arguments that are all floating point.
+    primals, tangents : sequence
+        As of `jvp`.
+
+    Returns
+    -------
+    tuple
+        The derivative of the gradient by each argument along the direction.
+
+    Raises
+    ------
+    InvalidArgumentError, NotDifferentiableError
+        As of `jvp` and `grad`.
+
+    References
+    ----------
+    B. Pearlmutter, "Fast exact multiplication by the Hessian" (Neural Computation, 1994).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import topi
+    >>> from tvm_autodiff.functions import hvp
+    >>> hvp(lambda x: topi.sum(x * x * x), [np.float32([1, 2])], [np.float32([1, 1])])
+    (array([ 6., 12.], dtype=float32),)
+    """
+    count = len(_sequence(primals, "primals"))
+
+    def product(inner: Sequence[Any], directions: Sequence[Any]) -> Any:
+        return pushforward_of(grad(f, tuple(range(count))))(inner, directions)[1]
+
+    function = derived(f, ("hvp", count), product, own_arguments=True)
+    return function(_sequence(primals, "primals"), _sequence(tangents, "tangents"))
+
+
+def _sequence(value: Any, what: str) -> tuple[Any, ...]:
+    if not isinstance(value, (tuple, list)):
+        raise InvalidArgumentError(
+            f"{what} must be a list or tuple with one entry for each argument, got "
+            f"{type(value).__name__}"
+        )
+    return tuple(value)

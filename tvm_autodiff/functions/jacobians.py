@@ -1,0 +1,134 @@
+"""Whole derivatives of Python functions: `jacfwd`, `jacrev` and `hessian`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import NotDifferentiableError
+from ..expr.nodes import dtype_of, is_float
+from ..keywords import checked_keywords
+from ..transforms.jacobian import jacobian
+from .array_function import ArrayFunction, derived
+from .local import local_call
+from .reverse import argnums_key
+from .tracing import described
+
+
+@checked_keywords
+def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunction:
+    """The function that gives the Jacobian of a function, by forward mode: for results that are
+    larger than the arguments.
+
+    Parameters
+    ----------
+    f : callable
+        From te tensors to te tensors, in containers.
+    argnums : int or sequence of int
+        Which positional arguments to differentiate by.
+
+    Returns
+    -------
+    ArrayFunction
+        For each tensor of the result, in its form, the form of the argument with tensors of shape
+        ``result.shape + argument.shape``; for a sequence of numbers, a tuple of such forms.
+
+    Raises
+    ------
+    NotDifferentiableError
+        In the call: an argument or a result is not floating point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm_autodiff import jacfwd
+    >>> jacfwd(lambda x: x * x)(np.float32([1, 2]))
+    array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
+    return _jacobian(f, argnums, "forward")
+
+
+@checked_keywords
+def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunction:
+    """The function that gives the Jacobian of a function, by reverse mode: for arguments that are
+    larger than the results.
+
+    Parameters
+    ----------
+    f, argnums
+        As of `jacfwd`.
+
+    Returns
+    -------
+    ArrayFunction
+        As of `jacfwd`.
+
+    Raises
+    ------
+    NotDifferentiableError
+        As of `jacfwd`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm_autodiff import jacrev
+    >>> jacrev(lambda x: {"y": x * x})(np.float32([1, 2]))
+    {'y': array([[2., 0.],
+           [0., 4.]], dtype=float32)}
+    """
+    return _jacobian(f, argnums, "reverse")
+
+
+@checked_keywords
+def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunction:
+    """The function that gives the second derivative of a function, forward over reverse.
+
+    Parameters
+    ----------
+    f, argnums
+        As of `jacfwd`.
+
+    Returns
+    -------
+    ArrayFunction
+        ``jacfwd(jacrev(f, argnums), argnums)``: for a scalar function of one tensor x a tensor of
+        shape ``x.shape + x.shape``.
+
+    Raises
+    ------
+    NotDifferentiableError
+        As of `jacfwd`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import topi
+    >>> from tvm_autodiff.functions import hessian
+    >>> hessian(lambda x: topi.sum(x * x * x))(np.float32([1, 2]))
+    array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
+    twice = jacfwd(jacrev(f, argnums), argnums)
+    return derived(f, ("hessian", argnums_key(argnums)), twice.function)
+
+
+def _jacobian(f: Callable[..., Any], argnums: int | Sequence[int], mode: str) -> ArrayFunction:
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+
+    def jacobians(*args: Any, **kwargs: Any) -> Any:
+        local = local_call(f, args, kwargs, numbers)
+        local.require_floats()
+        outputs, form = local.outputs()
+        rows = []
+        for output in outputs:
+            if not is_float(output):
+                raise NotDifferentiableError(
+                    f"{described(f)} returned {output.op.name} of dtype {dtype_of(output)}: only "
+                    "floating point results have derivatives"
+                )
+            parts = local.form.filled([jacobian(output, x, mode=mode) for x in local.formal])
+            rows.append(parts[0] if isinstance(argnums, int) else parts)
+        return local.moved(form.filled(rows))
+
+    return derived(f, (mode, argnums_key(argnums)), jacobians)

@@ -1,0 +1,210 @@
+"""Reverse mode of Python functions: `grad`, `value_and_grad` and `vjp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..containers import flattened
+from ..errors import InvalidArgumentError, NotDifferentiableError
+from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor
+from ..graph.stage import shape_of
+from ..keywords import checked_keywords
+from ..transforms.arguments import shape_text
+from ..transforms.sweep import identity
+from ..transforms.vjp import vjp as vjp_of_tensors
+from .array_function import ArrayFunction, derived
+from .local import LocalCall, fitted, local_call
+from .modes import pulled
+from .passes import Pullbacks, two_passes
+from .tracing import described, holds_tensors
+
+
+@checked_keywords
+def value_and_grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> ArrayFunction:
+    """The function that gives the value and the gradient of a function with a scalar value.
+
+    Parameters
+    ----------
+    f : callable
+        From te tensors to a te tensor of shape (), or to a pair (value, others) beside `has_aux`.
+        Arguments and others are tensors in nested tuples, lists, dictionaries and dataclasses.
+    argnums : int or sequence of int
+        Which positional arguments to differentiate by; all tensors in them are floating point.
+    has_aux : bool
+        Whether the function returns others beside the value, which have no derivative.
+
+    Returns
+    -------
+    ArrayFunction
+        From the arguments of `f` to ``(value, gradient)``, with aux ``((value, others),
+        gradient)``. The gradient has the form of the argument; for a sequence of numbers it is a
+        tuple of such. It takes arrays, and te tensors while another function is traced.
+
+    Raises
+    ------
+    NotDifferentiableError
+        In the call: an argument or the value is not floating point.
+    InvalidArgumentError
+        In the call: the value is no scalar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import te, topi
+    >>> from tvm_autodiff import value_and_grad
+    >>> def loss(w, x):
+    ...     return topi.sum(w["a"] * x * x)
+    >>> value, gradient = value_and_grad(loss)({"a": np.float32([1, 2])}, np.float32([3, 4]))
+    >>> float(value), gradient
+    (41.0, {'a': array([ 9., 16.], dtype=float32)})
+    """
+    numbers = _numbers(argnums)
+
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        local = local_call(f, args, kwargs, numbers)
+        local.require_floats()
+        value = _scalar(local, has_aux)
+        gradients = local.form.filled(list(vjp_of_tensors(value, local.formal, identity(value))))
+        parts = gradients[0] if isinstance(argnums, int) else gradients
+        return local.moved((local.result, parts))
+
+    return derived(f, ("value_and_grad", argnums_key(argnums), has_aux), value_and_gradient)
+
+
+@checked_keywords
+def grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> ArrayFunction:
+    """The function that gives the gradient of a function with a scalar value.
+
+    Parameters
+    ----------
+    f, argnums, has_aux
+        As of `value_and_grad`.
+
+    Returns
+    -------
+    ArrayFunction
+        From the arguments of `f` to the gradient, with aux to ``(gradient, others)``.
+
+    Raises
+    ------
+    NotDifferentiableError, InvalidArgumentError
+        As of `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm import topi
+    >>> from tvm_autodiff import grad
+    >>> cube = lambda x: topi.sum(x * x * x)
+    >>> grad(cube)(np.float32([1, 2]))
+    array([ 3., 12.], dtype=float32)
+    >>> grad(lambda x: topi.sum(grad(cube)(x)))(np.float32([1, 2]))
+    array([ 6., 12.], dtype=float32)
+    """
+    both = value_and_grad(f, argnums, has_aux).function
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, parts = both(*args, **kwargs)
+        return (parts, value[1]) if has_aux else parts
+
+    return derived(f, ("grad", argnums_key(argnums), has_aux), gradient)
+
+
+def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """The result of a function, and the function that pulls cotangents of it back.
+
+    Parameters
+    ----------
+    f : callable
+        From te tensors to te tensors, in containers.
+    *primals
+        Its arguments: arrays, or te tensors while another function is traced.
+
+    Returns
+    -------
+    result
+        ``f(*primals)``.
+    pullback : callable
+        From cotangents, in the form of the result, to a tuple with the cotangent of each argument,
+        in its form. None stands for zeros in what it takes, and for what has no derivative in what
+        it gives. For arrays it holds what the forward pass kept: arguments among that must not
+        change before it is called.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Cotangents do not fit the result.
+    NotDifferentiableError
+        A stage on the way has no derivative, or no argument is floating point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tvm_autodiff.functions import vjp
+    >>> y, pullback = vjp(lambda x, w: {"y": x * w}, np.float32([1, 2]), np.float32([3, 4]))
+    >>> y
+    {'y': array([3., 8.], dtype=float32)}
+    >>> pullback({"y": np.float32([1, 1])})
+    (array([3., 4.], dtype=float32), array([1., 2.], dtype=float32))
+    """
+    if not holds_tensors(primals):
+        return two_passes(f, Pullbacks, primals)
+    local = local_call(f, primals, {}, range(len(primals)))
+    outputs, form = local.outputs()
+
+    def pullback(cotangents: Any) -> tuple[Any, ...]:
+        heads = fitted(cotangents, outputs, form, "the cotangent")
+        # the cotangents are tensors of the caller's graph: only the rest is moved
+        return local.moved(local.form.filled(pulled(outputs, local.formal, heads)))
+
+    return local.moved(local.result), pullback
+
+
+def argnums_key(argnums: int | Sequence[int]) -> Any:
+    """Numbers of arguments as a key."""
+    return argnums if isinstance(argnums, int) else tuple(argnums)
+
+
+def _numbers(argnums: int | Sequence[int]) -> list[int]:
+    if isinstance(argnums, int):
+        return [argnums]
+    if isinstance(argnums, (str, Mapping)) or not hasattr(argnums, "__iter__"):
+        raise InvalidArgumentError(
+            f"argnums must be a number of a positional argument or a sequence of them, got "
+            f"{argnums!r}"
+        )
+    return list(argnums)
+
+
+def _scalar(local: LocalCall, has_aux: bool) -> Tensor:
+    """The value that is differentiated."""
+    name, value = described(local.function), local.result
+    if has_aux:
+        if not isinstance(value, tuple) or len(value) != 2:
+            raise InvalidArgumentError(
+                f"{name} returned {flattened(value)[1]}: with has_aux=True it must return a pair "
+                "(value, others)"
+            )
+        value = value[0]
+    if not is_tensor(value):
+        raise InvalidArgumentError(
+            f"{name} returned {flattened(value)[1] if value is not None else None} of "
+            f"{type(value).__name__}: a gradient is that of one te.Tensor of shape (); with others "
+            "beside it, return a pair (value, others) and set has_aux=True"
+        )
+    if shape_of(value) != ():
+        raise InvalidArgumentError(
+            f"{name} returned {value.op.name} of shape {shape_text(shape_of(value))}: a gradient "
+            "is that of a scalar, of shape (); sum it up, or take jacrev or vjp"
+        )
+    if not is_float(value):
+        raise NotDifferentiableError(
+            f"{name} returned {value.op.name} of dtype {dtype_of(value)}: only floating point "
+            "values have derivatives"
+        )
+    return value
