@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import tvm
 from tvm import ir, te, tirx
-from tvm.error import InternalError as TvmInternalError  # noqa: F401  what its own checks raise
 from tvm.ir import prim
 from tvm_ffi import Object
 

@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import Any
 
@@ -14,8 +14,11 @@ from ..compile import build
 from ..containers import Form, skeleton
 from ..errors import AutodiffError, CallError, InvalidArgumentError
 from ..expr.nodes import Tensor, dtype_of, is_tensor
+from ..graph.graph import Graph
+from ..graph.out_of_bounds import refuse_reads_out_of_bounds
 from ..graph.stage import is_placeholder, shape_of
 from ..partition.programs import distinct
+from ..runtime.arrays import kind_of
 from ..runtime.compiled import CompiledFunction
 from ..schedule.rewrites.normal_form import copy_of
 from .leaves import contiguous, quick_key
@@ -97,7 +100,7 @@ class ArrayFunction:
         self._options = options
         self._programs: OrderedDict[Hashable, Runnable] = OrderedDict()
         self._quick: dict[Hashable, Runnable] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -112,9 +115,19 @@ class ArrayFunction:
             program = None
         if program is None:
             if any(map(is_tensor, leaves)):
+                self._refuse_arrays(leaves)
                 return self.function(*args, **kwargs)
             program = self._program(args, kwargs, key, leaves)
         return program(leaves)
+
+    def _refuse_arrays(self, leaves: Sequence[Any]) -> None:
+        for leaf in leaves:
+            if not is_tensor(leaf) and kind_of(leaf) is not None:
+                raise InvalidArgumentError(
+                    f"{described(self.function)} is called with te tensors and an array, "
+                    f"{type(leaf).__name__}: a function that is traced gets all arrays as "
+                    "arguments; make it one of the outermost function"
+                )
 
     def _static_key(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: list[Any]
@@ -143,6 +156,8 @@ class ArrayFunction:
         whole = (key, signature.key)
         with self._lock:
             program = self._programs.get(whole)
+            if signature.sizes > 1:
+                self._check_sizes(signature)
             if program is None:
                 program = self._programs[whole] = self._compiled(signature)
                 if len(self._programs) > KEPT_PROGRAMS:
@@ -154,11 +169,18 @@ class ArrayFunction:
             self._quick[quick] = program
         return program
 
+    def _check_sizes(self, signature: Signature) -> None:
+        """Raise an error where different sizes do not fit together: as symbols they look as if."""
+        fixed = replace(signature, symbols=[{} for _ in signature.symbols])
+        refuse_reads_out_of_bounds(Graph(self._traced(fixed).outputs).ops)
+
+    def _traced(self, signature: Signature) -> Trace:
+        function = _with_static(self.function, signature.static)
+        return traced(function, signature.placeholders(), signature.form)
+
     def _compiled(self, signature: Signature) -> Runnable:
         try:
-            inputs = signature.placeholders()
-            trace = traced(_with_static(self.function, signature.static), inputs, signature.form)
-            return self._built(trace, signature)
+            return self._built(self._traced(signature), signature)
         except AutodiffError as error:
             if error.args and isinstance(error.args[0], str):
                 where = f"while compiling {described(self.function)} for {signature}"
@@ -185,12 +207,10 @@ class ArrayFunction:
     def _in_place(self, trace: Trace, signature: Signature) -> list[tuple[int, int]]:
         """Which outputs are written over arguments that the caller gives up."""
         donated = self._options.donated
-        if not donated:
-            return []
         free = [
             number
             for number, owner in enumerate(_owners(signature.form.parts[0]))
-            if owner in donated and signature.leaves[number].shape
+            if owner in donated and signature.leaves[number].writable
         ]
         pairs = []
         for output, tensor in enumerate(trace.outputs):
@@ -202,6 +222,9 @@ class ArrayFunction:
                     pairs.append((output, leaf))
                     break
         return pairs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.function, self._options)  # what was compiled stays here
 
     def __repr__(self) -> str:
         return f"<ArrayFunction {described(self.function)}>"
@@ -267,5 +290,15 @@ def derived(
     if key not in kept:
         if own_arguments:
             made.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]
-        kept[key] = kind(update_wrapper(made, function, updated=()))
+        kept[key] = kind(
+            update_wrapper(made, function, updated=()), _options_of(function, own_arguments)
+        )
     return kept[key]
+
+
+def _options_of(function: Callable[..., Any], own_arguments: bool) -> Options:
+    """The options of what is derived from a function; it gives other results, and writes none."""
+    if not isinstance(function, ArrayFunction):
+        return DEFAULT
+    options = replace(function._options, donated=())
+    return replace(options, static=(), dynamic=()) if own_arguments else options

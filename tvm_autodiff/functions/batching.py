@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..containers import flattened, paths, spread
@@ -56,44 +57,47 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> ArrayFun
     array([[2., 4.],
            [2., 0.]], dtype=float32)
     """
+    made = partial(_batched, f, in_axes, out_axes)
+    return derived(f, ("vmap", _key(in_axes), _key(out_axes)), made)
 
-    def batched(*args: Any, **kwargs: Any) -> Any:
-        leaves, form = flattened((args, kwargs))
-        names = paths(form.parts[0], "argument") + paths(form.parts[1], "argument")
-        if isinstance(in_axes, list):
-            raise InvalidArgumentError("in_axes is a list: give a tuple with one axis an argument")
-        axes = spread(in_axes, form.parts[0], "in_axes") + [0] * form.parts[1].count
-        size: tuple[str, Extent] | None = None
-        pairs: list[tuple[Tensor, Tensor]] = []
-        members = list(leaves)
-        for number, (leaf, axis, name) in enumerate(zip(leaves, axes, names, strict=True)):
-            if axis is None:
-                continue
-            place = _axis(leaf, axis, f"{name} of {described(f)}")
-            shape = list(shape_of(leaf))
-            count = shape.pop(place)
-            if size is not None and not same_extents([size[1]], [count]):
-                raise InvalidArgumentError(
-                    f"{size[0]} has {shape_text([size[1]])} members and {name} "
-                    f"{shape_text([count])}: all batches must have the same number"
-                )
-            size = size or (name, count)
-            members[number] = placeholder(shape, str(leaf.dtype), leaf.op.name)
-            pairs.append((members[number], moved(leaf, place, 0) if place else leaf))
-        if size is None:
+
+def _batched(
+    f: Callable[..., Any], in_axes: Any, out_axes: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    leaves, form = flattened((args, kwargs))
+    names = paths(form.parts[0], "argument") + paths(form.parts[1], "argument")
+    if isinstance(in_axes, list):
+        raise InvalidArgumentError("in_axes is a list: give a tuple with one axis an argument")
+    axes = spread(in_axes, form.parts[0], "in_axes") + [0] * form.parts[1].count
+    size: tuple[str, Extent] | None = None
+    pairs: list[tuple[Tensor, Tensor]] = []
+    members = list(leaves)
+    for number, (leaf, axis, name) in enumerate(zip(leaves, axes, names, strict=True)):
+        if axis is None:
+            continue
+        place = _axis(leaf, axis, f"{name} of {described(f)}")
+        shape = list(shape_of(leaf))
+        count = shape.pop(place)
+        if size is not None and not same_extents([size[1]], [count]):
             raise InvalidArgumentError(
-                f"in_axes is {in_axes!r}: at least one argument of {described(f)} must be a batch"
+                f"{size[0]} has {shape_text([size[1]])} members and {name} "
+                f"{shape_text([count])}: all batches must have the same number"
             )
-        given, named = form.filled(members)
-        outputs, around = results_of(f, called(f, *given, **named))
-        places = spread(out_axes, around, "out_axes")
-        results = [
-            moved(result, 0, _place(place, len(result.shape))) if place else result
-            for result, place in zip(batch_of_tensors(outputs, pairs, size[1]), places, strict=True)
-        ]
-        return around.filled(results)
-
-    return derived(f, ("vmap", _key(in_axes), _key(out_axes)), batched)
+        size = size or (name, count)
+        members[number] = placeholder(shape, str(leaf.dtype), leaf.op.name)
+        pairs.append((members[number], moved(leaf, place, 0) if place else leaf))
+    if size is None:
+        raise InvalidArgumentError(
+            f"in_axes is {in_axes!r}: at least one argument of {described(f)} must be a batch"
+        )
+    given, named = form.filled(members)
+    outputs, around = results_of(f, called(f, *given, **named))
+    places = spread(out_axes, around, "out_axes")
+    results = [
+        moved(result, 0, _place(place, len(result.shape))) if place else result
+        for result, place in zip(batch_of_tensors(outputs, pairs, size[1]), places, strict=True)
+    ]
+    return around.filled(results)
 
 
 def _key(axes: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..errors import InvalidArgumentError
@@ -57,15 +58,17 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
 def pushforward_of(f: Callable[..., Any]) -> ArrayFunction:
     """The function from arguments and tangents to the result and its tangent."""
+    return derived(f, "jvp", partial(_pushforward, f), own_arguments=True)
 
-    def pushforward(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        local = local_call(f, primals, {}, range(len(primals)))
-        outputs, form = local.outputs()
-        directions = fitted(tuple(tangents), local.actual, local.form, "tangents")
-        moved = pushed(outputs, local.formal, directions)
-        return local.moved((local.result, form.filled(moved)))
 
-    return derived(f, ("jvp",), pushforward, own_arguments=True)
+def _pushforward(
+    f: Callable[..., Any], /, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    local = local_call(f, primals, {}, tuple(range(len(primals))))
+    outputs, form = local.outputs()
+    directions = fitted(tuple(tangents), local.actual, local.form, "tangents")
+    moved = pushed(outputs, local.formal, directions)
+    return local.moved((local.result, form.filled(moved)))
 
 
 def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -104,7 +107,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     if not holds_tensors(primals):
         result, later = two_passes(f, Linearizations, primals)
         return result, lambda *tangents: later(tangents)
-    local = local_call(f, primals, {}, range(len(primals)))
+    local = local_call(f, primals, {}, tuple(range(len(primals))))
     outputs, form = local.outputs()
 
     def linear(*tangents: Any) -> Any:
@@ -146,13 +149,13 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> hvp(lambda x: topi.sum(x * x * x), [np.float32([1, 2])], [np.float32([1, 1])])
     (array([ 6., 12.], dtype=float32),)
     """
-    count = len(_sequence(primals, "primals"))
-
-    def product(inner: Sequence[Any], directions: Sequence[Any]) -> Any:
-        return pushforward_of(grad(f, tuple(range(count))))(inner, directions)[1]
-
-    function = derived(f, ("hvp", count), product, own_arguments=True)
+    function = derived(f, "hvp", partial(_product, f), own_arguments=True)
     return function(_sequence(primals, "primals"), _sequence(tangents, "tangents"))
+
+
+def _product(f: Callable[..., Any], /, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    gradient = grad(f, tuple(range(len(primals))))
+    return _pushforward(gradient, primals, tangents)[1]
 
 
 def _sequence(value: Any, what: str) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..errors import NotDifferentiableError
@@ -10,8 +11,7 @@ from ..expr.nodes import dtype_of, is_float
 from ..keywords import checked_keywords
 from ..transforms.jacobian import jacobian
 from .array_function import ArrayFunction, derived
-from .local import local_call
-from .reverse import argnums_key
+from .local import Argnums, checked_argnums, local_call, picked
 from .tracing import described
 
 
@@ -109,26 +109,27 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFun
     array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)
     """
-    twice = jacfwd(jacrev(f, argnums), argnums)
-    return derived(f, ("hessian", argnums_key(argnums)), twice.function)
+    return jacfwd(jacrev(f, argnums), argnums)
 
 
-def _jacobian(f: Callable[..., Any], argnums: int | Sequence[int], mode: str) -> ArrayFunction:
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+def _jacobian(f: Callable[..., Any], argnums: Any, mode: str) -> ArrayFunction:
+    numbers = checked_argnums(argnums)
+    return derived(f, (mode, numbers), partial(_jacobians, f, numbers, mode))
 
-    def jacobians(*args: Any, **kwargs: Any) -> Any:
-        local = local_call(f, args, kwargs, numbers)
-        local.require_floats()
-        outputs, form = local.outputs()
-        rows = []
-        for output in outputs:
-            if not is_float(output):
-                raise NotDifferentiableError(
-                    f"{described(f)} returned {output.op.name} of dtype {dtype_of(output)}: only "
-                    "floating point results have derivatives"
-                )
-            parts = local.form.filled([jacobian(output, x, mode=mode) for x in local.formal])
-            rows.append(parts[0] if isinstance(argnums, int) else parts)
-        return local.moved(form.filled(rows))
 
-    return derived(f, (mode, argnums_key(argnums)), jacobians)
+def _jacobians(
+    f: Callable[..., Any], argnums: Argnums, mode: str, /, *args: Any, **kwargs: Any
+) -> Any:
+    local = local_call(f, args, kwargs, argnums)
+    local.require_floats()
+    outputs, form = local.outputs()
+    rows = []
+    for output in outputs:
+        if not is_float(output):
+            raise NotDifferentiableError(
+                f"{described(f)} returned {output.op.name} of dtype {dtype_of(output)}: only "
+                "floating point results have derivatives"
+            )
+        parts = local.form.filled([jacobian(output, x, mode=mode) for x in local.formal])
+        rows.append(picked(parts, argnums))
+    return local.moved(form.filled(rows))

@@ -15,6 +15,12 @@ from ..runtime.device_arrays import gpu_of
 #: the dtype of a Python number: floating point numbers have that of the arrays beside them
 _NUMBERS = {bool: "bool", int: "int32", float: "float32"}
 
+_DTYPES = frozenset(
+    ("bool", "bfloat16")
+    + tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+    + tuple(f"float{bits}" for bits in (16, 32, 64))
+)
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -28,11 +34,14 @@ class Leaf:
         TVM's name of its dtype.
     gpu : int or None
         The number of the GPU that holds it; None for the host, and for numbers.
+    writable : bool
+        Whether its memory may be written: not that of numbers and of JAX.
     """
 
     shape: tuple[int, ...]
     dtype: str
     gpu: int | None = None
+    writable: bool = False
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -87,7 +96,12 @@ def leaves_of(values: Sequence[Any], names: Sequence[str]) -> list[Leaf]:
                 "for in static_argnums of jit"
             )
         shape, dtype = kind.shape_dtype(value)
-        found.append(Leaf(tuple(map(int, shape)), dtype, gpu_of(value)))
+        if dtype not in _DTYPES:
+            raise InvalidArgumentError(
+                f"{name} has dtype {dtype}, which no kernel computes with: convert it to one of "
+                f"{', '.join(sorted(_DTYPES))}"
+            )
+        found.append(Leaf(tuple(map(int, shape)), dtype, gpu_of(value), kind.name != "jax"))
     _one_device(found, names)
     dtypes = [leaf.dtype for leaf in found if leaf is not None and "float" in leaf.dtype]
     if dtypes:
@@ -129,7 +143,8 @@ def _device(gpu: int | None) -> str:
 def contiguous(array: Array) -> Array:
     """The array, or a copy of it where its elements do not lie one after the other."""
     if isinstance(array, np.ndarray):
-        return np.ascontiguousarray(array)
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return np.require(native, requirements=["C", "A"])
     if hasattr(array, "contiguous"):
         return array.contiguous()
     return array

@@ -18,6 +18,9 @@ from ..graph.stage import placeholder_like, shape_of
 from ..transforms.arguments import same_extents, shape_text
 from .tracing import called, described, results_of
 
+#: the number of an argument, or of several
+Argnums = int | tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class LocalCall:
@@ -79,7 +82,7 @@ def local_call(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    numbers: Sequence[int],
+    argnums: Argnums,
 ) -> LocalCall:
     """The function called with placeholders in place of the arguments of some numbers.
 
@@ -88,9 +91,8 @@ def local_call(
     InvalidArgumentError
         There is no such argument, or a leaf of one is no tensor.
     """
+    numbers = (argnums,) if isinstance(argnums, int) else argnums
     for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise InvalidArgumentError(f"argnums holds {number!r}: give numbers of arguments")
         if not -len(args) <= number < len(args):
             raise InvalidArgumentError(
                 f"argnums names argument {number} of {described(function)}, which was called with "
@@ -113,6 +115,29 @@ def local_call(
     for number, value in zip(numbers, form.filled(formal), strict=True):
         given[number] = value
     return LocalCall(function, leaves, formal, form, names, called(function, *given, **kwargs))
+
+
+def checked_argnums(argnums: Any) -> Argnums:
+    """The number of an argument, or a tuple of them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is anything else.
+    """
+    numbers = [argnums] if not isinstance(argnums, (tuple, list)) else argnums
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise InvalidArgumentError(
+                f"argnums is {argnums!r}: give the number of a positional argument, or a tuple of "
+                "them"
+            )
+    return argnums if isinstance(argnums, int) else tuple(numbers)
+
+
+def picked(parts: Sequence[Any], argnums: Argnums) -> Any:
+    """What belongs to the arguments: one thing for a number, a tuple for a tuple."""
+    return parts[0] if isinstance(argnums, int) else parts
 
 
 def fitted(value: Any, like: Sequence[Tensor], form: Form, what: str) -> list[Tensor | None]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..runtime.compiled import CompiledFunction
 from .array_function import ArrayFunction, called_again, derived, plain_outputs
 from .modes import pulled, pushed
 from .signature import Signature
-from .tracing import Trace, described
+from .tracing import Trace, described, identifier
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,11 @@ class SplitFunction(ArrayFunction):
         forward = self.forward
         ins, outs = (inputs, outputs) if forward else (outputs, inputs)
         around = (form, trace.form) if forward else (trace.form, form)
-        later = [placeholder_like(t, f"{t.op.name}_bar") if is_float(t) else None for t in ins]
+        words = paths(around[0], "tangents" if forward else "cotangent")
+        later = [
+            placeholder_like(t, identifier(word)) if is_float(t) else None
+            for t, word in zip(ins, words, strict=True)
+        ]
         derived = (pushed if forward else pulled)(outputs, inputs, later)
         passes, _ = split(inputs, outputs, _present(derived), _present(later), Sizes({}))
         options = self._build_options(signature)
@@ -146,8 +151,4 @@ def two_passes(
     f: Callable[..., Any], kind: type[SplitFunction], primals: Sequence[Any]
 ) -> tuple[Any, Callable[[Any], Any]]:
     """The result of a function for arrays, and the function of cotangents, or of tangents."""
-
-    def same(*args: Any) -> Any:
-        return f(*args)
-
-    return derived(f, kind.__name__, same, kind)(*primals)
+    return derived(f, kind.__name__, partial(f), kind)(*primals)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..containers import flattened
@@ -14,7 +15,7 @@ from ..transforms.arguments import shape_text
 from ..transforms.sweep import identity
 from ..transforms.vjp import vjp as vjp_of_tensors
 from .array_function import ArrayFunction, derived
-from .local import LocalCall, fitted, local_call
+from .local import Argnums, LocalCall, checked_argnums, fitted, local_call, picked
 from .modes import pulled
 from .passes import Pullbacks, two_passes
 from .tracing import described, holds_tensors
@@ -61,17 +62,19 @@ def value_and_grad(
     >>> float(value), gradient
     (41.0, {'a': array([ 9., 16.], dtype=float32)})
     """
-    numbers = _numbers(argnums)
+    numbers = checked_argnums(argnums)
+    made = partial(_value_and_gradient, f, numbers, has_aux)
+    return derived(f, ("value_and_grad", numbers, has_aux), made)
 
-    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        local = local_call(f, args, kwargs, numbers)
-        local.require_floats()
-        value = _scalar(local, has_aux)
-        gradients = local.form.filled(list(vjp_of_tensors(value, local.formal, identity(value))))
-        parts = gradients[0] if isinstance(argnums, int) else gradients
-        return local.moved((local.result, parts))
 
-    return derived(f, ("value_and_grad", argnums_key(argnums), has_aux), value_and_gradient)
+def _value_and_gradient(
+    f: Callable[..., Any], argnums: Argnums, has_aux: bool, /, *args: Any, **kwargs: Any
+) -> Any:
+    local = local_call(f, args, kwargs, argnums)
+    local.require_floats()
+    value = _scalar(local, has_aux)
+    gradients = list(vjp_of_tensors(value, local.formal, identity(value)))
+    return local.moved((local.result, picked(local.form.filled(gradients), argnums)))
 
 
 @checked_keywords
@@ -106,13 +109,15 @@ def grad(
     >>> grad(lambda x: topi.sum(grad(cube)(x)))(np.float32([1, 2]))
     array([ 6., 12.], dtype=float32)
     """
-    both = value_and_grad(f, argnums, has_aux).function
+    numbers = checked_argnums(argnums)
+    return derived(f, ("grad", numbers, has_aux), partial(_gradient, f, numbers, has_aux))
 
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, parts = both(*args, **kwargs)
-        return (parts, value[1]) if has_aux else parts
 
-    return derived(f, ("grad", argnums_key(argnums), has_aux), gradient)
+def _gradient(
+    f: Callable[..., Any], argnums: Argnums, has_aux: bool, /, *args: Any, **kwargs: Any
+) -> Any:
+    value, gradients = _value_and_gradient(f, argnums, has_aux, *args, **kwargs)
+    return (gradients, value[1]) if has_aux else gradients
 
 
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -154,7 +159,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     """
     if not holds_tensors(primals):
         return two_passes(f, Pullbacks, primals)
-    local = local_call(f, primals, {}, range(len(primals)))
+    local = local_call(f, primals, {}, tuple(range(len(primals))))
     outputs, form = local.outputs()
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
@@ -163,22 +168,6 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
         return local.moved(local.form.filled(pulled(outputs, local.formal, heads)))
 
     return local.moved(local.result), pullback
-
-
-def argnums_key(argnums: int | Sequence[int]) -> Any:
-    """Numbers of arguments as a key."""
-    return argnums if isinstance(argnums, int) else tuple(argnums)
-
-
-def _numbers(argnums: int | Sequence[int]) -> list[int]:
-    if isinstance(argnums, int):
-        return [argnums]
-    if isinstance(argnums, (str, Mapping)) or not hasattr(argnums, "__iter__"):
-        raise InvalidArgumentError(
-            f"argnums must be a number of a positional argument or a sequence of them, got "
-            f"{argnums!r}"
-        )
-    return list(argnums)
 
 
 def _scalar(local: LocalCall, has_aux: bool) -> Tensor:
@@ -193,9 +182,8 @@ def _scalar(local: LocalCall, has_aux: bool) -> Tensor:
         value = value[0]
     if not is_tensor(value):
         raise InvalidArgumentError(
-            f"{name} returned {flattened(value)[1] if value is not None else None} of "
-            f"{type(value).__name__}: a gradient is that of one te.Tensor of shape (); with others "
-            "beside it, return a pair (value, others) and set has_aux=True"
+            f"{name} returned {_form_text(value)}: a gradient is that of one te.Tensor of shape "
+            "(); with others beside it, return a pair (value, others) and set has_aux=True"
         )
     if shape_of(value) != ():
         raise InvalidArgumentError(
@@ -208,3 +196,8 @@ def _scalar(local: LocalCall, has_aux: bool) -> Tensor:
             "values have derivatives"
         )
     return value
+
+
+def _form_text(value: Any) -> str:
+    leaves, form = flattened(value)
+    return type(value).__name__ if form.kind == "leaf" else f"{form}, {len(leaves)} values"

@@ -46,6 +46,8 @@ class Signature:
         size share one.
     static : dict
         Static arguments by position.
+    donates : bool
+        Whether arguments may be written.
     """
 
     form: Form
@@ -53,6 +55,7 @@ class Signature:
     leaves: list[Leaf]
     symbols: list[dict[int, int]]
     static: dict[int, Any]
+    donates: bool
 
     @property
     def key(self) -> Hashable:
@@ -61,11 +64,17 @@ class Signature:
             (
                 leaf.dtype,
                 leaf.gpu is None,
+                leaf.writable or not self.donates,
                 *(-1 - symbols[n] if n in symbols else dim for n, dim in enumerate(leaf.shape)),
             )
             for leaf, symbols in zip(self.leaves, self.symbols, strict=True)
         )
         return shapes
+
+    @property
+    def sizes(self) -> int:
+        """The number of symbolic sizes."""
+        return len({number for symbols in self.symbols for number in symbols.values()})
 
     def placeholders(self) -> list[Tensor]:
         """A placeholder for each leaf."""
@@ -106,7 +115,7 @@ def signature_of(
     owners = [word for word, part in named for _ in range(part.count)]
     leaves = leaves_of(values, names)
     symbols = _symbols(dict(options.dynamic), leaves, owners, names)
-    return Signature(form, names, leaves, symbols, static)
+    return Signature(form, names, leaves, symbols, static, bool(options.donated))
 
 
 def _argument_names(

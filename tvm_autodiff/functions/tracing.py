@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from ..containers import Form, flattened, paths, skeleton
-from ..errors import InvalidArgumentError
-from ..expr.nodes import Tensor, TvmInternalError, is_tensor
+from ..errors import AutodiffError, InvalidArgumentError
+from ..expr.nodes import Tensor, is_tensor
 from ..graph.stage import Extent, placeholder, placeholder_like
 
 
@@ -71,12 +71,13 @@ def inputs_of(specs: Sequence[tuple[Sequence[Extent], str]], names: Sequence[str
     'params_w_0'
     """
     return [
-        placeholder(shape, dtype, _identifier(name))
+        placeholder(shape, dtype, identifier(name))
         for (shape, dtype), name in zip(specs, names, strict=True)
     ]
 
 
-def _identifier(path: str) -> str:
+def identifier(path: str) -> str:
+    """A path as a name of a tensor."""
     words = "".join(letter if letter.isalnum() else " " for letter in path).split()
     return "_".join(words)
 
@@ -113,24 +114,32 @@ def called(function: Callable[..., Any], *args: Any, **kwargs: Mapping[str, Any]
     """
     try:
         return function(*args, **kwargs)
-    except TvmInternalError as error:
+    except AutodiffError:
+        raise
+    except Exception as error:
+        place = _refused_at(error.__traceback__)
+        if place is None:
+            raise  # the function's own
         raise InvalidArgumentError(
-            f"{described(function)}: {_users_line(error.__traceback__)}TVM refuses it: {error}"
+            f"{described(function)}: {place}TVM refuses it: {error} (while a function is traced, "
+            "tensors have shapes and dtypes and no values)"
         ) from error
 
 
-def _users_line(traceback: TracebackType | None) -> str:
-    """The last line in a traceback that is neither TVM's nor this library's."""
-    found = ""
+def _refused_at(traceback: TracebackType | None) -> str | None:
+    """Where the user's code calls TVM, for an error that arose in TVM; None for any other."""
+    place, by_tvm = "", False
     while traceback is not None:
-        frame = traceback.tb_frame
-        root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if root not in ("tvm", "tvm_ffi", "tvm_autodiff"):
-            name, number = frame.f_code.co_filename, traceback.tb_lineno
-            line = linecache.getline(name, number).strip()
-            found = f"{name}:{number}: {line}: "
+        code = traceback.tb_frame.f_code
+        root = str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        # TVM adds frames of its C++ files
+        native = not code.co_filename.endswith(".py") and not code.co_filename.startswith("<")
+        by_tvm = native or root in ("tvm", "tvm_ffi")
+        if not by_tvm and root != "tvm_autodiff":
+            line = linecache.getline(code.co_filename, traceback.tb_lineno).strip()
+            place = f"{code.co_filename}:{traceback.tb_lineno}: {line}: "
         traceback = traceback.tb_next
-    return found
+    return place if by_tvm else None
 
 
 def described(function: Any) -> str:
