@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import differentiate
@@ -201,3 +201,22 @@ def test_what_follows_from_two_ranges_that_read_is_tested_before_they_do():
     given = [(x, values), (w, weights), (places, index), (head, np.ones(1))]
     [got] = evaluate_graph([dx], given, strict=True)
     np.testing.assert_allclose(got, want, rtol=1e-15)
+
+
+def test_reads_in_either_branch_of_a_select_say_nothing_of_the_place():
+    """``select(k <= 3, s[k], 1)``: k is 4, too, where s is not read."""
+    a, s = te.placeholder((2, 2), "float64", name="a"), te.placeholder((4,), "float64", name="s")
+    place = te.placeholder((), "int32", name="I")
+    k = te.reduce_axis((0, 5), "k")
+    y = te.compute(
+        (),
+        lambda: te.sum(
+            a[place() % 2, k // 3] * tirx.Select(k.var <= 3, s[k], tirx.const(1.0, "float64")),
+            axis=k,
+        ),
+        name="y",
+    )
+    [da] = differentiate(y, [a])
+    given = [(s, np.array([2.0, 3.0, 5.0, 7.0])), (place, np.array(1, "int32"))]
+    [got] = evaluate_graph([da], given)
+    np.testing.assert_array_equal(got, [[0, 0], [10, 8]])

@@ -241,7 +241,7 @@ def _surely_read(exprs: Sequence[Expr]) -> list[Expr]:
 
 
 #: operators that may not evaluate the operands after the first
-_LAZY = ("if_then_else", "and", "or")
+_LAZY = ("if_then_else", "select", "and", "or")
 
 
 def _is_inside(index: Expr, extent: Extent, ranges: Ranges) -> bool:
