@@ -211,12 +211,16 @@ def test_reads_in_either_branch_of_a_select_say_nothing_of_the_place():
     y = te.compute(
         (),
         lambda: te.sum(
-            a[place() % 2, k // 3] * tirx.Select(k.var <= 3, s[k], tirx.const(1.0, "float64")),
+            tirx.Max(
+                a[place() % 2, k // 3] * tirx.Select(k.var <= 3, s[k], tirx.const(1.0, "float64")),
+                tirx.const(0.5, "float64"),
+            ),
             axis=k,
         ),
         name="y",
     )
     [da] = differentiate(y, [a])
-    given = [(s, np.array([2.0, 3.0, 5.0, 7.0])), (place, np.array(1, "int32"))]
+    factors = np.array([2.0, 3.0, 5.0, 7.0])
+    given = [(a, np.ones((2, 2))), (s, factors), (place, np.array(1, "int32"))]
     [got] = evaluate_graph([da], given)
     np.testing.assert_array_equal(got, [[0, 0], [10, 8]])
