@@ -13,12 +13,13 @@ from tests.random_programs.workers import run_all
 
 FEATURES_TRIED = tuple(name for name, feature in FEATURES.items() if not feature.compiled)
 COUNT, TASK = 120, 20
+BEGIN = 5000  #: other programs than those of `test_random_programs`
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, 3 * TASK))
 def test_other_modes(first: int) -> None:
     starts = range(first, first + 3 * TASK, TASK)
-    tasks = [Modes(FEATURES_TRIED, tuple(range(start, start + TASK))) for start in starts]
+    tasks = [Modes(FEATURES_TRIED, tuple(range(BEGIN + n, BEGIN + n + TASK))) for n in starts]
     for outcome in run_all(tasks, 1):
         assert outcome.complaints == [], outcome.complaints[0]
 
