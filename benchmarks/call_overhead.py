@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from tvm import te
+from tvm import te, topi
 
 import tvm_autodiff as ad
+from tvm_autodiff.containers import flattened
 
 SIZE = 8
 
@@ -96,6 +97,29 @@ def ours() -> list[tuple[str, float, float]]:
     return rows
 
 
+def functions() -> list[tuple[str, float, float]]:
+    """Python functions of arrays: what is called, the call, and that of `build`'s function."""
+    rows = []
+    vector = np.ones(SIZE, "float32")
+    weights = {"layers": [(vector, vector), (vector, vector)], "scale": vector}
+
+    def loss(w: Any, x: te.Tensor) -> te.Tensor:
+        for left, right in w["layers"]:
+            x = x * left + right
+        return topi.sum(x * w["scale"])
+
+    def row(name: str, function: Any, *arguments: Any) -> None:
+        leaves, _ = flattened(arguments)
+        function(*arguments)
+        inner = next(iter(function._programs.values())).function
+        alone = microseconds(lambda: inner(*leaves))
+        rows.append((name, microseconds(lambda: function(*arguments)), alone))
+
+    row("jit, two arrays", ad.jit(lambda a, b: a + b, num_threads=1), vector, vector)
+    row("value_and_grad, five weights", ad.value_and_grad(loss), weights, vector)
+    return rows
+
+
 def peers() -> list[tuple[str, float]]:
     """Calls of other libraries on the same arrays."""
     a, b, out = (np.ones(SIZE, "float32") for _ in range(3))
@@ -130,6 +154,9 @@ def main() -> None:
     print(f"{'microseconds':36} {'call':>6} {'kernels':>8} {'beyond':>7} {'np.add':>7}")
     for name, call, alone in found:
         print(f"{name:36} {call:6.2f} {alone:8.2f} {call - alone:7.2f} {call / add:6.1f}x")
+    print(f"{'functions of arrays':36} {'call':>6} {'build':>8} {'beyond':>7}")
+    for name, call, alone in functions():
+        print(f"{name:36} {call:6.2f} {alone:8.2f} {call - alone:7.2f}")
     for name, call in others:
         print(f"{name:36} {call:6.2f} {'':8} {'':7} {call / add:6.1f}x")
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from functools import cache, partial
+from types import NoneType
 from typing import Any
 
 from .errors import InvalidArgumentError
@@ -49,7 +50,10 @@ class Form:
     def _fill(self, leaves: Iterator[Any]) -> Any:
         if self.kind == "leaf":
             return next(leaves)
-        return self.make([part._fill(leaves) for part in self.parts])
+        # leaves are taken here: a call of each would cost as much as the rest
+        return self.make(
+            [next(leaves) if part.kind == "leaf" else part._fill(leaves) for part in self.parts]
+        )
 
     def like(self, other: Form) -> bool:
         """Whether both are containers of the same kind with the same names, part by part."""
@@ -92,12 +96,19 @@ def flattened(value: Any) -> tuple[list[Any], Form]:
     found = [flattened(part) for part in values]
     leaves = [leaf for part, _ in found for leaf in part]
     kind = type(value)
-    make = partial(_made, kind, names)
+    make: Callable[[list[Any]], Any] = partial(_made, kind, names)
+    if kind is tuple or kind is list:
+        make = kind
     return leaves, Form(kind.__name__, make, names, tuple(form for _, form in found), by_fields)
 
 
 #: the form of what is no container
 LEAF = Form("leaf", lambda parts: parts[0])
+
+
+@cache
+def _is_container(kind: type) -> bool:
+    return issubclass(kind, (tuple, list, dict, NoneType)) or is_dataclass(kind)
 
 
 def _opened(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], bool] | None:
@@ -115,6 +126,8 @@ def _opened(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], bool] | None:
 
 
 def _made(kind: type, names: tuple[Any, ...], parts: list[Any]) -> Any:
+    if kind is dict:
+        return dict(zip(names, parts, strict=True))
     if issubclass(kind, dict):
         around = OrderedDict if issubclass(kind, OrderedDict) else dict
         return around(zip(names, parts, strict=True))
@@ -142,6 +155,9 @@ def skeleton(value: Any, leaves: list[Any]) -> Hashable:
     (False, [1, 2, 3, 1, 2, 3])
     """
     kind = type(value)
+    if not _is_container(kind):
+        leaves.append(value)
+        return 0
     if kind is tuple or kind is list:
         return (kind, *[skeleton(part, leaves) for part in value])
     if kind is dict:
@@ -149,9 +165,7 @@ def skeleton(value: Any, leaves: list[Any]) -> Hashable:
     if value is None:
         return None
     opened = _opened(value)
-    if opened is None:
-        leaves.append(value)
-        return 0
+    assert opened is not None
     names, values, _ = opened
     return (kind, *names, *[skeleton(part, leaves) for part in values])
 
