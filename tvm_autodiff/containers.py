@@ -154,7 +154,7 @@ def skeleton(value: Any, leaves: list[Any]) -> Hashable:
     >>> one == two, leaves
     (False, [1, 2, 3, 1, 2, 3])
     """
-    kind = type(value)
+    kind: Any = type(value)
     if not _is_container(kind):
         leaves.append(value)
         return 0
