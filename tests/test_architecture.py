@@ -74,8 +74,6 @@ NODE_ATTRIBUTES = frozenset(
 STAGE_ATTRIBUTES = frozenset(("body", "inputs", "reduce_axis", "output_placeholders"))
 #: what tells the kind of a stage, which `kind_of` alone asks
 DECODERS = frozenset(("scan_of", "scatter_of", "update_loops_of"))
-#: the reverse sweep, whose pulls are still to become a table
-DECODES = ("transforms/sweep.py",)
 FRAMEWORKS = ("torch", "jax", "sklearn", "scipy", "matplotlib", "tqdm", "IPython", "pytest")
 
 
@@ -140,7 +138,7 @@ def node_attributes(path: Path, source: str) -> list[str]:
 def decoded_kinds(path: Path, source: str) -> list[str]:
     """Uses of what only `graph/kinds` decodes: other walks dispatch on the type of `kind_of`."""
     file = path.relative_to(PACKAGE).as_posix()
-    if file.startswith("graph/kinds/") or file in DECODES:
+    if file.startswith("graph/kinds/"):
         return []
     return [f"asks {name}" for name, _ in imports_of(path, source) if name in DECODERS]
 

@@ -7,7 +7,9 @@ holds no address: equal programs have equal texts, in whatever process.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import tvm_ffi
 from tvm import ir
 
 from ..expr.nodes import Tensor, tensor_key
@@ -15,11 +17,11 @@ from .graph import retarget, topological
 from .kinds.kind import kind_of
 from .kinds.loop import Loop, without_step
 from .kinds.rewind import KeptLoop, Rewind, loops_in
-from .stage import is_placeholder, outputs_of
+from .stage import Operation, is_placeholder, outputs_of
 
 
 def serialized(groups: Sequence[Sequence[Tensor]]) -> str | None:
-    """The text of groups of tensors; None for tensors that TVM cannot write down.
+    """The text of groups of tensors; None where the attributes of a stage hold functions or arrays.
 
     Examples
     --------
@@ -28,10 +30,25 @@ def serialized(groups: Sequence[Sequence[Tensor]]) -> str | None:
     >>> serialized([[x]]) == serialized([[x]]), serialized([[x]]) == serialized([[z]])
     (True, False)
     """
-    try:
-        return str(ir.save_json(_with_steps_apart(groups)))
-    except (TypeError, ValueError, RuntimeError):
+    apart = _with_steps_apart(groups)
+    held = [value for group in apart for op in topological(group) for value in _attributes(op)]
+    if any(isinstance(value, (tvm_ffi.Function, tvm_ffi.Tensor)) for value in held):
         return None
+    return str(ir.save_json(apart))
+
+
+def _attributes(op: Operation) -> list[Any]:
+    """The values of a stage's attributes, those in containers one by one."""
+    found, pending = [], [op.attrs]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, tvm_ffi.Map):
+            pending += value.values()
+        elif isinstance(value, tvm_ffi.Array):
+            pending += value
+        else:
+            found.append(value)
+    return found
 
 
 def _with_steps_apart(groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
