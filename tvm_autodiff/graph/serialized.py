@@ -43,9 +43,9 @@ def _attributes(op: Operation) -> list[Any]:
     while pending:
         value = pending.pop()
         if isinstance(value, tvm_ffi.Map):
-            pending += value.values()
+            pending.extend(value.values())
         elif isinstance(value, tvm_ffi.Array):
-            pending += value
+            pending.extend(value)
         else:
             found.append(value)
     return found
