@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import pickle
 import threading
@@ -292,6 +293,26 @@ def test_methods() -> None:
     assert ad.grad(one.loss)(X).tolist() == [4, 8, 12]
     assert ad.grad(two.loss)(X).tolist() == [6, 12, 18]
     assert ad.jvp(two.loss, (X,), (X,))[1] == 84
+
+
+def test_decorated_methods() -> None:
+    class Model:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+        @functools.partial(ad.jit, static_argnums=0)
+        def scaled(self, x: te.Tensor) -> te.Tensor:
+            return x * self.scale
+
+    assert Model(2.0).scaled(X).tolist() == [2, 4, 6]
+    assert Model(3.0).scaled(X).tolist() == [3, 6, 9]
+
+
+def test_arrays_on_two_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = iter([None, 0])
+    monkeypatch.setattr("tvm_autodiff.functions.leaves.gpu_of", lambda array: next(places))
+    with pytest.raises(CallError, match="a lies on the CPU and b on GPU 0"):
+        ad.jit(lambda a, b: a * b)(X, X)
 
 
 def test_transforms_of_tensors_and_of_functions_share_names() -> None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import update_wrapper
+from types import MethodType
 from typing import Any
 
 from ..compile import build
@@ -119,6 +120,9 @@ class ArrayFunction:
                 return self.function(*args, **kwargs)
             program = self._program(args, kwargs, key, leaves)
         return program(leaves)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
 
     def _refuse_arrays(self, leaves: Sequence[Any]) -> None:
         for leaf in leaves:
