@@ -39,7 +39,7 @@ def compacting_blocks(lower: Any) -> Any:
             required_pass=list(context.required_pass),
             disabled_pass=[*context.disabled_pass, _COMPACTION],
             instruments=list(context.instruments or []),
-            config=dict(context.config),
+            config={**context.config, "tirx.disable_cse_tir": True},
         ):
             return lower(module)
 
