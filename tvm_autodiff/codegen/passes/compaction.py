@@ -1,8 +1,11 @@
-"""Lowering in which TVM compacts the buffers of functions with nested blocks alone.
+"""TVM's lowering without two of its steps: compaction where it changes nothing, and common
+subexpressions.
 
 A schedule of primitives leaves whole stages as buffers of which one block needs a part, and TVM's
 compaction makes them small. Functions that are written as loops allocate what they need; there the
-pass changes nothing, and its time is quadratic in the number of integers that are bound.
+pass changes nothing, and its time is quadratic in the number of integers that are bound. Common
+subexpressions are LLVM's and nvcc's to find: TVM's pass defines what occurs in a let and in a later
+statement behind the let, and refuses its own result.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ _UP_TO_COMPACTION = tvm.transform.Sequential(
 
 
 def compacting_blocks(lower: Any) -> Any:
-    """The lowering, without the compaction of functions that have no block but the outermost."""
+    """The lowering, without the compaction of functions that have no block but the outermost, and
+    without common subexpressions.
+    """
 
     @tvm.transform.module_pass(opt_level=0)
     def lowered(module: Any, context: Any) -> Any:
