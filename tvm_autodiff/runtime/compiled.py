@@ -11,19 +11,18 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..codegen.call_check import OVERLAP, call_table
+from ..codegen.call_check import OVERLAP
 from ..codegen.deep import run_deep
 from ..codegen.direct_calls import ALL_LAUNCHES
 from ..errors import CallError, InvalidArgumentError, LoweringError
 from .arguments import CheckedArguments
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype
+from .export import exportable_path, linked, table_of, write
 from .host import check_host
-from .library import SUFFIXES, LinkError, library_bytes, write_whole
 from .memory import Memory, memory_of
 from .modules import machine_on
 from .profile import Profile, profile_of, profile_of_launches
@@ -228,13 +227,8 @@ class CompiledFunction(CheckedArguments):
         """What a function that calls its kernels itself takes for one call at a time: a table of
         the arrays, and memory for temporaries.
         """
-        signature = self.signature
-        specs = (*signature.inputs, *signature.outputs)
-        results = range(len(signature.inputs), len(specs))
-        written = {*self._record.updated, *results}
-        table = call_table([(spec.dtype, spec.shape) for spec in specs], written)
         workspace = empty((self._record.workspace or 1,), "uint8")
-        return copied(table), workspace
+        return copied(table_of(self._record)), workspace
 
     def memory(self, **sizes: int) -> Memory:
         """What memory a call uses.
@@ -360,6 +354,9 @@ class CompiledFunction(CheckedArguments):
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the function to a shared library that `load` reads, signature included.
 
+        Its function ``run(*inputs, *outputs)`` needs no Python: tvm_ffi loads it, from C++ as well
+        (docs/export.md). Programs for GPUs, and those of TVM's virtual machine, need TVM.
+
         Parameters
         ----------
         path : path
@@ -372,23 +369,12 @@ class CompiledFunction(CheckedArguments):
         LoweringError
             There is no C compiler to link with.
         """
-        target = Path(path)
-        if target.suffix not in SUFFIXES:
-            raise InvalidArgumentError(
-                f"cannot export to {str(path)!r}: it is a shared library, end its name in .so"
-            )
-        try:
-            data = self._code or library_bytes(self._executable, self._record)
-        except LinkError as error:
-            raise LoweringError(
-                f"cannot link {str(path)!r} ({error}): install a C compiler, or name one in CXX"
-            ) from error
-        try:
-            write_whole(target, data)
-        except OSError as error:
-            raise InvalidArgumentError(
-                f"cannot write {str(path)!r}: {error.strerror or error}"
-            ) from error
+        target = exportable_path(path)
+        if self._code is not None and self._recompile is None:  # from such a file
+            write(target, self._code)
+            return
+        executable = self._executable if self._recompile is None else self._recompile()
+        write(target, linked(executable, self._record, self.num_threads, target))
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"

@@ -37,8 +37,15 @@ class UnloadableError(Exception):
     """A library cannot be loaded from any folder that it was copied to."""
 
 
-def library_bytes(executable: Any, record: Record) -> bytes:
+def library_bytes(executable: Any, record: Record, source: str | None = None) -> bytes:
     """The file of a compiled module: library, record, length of the record, digest, magic.
+
+    Parameters
+    ----------
+    executable, record
+        The module, and what it is known by.
+    source : str, optional
+        More functions, in C++.
 
     Raises
     ------
@@ -48,7 +55,11 @@ def library_bytes(executable: Any, record: Record) -> bytes:
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "library.so"
-            executable.export_library(str(path))
+            addons = []
+            if source is not None:
+                addons.append(str(Path(folder) / "more.cc"))
+                Path(addons[0]).write_text(source)
+            executable.export_library(str(path), addons=addons)
             code = path.read_bytes()
     except Exception as error:  # of the linker, which TVM runs, and of the file system
         raise LinkError(first_line(error)) from error

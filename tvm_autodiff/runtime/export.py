@@ -1,0 +1,81 @@
+"""Compiled functions as shared libraries for other processes, with or without this library."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..codegen.call_check import call_table
+from ..codegen.standalone import standalone_source
+from ..errors import InvalidArgumentError, LoweringError
+from .library import SUFFIXES, LinkError, library_bytes, write_whole
+from .record import Record
+
+
+def table_of(record: Record) -> np.ndarray:
+    """What a program that calls its kernels itself is given to look at its arrays by."""
+    specs = (*record.signature.inputs, *record.signature.outputs)
+    results = range(len(record.signature.inputs), len(specs))
+    return call_table([(spec.dtype, spec.shape) for spec in specs], {*record.updated, *results})
+
+
+def exportable_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a library.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It does not end as those of libraries do.
+    """
+    target = Path(path)
+    if target.suffix not in SUFFIXES:
+        raise InvalidArgumentError(
+            f"cannot export to {str(path)!r}: it is a shared library, end its name in .so"
+        )
+    return target
+
+
+def linked(executable: Any, record: Record, threads: int, path: Path) -> bytes:
+    """The bytes of a library with a function `run` that takes the arrays alone.
+
+    Raises
+    ------
+    LoweringError
+        There is no C compiler to link with.
+    """
+    source = None
+    if not record.uses_vm and record.target.find("cuda") < 0:  # those need TVM in any case
+        direct = record.workspace is not None
+        source = standalone_source(
+            str(record.signature),
+            record.target,
+            record.features,
+            threads if record.parallel else 1,
+            table_of(record) if direct else None,
+            record.workspace or 0,
+        )
+    try:
+        return library_bytes(executable, record, source)
+    except LinkError as error:
+        raise LoweringError(
+            f"cannot link {str(path)!r} ({error}): install a C compiler, or name one in CXX"
+        ) from error
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a library.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The file cannot be written.
+    """
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"cannot write {str(path)!r}: {error.strerror or error}"
+        ) from error
