@@ -49,6 +49,10 @@ class CallError(AutodiffError, TypeError):
     """A compiled function was called with arrays of wrong number, shape, dtype, rank or layout."""
 
 
+class MissingFrameworkError(AutodiffError, ImportError):
+    """A bridge to a framework is imported where the framework is not installed, or is too old."""
+
+
 class NonFiniteError(AutodiffError, FloatingPointError):
     """A NaN or an infinity arises in a stage of a program that was built with ``debug_nan``; the
     message names stage, element, and what was read there.

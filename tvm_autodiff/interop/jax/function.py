@@ -1,0 +1,138 @@
+"""`function`: a function of te tensors as a function of JAX arrays."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...errors import InvalidArgumentError
+from ...expr.nodes import is_tensor
+from ...functions.tracing import called, described, inputs_of
+from .primitive import bind
+from .program import Program
+
+KEPT_PROGRAMS = 64  #: of one function, each for one signature
+
+
+class JaxFunction:
+    """A function of te tensors as a function of JAX arrays.
+
+    It is traced once for each signature of shapes and dtypes. Arguments and results are arrays in
+    pytrees, numbers have the dtype of the arrays beside them. All transforms of JAX apply, in any
+    order: derivatives, transposes and batches are programs of te tensors, too.
+
+    Attributes
+    ----------
+    function : callable
+        The function of te tensors.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function) or is_tensor(function):
+            raise InvalidArgumentError(
+                f"expected a function of te tensors, got {type(function).__name__}"
+            )
+        self.function = function
+        self._programs: OrderedDict[Hashable, tuple[Program, Any]] = OrderedDict()
+        update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, form = jax.tree.flatten((args, kwargs))
+        arrays = _arrays(leaves, described(self.function))
+        key = form, tuple((tuple(array.shape), array.dtype) for array in arrays)
+        found = self._programs.get(key)
+        if found is None:
+            found = self._programs[key] = self._traced(form, arrays, leaves)
+            if len(self._programs) > KEPT_PROGRAMS:
+                self._programs.popitem(last=False)
+        program, results = found
+        return jax.tree.unflatten(results, bind(*arrays, program=program))
+
+    def _traced(self, form: Any, arrays: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        name = described(self.function)
+        for array in arrays:
+            if not all(isinstance(dim, int) for dim in array.shape):
+                raise InvalidArgumentError(
+                    f"{name} is called with shape {array.shape}: symbolic sizes of jax.export are "
+                    "not supported, export one function for each size"
+                )
+        paths = [
+            jax.tree_util.keystr(path, simple=True, separator="_")
+            for path, _ in jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(form, leaves))[0]
+        ]
+        names = [path.replace("0_", "argument", 1) for path in paths]
+        specs = [(array.shape, np.dtype(array.dtype).name) for array in arrays]
+        inputs = inputs_of(specs, names)
+        args, kwargs = jax.tree.unflatten(form, inputs)
+        outputs, around = jax.tree.flatten(called(self.function, *args, **kwargs))
+        for output in outputs:
+            if not is_tensor(output):
+                raise InvalidArgumentError(
+                    f"{name} returned {type(output).__name__}: it must return te.Tensors, alone or "
+                    "in pytrees"
+                )
+        if not outputs:
+            raise InvalidArgumentError(f"{name} returned no te.Tensor")
+        return Program.of(inputs, outputs), around
+
+    def __repr__(self) -> str:
+        return f"<JaxFunction {described(self.function)}>"
+
+
+def _arrays(leaves: Sequence[Any], name: str) -> list[Any]:
+    """JAX arrays or tracers; numbers take the floating point dtype of the first array."""
+    numbers = (bool, int, float)
+    dtypes = [leaf.dtype for leaf in leaves if hasattr(leaf, "dtype")]
+    floats = [dtype for dtype in dtypes if jax.numpy.issubdtype(dtype, jax.numpy.floating)]
+    found = []
+    for leaf in leaves:
+        if type(leaf) is float and floats:
+            found.append(jax.numpy.asarray(leaf, floats[0]))
+        elif hasattr(leaf, "dtype") or type(leaf) in numbers:
+            found.append(leaf if isinstance(leaf, jax.Array) else jax.numpy.asarray(leaf))
+        else:
+            raise InvalidArgumentError(
+                f"{name} is called with {type(leaf).__name__}: arguments are arrays and numbers in "
+                "pytrees; fix others beforehand, for instance with functools.partial"
+            )
+    return found
+
+
+def function(te_function: Callable[..., Any]) -> JaxFunction:
+    """Make a function of te tensors one of JAX arrays.
+
+    Parameters
+    ----------
+    te_function : callable
+        From te tensors to te tensors, in pytrees.
+
+    Returns
+    -------
+    JaxFunction
+        It works under `jax.jit`, `grad`, `jvp`, `vjp`, `linearize`, `hessian`, `vmap`, `lax.scan`,
+        `checkpoint` and `shard_map`, to any order, on CPUs.
+
+    Raises
+    ------
+    InvalidArgumentError
+        In the call: an argument is no array, a result is no tensor, TVM refuses the function.
+    NotDifferentiableError
+        In a derivative: a stage has none.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from tvm import topi
+    >>> from tvm_autodiff.interop.jax import function
+    >>> cube = function(lambda x: x * x * x)
+    >>> float(jax.grad(jax.grad(jax.jit(cube)))(2.0))
+    12.0
+    >>> jax.vmap(cube)(jnp.arange(3.0)).tolist()
+    [0.0, 1.0, 8.0]
+    """
+    return JaxFunction(te_function)
