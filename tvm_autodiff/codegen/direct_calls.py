@@ -21,6 +21,7 @@ from ..expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
 from ..expr.rewrite import variables_of
 from .call_check import CODE, FITS, address_word
 from .loop_nest import bind, sequence, when
+from .parallel_launch import CODE as EXCHANGE_CODE
 from .passes.compaction import compacting_blocks
 from .passes.short_circuit import short_circuited
 from .passes.vector_conditions import without_vectors_as_numbers
@@ -30,6 +31,8 @@ Statement = Any  #: a TVM statement
 
 #: what ``main`` takes for the number of the launch to run
 ALL_LAUNCHES, NO_LAUNCH = -1, 2**31 - 1
+#: in the place of a launch, before a pointer: exchanges what divides loops among threads
+EXCHANGE = -2
 ALIGNMENT = 64  #: bytes: places in a workspace begin at multiples
 
 
@@ -186,11 +189,16 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
         return extern("handle", "part", workspace, const(place.bytes, "int64"))
 
     in_front = const(3, "int32")
+    exchange = tirx.Evaluate(extern("int32", "exchange", args, result))
     body = [
+        bind(launch, extern("int32", "launch", args)),
+        when(
+            compare("eq", launch, const(EXCHANGE, "int32")),
+            sequence([exchange, tirx.Return(const(0, "int32"))]),
+        ),
         bind(table, extern("handle", "memory", args, const(1, "int32"))),
         bind(status, extern("int32", "check", args, given, table, in_front, result)),
         when(compare("ne", status, const(FITS, "int32")), tirx.Return(const(0, "int32"))),
-        bind(launch, extern("int32", "launch", args)),
         bind(workspace, extern("handle", "memory", args, const(2, "int32"))),
     ]
     first = 0
@@ -208,7 +216,7 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
         [_handle("self"), args, given, result], sequence(body), ir.PrimType("int32")
     )
     main = main.with_attr("global_symbol", "__tvm_ffi_main").with_attr("calling_conv", _PACKED)
-    return with_llvm_code(main, CODE)
+    return with_llvm_code(main, CODE + EXCHANGE_CODE)
 
 
 def called(function: Any, arguments: Sequence[Expr]) -> Statement:

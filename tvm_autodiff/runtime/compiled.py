@@ -25,6 +25,7 @@ from .export import exportable_path, linked, table_of, write
 from .host import check_host
 from .memory import Memory, memory_of
 from .modules import machine_on
+from .native_call import NativeCall, native_call
 from .profile import Profile, profile_of, profile_of_launches
 from .record import Record
 from .tensors import copied, cpu, empty
@@ -222,6 +223,11 @@ class CompiledFunction(CheckedArguments):
             return functools.partial(main, ALL_LAUNCHES, *self._in_front())
         self._shared = main
         return main
+
+    def _native(self) -> NativeCall:
+        """How machine code calls the program."""
+        check_host(self._record)
+        return run_deep(native_call, self._executable, self._record, self.num_threads)
 
     def _in_front(self) -> tuple[Any, Any]:
         """What a function that calls its kernels itself takes for one call at a time: a table of

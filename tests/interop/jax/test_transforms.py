@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tvm import te, topi
 
-pytest.importorskip("jax_tvm_ffi")
+pytest.importorskip("tvm_autodiff.interop.jax", exc_type=ImportError)
 
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.interop.jax import function

@@ -4,29 +4,29 @@ foreign function interface, both modes, transposition and batching by programs o
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
-import tvm_ffi
 from jax._src import core, dispatch
 from jax._src.interpreters import ad as linearization
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
-from jax_tvm_ffi import register_ffi_target
 
 from ...errors import InvalidArgumentError
 from ...runtime.arrays import numpy_dtype
+from .foreign_call import handler_of
 from .program import Program, Spec
 
 program_p = Primitive("tvm_autodiff")
 program_p.multiple_results = True
 program_p.def_impl(partial(dispatch.apply_primitive, program_p))
 
-#: names of programs that XLA knows; it forgets none
-_registered: set[str] = set()
+#: what keeps the machine code of programs that XLA knows by name; it forgets none
+_handlers: dict[str, Any] = {}
 
 
 def bind(*operands: Any, program: Program) -> list[Any]:
@@ -69,12 +69,21 @@ def _text(specs: Sequence[Spec]) -> str:
 
 
 def _lowering(context: Any, *operands: Any, program: Program) -> Any:
-    name = program.name
-    if name not in _registered:
-        function = tvm_ffi.convert(program.run)
-        register_ffi_target(name, function, arg_spec=["args", "rets"], platform="cpu")
-        _registered.add(name)
-    return jax.ffi.ffi_lowering(name)(context, *operands)
+    name, call = program.name, program.call
+    if name not in _handlers:
+        address, code = handler_of(call, repr(program))
+        jax.ffi.register_ffi_target(name, _capsule(address), platform="cpu")
+        _handlers[name] = code
+    results = list(context.avals_out)
+    if call.workspace:  # of XLA's memory, which it uses again for what follows
+        results.append(core.ShapedArray((call.workspace,), numpy_dtype("uint8")))
+    found = jax.ffi.ffi_lowering(name)(context.replace(avals_out=results), *operands)
+    return found[: len(context.avals_out)]
+
+
+def _capsule(address: int) -> Any:
+    """What JAX takes for the address of a handler."""
+    return jax.ffi.pycapsule(ctypes.c_void_p(address))
 
 
 def _no_lowering(context: Any, *operands: Any, program: Program) -> Any:

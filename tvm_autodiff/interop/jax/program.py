@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ...compile import build
-from ...errors import CallError, NotDifferentiableError
+from ...errors import NotDifferentiableError
 from ...expr.nodes import Tensor, dtype_of, is_float
 from ...functions.array_function import plain_outputs
 from ...functions.modes import pulled, pushed
@@ -18,8 +18,7 @@ from ...graph.serialized import serialized
 from ...graph.stage import placeholder, placeholder_like, shape_of
 from ...partition.joint import Sizes
 from ...partition.split import split
-from ...runtime.compiled import CompiledFunction
-from ...runtime.threads import use_threads
+from ...runtime.native_call import NativeCall
 from ...transforms.batch import batch_of_tensors
 
 Spec = tuple[tuple[int, ...], str]  #: shape and dtype
@@ -43,7 +42,7 @@ class Program:
         self._tensors: Tensors | None = None
         self._derived: dict[Hashable, Any] = {}
         self._name: str | None = None
-        self._function: CompiledFunction | None = None
+        self._call: NativeCall | None = None
         self._lock = threading.RLock()
 
     @staticmethod
@@ -69,22 +68,13 @@ class Program:
             self._name = f"tvm_autodiff_{known[:32]}"
         return self._name
 
-    def run(self, *arrays: Any) -> None:
-        """Compute the outputs into the last arrays.
-
-        Raises
-        ------
-        CallError
-            An array is not what the program takes.
-        """
+    @property
+    def call(self) -> NativeCall:
+        """The compiled program."""
         with self._lock:
-            if self._function is None:
-                self._function = build(*self.tensors)
-        function = self._function
-        if function._parallel:
-            use_threads(function.num_threads)
-        if function._function()(*arrays) and function._direct:
-            raise CallError(f"arrays do not fit {function.signature}")
+            if self._call is None:
+                self._call = build(*self.tensors)._native()
+        return self._call
 
     def __repr__(self) -> str:
         return f"{_text(self.specs)} -> {_text(self.results)}"

@@ -1,0 +1,64 @@
+"""What machine code needs to call a compiled program without Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from ..codegen.direct_calls import EXCHANGE
+from ..errors import InvalidArgumentError
+from .export import table_of
+from .record import Record
+
+
+@dataclass(frozen=True)
+class NativeCall:
+    """The function ``main(-1, table, workspace, *arrays)`` of a program of constant sizes.
+
+    Attributes
+    ----------
+    main : tvm_ffi.Function
+    table : numpy.ndarray
+        A copy of which each call is given, see `codegen.call_check`.
+    dtypes : tuple of int
+        Of the arrays, inputs and then outputs: the four bytes of DLPack.
+    workspace : int
+        Bytes of temporaries, 0 where there are none.
+    threads : int
+        The number of threads that loops are divided among.
+    """
+
+    main: Any
+    table: np.ndarray
+    dtypes: tuple[int, ...]
+    workspace: int
+    threads: int
+
+    def exchange(self, launch: int) -> int:
+        """Let loops be divided by the function at an address; the address of the one before."""
+        return int(self.main(EXCHANGE, launch)) % 2**64
+
+
+def native_call(executable: Any, record: Record, threads: int) -> NativeCall:
+    """How a program is called.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has symbolic sizes, or runs on a GPU.
+    """
+    if record.workspace is None:
+        raise InvalidArgumentError(
+            "only programs of constant sizes on a CPU are called without Python"
+        )
+    dtypes = [
+        tvm_ffi.dtype(spec.dtype)
+        for spec in (*record.signature.inputs, *record.signature.outputs)
+    ]
+    codes = tuple(kind.type_code | kind.bits << 8 | kind.lanes << 16 for kind in dtypes)
+    table = table_of(record)
+    count = threads if record.parallel else 1
+    return NativeCall(executable["main"], table, codes, record.workspace, count)
