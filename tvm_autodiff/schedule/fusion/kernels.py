@@ -26,9 +26,11 @@ from ...graph.stage import (
     reduction_stage,
     shape_of,
 )
+from ..rewrites.added_sums import with_added_sums
 from ..rewrites.extremes import with_shared_extremes
 from ..rewrites.prefixes import with_prefixes_in_order
 from ..rewrites.unrolled import with_inlined_borders, with_written_classes
+from ..rewrites.window_sums import with_window_sums
 from .chains import Chain, chained
 from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 
@@ -73,7 +75,8 @@ def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
 
 def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Stages joined that would read the same data again."""
-    joined = with_written_classes(with_inlined_borders(with_shared_extremes(outputs)))
+    joined = with_window_sums(with_added_sums(with_shared_extremes(outputs)))
+    joined = with_written_classes(with_inlined_borders(joined))
     return with_prefixes_in_order(joined)
 
 

@@ -1,0 +1,200 @@
+"""Sums over the same places that are added up later, as one sum that shares their work.
+
+A gradient by something that several stages read has a sum for each of them: by the width of a
+normalised filter, one from the weighted values and one from the weights, of the same exponentials.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import permutations
+
+from ...expr.build import add, zero_like
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    is_float,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    same_node,
+    tensor_key,
+)
+from ...expr.rewrite import (
+    depends_on,
+    expand_lets,
+    postorder,
+    replace_outermost,
+    rewrite,
+    substituter,
+)
+from ...expr.structural import StructuralKeys
+from ...graph.graph import Graph, rebuild
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    make_stage,
+    reduction_of,
+    reduction_stage,
+)
+from ..fusion.kernel import EXPENSIVE
+from ..nest.products import is_sum
+
+MAX_NODES = 300  #: of a body: as many as those have that producers are written into
+MAX_ORDERS = 24  #: of the axes of a sum that are tried
+
+
+def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``Σ_a f(a) + Σ_b g(b) → Σ_a (f(a) + g(a))`` where f and g have an expensive function of all
+    axes in common: others are computed before the loops, as operands of products are.
+    """
+    current = list(outputs)
+    while table := _joins(current):
+        current = rebuild(current, partial(_looked_up, table))
+    return current
+
+
+def _looked_up(table: Mapping[tuple[int, int], Tensor], tensor: Tensor) -> Tensor | None:
+    return table.get(tensor_key(tensor))
+
+
+def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
+    """Stages that have two of their summands made one, by those that they stand for."""
+    graph = Graph(outputs)
+    wanted = {tensor_key(tensor) for tensor in outputs}
+    found = {}
+    for op in graph.ops:
+        if is_compute(op) and op.num_outputs == 1 and reduction_of(op) is None:
+            joined = _joined(op, graph, wanted)
+            if joined is not None:
+                found[tensor_key(op.output(0))] = joined
+    return found
+
+
+def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor | None:
+    """The stage with two of its summands made one; None where no two can be."""
+    body = bodies(op)[0]
+    reads = _reads(body)
+    found = [
+        (node, load_tensor(node).op)
+        for node in _summands(body)
+        if is_load(node)
+        and reads[tensor_key(load_tensor(node))] == 1
+        and _is_own_sum(load_tensor(node), graph, wanted)
+    ]
+    for number, (node, first) in enumerate(found):
+        for other, second in found[number + 1 :]:
+            places = zip(operands(node), operands(other), strict=True)
+            if len(first.axis) != len(second.axis) or not all(same_node(a, b) for a, b in places):
+                continue
+            source = _common(first, second)
+            if source is None:
+                continue
+            reduction = reduction_of(first)
+            assert reduction is not None
+            both = replace(reduction, sources=(source,))
+            total = reduction_stage(first.name, list(first.axis), both)[0]
+            table = {
+                node_id(node): load(total, operands(node)),
+                node_id(other): zero_like(other),
+            }
+            return make_stage(op.name, list(op.axis), [_without(body, table)], op.tag)[0]
+    return None
+
+
+def _reads(body: Expr) -> Counter[tuple[int, int]]:
+    """How often tensors are read, in all places where an expression has the same node."""
+    places = Counter({node_id(body): 1})
+    reads: Counter[tuple[int, int]] = Counter()
+    for node in reversed(list(postorder(body))):
+        if is_load(node):
+            reads[tensor_key(load_tensor(node))] += places[node_id(node)]
+        for part in operands(node):
+            places[node_id(part)] += places[node_id(node)]
+    return reads
+
+
+def _summands(body: Expr) -> Iterator[Expr]:
+    if op_name(body) == "add":
+        for part in operands(body):
+            yield from _summands(part)
+    else:
+        yield body
+
+
+def _without(body: Expr, table: dict[int, Expr]) -> Expr:
+    """The sum with some summands replaced; those that are zero now are left out."""
+
+    def visit(node: Expr) -> Expr | None:
+        return add(*operands(node)) if op_name(node) == "add" else None
+
+    return rewrite(replace_outermost(body, table), visit)
+
+
+def _is_own_sum(tensor: Tensor, graph: Graph, wanted: set[tuple[int, int]]) -> bool:
+    """Whether a tensor is a floating point sum that one stage reads, and nobody else."""
+    reduction = reduction_of(tensor.op) if is_compute(tensor.op) else None
+    return (
+        reduction is not None
+        and is_sum(reduction)
+        and not reduction.init
+        and is_float(reduction.sources[0])
+        and tensor_key(tensor) not in wanted
+        and len(graph.consumers(tensor)) == 1
+    )
+
+
+def _common(first: Operation, second: Operation) -> Expr | None:
+    """The body of one sum for two, over the axes of the first; None where they share too little."""
+    one, two = reduction_of(first), reduction_of(second)
+    assert one is not None
+    assert two is not None
+    same_shape = _ranges(first.axis) == _ranges(second.axis)
+    if not same_shape or len(one.axes) != len(two.axes):
+        return None
+    f, g = expand_lets(one.sources[0]), expand_lets(two.sources[0])
+    if len(list(postorder([f, g]))) > MAX_NODES or not _expensive(g):
+        return None
+    keys = StructuralKeys()
+    loops = [axis.var for axis in (*first.axis, *one.axes)]
+    everywhere = [n for n in _expensive(f) if all(depends_on(n, [var]) for var in loops)]
+    have = {keys.expr(node) for node in everywhere}
+    renamed = dict(zip((a.var for a in second.axis), (a.var for a in first.axis), strict=True))
+    for axes in _orders(one.axes, two.axes):
+        moved = zip((a.var for a in two.axes), (a.var for a in axes), strict=True)
+        move = substituter({**renamed, **dict(moved)})
+        if any(keys.expr(node) in have for node in _expensive(move(g))):
+            return add(one.sources[0], move(two.sources[0]))
+    return None
+
+
+def _orders(axes: Sequence[Axis], others: Sequence[Axis]) -> Iterator[Sequence[Axis]]:
+    """The axes in the orders in which their ranges are those of others, as they are first."""
+    ranges = _ranges(others)
+    for number, order in enumerate(permutations(axes)):
+        if number == MAX_ORDERS:
+            return
+        if _ranges(order) == ranges:
+            yield order
+
+
+def _ranges(axes: Sequence[Axis]) -> list[object]:
+    return [
+        tuple(end if isinstance(end, int) else ("symbol", node_id(end)) for end in axis_range(axis))
+        for axis in axes
+    ]
+
+
+def _expensive(body: Expr) -> list[Expr]:
+    return [node for node in postorder(body) if op_name(node) in EXPENSIVE and is_float(node)]
+
+
