@@ -59,6 +59,11 @@ IMPORT_TVM = {
     "schedule/emit/loops.py": "TVM's schedule primitives and the rules that it brings along",
     "schedule/emit/program.py": "the Relax function that calls the kernels of a program",
     "schedule/emit/memory_plan.py": "reads Relax's memory plan while TVM compiles",
+    "interop/relax/emit.py": "calls of functions in a Relax function",
+    "interop/relax/gradients.py": "operators of Relax, and where TVM keeps their gradients",
+    "interop/relax/operator_call.py": "legalises a call of a Relax operator",
+    "interop/relax/pullback.py": "takes fields of tuples of Relax",
+    "interop/relax/trace.py": "reads bindings of Relax functions",
     "schedule/tuning/search.py": "derives from the classes of meta-schedule",
     "schedule/tuning/measure.py": "derives from the classes of meta-schedule",
 }

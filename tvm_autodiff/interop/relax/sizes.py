@@ -1,0 +1,42 @@
+"""Symbolic sizes: those of a function of Relax, and the variables that te has in their place.
+
+Functions of a module share no variables: `n` of a Relax function is another one in each of the
+functions that it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...expr.build import variable
+from ...expr.nodes import Expr, Tensor, Var, dtype_of
+from ...expr.rewrite import substitute, variables_of
+from ...graph.stage import shape_of
+
+
+@dataclass
+class Sizes:
+    """Variables of Relax with those of te, in both directions."""
+
+    _inner: dict[Var, Var] = field(default_factory=dict)
+    _outer: dict[Var, Var] = field(default_factory=dict)
+
+    def inner(self, expr: Expr) -> Expr:
+        """An expression over variables of Relax as one over those of te."""
+        if isinstance(expr, int):
+            return expr
+        for var in variables_of(expr):
+            if var not in self._inner:
+                own = variable(str(var.name), dtype_of(var))
+                self._inner[var], self._outer[own] = own, var
+        return substitute(expr, self._inner)
+
+    def outer(self, expr: Expr) -> Expr:
+        """An expression over variables of te as one over those of Relax."""
+        return expr if isinstance(expr, int) else substitute(expr, self._outer)
+
+    def shape(self, tensor: Tensor) -> Sequence[Any]:
+        """The shape of a tensor, over variables of Relax."""
+        return [self.outer(dim) for dim in shape_of(tensor)]
