@@ -53,12 +53,14 @@ SLOW = (
     "test_random_graphs.py",
     "test_random_modes.py",
     "test_tuning.py",
+    "test_transformer.py",
 )
 
 #: tests that `make quick` leaves out by themselves: processes of their own, many examples
 SLOW_TESTS = (
     "test_a_measurement",
     "test_a_single_component_and_an_index_that_is_no_place",
+    "test_an_override_replaces_them",
     "test_another_process_finds_it_and_does_not_compile",
     "test_backward_passes",
     "test_command",

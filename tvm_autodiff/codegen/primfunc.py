@@ -37,6 +37,7 @@ from ..graph.stage import (
     bodies,
     is_compute,
     outputs_of,
+    placeholder_like,
     reduction_of,
     reduction_stage,
     shape_of,
@@ -115,17 +116,21 @@ def first_line(error: BaseException) -> str:
     return chosen[:200] or type(error).__name__
 
 
-def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> StageFunction:
+def stage_function(
+    ops: Sequence[Operation], outputs: Sequence[Tensor], *, wide: bool = False
+) -> StageFunction:
     """The unscheduled PrimFunc of some stages, in topological order, that hands on `outputs`.
 
-    Every block is named after its stage; names are made unique in order.
+    Every block is named after its stage; names are made unique in order. With `wide`, shapes and
+    indices are int64, as those of Relax are.
     """
     inputs = external_reads(ops)
     table: dict[tuple[int, int], Tensor] = {}
     used: set[str] = set()
     for tensor in inputs:
         name = _unique(f"p_{_identifier(tensor.op.name)}", used)
-        table[tensor_key(tensor)] = small_placeholder(tensor, name)
+        make = placeholder_like if wide else small_placeholder
+        table[tensor_key(tensor)] = make(tensor, name)
     parameters = [table[tensor_key(tensor)] for tensor in inputs]
     for op in ops:
         local = retarget(op, lambda tensor: table.get(tensor_key(tensor)))
@@ -135,13 +140,14 @@ def stage_function(ops: Sequence[Operation], outputs: Sequence[Tensor]) -> Stage
     results = [table[tensor_key(tensor)] for tensor in outputs]
     scalars = _unbound_shape_variables([*parameters, *results], [t.op for t in table.values()])
     try:
-        func = te.create_prim_func([*parameters, *scalars, *results])
+        func = te.create_prim_func([*parameters, *scalars, *results], "int64" if wide else None)
     except Exception as error:  # of TVM: there is no telling what it refuses and what it asserts
         names = ", ".join(op.name for op in ops)
         reason = first_line(error)
         raise RefusedStageError(f"TVM cannot lower the stages {names}: {reason}") from error
     # schedules simplify indices, and TVM fails on numbers that int32 does not hold
-    func = bounded_function(func.without_attr("global_symbol"))
+    func = func.without_attr("global_symbol")
+    func = func if wide else bounded_function(func)
     return StageFunction(func, tuple(inputs), tuple(outputs), tuple(scalars))
 
 

@@ -41,6 +41,7 @@ from ..graph.stage import (
     reduce_axis,
     reduction_stage,
 )
+from .kept_stages import kept_stages
 
 Argument = Any  #: what a parameter stands for: a tensor for a buffer, an expression for a scalar
 Table = Mapping[Var, Expr]  #: what variables stand for
@@ -95,6 +96,9 @@ def recovered(func: Any, arguments: Sequence[Argument]) -> list[Tensor]:
     inputs  a: float32[4]
     y[i] = a[3 - i]*2.0  float32[4]
     """
+    kept = kept_stages(func, arguments)
+    if kept is not None:
+        return kept
     reader = _Reader(func, arguments)
     reader.read(func.body, _Frame())
     return [reader.tensor(param) for param in func.params[len(arguments) :]]

@@ -18,7 +18,7 @@ from ..expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id, op_
 from ..expr.rewrite import substituter, variables_of
 from ..expr.simplify import linear_sum, linear_terms
 from ..graph.free_variables import free_variables
-from ..graph.graph import retarget, topological
+from ..graph.graph import retarget, tensors_read_by, topological
 from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import Compute, kind_of
 from ..graph.kinds.loop import Loop, loop_stage, step_of
@@ -30,6 +30,7 @@ from ..graph.stage import (
     Extent,
     Operation,
     bodies,
+    is_extern,
     is_placeholder,
     outputs_of,
     reduction_of,
@@ -62,16 +63,41 @@ def with_plain_sizes(
         ]
         return te.placeholder(shape, dtype_of(tensor), name=tensor.op.name)
 
-    done = {tensor_key(tensor): placed(tensor) for tensor in inputs}
-    for op in topological(others):
+    moved = [placed(tensor) for tensor in inputs]
+    return moved, moved_over(others, dict(zip(map(tensor_key, inputs), moved, strict=True)), table)
+
+
+def moved_over(
+    tensors: Sequence[Tensor], news: Mapping[tuple[int, int], Tensor], table: Mapping[Var, Expr]
+) -> list[Tensor]:
+    """Tensors over others and over other sizes.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+    news : mapping
+        By their keys, the tensors in the place of those that are read.
+    table : mapping
+        The expressions in the place of sizes.
+
+    Raises
+    ------
+    LoweringError
+        An opaque stage uses one of the sizes.
+    """
+    done, replaced = dict(news), {node_id(var) for var in table}
+    for op in topological(tensors):
         if is_placeholder(op):
             continue
         moved = retarget(op, lambda tensor: done.get(tensor_key(tensor)))
-        if any(node_id(var) in set(map(node_id, table)) for var in free_variables(moved[0].op)):
+        sizes = free_variables(moved[0].op)
+        if is_extern(op) and type(kind_of(op)) in _RENAMED:  # loops over sizes of what is read
+            sizes += [var for tensor in tensors_read_by(op) for var in free_variables(tensor.op)]
+        if any(node_id(var) in replaced for var in sizes):
             moved = _renamed(moved[0].op, table)
         for old, new in zip(outputs_of(op), moved, strict=True):
             done[tensor_key(old)] = new
-    return [done[tensor_key(t)] for t in inputs], [done.get(tensor_key(t), t) for t in others]
+    return [done.get(tensor_key(tensor), tensor) for tensor in tensors]
 
 
 def known_sizes(inputs: Sequence[Tensor]) -> list[Var]:

@@ -69,12 +69,20 @@ def called(vm: relax.VirtualMachine, name: str, arrays: Arrays) -> Any:
     return vm[name](*(tvm.runtime.tensor(np.asarray(array, order="C")) for array in arrays))
 
 
-def check_gradient(module: tvm.IRModule, arrays: Arrays, rtol: float, step: float) -> None:
-    """Compare ``main_adjoint`` of a module with differences of its ``main``, for each float."""
+def check_gradient(
+    module: tvm.IRModule,
+    arrays: Arrays,
+    rtol: float,
+    step: float,
+    finish: Callable[[tvm.IRModule], tvm.IRModule] = lambda module: module,
+) -> None:
+    """Compare ``main_adjoint`` of a module with differences of its ``main``, for each float;
+    `finish` is a pass behind that of the gradient.
+    """
     floats = [n for n, array in enumerate(arrays) if array.dtype.kind == "f"]
     params = [module["main"].params[n] for n in floats]
     adjoint = relax.transform.Gradient("main", require_grads=params)(module)
-    vm = machine(adjoint)
+    vm = machine(finish(adjoint))
     gradients = [one.numpy() for one in called(vm, "main_adjoint", arrays)[1]]
 
     def loss(given: Arrays) -> float:

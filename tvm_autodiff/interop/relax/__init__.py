@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from . import error_kinds
+from .emit_te import emit_te
 from .gradients import register_gradients
+from .passes import clean, differentiable
+from .schedule import explain, schedule
 
-__all__ = ["register_gradients"]
+__all__ = ["clean", "differentiable", "emit_te", "explain", "register_gradients", "schedule"]
 
 error_kinds.make_known()

@@ -14,7 +14,9 @@ from typing import Any
 from tvm import relax
 
 from ...codegen.deep import run_deep
+from ...codegen.kept_stages import keeping_stages
 from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.recovered import UnrecoveredError, recovered
 from ...codegen.sizes import with_plain_sizes
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.graph import topological
@@ -63,10 +65,19 @@ def function_of(outputs: Sequence[Tensor]) -> StageFunction:
     moved, sized = with_plain_sizes(inputs, plain)
     results = normal_form(solve_masks(sized))
     ops = [op for op in topological(results) if not is_placeholder(op)]
-    launch = stage_function(ops, results)
+    launch = readable(stage_function(ops, results, wide=True))
     old = {tensor_key(new): tensor for new, tensor in zip(moved, inputs, strict=True)}
     read = tuple(old[tensor_key(tensor)] for tensor in launch.inputs)
     return replace(launch, inputs=read, outputs=tuple(plain))
+
+
+def readable(launch: StageFunction) -> StageFunction:
+    """The function of some stages, with these as text where its blocks do not tell them."""
+    try:
+        recovered(launch.func, [*launch.inputs, *launch.scalars])
+    except UnrecoveredError:
+        return keeping_stages(launch)
+    return launch
 
 
 def sharing(tensors: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...expr.build import variable
-from ...expr.nodes import Expr, Tensor, Var, dtype_of
+from ...expr.nodes import Expr, Tensor, Var, dtype_of, op_name
 from ...expr.rewrite import substitute, variables_of
 from ...graph.stage import shape_of
 
@@ -21,7 +21,17 @@ class Sizes:
     """Variables of Relax with those of te, in both directions."""
 
     _inner: dict[Var, Var] = field(default_factory=dict)
-    _outer: dict[Var, Var] = field(default_factory=dict)
+    _outer: dict[Var, Expr] = field(default_factory=dict)
+
+    @staticmethod
+    def matching(inputs: Sequence[tuple[Tensor, Sequence[Expr]]]) -> Sizes:
+        """The sizes of tensors that have some shapes in Relax now."""
+        found = Sizes()
+        for tensor, shape in inputs:
+            for dim, outer in zip(shape_of(tensor), shape, strict=True):
+                if not isinstance(dim, int) and op_name(dim) == "var":
+                    found._outer.setdefault(dim, outer)
+        return found
 
     def inner(self, expr: Expr) -> Expr:
         """An expression over variables of Relax as one over those of te."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from tvm import ir, relax
 
 from ...codegen.recovered import UnrecoveredError, recovered
-from ...expr.nodes import FLOAT_DTYPES, Tensor
+from ...expr.nodes import FLOAT_DTYPES, Tensor, tensor_key
 from ...graph.stage import placeholder
 from .sizes import Sizes
 
@@ -38,6 +38,11 @@ def is_tensor_type(type_: Any) -> bool:
 def dtype_of_type(type_: Any) -> str:
     """The dtype of a tensor type."""
     return str(getattr(type_.dtype, "dtype", type_.dtype))
+
+
+def shape_of_expr(expr: Any) -> Sequence[Any]:
+    """The shape of a Relax tensor whose type tells it."""
+    return list(expr.ty.shape.values)
 
 
 def holds_floats(type_: Any) -> bool:
@@ -79,9 +84,18 @@ class Trace:
         self.inputs.append((tensor, expr))
         return tensor
 
-    def set(self, var: Any, value: Value) -> None:
-        """From now on a variable stands for a value."""
-        self._values[var] = value
+    def known(self, var: Any) -> Value:
+        """What a variable that was bound stands for."""
+        return self._values[var]
+
+    def forget(self, var: Any) -> None:
+        """Where a variable is read from now on, it is an input."""
+        self._values.pop(var, None)
+
+    def expression(self, tensor: Tensor) -> Any:
+        """What a placeholder stands for."""
+        key = tensor_key(tensor)
+        return next(expr for known, expr in self.inputs if tensor_key(known) == key)
 
     def bind(self, binding: Any) -> Value:
         """Follow a binding; what its variable stands for."""

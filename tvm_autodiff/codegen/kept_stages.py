@@ -1,0 +1,53 @@
+"""Stages that a function keeps as text, since its blocks do not tell them.
+
+In: a function that was made of stages, and these. Out: the function with an attribute; from that
+the stages over other tensors. Scatters and prefix scans have blocks like any loops, and reductions
+over pairs are written out: neither can be read back from blocks (`recovered.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvm import ir
+
+from ..expr.nodes import Expr, Tensor, Var, is_tensor, op_name, tensor_key
+from ..graph.graph import topological
+from ..graph.kinds.kind import Compute, Input, kind_of
+from ..graph.kinds.prefix_scan import Scan
+from ..graph.kinds.scatter_add import ScatterAdd
+from ..graph.kinds.update_loops import UpdateLoops
+from ..graph.serialized import serialized
+from .primfunc import StageFunction
+from .sizes import moved_over
+
+ATTRIBUTE = "tvm_autodiff.stages"
+#: kinds whose attributes TVM writes down whole
+_WRITTEN = (Input, Compute, Scan, ScatterAdd, UpdateLoops)
+
+
+def keeping_stages(launch: StageFunction) -> StageFunction:
+    """A function with its stages as text; the function itself where TVM cannot write these down."""
+    if not all(isinstance(kind_of(op), _WRITTEN) for op in topological(launch.outputs)):
+        return launch
+    text = serialized([launch.inputs, launch.scalars, launch.outputs])
+    return launch if text is None else replace(launch, func=launch.func.with_attr(ATTRIBUTE, text))
+
+
+def kept_stages(func: Any, arguments: Sequence[Any]) -> list[Tensor] | None:
+    """The stages that a function keeps, over its arguments; None where it keeps none."""
+    if not func.attrs or ATTRIBUTE not in func.attrs:
+        return None
+    inputs, scalars, outputs = ir.load_json(str(func.attrs[ATTRIBUTE]))
+    given = [one for one in arguments if is_tensor(one)]
+    table: dict[Var, Expr] = dict(
+        zip(scalars, (one for one in arguments if not is_tensor(one)), strict=True)
+    )
+    for tensor, argument in zip(inputs, given, strict=True):
+        for dim, extent in zip(tensor.shape, argument.shape, strict=True):
+            if op_name(dim) == "var":
+                table.setdefault(dim, extent)
+    news = dict(zip(map(tensor_key, inputs), given, strict=True))
+    return moved_over(list(outputs), news, table)

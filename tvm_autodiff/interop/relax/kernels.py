@@ -1,0 +1,104 @@
+"""Te tensors as scheduled kernels, called in a function of Relax.
+
+In: a block builder, tensors, and the expressions that their placeholders stand for. Out: an
+expression for each tensor, and what is told of the kernels that compute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax
+
+from ...codegen.deep import run_deep
+from ...codegen.primfunc import StageFunction
+from ...compile.request import request_of
+from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ...graph.graph import topological
+from ...graph.stage import is_placeholder
+from ...schedule.backends import rules_for
+from ...schedule.emit.compilation import compiled
+from ...schedule.emit.names import identifier
+from ...schedule.emit.program import function_alone
+from ...schedule.emit.updates import Step
+from ...schedule.machine import Machine
+from ...schedule.plan import Plan
+from ...zero_elimination.passes.reductions import solve_masks
+from .sizes import Sizes
+from .trace import shape_of_expr
+
+#: what keeps TVM from scheduling a function anew, and from making it one with others
+_SCHEDULED = {"tirx.is_scheduled": True, "op_pattern": 8}
+
+
+@dataclass(frozen=True)
+class KernelNote:
+    """A kernel by the name of its function, the rule that scheduled it, and why no faster one."""
+
+    name: str
+    rule: str
+    reasons: tuple[str, ...]
+
+
+def emit_kernels(
+    builder: Any,
+    outputs: Sequence[Tensor],
+    expression_of: Callable[[Tensor], Any],
+    machine: Machine,
+) -> tuple[list[Any], list[KernelNote]]:
+    """The values of computed tensors, by scheduled kernels.
+
+    Parameters
+    ----------
+    builder : BlockBuilder
+        Inside of a function.
+    outputs : sequence of Tensor
+    expression_of : callable
+        The Relax expression of a placeholder that these read.
+    machine : Machine
+
+    Raises
+    ------
+    LoweringError
+        A tensor cannot be lowered, or TVM compiles it in no schedule.
+    """
+    inputs = [op.output(0) for op in topological(outputs) if is_placeholder(op)]
+    expressions = [expression_of(tensor) for tensor in inputs]
+    request = request_of(inputs, list(outputs))
+    plan = run_deep(
+        lambda: Plan(
+            request.inputs,
+            solve_masks(request.outputs),
+            (),
+            machine,
+            rules_for(machine),
+            solve_masks,
+        )
+    )
+    run_deep(compiled, plan)  # what TVM refuses is known to the plan from now on
+    program = run_deep(plan.program, False)
+    pairs = list(zip(request.inputs, expressions, strict=True))
+    sizes = Sizes.matching([(tensor, shape_of_expr(expr)) for tensor, expr in pairs])
+    values = {tensor_key(tensor): expr for tensor, expr in pairs}
+    notes = []
+    for step in program.steps:
+        name = _emit_step(builder, step, values, sizes)
+        notes.append(KernelNote(name, step.rule, step.reasons))
+    return [values[tensor_key(result)] for result in plan.results], notes
+
+
+def _emit_step(builder: Any, step: Step, values: dict[tuple[int, int], Any], sizes: Sizes) -> str:
+    """Call the function of a launch; what it is called in the module."""
+    launch: StageFunction = step.launch
+    func = function_alone(launch).without_attr("global_symbol").with_attrs(_SCHEDULED)
+    called = builder.add_func(func, identifier(step.kernel.name))
+    arguments = [values[tensor_key(tensor)] for tensor in launch.inputs]
+    types = [relax.TensorType(sizes.shape(one), dtype_of(one)) for one in launch.outputs]
+    call = relax.op.call_tir(called, arguments, types[0] if len(types) == 1 else types)
+    value = builder.emit(call)
+    for number, tensor in enumerate(launch.outputs):
+        part = value if len(types) == 1 else builder.emit(relax.TupleGetItem(value, number))
+        values[tensor_key(tensor)] = part
+    return str(called.name_hint)
