@@ -20,7 +20,7 @@ from tvm.relax.training import SetupTrainer, Trainer
 from tvm.relax.training.loss import MSELoss
 from tvm.relax.training.optimizer import Adam
 
-from tvm_autodiff.interop.relax import clean, register_gradients, schedule
+from tvm_autodiff.interop.relax import build, clean, register_gradients
 from tvm_autodiff.schedule.machine import as_target
 
 RATE = 1e-3
@@ -108,15 +108,14 @@ def main() -> None:
     register_gradients()
     module, weights = training_module(block, x)
     data, target = (x.numpy(), y.numpy()), as_target(None)
-    plain, fused = "default", relax.get_default_pipeline(target)
+    finished, fused = clean(module), relax.get_default_pipeline(target)
     rows = {
-        "this library's schedules": (schedule(module), plain, options.calls),
-        "TVM": (clean(module), plain, 3),
-        "TVM, with its fusion": (clean(module), fused, 3),
+        "this library's schedules": (build(module), options.calls),
+        "TVM": (tvm.compile(finished, target), 3),
+        "TVM, with its fusion": (tvm.compile(finished, target, relax_pipeline=fused), 3),
     }
-    for name, (finished, pipeline, calls) in rows.items():
-        vm = relax.VirtualMachine(tvm.compile(finished, target, relax_pipeline=pipeline), tvm.cpu())
-        trainer = Trainer(finished, vm, tvm.cpu())
+    for name, (executable, calls) in rows.items():
+        trainer = Trainer(finished, relax.VirtualMachine(executable, tvm.cpu()), tvm.cpu())
         trainer.load_params(weights)
         loss = trainer.update(*data).numpy()
         taken = least(lambda trainer=trainer: trainer.update(*data).numpy(), calls)

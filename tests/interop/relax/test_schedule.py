@@ -9,7 +9,7 @@ from tvm import relax, te, tirx, topi
 
 import tvm_autodiff as ad
 from tests.interop.relax.checks import called, machine
-from tvm_autodiff.interop.relax import emit_te, explain, register_gradients, schedule
+from tvm_autodiff.interop.relax import build, emit_te, explain, register_gradients, schedule
 
 R = relax.op
 RNG = np.random.default_rng(0)
@@ -211,3 +211,23 @@ def test_scatters_of_derived_gradients():
         flat(called(machine(one), "main_adjoint", arrays)[1])[0] for one in (scheduled, module)
     )
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_build_compiles_what_was_scheduled_and_what_was_not():
+    module = module_of(lambda b, x: R.nn.softmax(x), [param("x", (3, 5))])
+    array = RNG.standard_normal((3, 5)).astype("float32")
+    want = called(machine(module), "main", [array]).numpy()
+    for one in (module, schedule(module)):
+        vm = relax.VirtualMachine(build(one), tvm.cpu())
+        np.testing.assert_allclose(called(vm, "main", [array]).numpy(), want, rtol=1e-5)
+
+
+def test_a_module_for_cuda_is_compiled_without_a_gpu():
+    module = module_of(lambda b, x, w: R.nn.softmax(R.matmul(x, w)), MATRICES)
+    scheduled = schedule(module, "cuda")
+    assert "left to TVM" not in explain(scheduled)
+    assert "blockIdx.x" in str(scheduled)
+    build(scheduled, "cuda")
+
+
+MATRICES = [param("x", (64, 32)), param("w", (32, 48))]

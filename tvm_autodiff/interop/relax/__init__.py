@@ -6,8 +6,16 @@ from . import error_kinds
 from .emit_te import emit_te
 from .gradients import register_gradients
 from .passes import clean, differentiable
-from .schedule import explain, schedule
+from .schedule import build, explain, schedule
 
-__all__ = ["clean", "differentiable", "emit_te", "explain", "register_gradients", "schedule"]
+__all__ = [
+    "build",
+    "clean",
+    "differentiable",
+    "emit_te",
+    "explain",
+    "register_gradients",
+    "schedule",
+]
 
 error_kinds.make_known()

@@ -14,10 +14,12 @@ from typing import Any
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from ...codegen.modules import compiled_module
 from ...errors import InvalidArgumentError, LoweringError
 from ...expr.nodes import Tensor, is_tensor, tensor_key
 from ...graph.stage import is_placeholder
 from ...runtime.threads import check_threads
+from ...schedule.backends import pipelines_for
 from ...schedule.machine import Machine, as_target, machine_of
 from .kernels import KernelNote, emit_kernels
 from .passes import clean
@@ -32,8 +34,8 @@ def schedule(
     """Give the functions of a module that came from te the kernels of this library.
 
     Operators are legalised first. Calls of functions that did not come from te, and whatever else
-    is no te, stay as they are; `explain` tells which and why. Run it last, and compile the module
-    with ``tvm.compile``, for the same target.
+    is no te, stay as they are; `explain` tells which and why. Run it last. `build` compiles the
+    module, or ``tvm.compile(..., tir_pipeline="tvm_autodiff")`` for the same CPU.
 
     Parameters
     ----------
@@ -84,6 +86,55 @@ def schedule(
     return done.with_attr(_NOTES, "\n".join(notes))
 
 
+def build(
+    module: Any, target: Any = None, *, num_threads: int | None = None, exact_math: bool = False
+) -> Any:
+    """Compile a module with the kernels of this library.
+
+    Parameters
+    ----------
+    module : IRModule
+        As of `schedule`, or a result of it.
+    target, num_threads, exact_math
+        As of `schedule`.
+
+    Returns
+    -------
+    VMExecutable
+        For ``tvm.relax.VirtualMachine`` and ``tvm.relax.training.Trainer``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no module.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tvm
+    >>> from tvm import relax
+    >>> from tvm_autodiff.interop.relax import build
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((4,), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit_output(relax.op.add(x, x))
+    ...     _ = builder.emit_func_output(y)
+    >>> vm = relax.VirtualMachine(build(builder.get()), tvm.cpu())
+    >>> vm["main"](tvm.runtime.tensor(np.arange(4, dtype="float32"))).numpy()
+    array([0., 2., 4., 6.], dtype=float32)
+    """
+    done = module
+    if not _is_scheduled(module):
+        done = schedule(module, target, num_threads=num_threads, exact_math=exact_math)
+    machine = machine_of(as_target(target), check_threads(num_threads))
+    return compiled_module(done, machine.target, *pipelines_for(machine))
+
+
+def _is_scheduled(module: Any) -> bool:
+    return isinstance(module, ir.IRModule) and bool(module.attrs) and _NOTES in module.attrs
+
+
 def explain(module: Any) -> str:
     """What `schedule` made of a module: for each function its kernels, the rule that scheduled
     each, why no faster rule applied, and the calls that it left to TVM with the reason.
@@ -102,10 +153,9 @@ def explain(module: Any) -> str:
     InvalidArgumentError
         It is no such module.
     """
-    attrs = module.attrs if isinstance(module, ir.IRModule) else None
-    if not attrs or _NOTES not in attrs:
+    if not _is_scheduled(module):
         raise InvalidArgumentError("explain takes the module that schedule returns")
-    return str(attrs[_NOTES])
+    return str(module.attrs[_NOTES])
 
 
 @dataclass
