@@ -22,14 +22,6 @@ def segments(n):
     return [values, rows], ad.segment_sum(values, rows, 4)
 
 
-def largest(n):
-    x = te.placeholder((n, 5), name="values")
-    k = te.reduce_axis((0, 5), "k")
-    best = te.compute((n,), lambda i: te.max(x[i, k], axis=k), name="best")
-    head = te.placeholder((n,), name="head")
-    return [x, head], ad.differentiate(best, [x], head)[0]
-
-
 def products(n):
     x = te.placeholder((n, 5), name="values")
     k = te.reduce_axis((0, 5), "k")
@@ -44,7 +36,6 @@ ARRAYS = {
         RNG.standard_normal((n, 3)).astype("float32"),
         RNG.integers(0, 4, n).astype("int32"),
     ],
-    largest: lambda n: [RNG.standard_normal(s).astype("float32") for s in ((n, 5), (n,))],
     products: lambda n: [RNG.standard_normal(s).astype("float32") for s in ((n, 5), (n,))],
 }
 

@@ -16,7 +16,7 @@ from tvm import ir, s_tir, tirx
 from tvm.ir import prim
 
 from ..errors import LoweringError
-from ..expr.build import lowest, true
+from ..expr.build import cast, lowest, true
 from ..expr.nodes import (
     Axis,
     Expr,
@@ -40,8 +40,10 @@ from ..graph.stage import (
     make_stage,
     reduce_axis,
     reduction_stage,
+    renew_axis,
 )
 from .kept_stages import kept_stages
+from .recovered_pairs import Selection, selection
 
 Argument = Any  #: what a parameter stands for: a tensor for a buffer, an expression for a scalar
 Table = Mapping[Var, Expr]  #: what variables stand for
@@ -215,20 +217,40 @@ class _Reader:
                 raise UnrecoveredError(f"block {name} holds a {kind}, which te does not make")
         values = [self._value(one.value, table, states) for one in stores]
         self._check_places(stores, name, frame, table)
-        for one, value in zip(stores, values, strict=True):
-            state = states[node_id(one.buffer)]
-            title = name if len(stores) == 1 else str(one.buffer.name)
-            start, source, reducer = frame.starts.get(node_id(one.buffer)), value, None
-            if start is not None or frame.reduced:
-                source, reducer = _reduced(value, state, start, name)
-            others = {node_id(var) for var in variables_of(source)}
-            if others & {node_id(var) for var in states.values()}:
-                raise UnrecoveredError(f"block {name} has a reducer that is not known")
-            if reducer is None:
-                result = make_stage(title, frame.axes, [source])[0]
-            else:
-                result = _reduction(title, frame.axes, frame.reduced, source, reducer)
+        titles = [name if len(stores) == 1 else str(one.buffer.name) for one in stores]
+        starts = [frame.starts.get(node_id(one.buffer)) for one in stores]
+        tuple_ = None
+        if len(stores) > 1 and frame.reduced:
+            tuple_ = selection(values, [states[node_id(one.buffer)] for one in stores], starts)
+        if tuple_ is not None:
+            results = _selected(name, titles, frame, tuple_, stores)
+        else:
+            results = [
+                self._component(title, value, one, start, frame, states)
+                for title, value, one, start in zip(titles, values, stores, starts, strict=True)
+            ]
+        for one, result in zip(stores, results, strict=True):
             self._tensors[node_id(one.buffer)] = result
+
+    def _component(
+        self,
+        title: str,
+        value: Expr,
+        store: Any,
+        start: Expr | None,
+        frame: _Frame,
+        states: Mapping[int, Var],
+    ) -> Tensor:
+        """What a block writes into one buffer, independently of others."""
+        source, reducer = value, None
+        if start is not None or frame.reduced:
+            source, reducer = _reduced(value, states[node_id(store.buffer)], start, title)
+        others = {node_id(var) for var in variables_of(source)}
+        if others & {node_id(var) for var in states.values()}:
+            raise UnrecoveredError(f"block {title} has a reducer that is not known")
+        if reducer is None:
+            return make_stage(title, frame.axes, [source])[0]
+        return _reduction(title, frame.axes, frame.reduced, source, reducer)
 
     def _check_places(self, stores: Sequence[Any], name: str, frame: _Frame, table: Table) -> None:
         """Each buffer is written once, at all of its places, in the order of the axes."""
@@ -292,6 +314,23 @@ def _reduced(value: Expr, state: Var, start: Expr | None, name: str) -> tuple[Ex
     if same_node(right, state):
         return left, reducer
     raise UnrecoveredError(f"block {name} does not reduce into the element that it writes")
+
+
+def _selected(
+    name: str, titles: Sequence[str], frame: _Frame, found: Selection, stores: Sequence[Any]
+) -> list[Tensor]:
+    """The components of a reduction that selects, in the dtypes of their buffers."""
+    reduction = Reduction(found.combiner, found.sources, frame.reduced, true(), ())
+    components = reduction_stage(name, frame.axes, reduction)
+    results = []
+    for title, tensor, store in zip(titles, components, stores, strict=True):
+        dtype = str(store.buffer.ty.dtype)
+        if dtype != dtype_of(tensor):
+            axes = [renew_axis(axis) for axis in frame.axes]
+            body = cast(dtype, load(tensor, [axis.var for axis in axes]))
+            tensor = make_stage(title, axes, [body])[0]
+        results.append(tensor)
+    return results
 
 
 def _reduction(
