@@ -68,6 +68,7 @@ IMPORT_TVM = {
     "interop/relax/gradients.py": "operators of Relax, and where TVM keeps their gradients",
     "interop/relax/operator_call.py": "legalises a call of a Relax operator",
     "interop/relax/pullback.py": "takes fields of tuples of Relax",
+    "interop/relax/size_arguments.py": "arguments of calls in a Relax function",
     "interop/relax/trace.py": "reads bindings of Relax functions",
     "schedule/tuning/search.py": "derives from the classes of meta-schedule",
     "schedule/tuning/measure.py": "derives from the classes of meta-schedule",

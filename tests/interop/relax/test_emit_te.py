@@ -194,6 +194,22 @@ def test_differentiable_after_legalising():
     check_gradient(legal, arrays, 1e-7, 1e-3, finish=clean)
 
 
+def test_differentiable_takes_sizes_out_of_arguments():
+    # `Gradient` itself looks for a binding of `n` in the second argument of reshape
+    n = tirx.Var("n", "int64")
+
+    def body(builder, x, w):
+        flat = builder.emit(R.reshape(R.sin(x), (n * 3, 2)))
+        return builder.emit(R.multiply(flat, R.broadcast_to(w, (n * 3, 2))))
+
+    module = differentiable(module_of(body, [param("x", (n, 6)), param("w", (2,))]))
+    assert "R.sin" in str(module)  # it stays an operator
+    assert not any(name in str(module) for name in ("R.reshape", "R.broadcast_to"))
+    for size in (1, 4):
+        arrays = [RNG.standard_normal((size, 6)), RNG.standard_normal(2)]
+        check_gradient(module, arrays, 1e-7, 1e-3, finish=clean)
+
+
 def test_integer_results_are_passed_over():
     def body(builder, x):
         order = builder.emit_te(topi.argsort, x, dtype="int64")

@@ -34,7 +34,7 @@ def test_gradients_of_tvm_are_left_alone():
 
 OVERRIDE = """
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 from tests.interop.relax.checks import check_gradient, variables, weighted_sum
 from tvm_autodiff.interop.relax import register_gradients
 from tvm_autodiff.interop.relax.gradients import is_derived
@@ -46,6 +46,10 @@ arrays = [np.linspace(-1, 1, 12).reshape(3, 4), np.linspace(0, 1, 8).reshape(2, 
 def call(x, y):
     return relax.op.nn.softmax(relax.op.concat([x, y], 0), 0)
 check_gradient(weighted_sum(call, variables(arrays)), arrays, 1e-7, 1e-3)
+# TVM's own gradient of mean takes constant sizes only
+register_gradients(["mean"], override=True)
+params = variables(arrays[:1], tirx.Var("n", "int64"))
+check_gradient(weighted_sum(relax.op.mean, params), arrays[:1], 1e-7, 1e-3)
 """
 
 

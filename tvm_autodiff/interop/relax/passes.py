@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from ...errors import InvalidArgumentError
+from ...expr.nodes import const_value
+from .size_arguments import sizes_from_shapes
 from .te_gradient import recovered_gradient
+
+#: from a block builder, a call, and the parameters of its function to what stands in its place
+Rule = Callable[[Any, Any, Sequence[Any]], Any]
 
 
 @mutator
 class _Calls(PyExprMutator):
-    """Rewrites calls of operators by their names."""
+    """Rewrites calls."""
 
-    def __init__(self, module: Any, rules: dict[str, Callable[[Any], Any]]) -> None:
+    def __init__(self, module: Any, rule: Rule) -> None:
         super().__init__(module)
-        self._rules = rules
+        self._rule = rule
+        self._params: list[Any] = []
+
+    def visit_function_(self, function: Any) -> Any:
+        self._params = list(function.params)
+        return self.visit_expr_post_order(function)
 
     def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
-        rule = self._rules.get(str(getattr(call.op, "name", "")))
-        return call if rule is None else rule(call)
+        return self._rule(self.builder_, self.visit_expr_post_order(call), self._params)
 
 
 def differentiable(module: Any) -> Any:
@@ -31,6 +39,9 @@ def differentiable(module: Any) -> Any:
 
     ``call_tir(f, x) → call_tir_with_grad(f, x)``: the function is read back as te when a gradient
     goes through the call. One that did not come from te raises a `NotDifferentiableError` then.
+    Operators whose arguments hold symbolic sizes become such calls, too:
+    ``reshape(x, (n, 4)) → call_tir_with_grad(reshape, x)``. `relax.transform.Gradient` of TVM 0.27
+    finds no binding of such a size, and fails with a KeyError.
 
     Parameters
     ----------
@@ -57,11 +68,8 @@ def differentiable(module: Any) -> Any:
     ['erf', 'erf_gradient', 'main', 'main_adjoint']
     """
 
-    def with_gradient(call: Any) -> Any:
-        name = recovered_gradient()
-        return relax.op.call_tir_with_grad(call.args[0], call.args[1], _types(call), name)
-
-    return _rewritten(module, {"relax.call_tir": with_gradient}, "differentiable")
+    _check_module(module, "differentiable")
+    return _rewritten(_rewritten(module, _without_shapes), _with_gradient)
 
 
 def clean(module: Any) -> Any:
@@ -78,10 +86,41 @@ def clean(module: Any) -> Any:
     IRModule
     """
 
-    def plain(call: Any) -> Any:
-        return relax.op.call_tir(call.args[0], call.args[1], _types(call))
+    _check_module(module, "clean")
+    return _rewritten(module, _plain)
 
-    return _rewritten(module, {"relax.call_tir_with_grad": plain}, "clean")
+
+def _with_gradient(builder: Any, call: Any, params: Sequence[Any]) -> Any:
+    if _operator(call) != "relax.call_tir":
+        return call
+    called, arguments = sizes_from_shapes(builder, call, params).args
+    return relax.op.call_tir_with_grad(called, arguments, _types(call), recovered_gradient())
+
+
+def _plain(_: Any, call: Any, __: Sequence[Any]) -> Any:
+    if _operator(call) != "relax.call_tir_with_grad":
+        return call
+    return relax.op.call_tir(call.args[0], call.args[1], _types(call))
+
+
+def _without_shapes(builder: Any, call: Any, _: Sequence[Any]) -> Any:
+    """``reshape(x, (n, 4)) → call_tir(reshape, x)``, by the operator's legaliser."""
+    if not isinstance(call.op, ir.Op) or not any(map(_holds_sizes, call.args)):
+        return call
+    legalise = call.op.get_attr("FLegalize")
+    return call if legalise is None else legalise(builder, builder.normalize(call))
+
+
+def _holds_sizes(argument: Any) -> bool:
+    """Whether an argument is a shape with a size that is not constant."""
+    if not isinstance(argument, relax.ShapeExpr):
+        return False
+    return any(const_value(dim) is None for dim in argument.values)
+
+
+def _operator(call: Any) -> str:
+    """The name of the operator that is called; empty for a call of a function."""
+    return str(call.op.name) if isinstance(call.op, ir.Op) else ""
 
 
 def _types(call: Any) -> list[Any]:
@@ -90,11 +129,15 @@ def _types(call: Any) -> list[Any]:
     return list(type_.fields) if isinstance(type_, relax.TupleType) else [type_]
 
 
-def _rewritten(module: Any, rules: dict[str, Callable[[Any], Any]], what: str) -> Any:
+def _check_module(module: Any, what: str) -> None:
     if not isinstance(module, ir.IRModule):
         raise InvalidArgumentError(f"{what} takes an IRModule, got {type(module).__name__}")
-    fresh = ir.IRModule(module.functions, attrs=module.attrs)
+
+
+def _rewritten(module: Any, rule: Rule) -> Any:
+    """A module with a rule applied to the calls in its Relax functions."""
+    calls = _Calls(module, rule)
     for var, function in module.functions_items():
         if isinstance(function, relax.Function):
-            fresh[var] = _Calls(module, rules).visit_expr(function)
-    return fresh
+            calls.builder_.update_func(var, calls.visit_expr(function))
+    return ir.IRModule(calls.builder_.get().functions, attrs=module.attrs)
