@@ -59,6 +59,15 @@ def test_scalars_stand_for_expressions():
     assert ad.show(found) == "inputs  x: float32[6]\npart[i] = x[i]*2.0  float32[4]"
 
 
+def test_a_size_that_only_the_result_has():
+    n, m = tirx.Var("n", "int64"), te.var("m", "int64")
+    x = te.placeholder((2 * n,), name="x")
+    func = te.create_prim_func([x, te.compute((n,), lambda i: x[2 * i], name="even")], "int64")
+    given = te.placeholder((6 * m,), name="x")
+    [found] = recovered(func, [given], [(3 * m,)])
+    assert ad.show(found) == "inputs  x: float32[6*m]\neven[i] = x[i*2]  float32[3*m]"
+
+
 def test_several_results():
     x = te.placeholder((4, 3), name="x")
     total = topi.sum(x, axis=1)

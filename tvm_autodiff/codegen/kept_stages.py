@@ -36,8 +36,18 @@ def keeping_stages(launch: StageFunction) -> StageFunction:
     return launch if text is None else replace(launch, func=launch.func.with_attr(ATTRIBUTE, text))
 
 
-def kept_stages(func: Any, arguments: Sequence[Any]) -> list[Tensor] | None:
-    """The stages that a function keeps, over its arguments; None where it keeps none."""
+def sizes_matching(dims: Sequence[Expr], extents: Sequence[Expr]) -> dict[Var, Expr]:
+    """``[n, 4], [3*m, 4] → {n: 3*m}``: what the variables stand for that are dimensions."""
+    pairs = zip(dims, extents, strict=True)
+    return {dim: extent for dim, extent in pairs if op_name(dim) == "var"}
+
+
+def kept_stages(
+    func: Any, arguments: Sequence[Any], shapes: Sequence[Sequence[Expr]] = ()
+) -> list[Tensor] | None:
+    """The stages that a function keeps, over its arguments; None where it keeps none. `shapes` are
+    those of its results, where they are known.
+    """
     if not func.attrs or ATTRIBUTE not in func.attrs:
         return None
     inputs, scalars, outputs = ir.load_json(str(func.attrs[ATTRIBUTE]))
@@ -46,8 +56,8 @@ def kept_stages(func: Any, arguments: Sequence[Any]) -> list[Tensor] | None:
         zip(scalars, (one for one in arguments if not is_tensor(one)), strict=True)
     )
     for tensor, argument in zip(inputs, given, strict=True):
-        for dim, extent in zip(tensor.shape, argument.shape, strict=True):
-            if op_name(dim) == "var":
-                table.setdefault(dim, extent)
+        table = sizes_matching(tensor.shape, argument.shape) | table
+    for tensor, shape in zip(outputs, shapes, strict=False):
+        table = sizes_matching(tensor.shape, shape) | table
     news = dict(zip(map(tensor_key, inputs), given, strict=True))
     return moved_over(list(outputs), news, table)

@@ -42,7 +42,7 @@ from ..graph.stage import (
     reduction_stage,
     renew_axis,
 )
-from .kept_stages import kept_stages
+from .kept_stages import kept_stages, sizes_matching
 from .recovered_pairs import Selection, selection
 
 Argument = Any  #: what a parameter stands for: a tensor for a buffer, an expression for a scalar
@@ -72,7 +72,9 @@ _REDUCERS: dict[type, _Reducer] = {
 }
 
 
-def recovered(func: Any, arguments: Sequence[Argument]) -> list[Tensor]:
+def recovered(
+    func: Any, arguments: Sequence[Argument], shapes: Sequence[Sequence[Expr]] = ()
+) -> list[Tensor]:
     """The results of a function as te tensors over its arguments.
 
     Parameters
@@ -82,6 +84,8 @@ def recovered(func: Any, arguments: Sequence[Argument]) -> list[Tensor]:
     arguments : sequence of Tensor or Expr
         What its parameters but the last ones stand for: tensors for buffers, integer expressions
         for scalars. The other parameters are its results.
+    shapes : sequence of sequences of Expr, optional
+        Of the results, where a size is a dimension of these alone.
 
     Raises
     ------
@@ -98,10 +102,10 @@ def recovered(func: Any, arguments: Sequence[Argument]) -> list[Tensor]:
     inputs  a: float32[4]
     y[i] = a[3 - i]*2.0  float32[4]
     """
-    kept = kept_stages(func, arguments)
+    kept = kept_stages(func, arguments, shapes)
     if kept is not None:
         return kept
-    reader = _Reader(func, arguments)
+    reader = _Reader(func, arguments, shapes)
     reader.read(func.body, _Frame())
     return [reader.tensor(param) for param in func.params[len(arguments) :]]
 
@@ -132,7 +136,9 @@ class _Frame:
 class _Reader:
     """Reads the blocks of a function one after another."""
 
-    def __init__(self, func: Any, arguments: Sequence[Argument]) -> None:
+    def __init__(
+        self, func: Any, arguments: Sequence[Argument], shapes: Sequence[Sequence[Expr]]
+    ) -> None:
         self._sizes: dict[Var, Expr] = {}
         self._tensors: dict[int, Tensor] = {}
         for param, argument in zip(func.params, arguments, strict=False):
@@ -140,9 +146,9 @@ class _Reader:
                 self._sizes[param] = argument
                 continue
             self._tensors[node_id(param)] = argument
-            for dim, extent in zip(param.ty.shape, argument.shape, strict=True):
-                if op_name(dim) == "var":
-                    self._sizes.setdefault(dim, extent)
+            self._sizes = sizes_matching(param.ty.shape, argument.shape) | self._sizes
+        for param, shape in zip(func.params[len(arguments) :], shapes, strict=False):
+            self._sizes = sizes_matching(param.ty.shape, shape) | self._sizes
 
     def tensor(self, buffer: Any) -> Tensor:
         """The tensor that stands for a buffer."""

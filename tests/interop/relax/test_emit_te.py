@@ -199,7 +199,8 @@ def test_differentiable_takes_sizes_out_of_arguments():
     n = tirx.Var("n", "int64")
 
     def body(builder, x, w):
-        flat = builder.emit(R.reshape(R.sin(x), (n * 3, 2)))
+        flat = builder.emit(R.reshape(R.sin(x), (n * 6,)))
+        flat = builder.emit(R.reshape(R.reshape(flat, (n, 3, 2)), (n * 3, 2)))
         return builder.emit(R.multiply(flat, R.broadcast_to(w, (n * 3, 2))))
 
     module = differentiable(module_of(body, [param("x", (n, 6)), param("w", (2,))]))

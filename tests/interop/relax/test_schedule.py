@@ -90,6 +90,18 @@ def test_an_input_of_twice_a_size():
     assert "left to TVM" not in same_results(module, arrays)
 
 
+def test_a_size_that_no_tensor_of_a_program_has():
+    n = tirx.Var("n", "int64")
+
+    def body(b, x, w):
+        rows = b.emit(R.broadcast_to(R.exp(w), (n * 2, 3)))
+        return R.reshape(rows, (n, 6))
+
+    arrays = [RNG.standard_normal(shape).astype("float32") for shape in ((4, 2), (3,))]
+    text = same_results(module_of(body, [param("x", (n, 2)), param("w", (3,))]), arrays)
+    assert "left to TVM" not in text
+
+
 def test_what_is_no_te_stays_between_kernels():
     def body(b, x):
         first = b.emit(R.exp(b.emit(R.multiply(x, x))))

@@ -14,10 +14,12 @@ from tvm import relax
 
 from ...codegen.deep import run_deep
 from ...codegen.primfunc import StageFunction
+from ...codegen.sizes import known_sizes
 from ...compile.request import request_of
-from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ...expr.nodes import Tensor, Var, dtype_of, node_id, tensor_key
+from ...graph.free_variables import free_variables
 from ...graph.graph import topological
-from ...graph.stage import is_placeholder
+from ...graph.stage import is_placeholder, shape_of
 from ...schedule.backends import rules_for
 from ...schedule.emit.compilation import compiled
 from ...schedule.emit.names import identifier
@@ -47,6 +49,7 @@ def emit_kernels(
     outputs: Sequence[Tensor],
     expression_of: Callable[[Tensor], Any],
     machine: Machine,
+    others: Sequence[Tensor] = (),
 ) -> tuple[list[Any], list[KernelNote]]:
     """The values of computed tensors, by scheduled kernels.
 
@@ -58,13 +61,15 @@ def emit_kernels(
     expression_of : callable
         The Relax expression of a placeholder that these read.
     machine : Machine
+    others : sequence of Tensor, optional
+        Further placeholders, for sizes that are no dimension of one that is read.
 
     Raises
     ------
     LoweringError
         A tensor cannot be lowered, or TVM compiles it in no schedule.
     """
-    inputs = [op.output(0) for op in topological(outputs) if is_placeholder(op)]
+    inputs = _with_sizes(outputs, others)
     expressions = [expression_of(tensor) for tensor in inputs]
     request = request_of(inputs, list(outputs))
     plan = run_deep(
@@ -87,6 +92,27 @@ def emit_kernels(
         name = _emit_step(builder, step, values, sizes)
         notes.append(KernelNote(name, step.rule, step.reasons))
     return [values[tensor_key(result)] for result in plan.results], notes
+
+
+def _with_sizes(outputs: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+    """The placeholders that tensors read, and those of `others` that have the other sizes."""
+    ops = topological(outputs)
+    found = [op.output(0) for op in ops if is_placeholder(op)]
+    known = {node_id(var) for var in known_sizes(found)}
+    for var in [var for op in ops for var in free_variables(op)]:
+        if node_id(var) in known:
+            continue
+        carrier = next((one for one in others if _has_dimension(one, var)), None)
+        if carrier is not None:
+            found.append(carrier)
+            known |= {node_id(one) for one in known_sizes([carrier])}
+    return found
+
+
+def _has_dimension(tensor: Tensor, var: Var) -> bool:
+    return any(
+        not isinstance(dim, int) and node_id(dim) == node_id(var) for dim in shape_of(tensor)
+    )
 
 
 def _emit_step(builder: Any, step: Step, values: dict[tuple[int, int], Any], sizes: Sizes) -> str:

@@ -77,7 +77,7 @@ def schedule(
     scheduler = _Scheduler(legal, machine)
     for var, function in sorted(legal.functions_items(), key=lambda pair: str(pair[0].name_hint)):
         if isinstance(function, relax.Function):
-            scheduler.start()
+            scheduler.start(function.params)
             new = scheduler.visit_expr(function)
             scheduler.builder_.update_func(var, new)
             notes += scheduler.report.lines(str(var.name_hint))
@@ -186,9 +186,11 @@ class _Scheduler(PyExprMutator):
         self._module, self._machine = module, machine
         self.start()
 
-    def start(self) -> None:
+    def start(self, params: Sequence[Any] = ()) -> None:
         """Begin another function."""
         self._trace = Trace(self._module)
+        for param in params:
+            self._trace.value(param)  # an input, which may have a size that others need
         self._pending: list[Any] = []
         self.report = _Report()
 
@@ -237,7 +239,11 @@ class _Scheduler(PyExprMutator):
         try:
             if tensors:
                 emitted, kernels = emit_kernels(
-                    self.builder_, list(tensors.values()), self._expression, self._machine
+                    self.builder_,
+                    list(tensors.values()),
+                    self._expression,
+                    self._machine,
+                    [tensor for tensor, _ in self._trace.inputs],
                 )
         except LoweringError as error:
             self.report.left += [(str(var.name), str(error)) for var in wanted]

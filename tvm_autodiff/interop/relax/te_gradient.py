@@ -83,7 +83,7 @@ def _gradient_of_function(var: Any, call: Any, cotangent: Any, builder: Any) -> 
         if isinstance(one, Opaque):
             raise NotDifferentiableError(f"function {called.name_hint}: {one.reason}")
     try:
-        results = recovered(trace.module[called], stands)
+        results = recovered(trace.module[called], stands, trace.shapes(call.ty))
     except UnrecoveredError as error:
         raise NotDifferentiableError(
             f"function {called.name_hint} has no gradient: {error}. Write the call with emit_te, "

@@ -126,6 +126,13 @@ class Trace:
             return self._call(expr)
         return Opaque(f"a {type(expr).__name__}")
 
+    def shapes(self, type_: Any) -> list[list[Any]]:
+        """The shapes of the results of a call; none where one is not known."""
+        types = list(type_.fields) if isinstance(type_, relax.TupleType) else [type_]
+        if not all(is_tensor_type(one) for one in types):
+            return []
+        return [[self.sizes.inner(dim) for dim in one.shape.values] for one in types]
+
     def _variable(self, var: Any) -> Value:
         known = self._values.get(var)
         if known is None:
@@ -142,7 +149,7 @@ class Trace:
             if isinstance(one, (Opaque, tuple)):
                 return one if isinstance(one, Opaque) else Opaque("an argument that is a tuple")
         try:
-            results = recovered(func, given)
+            results = recovered(func, given, self.shapes(call.ty))
         except UnrecoveredError as error:
             return Opaque(f"{call.args[0].name_hint}: {error}")
         single = not isinstance(call.ty, relax.TupleType)
