@@ -28,7 +28,6 @@ from ..expr.nodes import (
     is_tensor,
     load,
     node_id,
-    op_name,
     same_node,
 )
 from ..expr.rewrite import substituter, variables_of

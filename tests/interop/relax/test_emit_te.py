@@ -262,6 +262,19 @@ def test_wrong_functions(function, message):
         module_of(lambda b, x: emit_te(b, function, x, name="f"), [param("x", (4,))])
 
 
+@pytest.mark.parametrize(
+    ("builder", "function", "arguments", "message"),
+    [
+        (None, softsign, [], "takes a relax.BlockBuilder first, got NoneType"),
+        (relax.BlockBuilder(), 3, [], "takes a function of te tensors, got int"),
+        (relax.BlockBuilder(), softsign, [np.ones(4)], "argument 0 is an array: .*relax.const"),
+    ],
+)
+def test_wrong_arguments(builder, function, arguments, message):
+    with pytest.raises(ad.InvalidArgumentError, match=message):
+        emit_te(builder, function, *arguments)
+
+
 def test_an_argument_without_a_shape():
     x = relax.Var("x", relax.TensorType(dtype="float64", ndim=1))
     with pytest.raises(ad.InvalidArgumentError, match="argument 0 is no tensor of known shape: x"):

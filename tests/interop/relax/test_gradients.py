@@ -64,6 +64,7 @@ def test_an_override_replaces_them():
         (["nn.layer_nrom"], r"no operator relax.nn.layer_nrom; did you mean relax.nn.layer_norm\?"),
         (["sort"], r"relax.sort has no legaliser .*register_gradient\('relax.sort', \.\.\.\)"),
         ("erf", "only must be a list of names"),
+        (3, "only must be a list of names of operators, got 3"),
     ],
 )
 def test_wrong_names(only, message):

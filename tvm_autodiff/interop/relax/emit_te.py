@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm import ir, relax
+import numpy as np
+from tvm import ir, relax, runtime
 
 from ...codegen.deep import run_deep
 from ...errors import InvalidArgumentError
@@ -48,8 +49,8 @@ def emit_te(
     Raises
     ------
     InvalidArgumentError
-        An argument is a Relax expression of no tensor, or the result is not made of te tensors that
-        are computed from the arguments.
+        An argument is a Relax expression of no tensor, or an array, or the result is not made of te
+        tensors that are computed from the arguments.
 
     Examples
     --------
@@ -67,6 +68,14 @@ def emit_te(
     >>> sorted(f.name_hint for f in relax.transform.Gradient("main")(builder.get()).functions)
     ['main', 'main_adjoint', 'softsign', 'softsign_gradient']
     """
+    if not isinstance(builder, relax.BlockBuilder):
+        raise InvalidArgumentError(
+            f"emit_te takes a relax.BlockBuilder first, got {type(builder).__name__}"
+        )
+    if not callable(te_function):
+        raise InvalidArgumentError(
+            f"emit_te takes a function of te tensors, got {type(te_function).__name__}"
+        )
     title = str(name or getattr(te_function, "__name__", "te"))
     title = title if title.isidentifier() else "te"
     trace = Trace(builder.get())
@@ -98,6 +107,10 @@ def _argument(trace: Trace, value: Any, what: str) -> Any:
         return [_argument(trace, one, what) for one in value]
     if isinstance(value, tuple):
         return tuple(_argument(trace, one, what) for one in value)
+    if isinstance(value, (np.ndarray, runtime.Tensor)):
+        raise InvalidArgumentError(
+            f"{what} is an array: wrap it in relax.const, or make it a parameter of the function"
+        )
     if not isinstance(value, ir.Expr):
         return value
     if isinstance(value, relax.ShapeExpr):

@@ -145,7 +145,7 @@ def register_gradients(
     >>> register_gradients(["erf", "nn.layer_norm"])
     ('relax.erf', 'relax.nn.layer_norm')
     """
-    if isinstance(only, str):
+    if isinstance(only, str) or not isinstance(only, Iterable | None):
         raise InvalidArgumentError(f"only must be a list of names of operators, got {only!r}")
     names = operators() if only is None else [_known_operator(str(name)) for name in only]
     return tuple(name for name in names if _registered(name, override))
