@@ -59,8 +59,10 @@ def weighted_sum(make: Callable[..., Any], params: Sequence[relax.Var]) -> tvm.I
 
 
 def machine(module: tvm.IRModule, *, fuse: bool = False) -> relax.VirtualMachine:
-    """The module compiled by TVM, with its own fusion of operators or without."""
-    target = tvm.target.Target("llvm")
+    """The module compiled by TVM, with its own fusion of operators or without. LLVM does not
+    optimise: what is checked runs a few times.
+    """
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
     pipeline = relax.get_default_pipeline(target) if fuse else "default"
     return relax.VirtualMachine(tvm.compile(module, target, relax_pipeline=pipeline), tvm.cpu())
 
@@ -79,10 +81,20 @@ def check_gradient(
     """Compare ``main_adjoint`` of a module with differences of its ``main``, for each float;
     `finish` is a pass behind that of the gradient.
     """
+    check_adjoint(finish(differentiated(module, arrays)), arrays, rtol, step)
+
+
+def differentiated(module: tvm.IRModule, arrays: Arrays) -> tvm.IRModule:
+    """The module with ``main_adjoint``: the gradients of ``main`` by all floats."""
     floats = [n for n, array in enumerate(arrays) if array.dtype.kind == "f"]
     params = [module["main"].params[n] for n in floats]
-    adjoint = relax.transform.Gradient("main", require_grads=params)(module)
-    vm = machine(finish(adjoint))
+    return relax.transform.Gradient("main", require_grads=params)(module)
+
+
+def check_adjoint(module: tvm.IRModule, arrays: Arrays, rtol: float, step: float) -> None:
+    """Compare ``main_adjoint`` of a module that was differentiated with differences."""
+    floats = [n for n, array in enumerate(arrays) if array.dtype.kind == "f"]
+    vm = machine(module)
     gradients = [one.numpy() for one in called(vm, "main_adjoint", arrays)[1]]
 
     def loss(given: Arrays) -> float:
