@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import tirx
 
 import tvm_autodiff as ad
 from tests.interop.relax.checks import (
