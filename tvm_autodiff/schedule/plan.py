@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from ..codegen.primfunc import StageFunction
 from ..expr.build import variable
 from ..expr.nodes import Tensor, Var, tensor_key
 from ..graph.kinds.custom import without_rules
@@ -16,6 +17,7 @@ from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop, loop_stage
 from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished
+from .cpu.row_loop import row_loop
 from .cpu.small_loop import small_loop
 from .declined import Declined
 from .emit.called_parts import Part
@@ -143,15 +145,20 @@ class Plan:
                 replace(loop, step=loop.step.with_outputs(outputs))
             )
         found = self._loops[id(kernel)]
-        rule = small_loop.__name__
-        refused = self.refusals.of(kernel, rule)
         count = len(found.inside.kernels)
-        small = refused if refused is not None else small_loop(kernel, found.whole, count)
-        if not isinstance(small, Declined):
-            self.scheduled.append(Scheduled(kernel, small, rule))
-            return [Step(one, kernel, rule) for one in finished(small, self.machine)]
-        if refused is not None:  # told with the slow kernels; its launches are those of its steps
-            self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
+        whole: dict[str, Callable[[], list[StageFunction] | Declined]] = {
+            row_loop.__name__: lambda: row_loop(kernel, found.whole, self.machine),
+            small_loop.__name__: lambda: small_loop(kernel, found.whole, count),
+        }
+        for rule, made in whole.items():
+            refused = self.refusals.of(kernel, rule)
+            if refused is not None:  # told with the slow kernels, without launches of its own
+                self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
+                continue
+            one = made()
+            if not isinstance(one, Declined):
+                self.scheduled.append(Scheduled(kernel, one, rule))
+                return [Step(launch, kernel, rule) for launch in finished(one, self.machine)]
         steps = found.inside.steps()
         length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
         runs = length if found.blocks is None else length * found.blocks.count

@@ -1,0 +1,316 @@
+"""A row program as statements: as many rows as a vector has lanes, side by side.
+
+In: values of one row. Out: loads, arithmetic and stores of all lanes. What lies in memory component
+by component is taken apart, and put together again, in registers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ....codegen.loop_nest import (
+    VECTORIZED,
+    Buffer,
+    Local,
+    Statement,
+    bind,
+    element,
+    local,
+    loop,
+    sequence,
+    store,
+)
+from ....codegen.vectors import filled_with, picked, whole, widened_read, widened_store
+from ....expr.build import add, const, variable
+from ....expr.nodes import (
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ....expr.rewrite import Rewriter, postorder, tree_size
+from ....graph.stage import shape_of
+from ...nest.row_program import RowProgram, components_of, index_key
+
+Key = tuple[int, int]
+#: from a lane and a value to the statement that keeps it
+Write = Callable[[Expr, Expr], Statement]
+
+MOST_COMPONENTS = 16  #: that lie side by side and are taken apart in registers
+_STORED = 24  #: nodes of a value that is used once, from which on it is stored
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What the lanes of a vector stand for.
+
+    Attributes
+    ----------
+    count : int
+    rows : callable
+        From a lane to the indices of its row.
+    time : callable
+        From a lane to its time.
+    neighbours : bool
+        Whether they are neighbouring rows at one time.
+    """
+
+    count: int
+    rows: Callable[[Expr], Sequence[Expr]]
+    time: Callable[[Expr], Expr]
+    neighbours: bool = True
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A tensor with rows in a buffer, which may have an index of time in front."""
+
+    tensor: Tensor
+    buffer: Buffer
+    timed: bool
+
+
+@dataclass
+class RowLanes:
+    """Writes steps of a program.
+
+    Attributes
+    ----------
+    program : RowProgram
+    sources : mapping from tensor key to Stack
+        Where what the step reads lies.
+    buffers : list of Local
+        What the statements need: a vector for each value that is stored.
+    """
+
+    program: RowProgram
+    sources: Mapping[Key, Stack]
+    buffers: list[Local] = field(default_factory=list)
+
+    def step(
+        self,
+        lanes: Lanes,
+        states: Sequence[Callable[[Expr], Expr]],
+        results: Sequence[tuple[Expr, Write]],
+        stacks: Sequence[tuple[Sequence[Expr], Stack]],
+    ) -> list[Statement]:
+        """The statements of one step.
+
+        Parameters
+        ----------
+        lanes : Lanes
+        states
+            For each variable of the state what it is in a lane.
+        results
+            Values over the program's variables, with what becomes of them once all is read.
+        stacks
+            The components of results that are stacked, and where they go.
+        """
+        lane = variable("lane", "int32")
+        writes, after = list(results), []
+        for values, stack in stacks:
+            vectors = self._vectors(stack, lanes)
+            writes += [
+                (value, self._written(stack, lanes, vectors, place))
+                for value, place in zip(values, self._places(stack), strict=True)
+            ]
+            after += _put_together(stack, lanes, list(vectors.values()))
+        before, apart = self._taken_apart(lanes)
+        inside: list[Statement] = []
+        table = dict(zip(map(node_id, self.program.rows), lanes.rows(lane), strict=True))
+        for var, state in zip((v for vs in self.program.states for v in vs), states, strict=True):
+            table[node_id(var)] = _bound(var, state(lane), inside)
+        self._bind_values(lanes, lane, [value for value, _ in writes], apart, table, inside)
+        renamed = Rewriter(lambda n: table.get(node_id(n)) if op_name(n) == "var" else None)
+        inside += [write(lane, renamed(value)) for value, write in writes]
+        return [*before, loop(lane, lanes.count, sequence(inside), VECTORIZED), *after]
+
+    def moved(
+        self, lanes: Lanes, stack: Stack, places: Sequence[Local], first: Sequence[Expr], out: bool
+    ) -> Statement:
+        """``place[first, lane] = stack[row, c]`` for each component, or with `out` the other way
+        round.
+        """
+        lane = variable("lane", "int32")
+        statements = []
+        for place, component in zip(places, self._places(stack), strict=True):
+            index = _index(stack, lanes, lane, component)
+            here = [*first, lane]
+            if out:
+                statements.append(store(stack.buffer, element(place, here), index))
+            else:
+                statements.append(store(place, element(stack.buffer, index), here))
+        return loop(lane, lanes.count, sequence(statements), VECTORIZED)
+
+    def _places(self, stack: Stack) -> list[tuple[int, ...]]:
+        return components_of(stack.tensor, len(self.program.rows))
+
+    def _local(self, name: str, dtype: str, lanes: Lanes) -> Local:
+        self.buffers.append(local(f"{name}{len(self.buffers)}", [lanes.count], dtype))
+        return self.buffers[-1]
+
+    def _vectors(self, stack: Stack, lanes: Lanes) -> dict[tuple[int, ...], Local]:
+        """A vector for each component, where they are interleaved."""
+        places = self._places(stack)
+        few = 1 < len(places) <= MOST_COMPONENTS and lanes.count > 1
+        if not few or not lanes.neighbours:
+            return {}
+        dtype = dtype_of(stack.tensor)
+        return {place: self._local("part", dtype, lanes) for place in places}
+
+    def _written(
+        self,
+        stack: Stack,
+        lanes: Lanes,
+        vectors: Mapping[tuple[int, ...], Local],
+        place: tuple[int, ...],
+    ) -> Write:
+        if place in vectors:
+            return lambda lane, value: store(vectors[place], value, [lane])
+        return lambda lane, value: store(stack.buffer, value, _index(stack, lanes, lane, place))
+
+    def _taken_apart(
+        self, lanes: Lanes
+    ) -> tuple[list[Statement], dict[Key, dict[tuple[int, ...], Local]]]:
+        """``part_c[:] = x[row .. row + lanes, c]`` for all components of what is read by rows."""
+        rows = [index_key(row) for row in self.program.rows]
+        found: dict[Key, dict[tuple[int, ...], Local]] = {}
+        statements: list[Statement] = []
+        for _, value in self.program.bindings:
+            if not is_load(value) or tensor_key(load_tensor(value)) in found:
+                continue
+            stack = self.sources[tensor_key(load_tensor(value))]
+            own = [index_key(index) for index in operands(value)[: len(rows)]] == rows
+            if not own or shape_of(stack.tensor)[: len(rows)] != self.program.extents:
+                continue
+            vectors = self._vectors(stack, lanes)
+            if not vectors:
+                continue
+            found[tensor_key(stack.tensor)] = vectors
+            start = _index(stack, lanes, const(0, "int32"), next(iter(vectors)))
+            taken = []
+            for part in range(len(vectors)):
+                taken.append(self._local("taken", dtype_of(stack.tensor), lanes))
+                read = element(stack.buffer, _further(start, part * lanes.count))
+                statements.append(filled_with(taken[-1], widened_read(read, lanes.count)))
+            for number, vector in enumerate(vectors.values()):
+                order = [number + lane * len(vectors) for lane in range(lanes.count)]
+                statements.append(filled_with(vector, picked([*map(whole, taken)], order)))
+        return statements, found
+
+    def _bind_values(
+        self,
+        lanes: Lanes,
+        lane: Expr,
+        results: Sequence[Expr],
+        apart: Mapping[Key, Mapping[tuple[int, ...], Local]],
+        table: dict[int, Expr],
+        inside: list[Statement],
+    ) -> None:
+        """Put what the variables of the program are into `table`, and the statements into `inside`.
+
+        TVM writes a variable's value into each of its uses unless it is a read: what is used twice
+        is stored in a vector of its own, which LLVM keeps in a register.
+        """
+        values = {node_id(var): value for var, value in self.program.bindings}
+        uses = _uses(values, results)
+        for var, value in self.program.bindings:
+            key = node_id(var)
+            if not uses[key]:
+                continue
+            if is_load(value):
+                read = self._read(value, lanes, lane, apart, table)
+                table[key] = _bound(var, read, inside)
+                continue
+            placed = Rewriter(lambda n: table.get(node_id(n)) if op_name(n) == "var" else None)
+            new = placed(value)
+            if dtype_of(var) == "bool" or (uses[key] == 1 and tree_size(new) < _STORED):
+                table[key] = new
+                continue
+            kept = self._local(str(var.name), dtype_of(var), lanes)
+            inside.append(store(kept, new, [lane]))
+            table[key] = _bound(var, element(kept, [lane]), inside)
+
+    def _read(
+        self,
+        value: Expr,
+        lanes: Lanes,
+        lane: Expr,
+        apart: Mapping[Key, Mapping[tuple[int, ...], Local]],
+        table: Mapping[int, Expr],
+    ) -> Expr:
+        stack = self.sources[tensor_key(load_tensor(value))]
+        count = len(self.program.rows)
+        numbers = [const_value(index) for index in operands(value)[count:]]
+        vectors = apart.get(tensor_key(stack.tensor), {})
+        own = [index_key(i) for i in operands(value)[:count]] == [
+            *map(index_key, self.program.rows)
+        ]
+        if own and tuple(numbers) in vectors:
+            return element(vectors[tuple(numbers)], [lane])
+        placed = Rewriter(lambda n: table.get(node_id(n)) if op_name(n) == "var" else None)
+        index = [placed(part) for part in operands(value)]
+        return element(stack.buffer, [*([lanes.time(lane)] if stack.timed else []), *index])
+
+
+def _index(stack: Stack, lanes: Lanes, lane: Expr, component: Sequence[int]) -> list[Expr]:
+    """Where a component lies."""
+    time = [lanes.time(lane)] if stack.timed else []
+    return [*time, *lanes.rows(lane), *(const(n, "int32") for n in component)]
+
+
+def _further(index: Sequence[Expr], count: int) -> list[Expr]:
+    *outer, last = index
+    return [*outer, add(last, const(count, dtype_of(last)))]
+
+
+def _bound(var: Var, value: Expr, inside: list[Statement]) -> Var:
+    """A read under a name."""
+    fresh = variable(str(var.name), dtype_of(var))
+    inside.append(bind(fresh, value))
+    return fresh
+
+
+def _uses(values: Mapping[int, Expr], results: Sequence[Expr]) -> Counter[int]:
+    """How often each variable occurs in what the results need."""
+    uses: Counter[int] = Counter()
+    pending = list(results)
+    while pending:
+        for node in _occurrences(pending.pop()):
+            uses[node_id(node)] += 1
+            if uses[node_id(node)] == 1 and node_id(node) in values:
+                pending.append(values[node_id(node)])
+    return uses
+
+
+def _occurrences(root: Expr) -> list[Expr]:
+    """The variables of an expression, as often as they occur."""
+    order = postorder(root)
+    parts = [part for node in order for part in operands(node)]
+    return [node for node in [*parts, root] if op_name(node) == "var"]
+
+
+def _put_together(stack: Stack, lanes: Lanes, vectors: Sequence[Local]) -> list[Statement]:
+    """``y[row .. row + lanes, :] = the vectors of all components, interleaved``."""
+    statements: list[Statement] = []
+    count = len(vectors)
+    zeros = [0] * (len(shape_of(stack.tensor)) - len(lanes.rows(const(0, "int32"))))
+    for part in range(count):
+        first = part * lanes.count
+        order = [
+            place % count * lanes.count + place // count
+            for place in range(first, first + lanes.count)
+        ]
+        index = _further(_index(stack, lanes, const(0, "int32"), zeros), first)
+        place = store(stack.buffer, element(vectors[0], [const(0, "int32")]), index)
+        statements.append(widened_store(place, picked([*map(whole, vectors)], order), lanes.count))
+    return statements

@@ -1,0 +1,406 @@
+"""A step of a loop for one row, as straight-line code.
+
+In: a step whose leading axes never meet. Out: values over the state of one row and elements of what
+the step reads. Components, reductions over them and conditions on them are written out.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, TypeAlias
+
+from ...expr.build import all_of, any_of, cast, const, if_then_else, negate, select, variable
+from ...expr.lets import merge_equal
+from ...expr.nodes import (
+    BINARY_CLASSES,
+    INDEX_DTYPES,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    is_float,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+    with_operands,
+)
+from ...expr.rewrite import Rewriter, expand_lets, postorder
+from ...graph.kinds.loop import Step
+from ...graph.stage import (
+    Operation,
+    Reduction,
+    bodies,
+    bounds_of,
+    is_compute,
+    is_placeholder,
+    outputs_of,
+    reduction_of,
+    shape_of,
+)
+from ..declined import Declined, no_gain, other_kind
+from ..fusion.kernel import EXPENSIVE
+
+Key: TypeAlias = tuple[Any, ...]
+
+MAX_POINTS = 768  #: of all stages of a step for one row: code and compile time grow with them
+DTYPES = ("float32", "float64", "int32", "int64")  #: of what is read and written
+
+#: operators that there are for vectors
+_OPERATIONS = EXPENSIVE | {*BINARY_CLASSES, "truncdiv", "not", "select", "if_then_else", "cast"}
+_OPERATIONS |= {"const", "var", "load", "sqrt", "abs"}
+_DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
+_FOLDED: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "min": min,
+    "max": max,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class RowProgram:
+    """A step for one row.
+
+    Attributes
+    ----------
+    rows : tuple of Var
+        The indices of the row.
+    extents : tuple of int
+        How many rows there are along each of them.
+    states : tuple of tuple of Var
+        For each carry one variable for each of its components.
+    bindings : tuple of (Var, Expr)
+        In order: values over states, `rows`, earlier variables and elements of ``step.xs`` and
+        ``step.consts``. Each of them may be evaluated for every row.
+    news, ys : tuple of tuple of Expr
+        The components of the next carries, and of the results.
+    """
+
+    rows: tuple[Var, ...]
+    extents: tuple[int, ...]
+    states: tuple[tuple[Var, ...], ...]
+    bindings: tuple[tuple[Var, Expr], ...]
+    news: tuple[tuple[Expr, ...], ...]
+    ys: tuple[tuple[Expr, ...], ...]
+
+    @property
+    def components(self) -> int:
+        """The numbers that make the state of a row."""
+        return sum(map(len, self.states))
+
+
+def row_program(step: Step, axes: int) -> RowProgram | Declined:
+    """The step for a row along its first `axes` axes.
+
+    ``h'[i, c] = Σ_k w[c, k]·h[i, k]  →  h'0 = w[0, 0]·h0 + w[0, 1]·h1; h'1 = ..``
+
+    Parameters
+    ----------
+    step : Step
+        In normal form.
+    axes : int
+        How many leading axes of all carries and results are rows.
+    """
+    tensors = [*step.carries, *step.outputs]
+    leading = {shape_of(tensor)[:axes] for tensor in tensors}
+    extents = leading.pop() if len(leading) == 1 else ()
+    if len(extents) != axes or not all(isinstance(extent, int) for extent in extents):
+        return other_kind("its carries and results have no common leading axes of literal size")
+    if not all(isinstance(dim, int) for tensor in tensors for dim in shape_of(tensor)[axes:]):
+        return other_kind("the size of a row is not literal")
+    if any(dtype_of(tensor) not in DTYPES for tensor in (*step.inputs, *step.outputs)):
+        return other_kind("it has elements that are no plain numbers")
+    try:
+        return _Writer(step, tuple(int(extent) for extent in extents)).program()
+    except _CannotError as found:
+        return found.declined
+
+
+class _CannotError(Exception):
+    """The step has no straight-line code."""
+
+    def __init__(self, declined: Declined) -> None:
+        super().__init__(declined.reason)
+        self.declined = declined
+
+
+class _Writer:
+    """Evaluates elements of tensors by demand, each once."""
+
+    def __init__(self, step: Step, extents: tuple[int, ...]) -> None:
+        self._step, self._extents = step, extents
+        self._rows = tuple(
+            variable(f"r{n}", dtype_of(axis.var))
+            for n, axis in enumerate(list(step.outputs[0].op.axis)[: len(extents)])
+        )
+        self._row_keys = [node_id(row) for row in self._rows]
+        self._states = {
+            tensor_key(carry): {
+                place: variable(str(carry.op.name), dtype_of(carry))
+                for place in self._places(carry)
+            }
+            for carry in step.carries
+        }
+        self._bindings: list[tuple[Var, Expr]] = []
+        self._known: dict[Key, Expr] = {}
+        self._points = 0
+
+    def program(self) -> RowProgram:
+        """All results of the step."""
+        found = [
+            tuple(
+                self._element(tensor, [*self._rows, *(const(n, "int32") for n in place)])
+                for place in self._places(tensor)
+            )
+            for tensor in self._step.outputs
+        ]
+        count = len(self._step.news)
+        states = tuple(tuple(vars.values()) for vars in self._states.values())
+        return RowProgram(
+            self._rows,
+            self._extents,
+            states,
+            tuple(self._bindings),
+            tuple(found[:count]),
+            tuple(found[count:]),
+        )
+
+    def _places(self, tensor: Tensor) -> list[tuple[int, ...]]:
+        count = prod(int(dim) for dim in shape_of(tensor)[len(self._extents) :])
+        if count > MAX_POINTS:
+            raise _CannotError(no_gain(f"a row of {tensor.op.name} has {count} elements"))
+        return components_of(tensor, len(self._extents))
+
+    def _element(self, tensor: Tensor, indices: Sequence[Expr], guarded: bool = False) -> Expr:
+        """The value of an element; `guarded` where it stands behind a condition."""
+        indices = [self._plain(index) for index in indices]
+        if guarded and not self._inside(tensor, indices):
+            raise _CannotError(other_kind(f"{tensor.op.name} is read under a condition"))
+        place = tuple(map(index_key, indices))
+        key: Key = (*tensor_key(tensor), *place)
+        if key in self._known:
+            return self._known[key]
+        if tensor_key(tensor) in self._states:
+            return self._state(tensor, indices)
+        if is_placeholder(tensor.op):
+            self._known[key] = self._bound(load(tensor, indices), str(tensor.op.name))
+            return self._known[key]
+        if not is_compute(tensor.op):
+            raise _CannotError(other_kind(f"stage {tensor.op.name} is no te.compute"))
+        for one, value in zip(outputs_of(tensor.op), self._stage(tensor.op, indices), strict=True):
+            other: Key = (*tensor_key(one), *place)
+            self._known[other] = value
+        return self._known[key]
+
+    def _state(self, tensor: Tensor, indices: Sequence[Expr]) -> Var:
+        count = len(self._rows)
+        own = [node_id(index) for index in indices[:count]] == self._row_keys
+        values = [const_value(index) for index in indices[count:]]
+        if not own or None in values:
+            raise _CannotError(no_gain(f"rows of {tensor.op.name} meet"))
+        found = self._states[tensor_key(tensor)].get(tuple(int(n) for n in values if n is not None))
+        if found is None:
+            raise _CannotError(other_kind(f"{tensor.op.name} is read outside of its bounds"))
+        return found
+
+    def _plain(self, index: Expr) -> Expr:
+        """An index without casts around a row or a number."""
+        inner = index
+        while op_name(inner) == "cast":
+            inner = operands(inner)[0]
+        if node_id(inner) in self._row_keys:
+            return inner
+        if any(is_load(node) for node in postorder(index)):
+            raise _CannotError(other_kind("an index is data"))
+        return index
+
+    def _inside(self, tensor: Tensor, indices: Sequence[Expr]) -> bool:
+        """Whether an element is one of its tensor wherever the row is."""
+        sizes = dict(zip(self._row_keys, self._extents, strict=True))
+        for index, dim in zip(indices, shape_of(tensor), strict=True):
+            value = const_value(index)
+            last = sizes.get(node_id(index), 0) - 1 if value is None else value
+            if not isinstance(dim, int) or not 0 <= last < dim:
+                return False
+        return True
+
+    def _stage(self, op: Operation, indices: Sequence[Expr]) -> list[Expr]:
+        table = {
+            node_id(axis.var): cast(dtype_of(axis.var), index)
+            for axis, index in zip(op.axis, indices, strict=True)
+        }
+        reduction = reduction_of(op)
+        name = str(op.name)
+        if reduction is None:
+            self._count()
+            return [self._value(body, table, name) for body in bodies(op)]
+        results = self._reduced(reduction, table, name)
+        return [results[int(body.value_index)] for body in bodies(op)]
+
+    def _reduced(self, reduction: Reduction, table: dict[int, Expr], name: str) -> list[Expr]:
+        """The points of a reduction, one after the other; a sum begins with its first term."""
+        names = [op_name(result) for result in reduction.combiner.result]
+        first = reduction.init or reduction.combiner.identity
+        total = None if names == ["add"] and not reduction.init else list(first)
+        for point in self._reduction_points(reduction, table):
+            self._count()
+            here = {**table, **point}
+            condition = const_value(self._folded(reduction.condition, here))
+            if condition is None:
+                raise _CannotError(other_kind(f"the terms of {name} have a condition"))
+            if not condition:
+                continue
+            terms = [self._value(source, here, name) for source in reduction.sources]
+            if total is None:
+                total = terms
+                continue
+            total = [self._bound(e, name) for e in reduction.combiner.apply(total, terms)]
+        return list(first) if total is None else total
+
+    def _reduction_points(
+        self, reduction: Reduction, table: dict[int, Expr]
+    ) -> list[dict[int, Expr]]:
+        points: list[dict[int, Expr]] = [{}]
+        for axis in reduction.axes:
+            wider = []
+            for point in points:
+                here = {**table, **point}
+                low, extent = (const_value(self._folded(b, here)) for b in bounds_of(axis))
+                if low is None or extent is None:
+                    raise _CannotError(other_kind("the bounds of a reduction are no numbers"))
+                dtype = dtype_of(axis.var)
+                wider += [
+                    {**point, node_id(axis.var): const(n, dtype)}
+                    for n in range(int(low), int(low) + int(extent))
+                ]
+                if len(wider) > MAX_POINTS:
+                    raise _CannotError(no_gain("a row has too many terms"))
+            points = wider
+        return points
+
+    def _count(self) -> None:
+        self._points += 1
+        if self._points > MAX_POINTS:
+            raise _CannotError(no_gain(f"a row takes more than {MAX_POINTS} points"))
+
+    def _folded(self, expr: Expr, table: dict[int, Expr]) -> Expr:
+        def visit(node: Expr) -> Expr | None:
+            if op_name(node) == "var":
+                return table.get(node_id(node))
+            return _folded_node(node)
+
+        return Rewriter(visit)(expand_lets(expr))
+
+    def _value(self, expr: Expr, table: dict[int, Expr], name: str) -> Expr:
+        """An expression at a place of the loops, over variables."""
+        [plain] = merge_equal([self._folded(expr, table)])
+        free = {node_id(node) for node in _unguarded(plain)}
+        for node in postorder(plain):
+            if op_name(node) not in _OPERATIONS:
+                raise _CannotError(other_kind(f"stage {name} calls {op_name(node)}"))
+            if op_name(node) in _DIVISIONS and not is_float(node) and node_id(node) not in free:
+                raise _CannotError(other_kind(f"stage {name} divides under a condition"))
+
+        return self._over_variables(plain, free, name)
+
+    def _over_variables(self, root: Expr, free: Container[int], name: str) -> Expr:
+        """Reads become variables, and so do parts that occur twice; both sides of a branch may be
+        evaluated then.
+        """
+        order = postorder(root)
+        uses = Counter(node_id(part) for node in order for part in operands(node))
+        indices = [index for node in order if is_load(node) for index in operands(node)]
+        positions = {node_id(node) for node in postorder(indices)}
+        done: dict[int, Expr] = {}
+        for node in order:
+            key = node_id(node)
+            if is_load(node):
+                done[key] = self._element(load_tensor(node), operands(node), key not in free)
+                continue
+            parts = [done[node_id(part)] for part in operands(node)]
+            if op_name(node) == "if_then_else":
+                value = select(*parts)
+            else:
+                value = with_operands(node, parts) if parts else node
+            if parts and uses[key] > 1 and key not in positions and is_float(value):
+                value = self._bound(value, name)
+            done[key] = value
+        return self._bound(done[node_id(root)], name)
+
+    def _bound(self, value: Expr, name: str) -> Expr:
+        if op_name(value) in ("var", "const"):
+            return value
+        var = variable(name, dtype_of(value))
+        self._bindings.append((var, value))
+        return var
+
+
+def index_key(index: Expr) -> Key:
+    """What two equal indices share: a number, or one variable."""
+    value = const_value(index)
+    return ("id", node_id(index)) if value is None else ("at", int(value))
+
+
+def components_of(tensor: Tensor, axes: int) -> list[tuple[int, ...]]:
+    """The components of a row of a tensor, in the order in which they lie in memory."""
+    return list(product(*(range(int(dim)) for dim in shape_of(tensor)[axes:])))
+
+
+def _unguarded(expr: Expr) -> list[Expr]:
+    """The nodes that are evaluated in any case."""
+    found: dict[int, Expr] = {}
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if node_id(node) in found:
+            continue
+        found[node_id(node)] = node
+        guards = op_name(node) in ("if_then_else", "select", "and", "or")
+        pending += operands(node)[:1] if guards else operands(node)
+    return list(found.values())
+
+
+def _folded_node(node: Expr) -> Expr | None:
+    """A node over numbers as a number: ``0 == 0 → true``, ``if true then a else b → a``."""
+    name, parts = op_name(node), operands(node)
+    if name in ("if_then_else", "select"):
+        return (if_then_else if name == "if_then_else" else select)(*parts)
+    if name in ("and", "or"):
+        return all_of(parts) if name == "and" else any_of(parts)
+    if name == "not" and const_value(parts[0]) is not None:
+        return negate(parts[0])
+    if name == "likely":
+        return parts[0]
+    if name == "cast" and dtype_of(node) in INDEX_DTYPES and dtype_of(parts[0]) in INDEX_DTYPES:
+        return cast(dtype_of(node), parts[0])
+    if name not in _FOLDED or any(dtype_of(part) not in INDEX_DTYPES for part in parts):
+        return None
+    left, right = map(const_value, parts)
+    if name in ("add", "sub") and right == 0:
+        return parts[0]
+    if (name == "add" and left == 0) or (name == "mul" and left == 1):
+        return parts[1]
+    if name in ("mul", "floordiv") and right == 1:
+        return parts[0]
+    if left is None or right is None or (right == 0 and name in _DIVISIONS):
+        return None
+    return const(_FOLDED[name](left, right), dtype_of(node))
