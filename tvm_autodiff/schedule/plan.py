@@ -147,7 +147,7 @@ class Plan:
         found = self._loops[id(kernel)]
         count = len(found.inside.kernels)
         whole: dict[str, Callable[[], list[StageFunction] | Declined]] = {
-            row_loop.__name__: lambda: row_loop(kernel, found.whole, self.machine),
+            row_loop.__name__: lambda: row_loop(kernel, found.whole, self.machine, count),
             small_loop.__name__: lambda: small_loop(kernel, found.whole, count),
         }
         for rule, made in whole.items():

@@ -34,7 +34,8 @@ def test_small_loops_agree_with_numpy(case: LoopCase, reverse: bool) -> None:
             for got, want in zip(function(*arrays), expected, strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
     # without a state there is nothing to wait for, and no loop
-    assert ("small_loop" in rules_of(literal, case.arrays(5))) == bool(case.carries)
+    whole = {"small_loop", "row_loop"} & set(rules_of(literal, case.arrays(5)))
+    assert bool(whole) == bool(case.carries)
 
 
 def decays(size: int) -> tuple[list[te.Tensor], list[te.Tensor]]:
@@ -45,7 +46,7 @@ def decays(size: int) -> tuple[list[te.Tensor], list[te.Tensor]]:
     return [init, xs], loop_stage("decays", loop)
 
 
-@pytest.mark.parametrize(("size", "small"), [(4, True), (100, True), (200, False), (5_000, False)])
+@pytest.mark.parametrize(("size", "small"), [(4, True), (7, True), (5_000, False)])
 def test_the_work_of_a_step_decides(size: int, small: bool) -> None:
     inputs, outputs = decays(size)
     function = ad.build(inputs, outputs, num_threads=1, cache=False)

@@ -43,15 +43,22 @@ from ..rewrites.normal_form import normal_form
 from .loops.row_lanes import Lanes, RowLanes, Stack
 from .parallel import worth_threads
 
+#: points of all stages of a step for one row: code and compile time grow with them
+MAX_POINTS = 768
 #: bytes of state that the rows of a block have together, which stay in the nearest cache
-STATE_BYTES = 8 * 1024
+STATE_BYTES = 16 * 1024
+#: elements of the state for each kernel of a step, above which calls of kernels that hand nothing
+#: to each other are as fast: all wait for memory, and have no copy of the state
+FEW_ELEMENTS = 1024
 #: vectors of rows that go on side by side with their state in registers
 UNROLLED = 4
 #: values of a step up to which so many vectors of rows fit the registers
 FEW_VALUES = 16
 
 
-def row_loop(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFunction] | Declined:
+def row_loop(
+    kernel: Kernel, loop: Loop, machine: Machine, kernels: int
+) -> list[StageFunction] | Declined:
     """The function of a loop whose rows never meet.
 
     Parameters
@@ -61,6 +68,8 @@ def row_loop(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFunction
     loop : Loop
         What it computes, without custom rules.
     machine : Machine
+    kernels : int
+        How many functions a step would call.
     """
     if machine.kind != "llvm":
         return other_kind("it is not for a CPU")
@@ -71,8 +80,11 @@ def row_loop(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFunction
     if isinstance(program, Declined):
         return program
     lanes = _width(whole.step, program.extents[-1], machine)
-    if lanes < 2:
-        return no_gain("its rows are fewer than the lanes of a vector")
+    if lanes < 2 or 2 * lanes < _full_width(whole.step, machine):
+        return no_gain("its rows are fewer than half the lanes of a vector")
+    elements = prod(program.extents) * program.components
+    if kernels <= len(whole.step.carries) and elements > kernels * FEW_ELEMENTS:
+        return no_gain(f"{elements} elements are worth the calls of {kernels} kernels")
     func, inputs, outputs = _Writer(kernel.root, whole, program, lanes, machine).function()
     return [launch_of(func, kernel.root, inputs, outputs)]
 
@@ -91,7 +103,7 @@ def _program(step: Step, machine: Machine) -> RowProgram | Declined:
         if isinstance(extent, int):
             widths[axes] = _width(step, extent, machine)
     for axes in sorted(widths, key=lambda axes: (widths[axes], axes), reverse=True):
-        found = row_program(step, axes)
+        found = row_program(step, axes, MAX_POINTS)
         if not isinstance(found, Declined):
             return found
     return found
@@ -99,10 +111,14 @@ def _program(step: Step, machine: Machine) -> RowProgram | Declined:
 
 def _width(step: Step, extent: int, machine: Machine) -> int:
     """The lanes of a vector of neighbouring rows: a power of two, at most their number."""
-    lanes = min(machine.lanes(dtype_of(carry)) for carry in step.carries)
+    lanes = _full_width(step, machine)
     while lanes > extent:
         lanes //= 2
     return lanes
+
+
+def _full_width(step: Step, machine: Machine) -> int:
+    return min(machine.lanes(dtype_of(carry)) for carry in step.carries)
 
 
 class _Writer:
@@ -202,18 +218,11 @@ class _Writer:
             start, body, end = (sequence([part[n] for part in parts]) for n in range(3))
             run = [*places, start, loop(done, loop_.length, body), end]
         else:
-            held = [
-                local(f"row{n}", [self._units], dtype_of(var)) for n, var in enumerate(program.rows)
-            ]
-            writer.buffers += held
             unit = counter("unit", self._units)
+            # computed and not read: what is read may be any number, and is no start of a vector
             statements, rows = self._rows(self._unit(block, unit))
-            kept = [store(place, row, [unit]) for place, row in zip(held, rows, strict=True)]
-            known = [variable(f"r{n}", dtype_of(row)) for n, row in enumerate(rows)]
-            again = [bind(v, element(p, [unit])) for v, p in zip(known, held, strict=True)]
-            start, body, end = (sequence([*again, part]) for part in whole(unit, known))
+            start, body, end = (sequence([*statements, part]) for part in whole(unit, rows))
             run = [
-                loop(unit, self._units, sequence([*statements, *kept])),
                 loop(unit, self._units, start),
                 loop(done, loop_.length, loop(unit, self._units, body)),
                 loop(unit, self._units, end),

@@ -52,7 +52,6 @@ from ..fusion.kernel import EXPENSIVE
 
 Key: TypeAlias = tuple[Any, ...]
 
-MAX_POINTS = 768  #: of all stages of a step for one row: code and compile time grow with them
 DTYPES = ("float32", "float64", "int32", "int64")  #: of what is read and written
 
 #: operators that there are for vectors
@@ -108,7 +107,7 @@ class RowProgram:
         return sum(map(len, self.states))
 
 
-def row_program(step: Step, axes: int) -> RowProgram | Declined:
+def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
     """The step for a row along its first `axes` axes.
 
     ``h'[i, c] = Σ_k w[c, k]·h[i, k]  →  h'0 = w[0, 0]·h0 + w[0, 1]·h1; h'1 = ..``
@@ -119,7 +118,11 @@ def row_program(step: Step, axes: int) -> RowProgram | Declined:
         In normal form.
     axes : int
         How many leading axes of all carries and results are rows.
+    most : int
+        Points of all stages for one row that may be written out.
     """
+    if not all(is_compute(tensor.op) for tensor in step.outputs):
+        return other_kind("it holds more than te.compute stages")
     tensors = [*step.carries, *step.outputs]
     leading = {shape_of(tensor)[:axes] for tensor in tensors}
     extents = leading.pop() if len(leading) == 1 else ()
@@ -130,7 +133,7 @@ def row_program(step: Step, axes: int) -> RowProgram | Declined:
     if any(dtype_of(tensor) not in DTYPES for tensor in (*step.inputs, *step.outputs)):
         return other_kind("it has elements that are no plain numbers")
     try:
-        return _Writer(step, tuple(int(extent) for extent in extents)).program()
+        return _Writer(step, tuple(int(extent) for extent in extents), most).program()
     except _CannotError as found:
         return found.declined
 
@@ -146,8 +149,8 @@ class _CannotError(Exception):
 class _Writer:
     """Evaluates elements of tensors by demand, each once."""
 
-    def __init__(self, step: Step, extents: tuple[int, ...]) -> None:
-        self._step, self._extents = step, extents
+    def __init__(self, step: Step, extents: tuple[int, ...], most: int) -> None:
+        self._step, self._extents, self._most = step, extents, most
         self._rows = tuple(
             variable(f"r{n}", dtype_of(axis.var))
             for n, axis in enumerate(list(step.outputs[0].op.axis)[: len(extents)])
@@ -186,7 +189,7 @@ class _Writer:
 
     def _places(self, tensor: Tensor) -> list[tuple[int, ...]]:
         count = prod(int(dim) for dim in shape_of(tensor)[len(self._extents) :])
-        if count > MAX_POINTS:
+        if count > self._most:
             raise _CannotError(no_gain(f"a row of {tensor.op.name} has {count} elements"))
         return components_of(tensor, len(self._extents))
 
@@ -292,15 +295,15 @@ class _Writer:
                     {**point, node_id(axis.var): const(n, dtype)}
                     for n in range(int(low), int(low) + int(extent))
                 ]
-                if len(wider) > MAX_POINTS:
+                if len(wider) > self._most:
                     raise _CannotError(no_gain("a row has too many terms"))
             points = wider
         return points
 
     def _count(self) -> None:
         self._points += 1
-        if self._points > MAX_POINTS:
-            raise _CannotError(no_gain(f"a row takes more than {MAX_POINTS} points"))
+        if self._points > self._most:
+            raise _CannotError(no_gain(f"a row takes more than {self._most} points"))
 
     def _folded(self, expr: Expr, table: dict[int, Expr]) -> Expr:
         def visit(node: Expr) -> Expr | None:
