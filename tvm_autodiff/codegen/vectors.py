@@ -40,6 +40,16 @@ def whole(place: Local) -> Expr:
     return tirx.BufferLoad(place.buffer, [_run(const(0, "int32"), place.elements)])
 
 
+def run_of(place: Local, start: Expr, lanes: int) -> Expr:
+    """``place[start .. start + lanes]`` of a buffer as it lies in memory."""
+    return tirx.BufferLoad(place.buffer, [_run(start, lanes)])
+
+
+def stored_run(place: Local, start: Expr, value: Expr, lanes: int) -> Statement:
+    """``place[start .. start + lanes] = value`` of a buffer as it lies in memory."""
+    return tirx.BufferStore(place.buffer, value, [_run(start, lanes)])
+
+
 def picked(vectors: Sequence[Expr], numbers: Sequence[int]) -> Expr:
     """Elements of the vectors, counted through all of them, as one vector."""
     return tirx.Shuffle(list(vectors), [const(number, "int32") for number in numbers])

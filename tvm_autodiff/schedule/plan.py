@@ -19,6 +19,7 @@ from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished
 from .cpu.row_loop import row_loop
 from .cpu.small_loop import small_loop
+from .cpu.time_parts import time_parts
 from .declined import Declined
 from .emit.called_parts import Part
 from .emit.loop_carries import StepValues, step_values
@@ -147,6 +148,7 @@ class Plan:
         found = self._loops[id(kernel)]
         count = len(found.inside.kernels)
         whole: dict[str, Callable[[], list[StageFunction] | Declined]] = {
+            time_parts.__name__: lambda: time_parts(kernel, found.whole, self.machine),
             row_loop.__name__: lambda: row_loop(kernel, found.whole, self.machine, count),
             small_loop.__name__: lambda: small_loop(kernel, found.whole, count),
         }

@@ -72,11 +72,12 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Stack:
-    """A tensor with rows in a buffer, which may have an index of time in front."""
+    """A tensor in a buffer, which may have an index of time in front, and the lane behind."""
 
     tensor: Tensor
-    buffer: Buffer
+    buffer: Buffer | Local
     timed: bool
+    by_lane: bool = False
 
 
 @dataclass
@@ -259,13 +260,23 @@ class RowLanes:
             return element(vectors[tuple(numbers)], [lane])
         placed = Rewriter(lambda n: table.get(node_id(n)) if op_name(n) == "var" else None)
         index = [placed(part) for part in operands(value)]
-        return element(stack.buffer, [*([lanes.time(lane)] if stack.timed else []), *index])
+        time = [lanes.time(lane)] if stack.timed else []
+        return element(stack.buffer, [*time, *index, *([lane] if stack.by_lane else [])])
+
+
+def tensors_read(program: RowProgram, results: Sequence[Expr]) -> set[Key]:
+    """The keys of the tensors that some values of a program need."""
+    values = {node_id(var): value for var, value in program.bindings}
+    uses = _uses(values, results)
+    needed = [value for var, value in program.bindings if uses[node_id(var)]]
+    return {tensor_key(load_tensor(value)) for value in needed if is_load(value)}
 
 
 def _index(stack: Stack, lanes: Lanes, lane: Expr, component: Sequence[int]) -> list[Expr]:
     """Where a component lies."""
     time = [lanes.time(lane)] if stack.timed else []
-    return [*time, *lanes.rows(lane), *(const(n, "int32") for n in component)]
+    place = [*time, *lanes.rows(lane), *(const(n, "int32") for n in component)]
+    return [*place, lane] if stack.by_lane else place
 
 
 def _further(index: Sequence[Expr], count: int) -> list[Expr]:

@@ -1,0 +1,126 @@
+"""Blocks of time of several parts, transposed in registers: the parts become lanes of vectors.
+
+In: an array by time, and the times at which some parts have come. Out: as many steps of all parts
+as a vector has lanes, in local memory, so that a step reads one vector; and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from ....codegen.loop_nest import (
+    Local,
+    Statement,
+    counter,
+    element,
+    local,
+    loop,
+    sequence,
+    store,
+)
+from ....codegen.vectors import filled_with, run_of, stored_run, whole, widened_read, widened_store
+from ....expr.build import add, const, mul
+from ....expr.nodes import Expr, dtype_of
+from ....graph.stage import shape_of
+from ..transposition import exchanged
+from .row_lanes import Stack
+
+
+@dataclass
+class TimeBlock:
+    """One array's block.
+
+    Attributes
+    ----------
+    stack : Stack
+        The array by time.
+    lanes : int
+        How many parts there are, and how many steps.
+    held : Local
+        ``(steps, *components, parts)``.
+    buffers : list of Local
+        What the statements need besides.
+    """
+
+    stack: Stack
+    lanes: int
+    held: Local = field(init=False)
+    buffers: list[Local] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        dims = [int(dim) for dim in shape_of(self.stack.tensor)]
+        shape = [self.lanes, *dims, self.lanes]
+        self.held = local("block", shape, dtype_of(self.stack.tensor))
+
+    @property
+    def inside(self) -> Stack:
+        """The block as what a step reads or writes."""
+        return Stack(self.stack.tensor, self.held, timed=True, by_lane=True)
+
+    def taken(self, times: Sequence[Expr]) -> Statement:
+        """``held[t, c, part] = array[times[part] + t, c]``."""
+
+        def piece(first: Expr, rows: Sequence[Expr]) -> list[Statement]:
+            vectors = [
+                widened_read(element(self.stack.buffer, place), self.lanes)
+                for place in self._places(times, first)
+            ]
+            statements, turned = self._exchanged(vectors)
+            return statements + [
+                stored_run(self.held, row, vector, self.lanes)
+                for row, vector in zip(rows, turned, strict=True)
+            ]
+
+        return self._pieces(piece)
+
+    def given(self, times: Sequence[Expr]) -> Statement:
+        """``array[times[part] + t, c] = held[t, c, part]``."""
+
+        def piece(first: Expr, rows: Sequence[Expr]) -> list[Statement]:
+            statements, turned = self._exchanged(
+                [run_of(self.held, row, self.lanes) for row in rows]
+            )
+            zero = element(self.held, [const(0, "int32")] * len(self.held.shape))
+            return statements + [
+                widened_store(store(self.stack.buffer, zero, place), vector, self.lanes)
+                for place, vector in zip(self._places(times, first), turned, strict=True)
+            ]
+
+        return self._pieces(piece)
+
+    def _pieces(self, piece: Callable[[Expr, Sequence[Expr]], list[Statement]]) -> Statement:
+        """The block in squares of as many elements of each part as there are parts."""
+        lanes = const(self.lanes, "int32")
+        count = prod(self.held.shape[1:-1])
+        number = counter("square", count)
+        first = mul(number, lanes)
+        rows = [mul(add(first, const(n, "int32")), lanes) for n in range(self.lanes)]
+        return loop(number, count, sequence(piece(first, rows)))
+
+    def _places(self, times: Sequence[Expr], first: Expr) -> list[list[Expr]]:
+        """Where the elements from `first` on of each part begin."""
+        dims = len(self.held.shape) - 2
+        if not dims:
+            return [[time] for time in times]
+        zeros = [const(0, "int32")] * (dims - 1)
+        return [[time, *zeros, first] for time in times]
+
+    def _exchanged(self, vectors: Sequence[Expr]) -> tuple[list[Statement], list[Expr]]:
+        """The columns of a square of which some vectors are the rows."""
+        statements: list[Statement] = []
+        distance = 1
+        while distance < self.lanes:
+            kept = []
+            for vector in exchanged(vectors, distance):
+                kept.append(local(f"turned{len(self.buffers)}", [self.lanes], self._dtype))
+                self.buffers.append(kept[-1])
+                statements.append(filled_with(kept[-1], vector))
+            vectors = [whole(place) for place in kept]
+            distance *= 2
+        return statements, list(vectors)
+
+    @property
+    def _dtype(self) -> str:
+        return dtype_of(self.stack.tensor)
