@@ -13,64 +13,32 @@ a part runs step by step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import replace
+from math import prod
 
-import numpy as np
-
-from ...codegen.loop_nest import (
-    PARALLEL,
-    VECTORIZED,
-    Local,
-    Statement,
-    allocated,
-    counter,
-    element,
-    function,
-    local,
-    loop,
-    parameter,
-    sequence,
-    store,
-    when,
-)
 from ...codegen.primfunc import StageFunction, launch_of
-from ...expr.build import (
-    add,
-    all_of,
-    any_of,
-    call,
-    cast,
-    compare,
-    const,
-    mul,
-    select,
-    sub,
-    true,
-    variable,
-)
-from ...expr.nodes import Expr, Tensor, binary, const_value, dtype_of, is_float, tensor_key
-from ...graph.graph import tensors_read_by
+from ...expr.dtypes import bits_of
+from ...expr.nodes import Tensor, dtype_of
 from ...graph.kinds.loop import Loop, Step
-from ...graph.stage import Extent, Operation, index_dtype, outputs_of
+from ...graph.stage import shape_of
 from ..declined import Declined, no_gain, other_kind
 from ..fusion.kernel import SYMBOLIC_SIZE, Kernel
 from ..machine import Machine
 from ..nest.affine_states import AffineStates, affine_states
-from ..nest.row_program import components_of, row_program
+from ..nest.row_program import row_program
+from ..nest.state_chain import chain_length
 from ..rewrites.normal_form import normal_form
-from .loops.row_lanes import Lanes, RowLanes, Stack, tensors_read
-from .loops.time_blocks import TimeBlock
+from .loops.part_passes import PartPasses
 from .parallel import worth_threads
 
 MAX_POINTS = 64  #: points of all stages of a step for one row: its code is written several times
 LEVELS = 2  #: of states that depend on each other
 MIN_STEPS = 64  #: of a part
-#: steps of a part are this many times an odd number: parts that begin a power of two apart would
-#: share the lines of a cache
-LINE = 16
+#: to load and to transpose, on one core: a moving average over one row of float32, which moves 12
+#: bytes a step in two passes, takes 0.38 ns a step, four rows 0.8 ns
+CYCLES_OF_A_BYTE = 0.09
+CYCLES_OF_AN_OPERATION = 4  #: until its result is there
+GAIN = 0.75  #: of the time of one step after the other, at most
 
 
 def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFunction] | Declined:
@@ -94,16 +62,42 @@ def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFuncti
     states = _states(step)
     if isinstance(states, Declined):
         return states
-    writer = _Writer(kernel.root, replace(loop, step=step), states, machine)
-    reason = writer.reason_against()
+    lanes = min(machine.lanes(dtype_of(carry)) for carry in step.carries)
+    length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE**2
+    work = length * max(1, len(states.program.bindings))
+    threads = machine.threads if worth_threads(work, machine) else 1
+    reason = _reason_against(replace(loop, step=step), states, lanes, threads)
     if reason is not None:
         return no_gain(reason)
-    func, inputs, outputs = writer.function()
+    passes = PartPasses(kernel.root, replace(loop, step=step), states, lanes, threads)
+    func, inputs, outputs = passes.function()
     return [launch_of(func, kernel.root, inputs, outputs)]
+
+
+def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) -> str | None:
+    """Why one step after the other is as fast, if so."""
+    if lanes < 4:
+        return "vectors are short"
+    if states.passes_for_states > LEVELS:
+        return "its states depend on each other in many levels"
+    if isinstance(loop.length, int) and loop.length < threads * lanes * MIN_STEPS:
+        return "its steps are few"
+    read, written = (sum(map(_bytes_of, part)) for part in (loop.step.xs, loop.step.ys))
+    moved = (states.passes * read + written) * CYCLES_OF_A_BYTE / threads
+    if moved > GAIN * (CYCLES_OF_AN_OPERATION * chain_length(states.program) + 1):
+        return "its rows are as fast side by side"
+    return None
+
+
+def _bytes_of(tensor: Tensor) -> int:
+    count = prod(int(dim) for dim in shape_of(tensor))
+    return count * bits_of(dtype_of(tensor)) // 8
 
 
 def _states(step: Step) -> AffineStates | Declined:
     """The states of a step, each component by itself."""
+    if not all(isinstance(dim, int) for tensor in step.xs for dim in shape_of(tensor)):
+        return other_kind("it reads something of a size that is not literal")
     program = row_program(step, 0, MAX_POINTS)
     if isinstance(program, Declined):
         return program
@@ -111,345 +105,3 @@ def _states(step: Step) -> AffineStates | Declined:
     if states is None:
         return other_kind("its states do not change affinely, each by itself")
     return states
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What is kept of one state while parts are folded, one number for each part.
-
-    Attributes
-    ----------
-    starts : Local
-        The state before each part, and behind the last one.
-    sums : Local
-        What a part makes of zero.
-    products, bounds : Local or None
-        The product of its factors, and a bound of its size that never is less than the floor; None
-        where all factors are one, or zero.
-    """
-
-    starts: Local
-    sums: Local
-    products: Local | None
-    bounds: Local | None
-
-
-class _Writer:
-    """The function of one loop while it is written."""
-
-    def __init__(self, op: Operation, loop: Loop, states: AffineStates, machine: Machine) -> None:
-        self._op, self._loop, self._states, self._machine = op, loop, states, machine
-        self._program = program = states.program
-        self._variables = [var for vars in program.states for var in vars]
-        self._news = [value for values in program.news for value in values]
-        self._lanes = min(machine.lanes(dtype_of(var)) for var in self._variables)
-        length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE**2
-        work = length * max(1, len(program.bindings))
-        self._threads = machine.threads if worth_threads(work, machine) else 1
-        self._parts = self._threads * self._lanes
-        self._last = max(states.levels) + 1  # the pass that needs all states
-        self._passes = self._last + (self._last in states.result_levels)
-
-    def reason_against(self) -> str | None:
-        """Why one step after the other is as fast, if so."""
-        if self._lanes < 4:
-            return "vectors are short"
-        if self._last > LEVELS:
-            return "its states depend on each other in many levels"
-        if isinstance(self._loop.length, int) and self._loop.length < self._parts * MIN_STEPS:
-            return "its steps are few"
-        return None
-
-    def function(self) -> tuple[Any, list[Tensor], list[Tensor]]:
-        """The function over what the stage reads, and its results."""
-        inputs, outputs = tensors_read_by(self._op), outputs_of(self._op)
-        buffers = {
-            tensor_key(tensor): parameter(tensor, f"{role}{number}")
-            for role, tensors in (("p", inputs), ("out", outputs))
-            for number, tensor in enumerate(tensors)
-        }
-        loop_, step, count = self._loop, self._loop.step, len(self._loop.init)
-
-        def stacks(inside: Sequence[Tensor], outside: Sequence[Tensor], timed: bool) -> list[Stack]:
-            return [
-                Stack(one, buffers[tensor_key(many)], timed)
-                for one, many in zip(inside, outside, strict=True)
-            ]
-
-        self._xs = stacks(step.xs, loop_.xs, True)
-        read = [*self._xs, *stacks(step.consts, loop_.consts, False)]
-        self._sources = {tensor_key(stack.tensor): stack for stack in read}
-        self._ys = stacks(step.ys, outputs[count:], True)
-        self._kept = [self._part(n) for n in range(len(self._variables))]
-        self._dtype = index_dtype(loop_.length)
-        length: Extent = loop_.length
-        self._length = const(length, self._dtype) if isinstance(length, int) else length
-        self._steps = self._steps_of_part()
-        first, last = (stacks(step.carries, t, False) for t in (loop_.init, outputs[:count]))
-        body = [self._moved(first, const(0, "int32"), False)]
-        for level in range(self._passes):
-            body.append(self._pass(level))
-            if level < self._last:
-                body.append(self._composed(level))
-        body += [self._rest(), self._moved(last, const(self._parts, "int32"), True)]
-        held = [
-            place
-            for kept in self._kept
-            for place in (kept.starts, kept.sums, kept.products, kept.bounds)
-            if place is not None
-        ]
-        func = function(list(buffers.values()), allocated(held, sequence(body)))
-        return func, inputs, outputs
-
-    def _part(self, number: int) -> _Part:
-        var, factor = self._variables[number], self._states.factors[number]
-        name, dtype = str(var.name), dtype_of(var)
-        starts = local(f"{name}_starts", [self._parts + 1], dtype)
-        sums = local(f"{name}_sums", [self._parts], dtype)
-        if const_value(factor) in (0, 1):
-            return _Part(starts, sums, None, None)
-        products, bounds = (
-            local(f"{name}_{which}", [self._parts], dtype) for which in ("a", "bound")
-        )
-        return _Part(starts, sums, products, bounds)
-
-    def _steps_of_part(self) -> Expr:
-        """An odd number of lines of steps for each part; none where there are few steps."""
-        whole = LINE * self._parts
-        if isinstance(self._loop.length, int):
-            lines = self._loop.length // whole
-            return const(LINE * (lines - (lines > 0 and lines % 2 == 0)), self._dtype)
-        lines = binary("floordiv", self._length, const(whole, self._dtype))
-        even = sub(const(1, self._dtype), binary("floormod", lines, const(2, self._dtype)))
-        odd = binary("max", sub(lines, even), const(0, self._dtype))
-        return mul(odd, const(LINE, self._dtype))
-
-    def _alone(self, done: Expr) -> Lanes:
-        """One lane, after some steps."""
-        time = done
-        if self._loop.reverse:
-            time = sub(sub(self._length, const(1, self._dtype)), done)
-        return Lanes(1, lambda lane: [], lambda lane: time, neighbours=False)
-
-    def _moved(self, stacks: Sequence[Stack], part: Expr, out: bool) -> Statement:
-        """The first states into the first part, or the last ones out of the last one."""
-        statements: list[Statement] = []
-        places = iter(kept.starts for kept in self._kept)
-        for stack in stacks:
-            for component in components_of(stack.tensor, 0):
-                index = [const(n, "int32") for n in component]
-                place = next(places)
-                if out:
-                    statements.append(store(stack.buffer, element(place, [part]), index))
-                else:
-                    statements.append(store(place, element(stack.buffer, index), [part]))
-        return sequence(statements)
-
-    def _numbers(self, level: int) -> list[int]:
-        """The states up to a level."""
-        return [n for n, own in enumerate(self._states.levels) if own <= level]
-
-    def _pass(self, level: int) -> Statement:
-        """All parts: states below a level as they are, those of the level from zero."""
-        thread, step = counter("thread", self._threads), counter("step", self._lanes)
-        block = counter("blocks", self._loop.length)
-        states = self._vectors("state", self._numbers(level))
-        fresh = [n for n in states if self._states.levels[n] == level]
-        folded = [n for n in fresh if self._kept[n].products is not None]
-        products, bounds = self._vectors("a", folded), self._vectors("bound", folded)
-        into = [(states[n], self._kept[n].sums) for n in fresh]
-        into += [(products[n], self._kept[n].products) for n in folded]
-        into += [(bounds[n], self._kept[n].bounds) for n in folded]
-        before, after = [], []
-        lane = variable("lane", "int32")
-        part = add(mul(thread, const(self._lanes, "int32")), lane)
-        for n, state in states.items():
-            zero = const(0, dtype_of(self._variables[n]))
-            known = zero if n in fresh else element(self._kept[n].starts, [part])
-            before.append(store(state, known, [lane]))
-        for n in folded:
-            one = const(1, dtype_of(self._variables[n]))
-            before += [store(products[n], one, [lane]), store(bounds[n], one, [lane])]
-        for source, target in into:
-            assert target is not None
-            after.append(store(target, element(source, [lane]), [part]))
-        results = [(self._news[n], partial(_write, states[n])) for n in states]
-        results += [
-            (self._states.factors[n], partial(_multiply, products[n], bounds[n])) for n in folded
-        ]
-        numbered = zip(self._states.result_levels, self._program.ys, self._ys, strict=True)
-        ys = [(values, stack) for own, values, stack in numbered if own == level]
-        values = [value for value, _ in results] + [value for many, _ in ys for value in many]
-        needed = tensors_read(self._states.program, values)
-        taken = [TimeBlock(x, self._lanes) for x in self._xs if tensor_key(x.tensor) in needed]
-        given = [TimeBlock(stack, self._lanes) for _, stack in ys]
-        inside = {tensor_key(one.stack.tensor): one.inside for one in taken}
-        writer = RowLanes(self._states.program, {**self._sources, **inside})
-        time: Expr = step
-        if self._loop.reverse:
-            time = sub(const(self._lanes - 1, dtype_of(step)), step)
-        body = writer.step(
-            Lanes(self._lanes, lambda lane: [], lambda lane: time, neighbours=False),
-            [self._getter(states, n) for n in range(len(self._variables))],
-            results,
-            [(values, one.inside) for (values, _), one in zip(ys, given, strict=True)],
-        )
-        times = [self._block_time(thread, block, n) for n in range(self._lanes)]
-        blocks = binary("floordiv", self._steps, const(self._lanes, self._dtype))
-        whole = [one.taken(times) for one in taken]
-        whole.append(loop(step, self._lanes, sequence(body)))
-        whole += [one.given(times) for one in given]
-        run = sequence(
-            [
-                loop(lane, self._lanes, sequence(before), VECTORIZED),
-                loop(block, blocks, sequence(whole)),
-                *([loop(lane, self._lanes, sequence(after), VECTORIZED)] if after else []),
-            ]
-        )
-        held = [*states.values(), *products.values(), *bounds.values(), *writer.buffers]
-        for one in (*taken, *given):
-            held += [one.held, *one.buffers]
-        return loop(thread, self._threads, allocated(held, run), PARALLEL)
-
-    def _block_time(self, thread: Expr, block: Expr, lane: int) -> Expr:
-        """The first time of a block of a part."""
-        part = add(mul(thread, const(self._lanes, "int32")), const(lane, "int32"))
-        ahead = mul(cast(self._dtype, block), const(self._lanes, self._dtype))
-        done = add(mul(cast(self._dtype, part), self._steps), ahead)
-        if not self._loop.reverse:
-            return done
-        return sub(sub(self._length, const(self._lanes, self._dtype)), done)
-
-    def _vectors(self, name: str, numbers: Sequence[int]) -> dict[int, Local]:
-        return {
-            n: local(f"{name}{n}", [self._lanes], dtype_of(self._variables[n])) for n in numbers
-        }
-
-    def _getter(self, states: dict[int, Local], number: int) -> Callable[[Expr], Expr]:
-        """A state in a lane; zero for one that nothing of a pass depends on."""
-        if number in states:
-            return partial(_read, states[number])
-        zero = const(0, dtype_of(self._variables[number]))
-        return lambda lane: zero
-
-    def _composed(self, level: int) -> Statement:
-        """``start[part + 1] = product[part]·start[part] + sum[part]``; a part of which that cannot
-        be relied on runs step by step.
-        """
-        part, zero = counter("part", self._parts), const(0, "int32")
-        next_part = add(part, const(1, "int32"))
-        sure = local("sure", [1], "int32")
-        checks, statements = [], []
-        for n, own in enumerate(self._states.levels):
-            if own == level:
-                after, holds = self._after(n, part)
-                checks.append(holds)
-                statements.append(store(self._kept[n].starts, after, [next_part]))
-        # a flag, since the opposite of a comparison would not hold for what is no number
-        flag = select(all_of(checks), const(1, "int32"), zero)
-        unsure = compare("eq", element(sure, [zero]), zero)
-        again = self._serial(
-            self._numbers(level),
-            part,
-            [n for n, own in enumerate(self._states.levels) if own == level],
-            next_part,
-            mul(cast(self._dtype, part), self._steps),
-            self._steps,
-            [],
-        )
-        body = sequence([*statements, store(sure, flag, [zero]), when(unsure, again)])
-        return loop(part, self._parts, allocated([sure], body))
-
-    def _after(self, number: int, part: Expr) -> tuple[Expr, Expr]:
-        """The state behind a part, and whether its rounding is that of its steps."""
-        kept, dtype = self._kept[number], dtype_of(self._variables[number])
-        start, total = element(kept.starts, [part]), element(kept.sums, [part])
-        if const_value(self._states.factors[number]) == 0:
-            some = compare("gt", self._steps, const(0, self._dtype))
-            return select(some, total, start), _is_finite(total)
-        if kept.products is None or kept.bounds is None:
-            after = add(start, total)
-            return after, _is_finite(after)
-        factor, bound = element(kept.products, [part]), element(kept.bounds, [part])
-        after = add(mul(factor, start), total)
-        lost = mul(sub(bound, call("abs", factor)), call("abs", start))
-        limits = np.finfo(dtype)
-        small = mul(const(float(limits.eps), dtype), call("abs", after))
-        none = const(float(limits.tiny), dtype)
-        nothing = any_of([compare("le", lost, small), compare("le", lost, none)])
-        return after, all_of([_is_finite(after), nothing])
-
-    def _rest(self) -> Statement:
-        """The steps behind the last part."""
-        everything = list(range(len(self._variables)))
-        last = const(self._parts, "int32")
-        done = mul(const(self._parts, self._dtype), self._steps)
-        ys = list(zip(self._program.ys, self._ys, strict=True))
-        return self._serial(everything, last, everything, last, done, sub(self._length, done), ys)
-
-    def _serial(
-        self,
-        numbers: Sequence[int],
-        begin: Expr,
-        kept: Sequence[int],
-        end: Expr,
-        done: Expr,
-        count: Expr,
-        ys: Sequence[tuple[Sequence[Expr], Stack]],
-    ) -> Statement:
-        """Some states step by step, from those of part `begin` to those of part `end`."""
-        lanes_of_one, zero = 1, const(0, "int32")
-        states = {
-            n: local(f"alone{n}", [lanes_of_one], dtype_of(self._variables[n])) for n in numbers
-        }
-        writer = RowLanes(self._states.program, self._sources)
-        step = counter("step", self._loop.length)
-        body = writer.step(
-            self._alone(add(done, cast(self._dtype, step))),
-            [self._getter(states, n) for n in range(len(self._variables))],
-            [(self._news[n], partial(_write, states[n])) for n in numbers],
-            ys,
-        )
-        first = [store(states[n], element(self._kept[n].starts, [begin]), [zero]) for n in numbers]
-        last = [store(self._kept[n].starts, element(states[n], [zero]), [end]) for n in kept]
-        run = sequence([*first, loop(step, count, sequence(body)), *last])
-        return allocated([*states.values(), *writer.buffers], run)
-
-
-def _read(place: Local, lane: Expr) -> Expr:
-    return element(place, [lane])
-
-
-def _write(place: Local, lane: Expr, value: Expr) -> Statement:
-    return store(place, value, [lane])
-
-
-def _multiply(product: Local, bound: Local, lane: Expr, factor: Expr) -> Statement:
-    """``a ← a·factor``, which is zero where it is less than the floor, and a bound of its size that
-    never is.
-    """
-    dtype = dtype_of(factor)
-    least, new = const(_floor(dtype), dtype), mul(element(product, [lane]), factor)
-    size = mul(element(bound, [lane]), call("abs", factor))
-    fits = compare("ge", call("abs", new), least)
-    return sequence(
-        [
-            store(product, select(fits, new, const(0, dtype)), [lane]),
-            store(bound, binary("max", size, least), [lane]),
-        ]
-    )
-
-
-def _floor(dtype: str) -> float:
-    """The least size of a product that counts: its next factor hardly makes a subnormal number of
-    it, which takes a processor a hundred times as long.
-    """
-    limits = np.finfo(dtype)
-    return float(limits.tiny / limits.eps)
-
-
-def _is_finite(value: Expr) -> Expr:
-    if not is_float(value):
-        return true()
-    most = const(float(np.finfo(dtype_of(value)).max), dtype_of(value))
-    return compare("le", call("abs", value), most)

@@ -50,6 +50,16 @@ class AffineStates:
     levels: tuple[int, ...]
     result_levels: tuple[int, ...]
 
+    @property
+    def passes_for_states(self) -> int:
+        """How many passes it takes until all states are known: one for each level."""
+        return max(self.levels) + 1
+
+    @property
+    def passes(self) -> int:
+        """How many it takes until all results are written."""
+        return self.passes_for_states + (self.passes_for_states in self.result_levels)
+
 
 def affine_states(program: RowProgram) -> AffineStates | None:
     """``h' = h + a·(x - h)  →  the factor 1 + a·(-1)``; None where a state is not affine in itself,

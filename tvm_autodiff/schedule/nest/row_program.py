@@ -6,19 +6,17 @@ the step reads. Components, reductions over them and conditions on them are writ
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
-from ...expr.build import all_of, any_of, cast, const, if_then_else, negate, select, variable
+from ...expr.build import cast, const, select, variable
 from ...expr.lets import merge_equal
 from ...expr.nodes import (
     BINARY_CLASSES,
-    INDEX_DTYPES,
     Expr,
     Tensor,
     Var,
@@ -49,6 +47,7 @@ from ...graph.stage import (
 )
 from ..declined import Declined, no_gain, other_kind
 from ..fusion.kernel import EXPENSIVE
+from .literals import over_numbers
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -58,21 +57,6 @@ DTYPES = ("float32", "float64", "int32", "int64")  #: of what is read and writte
 _OPERATIONS = EXPENSIVE | {*BINARY_CLASSES, "truncdiv", "not", "select", "if_then_else", "cast"}
 _OPERATIONS |= {"const", "var", "load", "sqrt", "abs"}
 _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
-_FOLDED: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-    "min": min,
-    "max": max,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
 
 
 @dataclass(frozen=True)
@@ -309,7 +293,7 @@ class _Writer:
         def visit(node: Expr) -> Expr | None:
             if op_name(node) == "var":
                 return table.get(node_id(node))
-            return _folded_node(node)
+            return over_numbers(node)
 
         return Rewriter(visit)(expand_lets(expr))
 
@@ -380,30 +364,3 @@ def _unguarded(expr: Expr) -> list[Expr]:
         guards = op_name(node) in ("if_then_else", "select", "and", "or")
         pending += operands(node)[:1] if guards else operands(node)
     return list(found.values())
-
-
-def _folded_node(node: Expr) -> Expr | None:
-    """A node over numbers as a number: ``0 == 0 → true``, ``if true then a else b → a``."""
-    name, parts = op_name(node), operands(node)
-    if name in ("if_then_else", "select"):
-        return (if_then_else if name == "if_then_else" else select)(*parts)
-    if name in ("and", "or"):
-        return all_of(parts) if name == "and" else any_of(parts)
-    if name == "not" and const_value(parts[0]) is not None:
-        return negate(parts[0])
-    if name == "likely":
-        return parts[0]
-    if name == "cast" and dtype_of(node) in INDEX_DTYPES and dtype_of(parts[0]) in INDEX_DTYPES:
-        return cast(dtype_of(node), parts[0])
-    if name not in _FOLDED or any(dtype_of(part) not in INDEX_DTYPES for part in parts):
-        return None
-    left, right = map(const_value, parts)
-    if name in ("add", "sub") and right == 0:
-        return parts[0]
-    if (name == "add" and left == 0) or (name == "mul" and left == 1):
-        return parts[1]
-    if name in ("mul", "floordiv") and right == 1:
-        return parts[0]
-    if left is None or right is None or (right == 0 and name in _DIVISIONS):
-        return None
-    return const(_FOLDED[name](left, right), dtype_of(node))

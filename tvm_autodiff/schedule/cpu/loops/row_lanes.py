@@ -28,7 +28,6 @@ from ....expr.nodes import (
     Expr,
     Tensor,
     Var,
-    const_value,
     dtype_of,
     is_load,
     load_tensor,
@@ -251,17 +250,22 @@ class RowLanes:
     ) -> Expr:
         stack = self.sources[tensor_key(load_tensor(value))]
         count = len(self.program.rows)
-        numbers = [const_value(index) for index in operands(value)[count:]]
         vectors = apart.get(tensor_key(stack.tensor), {})
-        own = [index_key(i) for i in operands(value)[:count]] == [
-            *map(index_key, self.program.rows)
-        ]
-        if own and tuple(numbers) in vectors:
-            return element(vectors[tuple(numbers)], [lane])
+        rows = [*map(index_key, self.program.rows)]
+        own = [index_key(index) for index in operands(value)[:count]] == rows
+        component = tuple(map(index_key, operands(value)[count:]))
+        found = next((v for c, v in vectors.items() if _numbers(c) == component), None)
+        if own and found is not None:
+            return element(found, [lane])
         placed = Rewriter(lambda n: table.get(node_id(n)) if op_name(n) == "var" else None)
         index = [placed(part) for part in operands(value)]
         time = [lanes.time(lane)] if stack.timed else []
         return element(stack.buffer, [*time, *index, *([lane] if stack.by_lane else [])])
+
+
+def _numbers(component: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    """The keys of the indices of a component."""
+    return tuple(("at", n) for n in component)
 
 
 def tensors_read(program: RowProgram, results: Sequence[Expr]) -> set[Key]:

@@ -1,0 +1,108 @@
+"""What is kept of one state while parts of time are folded: ``h' = a·h + b`` over a whole part.
+
+A product that overflows, or one that is too small for its dtype where the state before it is not,
+folds to nothing that can be relied on. So a bound of the product goes along, which does not become
+less than some floor: where it is more than the product, the difference tells what may be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....codegen.loop_nest import Local, Statement, element, local, sequence, store
+from ....expr.build import add, all_of, any_of, call, compare, const, mul, select, sub, true
+from ....expr.nodes import Expr, Var, binary, const_value, dtype_of, is_float
+
+
+@dataclass(frozen=True)
+class Folded:
+    """One state over all parts, a number for each of them.
+
+    Attributes
+    ----------
+    factor : Expr
+        Of a step.
+    starts : Local
+        The state before each part, and behind the last one.
+    sums : Local
+        What a part makes of zero.
+    products, bounds : Local or None
+        The product of its factors, and a bound of its size; None where all factors are one, or
+        zero.
+    """
+
+    factor: Expr
+    starts: Local
+    sums: Local
+    products: Local | None
+    bounds: Local | None
+
+    @staticmethod
+    def of(var: Var, factor: Expr, parts: int) -> Folded:
+        """Room for a state and some parts."""
+        name, dtype = str(var.name), dtype_of(var)
+        starts = local(f"{name}_starts", [parts + 1], dtype)
+        sums = local(f"{name}_sums", [parts], dtype)
+        if const_value(factor) in (0, 1):
+            return Folded(factor, starts, sums, None, None)
+        products, bounds = (local(f"{name}_{which}", [parts], dtype) for which in ("a", "bound"))
+        return Folded(factor, starts, sums, products, bounds)
+
+    @property
+    def buffers(self) -> list[Local]:
+        """All that it keeps."""
+        places = (self.starts, self.sums, self.products, self.bounds)
+        return [place for place in places if place is not None]
+
+    def after(self, part: Expr, steps: Expr) -> tuple[Expr, Expr]:
+        """The state behind a part of some steps, and whether its rounding is that of the steps:
+        ``a·h + b``, where ``(bound - |a|)·|h|`` is nothing beside it, or nothing at all.
+        """
+        start, total = element(self.starts, [part]), element(self.sums, [part])
+        if const_value(self.factor) == 0:
+            some = compare("gt", steps, const(0, dtype_of(steps)))
+            return select(some, total, start), _is_finite(total)
+        if self.products is None or self.bounds is None:
+            after = add(start, total)
+            return after, _is_finite(after)
+        factor, bound = element(self.products, [part]), element(self.bounds, [part])
+        after, dtype = add(mul(factor, start), total), dtype_of(start)
+        lost = mul(sub(bound, call("abs", factor)), call("abs", start))
+        limits = np.finfo(dtype)
+        small = mul(const(float(limits.eps), dtype), call("abs", after))
+        none = const(float(limits.tiny), dtype)
+        nothing = any_of([compare("le", lost, small), compare("le", lost, none)])
+        return after, all_of([_is_finite(after), nothing])
+
+
+def multiplied(product: Local, bound: Local, lane: Expr, factor: Expr) -> Statement:
+    """``a ← a·factor``, which is zero where it is less than the floor, and a bound of its size that
+    never is.
+    """
+    dtype = dtype_of(factor)
+    least, new = const(_floor(dtype), dtype), mul(element(product, [lane]), factor)
+    size = mul(element(bound, [lane]), call("abs", factor))
+    fits = compare("ge", call("abs", new), least)
+    return sequence(
+        [
+            store(product, select(fits, new, const(0, dtype)), [lane]),
+            store(bound, binary("max", size, least), [lane]),
+        ]
+    )
+
+
+def _floor(dtype: str) -> float:
+    """The least size of a product that counts: its next factor hardly makes a subnormal number of
+    it, which takes a processor a hundred times as long.
+    """
+    limits = np.finfo(dtype)
+    return float(limits.tiny / limits.eps)
+
+
+def _is_finite(value: Expr) -> Expr:
+    if not is_float(value):
+        return true()
+    most = const(float(np.finfo(dtype_of(value)).max), dtype_of(value))
+    return compare("le", call("abs", value), most)
