@@ -124,9 +124,7 @@ def expected(case: Case, arrays: list[np.ndarray], reverse: bool = False) -> lis
     if reverse:
         rows.reverse()
     count = len(case.step([0.0] * case.states, [0.0] * case.inputs, plain)[1])
-    stacked = [
-        np.array([row[n] for row in rows], dtype).reshape(xs[0].shape) for n in range(count)
-    ]
+    stacked = [np.array([row[n] for row in rows], dtype).reshape(xs[0].shape) for n in range(count)]
     return [*(np.asarray(state, dtype) for state in states), *stacked]
 
 
@@ -221,6 +219,17 @@ def test_a_product_that_overflows_is_not_used() -> None:
     last, states = run(1.0, 3 * ones, 0 * ones)
     assert last == np.inf
     np.testing.assert_allclose(states[:50], 3.0 ** np.arange(50), rtol=1e-5)
+
+
+def test_a_sum_that_overflows_is_not_used() -> None:
+    """From zero a part overflows, from the state that it begins with it does not."""
+    ones = np.ones(STEPS)
+    _, states = linear(STEPS)(-3.3e38, ones, 3e36 * ones)
+    want = -3.3e38 + 3e36 * np.arange(STEPS)
+    finite = want < 3.3e38
+    assert finite.sum() > 200
+    np.testing.assert_allclose(states[finite], want[finite], rtol=1e-3, atol=1e35)
+    assert np.isinf(states[230:]).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -56,14 +56,13 @@ class Folded:
         places = (self.starts, self.sums, self.products, self.bounds)
         return [place for place in places if place is not None]
 
-    def after(self, part: Expr, steps: Expr) -> tuple[Expr, Expr]:
-        """The state behind a part of some steps, and whether its rounding is that of the steps:
-        ``a·h + b``, where ``(bound - |a|)·|h|`` is nothing beside it, or nothing at all.
+    def after(self, part: Expr) -> tuple[Expr, Expr]:
+        """The state behind a part, and whether its rounding is that of the steps: ``a·h + b``,
+        where ``(bound - |a|)·|h|`` is nothing beside it, or nothing at all.
         """
         start, total = element(self.starts, [part]), element(self.sums, [part])
         if const_value(self.factor) == 0:
-            some = compare("gt", steps, const(0, dtype_of(steps)))
-            return select(some, total, start), _is_finite(total)
+            return total, _is_finite(total)
         if self.products is None or self.bounds is None:
             after = add(start, total)
             return after, _is_finite(after)

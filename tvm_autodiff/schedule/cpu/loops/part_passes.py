@@ -18,6 +18,7 @@ from ....codegen.loop_nest import (
     Local,
     Statement,
     allocated,
+    branch,
     counter,
     element,
     function,
@@ -99,12 +100,20 @@ class PartPasses:
         self._length = const(length, self._dtype) if isinstance(length, int) else length
         self._steps = self._steps_of_part()
         first, last = (stacks(step.carries, t, False) for t in (loop_.init, outputs[:count]))
-        body = [self._moved(first, const(0, "int32"), False)]
+        passes: list[Statement] = []
         for level in range(self._states.passes):
-            body.append(self._pass(level))
+            passes.append(self._pass(level))
             if level < self._last:
-                body.append(self._composed(level))
-        body += [self._rest(), self._moved(last, const(self._parts, "int32"), True)]
+                passes.append(self._composed(level))
+        start, end = const(0, "int32"), const(self._parts, "int32")
+        none = [store(k.starts, element(k.starts, [start]), [end]) for k in self._kept]
+        some = compare("gt", self._steps, const(0, self._dtype))
+        body = [
+            self._moved(first, start, False),
+            branch(some, sequence(passes), sequence(none)),
+            self._rest(),
+            self._moved(last, end, True),
+        ]
         held = [place for kept in self._kept for place in kept.buffers]
         func = function(list(buffers.values()), allocated(held, sequence(body)))
         return func, inputs, outputs
@@ -238,7 +247,7 @@ class PartPasses:
         checks, statements = [], []
         for n, own in enumerate(self._states.levels):
             if own == level:
-                after, holds = self._kept[n].after(part, self._steps)
+                after, holds = self._kept[n].after(part)
                 checks.append(holds)
                 statements.append(store(self._kept[n].starts, after, [next_part]))
         # a flag, since the opposite of a comparison would not hold for what is no number
