@@ -391,7 +391,8 @@ def compare(name: str, gradient: bool, options: argparse.Namespace) -> float:
         expected = jax.tree_util.tree_leaves(made["scan"](*given))
         for got, want in zip(ours(*values), expected, strict=True):
             size = float(np.abs(np.asarray(want)).max())
-            np.testing.assert_allclose(got, want, rtol=1e-2, atol=2e-3 * size)
+            # what is smaller than all normal numbers is zero for some
+            np.testing.assert_allclose(got, want, rtol=1e-2, atol=2e-3 * size + 1e-36)
         functions |= {w: lambda f=f: jax.block_until_ready(f(*given)) for w, f in made.items()}
     least = in_turns(functions, options.seconds)
     mine = least.pop("ours")

@@ -138,9 +138,10 @@ def build(
         divides each element. By default these functions are arithmetic that vectorises, with an
         error of a few units in the last place (the table is in docs/performance.md) and with C's
         results for zeros, infinities and NaN, and such a divisor becomes factors, one rounding more
-        and finite wherever the quotient is. The order of sums, of products of three and more
-        factors under a sum, and float32 inside of sums of float16 and bfloat16 stay in either case.
-        On a GPU it changes nothing.
+        and finite wherever the quotient is. Loops over time run one step after the other, and not
+        in parts where their states change affinely. The order of sums, of products of three and
+        more factors under a sum, and float32 inside of sums of float16 and bfloat16 stay in either
+        case. On a GPU it changes nothing.
     cache : bool or path
         Whether to keep what was built on disk, for other processes that build the same: a program
         that took long to compile in the user's cache folder (`clear_cache` empties it), any one in
