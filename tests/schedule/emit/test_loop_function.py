@@ -27,6 +27,7 @@ def kernels_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loops of these tests are small; none is to be one function."""
     monkeypatch.setattr("tvm_autodiff.schedule.cpu.small_loop.POINTS_OF_A_CALL", -1)
     monkeypatch.setattr("tvm_autodiff.schedule.cpu.row_loop.MAX_POINTS", -1)
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.time_parts.MAX_POINTS", -1)
 
 
 def check(function: object, case: LoopCase, length: int, reverse: bool, dtype: str) -> None:

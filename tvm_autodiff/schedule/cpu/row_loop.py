@@ -32,9 +32,17 @@ from ...codegen.primfunc import StageFunction, launch_of
 from ...expr.build import add, cast, const, mul, sub, variable
 from ...expr.dtypes import bits_of
 from ...expr.nodes import Expr, Tensor, binary, dtype_of, tensor_key
-from ...graph.graph import tensors_read_by
+from ...graph.graph import tensors_read_by, topological
 from ...graph.kinds.loop import Loop, Step
-from ...graph.stage import Extent, Operation, index_dtype, outputs_of, shape_of
+from ...graph.stage import (
+    Extent,
+    Operation,
+    index_dtype,
+    is_compute,
+    outputs_of,
+    reduction_of,
+    shape_of,
+)
 from ..declined import Declined, no_gain, other_kind
 from ..fusion.kernel import SYMBOLIC_SIZE, Kernel
 from ..machine import Machine
@@ -83,10 +91,16 @@ def row_loop(
     if lanes < 2 or 2 * lanes < _full_width(whole.step, machine):
         return no_gain("its rows are fewer than half the lanes of a vector")
     elements = prod(program.extents) * program.components
-    if kernels <= len(whole.step.carries) and elements > kernels * FEW_ELEMENTS:
+    passes = kernels <= len(whole.step.carries) and not _reduces(whole.step)
+    if passes and elements > kernels * FEW_ELEMENTS:
         return no_gain(f"{elements} elements are worth the calls of {kernels} kernels")
     func, inputs, outputs = _Writer(kernel.root, whole, program, lanes, machine).function()
     return [launch_of(func, kernel.root, inputs, outputs)]
+
+
+def _reduces(step: Step) -> bool:
+    ops = topological(step.outputs)
+    return any(is_compute(op) and reduction_of(op) is not None for op in ops)
 
 
 def _in_normal_form(loop: Loop) -> Loop:
