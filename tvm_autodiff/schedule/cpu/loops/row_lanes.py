@@ -39,12 +39,13 @@ from ....expr.nodes import (
 from ....expr.rewrite import Rewriter, postorder, tree_size
 from ....graph.stage import shape_of
 from ...nest.row_program import RowProgram, components_of, index_key
+from .squares import turned
 
 Key = tuple[int, int]
 #: from a lane and a value to the statement that keeps it
 Write = Callable[[Expr, Expr], Statement]
 
-MOST_COMPONENTS = 16  #: that lie side by side and are taken apart in registers
+MOST_COMPONENTS = 64  #: that lie side by side and are taken apart in registers
 _STORED = 24  #: nodes of a value that is used once, from which on it is stored
 
 
@@ -123,7 +124,7 @@ class RowLanes:
                 (value, self._written(stack, lanes, vectors, place))
                 for value, place in zip(values, self._places(stack), strict=True)
             ]
-            after += _put_together(stack, lanes, list(vectors.values()))
+            after += self._together(stack, lanes, list(vectors.values()))
         before, apart = self._taken_apart(lanes)
         inside: list[Statement] = []
         table = dict(zip(map(node_id, self.program.rows), lanes.rows(lane), strict=True))
@@ -196,16 +197,60 @@ class RowLanes:
             if not vectors:
                 continue
             found[tensor_key(stack.tensor)] = vectors
-            start = _index(stack, lanes, const(0, "int32"), next(iter(vectors)))
-            taken = []
-            for part in range(len(vectors)):
-                taken.append(self._local("taken", dtype_of(stack.tensor), lanes))
-                read = element(stack.buffer, _further(start, part * lanes.count))
-                statements.append(filled_with(taken[-1], widened_read(read, lanes.count)))
-            for number, vector in enumerate(vectors.values()):
-                order = [number + lane * len(vectors) for lane in range(lanes.count)]
-                statements.append(filled_with(vector, picked([*map(whole, taken)], order)))
+            statements += self._apart(stack, lanes, list(vectors.values()))
         return statements, found
+
+    def _apart(self, stack: Stack, lanes: Lanes, vectors: Sequence[Local]) -> list[Statement]:
+        """``vectors[c][:] = x[row .. row + lanes, c]``."""
+        statements: list[Statement] = []
+        zeros = self._places(stack)[0]
+        if len(vectors) > lanes.count:
+            for first in _squares(len(vectors), lanes.count):
+                rows = []
+                for lane in range(lanes.count):
+                    start = _index(stack, lanes, const(lane, "int32"), zeros)
+                    read = element(stack.buffer, _further(start, first))
+                    rows.append(widened_read(read, lanes.count))
+                more, columns = turned(rows, self.buffers, dtype_of(stack.tensor))
+                here = vectors[first : first + lanes.count]
+                statements += more
+                statements += [filled_with(v, c) for v, c in zip(here, columns, strict=True)]
+            return statements
+        start, taken = _index(stack, lanes, const(0, "int32"), zeros), []
+        for part in range(len(vectors)):
+            taken.append(self._local("taken", dtype_of(stack.tensor), lanes))
+            read = element(stack.buffer, _further(start, part * lanes.count))
+            statements.append(filled_with(taken[-1], widened_read(read, lanes.count)))
+        for number, vector in enumerate(vectors):
+            order = [number + lane * len(vectors) for lane in range(lanes.count)]
+            statements.append(filled_with(vector, picked([*map(whole, taken)], order)))
+        return statements
+
+    def _together(self, stack: Stack, lanes: Lanes, vectors: Sequence[Local]) -> list[Statement]:
+        """``y[row .. row + lanes, c] = vectors[c][:]``."""
+        if not vectors:
+            return []
+        statements: list[Statement] = []
+        zeros, count = self._places(stack)[0], len(vectors)
+        if count > lanes.count:
+            for first in _squares(count, lanes.count):
+                here = [whole(vector) for vector in vectors[first : first + lanes.count]]
+                more, rows = turned(here, self.buffers, dtype_of(stack.tensor))
+                statements += more
+                for lane, row in enumerate(rows):
+                    start = _index(stack, lanes, const(lane, "int32"), zeros)
+                    statements.append(_stored(stack, _further(start, first), vectors, row, lanes))
+            return statements
+        start = _index(stack, lanes, const(0, "int32"), zeros)
+        for part in range(count):
+            first = part * lanes.count
+            order = [
+                place % count * lanes.count + place // count
+                for place in range(first, first + lanes.count)
+            ]
+            value = picked([*map(whole, vectors)], order)
+            statements.append(_stored(stack, _further(start, first), vectors, value, lanes))
+        return statements
 
     def _bind_values(
         self,
@@ -314,18 +359,13 @@ def _occurrences(root: Expr) -> list[Expr]:
     return [node for node in [*parts, root] if op_name(node) == "var"]
 
 
-def _put_together(stack: Stack, lanes: Lanes, vectors: Sequence[Local]) -> list[Statement]:
-    """``y[row .. row + lanes, :] = the vectors of all components, interleaved``."""
-    statements: list[Statement] = []
-    count = len(vectors)
-    zeros = [0] * (len(shape_of(stack.tensor)) - len(lanes.rows(const(0, "int32"))))
-    for part in range(count):
-        first = part * lanes.count
-        order = [
-            place % count * lanes.count + place // count
-            for place in range(first, first + lanes.count)
-        ]
-        index = _further(_index(stack, lanes, const(0, "int32"), zeros), first)
-        place = store(stack.buffer, element(vectors[0], [const(0, "int32")]), index)
-        statements.append(widened_store(place, picked([*map(whole, vectors)], order), lanes.count))
-    return statements
+def _squares(count: int, side: int) -> list[int]:
+    """Where squares of components begin, the last of which may overlap the one before."""
+    return [min(first, count - side) for first in range(0, count, side)]
+
+
+def _stored(
+    stack: Stack, index: Sequence[Expr], like: Sequence[Local], value: Expr, lanes: Lanes
+) -> Statement:
+    one = store(stack.buffer, element(like[0], [const(0, "int32")]), index)
+    return widened_store(one, value, lanes.count)

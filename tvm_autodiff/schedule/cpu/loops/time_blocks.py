@@ -20,12 +20,12 @@ from ....codegen.loop_nest import (
     sequence,
     store,
 )
-from ....codegen.vectors import filled_with, run_of, stored_run, whole, widened_read, widened_store
+from ....codegen.vectors import run_of, stored_run, widened_read, widened_store
 from ....expr.build import add, const, mul
 from ....expr.nodes import Expr, dtype_of
 from ....graph.stage import shape_of
-from ..transposition import exchanged
 from .row_lanes import Stack
+from .squares import turned
 
 
 @dataclass
@@ -67,10 +67,10 @@ class TimeBlock:
                 widened_read(element(self.stack.buffer, place), self.lanes)
                 for place in self._places(times, first)
             ]
-            statements, turned = self._exchanged(vectors)
+            statements, columns = self._turned(vectors)
             return statements + [
                 stored_run(self.held, row, vector, self.lanes)
-                for row, vector in zip(rows, turned, strict=True)
+                for row, vector in zip(rows, columns, strict=True)
             ]
 
         return self._pieces(piece)
@@ -79,13 +79,11 @@ class TimeBlock:
         """``array[times[part] + t, c] = held[t, c, part]``."""
 
         def piece(first: Expr, rows: Sequence[Expr]) -> list[Statement]:
-            statements, turned = self._exchanged(
-                [run_of(self.held, row, self.lanes) for row in rows]
-            )
+            statements, columns = self._turned([run_of(self.held, row, self.lanes) for row in rows])
             zero = element(self.held, [const(0, "int32")] * len(self.held.shape))
             return statements + [
                 widened_store(store(self.stack.buffer, zero, place), vector, self.lanes)
-                for place, vector in zip(self._places(times, first), turned, strict=True)
+                for place, vector in zip(self._places(times, first), columns, strict=True)
             ]
 
         return self._pieces(piece)
@@ -99,6 +97,9 @@ class TimeBlock:
         rows = [mul(add(first, const(n, "int32")), lanes) for n in range(self.lanes)]
         return loop(number, count, sequence(piece(first, rows)))
 
+    def _turned(self, vectors: Sequence[Expr]) -> tuple[list[Statement], list[Expr]]:
+        return turned(vectors, self.buffers, dtype_of(self.stack.tensor))
+
     def _places(self, times: Sequence[Expr], first: Expr) -> list[list[Expr]]:
         """Where the elements from `first` on of each part begin."""
         dims = len(self.held.shape) - 2
@@ -106,21 +107,3 @@ class TimeBlock:
             return [[time] for time in times]
         zeros = [const(0, "int32")] * (dims - 1)
         return [[time, *zeros, first] for time in times]
-
-    def _exchanged(self, vectors: Sequence[Expr]) -> tuple[list[Statement], list[Expr]]:
-        """The columns of a square of which some vectors are the rows."""
-        statements: list[Statement] = []
-        distance = 1
-        while distance < self.lanes:
-            kept = []
-            for vector in exchanged(vectors, distance):
-                kept.append(local(f"turned{len(self.buffers)}", [self.lanes], self._dtype))
-                self.buffers.append(kept[-1])
-                statements.append(filled_with(kept[-1], vector))
-            vectors = [whole(place) for place in kept]
-            distance *= 2
-        return statements, list(vectors)
-
-    @property
-    def _dtype(self) -> str:
-        return dtype_of(self.stack.tensor)
