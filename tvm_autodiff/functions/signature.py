@@ -94,9 +94,13 @@ class Signature:
 
 
 def signature_of(
-    function: Callable[..., Any], options: Options, args: Sequence[Any], kwargs: Mapping[str, Any]
+    function: Callable[..., Any],
+    options: Options,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    look: Callable[[Sequence[Any], Sequence[str]], list[Leaf]] = leaves_of,
 ) -> Signature:
-    """What a call with these arguments is compiled for.
+    """What a call with these arguments is compiled for; `look` tells what each leaf is.
 
     Raises
     ------
@@ -113,7 +117,7 @@ def signature_of(
     named = list(zip(words, parts, strict=True))
     names = [path for word, part in named for path in paths(part, word)]
     owners = [word for word, part in named for _ in range(part.count)]
-    leaves = leaves_of(values, names)
+    leaves = look(values, names)
     symbols = _symbols(dict(options.dynamic), leaves, owners, names)
     return Signature(form, names, leaves, symbols, static, bool(options.donated))
 

@@ -62,7 +62,7 @@ def passes_of(program: Joint, inputs: Sequence[Tensor], residuals: Residuals) ->
     given = [placeholder_like(tensor) for tensor in kept]
     table = {tensor_key(old): new for old, new in zip(kept, given, strict=True)}
     adjoints = distinct(rebuild(program.adjoints, lambda tensor: table.get(tensor_key(tensor))))
-    passed = _inputs_of(adjoints, inputs, [*given, *program.cotangents])
+    passed = inputs_of(adjoints, inputs, [*given, *program.cotangents])
     return Passes(
         Program(list(inputs), results),
         Program([*(inputs[n] for n in passed), *given, *program.cotangents], adjoints),
@@ -81,11 +81,11 @@ def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-def _inputs_of(
+def inputs_of(
     adjoints: Sequence[Tensor], inputs: Sequence[Tensor], others: Sequence[Tensor]
 ) -> list[int]:
-    """The inputs that the backward program reads, and those whose shapes it needs for sizes that
-    nothing else tells.
+    """The numbers of the inputs that a program reads, and of those whose shapes it needs for sizes
+    that nothing else tells.
     """
     graph = Graph(adjoints)
     passed = [number for number, tensor in enumerate(inputs) if graph.contains(tensor)]

@@ -1,0 +1,26 @@
+"""te functions as operators of PyTorch, with derivatives of every order.
+
+Importing it loads PyTorch, which nothing else in the package does.
+"""
+
+from __future__ import annotations
+
+from ...errors import MissingFrameworkError
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingFrameworkError(
+        "tvm_autodiff.interop.torch needs PyTorch, which is not installed here: "
+        "pip install 'tvm_autodiff[torch]'"
+    ) from error
+
+if not hasattr(torch.compiler, "nonstrict_trace") and not hasattr(torch, "library"):
+    raise MissingFrameworkError(
+        f"tvm_autodiff.interop.torch needs PyTorch 2.13, and this is {torch.__version__}: "
+        "pip install 'tvm_autodiff[torch]'"
+    )
+
+from .function import TorchFunction, function
+
+__all__ = ["TorchFunction", "function"]

@@ -1,0 +1,326 @@
+"""Calls of operators under PyTorch's transforms: autograd, forward mode, functorch.
+
+A derivative is again a call of an operator, derived from the program, so that all orders and all
+nestings of transforms work. Residuals belong to the first derivative alone: higher ones are derived
+from the pullback as a function of inputs and cotangents, which are saved beside residuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C import _are_functorch_transforms_active as transforms_active
+from torch.autograd import forward_ad
+
+from . import derived
+from .operator import DerivedOperator, Operator
+
+Tensors = Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """A backward pass from residuals.
+
+    Attributes
+    ----------
+    wrt : tuple of int
+        The inputs that it gives cotangents of.
+    heads : tuple of int
+        The outputs that it takes cotangents of.
+    run : Operator
+        From residuals and cotangents to cotangents.
+    passed, kept : tuple of int
+        Which inputs, and then which outputs of the forward pass, are residuals.
+    pullback : DerivedOperator
+        The same from inputs and cotangents alone, to be differentiated.
+    """
+
+    wrt: tuple[int, ...]
+    heads: tuple[int, ...]
+    run: Operator
+    passed: tuple[int, ...]
+    kept: tuple[int, ...]
+    pullback: DerivedOperator
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What a call computes, and how.
+
+    Attributes
+    ----------
+    operator : Operator
+        What is differentiated, a function of the first arguments.
+    count : int
+        The number of these; others are values that save work, and have no derivatives.
+    run : Operator
+        What is run.
+    takes : tuple of int or None
+        Which arguments it takes, None for all of them.
+    outputs : int
+        The number of results; what `run` gives beyond is kept for the backward pass.
+    backward : Backward or None
+        The backward pass from residuals.
+    """
+
+    operator: Operator
+    count: int
+    run: Operator
+    takes: tuple[int, ...] | None
+    outputs: int
+    backward: Backward | None = None
+
+    def execute(self, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        """All that `run` gives, without a record of it."""
+        given = tensors if self.takes is None else [tensors[n] for n in self.takes]
+        # Autograd's part is done by then
+        with torch._C._AutoDispatchBelowAutograd():
+            results = self.run.op(*given)
+        return results if type(results) is tuple else tuple(_listed(results))
+
+    def saved(self) -> tuple[int, ...]:
+        """The arguments that derivatives of the call need."""
+        if self.backward is None:
+            return tuple(range(self.count))
+        reads = self.backward.pullback[1]
+        return tuple(sorted({*self.backward.passed, *(n for n in reads if n < self.count)}))
+
+    def batched(self, members: tuple[bool, ...], size: int) -> Call:
+        """The call for a batch; what is kept is among its results."""
+        taken = members if self.takes is None else tuple(members[n] for n in self.takes)
+        run = self.run.batched(taken, size)
+        operator = self.operator.batched(members[: self.count], size)
+        return Call(operator, self.count, run, self.takes, self.outputs)
+
+
+def _listed(results: Any) -> Sequence[torch.Tensor]:
+    return results if isinstance(results, (tuple, list)) else (results,)
+
+
+def plain(operator: Operator) -> Call:
+    """The call of an operator from nothing but its inputs."""
+    return operator.once("plain", lambda: _plain(operator))
+
+
+def _plain(operator: Operator) -> Call:
+    return Call(operator, operator.count, operator, None, len(operator.program.outputs))
+
+
+def recording(operator: Operator, wrt: tuple[int, ...], budget: int | None) -> Call:
+    """The call of an operator that keeps residuals for cotangents of some inputs."""
+    return operator.once(("passes", wrt, budget), lambda: _recording(operator, wrt, budget))
+
+
+def _recording(operator: Operator, wrt: tuple[int, ...], budget: int | None) -> Call:
+    program = operator.program
+    passes, (pulled, reads) = derived.two_passes(program, wrt, budget, operator.sizes)
+    floats = tuple(n for n, t in enumerate(program.outputs) if "float" in str(t.dtype))
+    forward = operator
+    if len(passes.forward.outputs) > len(program.outputs):
+        forward = Operator(f"{operator.name}_fwd", lambda: passes.forward, operator.sizes)
+    backward = Backward(
+        wrt,
+        floats,
+        Operator(f"{operator.name}_bwd", lambda: passes.backward, operator.sizes),
+        passes.passed,
+        passes.kept,
+        (Operator(f"{operator.name}_vjp", lambda: pulled, operator.sizes), reads),
+    )
+    return Call(operator, operator.count, forward, None, len(program.outputs), backward)
+
+
+def call_of(operator: Operator, tensors: Tensors, budget: int | None) -> tuple[torch.Tensor, ...]:
+    """The results of an operator, recorded for the derivatives that somebody may ask for."""
+    wrt = differentiated(tensors)
+    if wrt and _has_floats(operator):
+        return applied(recording(operator, wrt, budget), tensors)
+    return applied(plain(operator), tensors)
+
+
+def _has_floats(operator: Operator) -> bool:
+    outputs = operator.program.outputs
+    return operator.once("floats", lambda: any("float" in str(t.dtype) for t in outputs))
+
+
+def differentiated(tensors: Tensors) -> tuple[int, ...]:
+    """The numbers of the tensors that reverse mode may ask the cotangents of."""
+    if transforms_active():
+        return tuple(n for n, tensor in enumerate(tensors) if _requires_grad_somewhere(tensor))
+    if not torch.is_grad_enabled():
+        return ()
+    return tuple([n for n, tensor in enumerate(tensors) if tensor.requires_grad])
+
+
+def _requires_grad_somewhere(tensor: torch.Tensor) -> bool:
+    """Whether a tensor requires a gradient at any level of nested transforms."""
+    functorch = torch._C._functorch
+    while True:
+        if tensor.requires_grad:
+            return True
+        if not functorch.is_functorch_wrapped_tensor(tensor):
+            return False
+        tensor = functorch.get_unwrapped(tensor)
+
+
+def applied(call: Call, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+    """The results of a call, recorded where anything on the way asks for it."""
+    if transforms_active():
+        results = Transformed.apply(call, *tensors)
+    elif forward_ad._current_level >= 0 or differentiated(tensors):
+        results = Recorded.apply(call, *tensors)
+    else:
+        results = call.execute(tensors)
+    return results[: call.outputs]
+
+
+def recorded(operator: Operator, tensors: Tensors) -> Any:
+    """A call of the operator of PyTorch itself, by a graph that was exported for instance."""
+    wrt = differentiated(tensors)
+    made = recording(operator, wrt, None) if wrt and _has_floats(operator) else plain(operator)
+    results = applied(made, tensors)
+    return results[0] if len(results) == 1 else results
+
+
+class Recorded(torch.autograd.Function):
+    """A call outside of functorch's transforms."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        results = call.execute(tensors)
+        _save(ctx, call, tensors, results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
+        return _pulled(ctx, cotangents)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[Any, ...]:
+        return _pushed(ctx, tangents)
+
+
+class Transformed(torch.autograd.Function):
+    """A call under functorch's transforms, which need the context set up apart: slower."""
+
+    @staticmethod
+    def forward(call: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return call.execute(tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        _save(ctx, inputs[0], inputs[1:], output)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
+        return _pulled(ctx, cotangents)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[Any, ...]:
+        return _pushed(ctx, tangents)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], call: Call, *tensors: Any) -> Any:
+        dims = in_dims[1:]
+        moved = [
+            tensor if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in zip(tensors, dims, strict=True)
+        ]
+        many = call.batched(tuple(dim is not None for dim in dims), info.batch_size)
+        if many.operator is many.run or len(many.run.program.outputs) > many.outputs:
+            # what is kept is a result here: the levels below see a function that gives both
+            results = call_of(many.run, moved, None)
+        else:
+            results = applied(many, moved)
+        return results, (0,) * len(results)
+
+
+def _save(ctx: Any, call: Call, tensors: Tensors, results: Tensors) -> None:
+    ctx.call = call
+    ctx.set_materialize_grads(False)
+    backward = call.backward
+    kept = [] if backward is None else [results[n] for n in backward.kept]
+    ctx.save_for_backward(*[tensors[n] for n in call.saved()], *kept)
+    if transforms_active() or forward_ad._current_level >= 0:
+        ctx.save_for_forward(*tensors)
+    if backward is not None:
+        ctx.likes = [(results[n].shape, results[n].dtype, results[n].device) for n in backward.heads]
+    if len(results) > call.outputs:
+        ctx.mark_non_differentiable(*results[call.outputs :])
+
+
+def _pulled(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
+    """Cotangents of the arguments, None for those that nobody asked for."""
+    call: Call = ctx.call
+    wrt = tuple(n for n in range(call.count) if ctx.needs_input_grad[1 + n])
+    heads = tuple(n for n in range(call.outputs) if cotangents[n] is not None)
+    results: list[Any] = [None] * len(ctx.needs_input_grad)
+    if not wrt or not heads:
+        return tuple(results)
+    numbers = call.saved()
+    saved = ctx.saved_tensors
+    inputs = dict(zip(numbers, saved, strict=False))
+    kept = saved[len(numbers) :]
+    backward = call.backward
+    if backward is None:
+        operator, reads = call.operator.pullback(wrt, heads)
+        arguments = [
+            inputs[n] if n < call.count else cotangents[heads[n - call.count]] for n in reads
+        ]
+        found = applied(plain(operator), arguments)
+    else:
+        found = applied(*_from_residuals(call, backward, wrt, inputs, kept, cotangents, ctx.likes))
+    for number, cotangent in zip(wrt, found, strict=True):
+        results[1 + number] = cotangent
+    return tuple(results)
+
+
+def _from_residuals(
+    call: Call,
+    backward: Backward,
+    wrt: tuple[int, ...],
+    inputs: dict[int, torch.Tensor],
+    kept: Tensors,
+    cotangents: Sequence[torch.Tensor | None],
+    likes: Sequence[tuple[Any, ...]],
+) -> tuple[Call, list[Any]]:
+    """The call of a backward pass, and its arguments: those of the pullback first."""
+    given = [
+        torch.zeros(like[0], dtype=like[1], device=like[2]) if cotangents[n] is None else cotangents[n]
+        for n, like in zip(backward.heads, likes, strict=True)
+    ]
+    pullback, reads = backward.pullback
+    numbers = tuple(backward.wrt.index(n) for n in wrt)
+    arguments = [inputs[n] if n < call.count else given[n - call.count] for n in reads]
+    # residuals and cotangents that the pullback does not read come behind
+    places = {n: place for place, n in enumerate(reads)}
+    takes = []
+    wanted = [*backward.passed, *range(call.count, call.count + len(given))]
+    for n in wanted:
+        if n not in places:
+            places[n] = len(arguments)
+            arguments.append(inputs[n] if n < call.count else given[n - call.count])
+        takes.append(places[n])
+    first = len(arguments)
+    arguments += kept
+    split = len(backward.passed)
+    order = (*takes[:split], *range(first, first + len(kept)), *takes[split:])
+    operator = pullback.selected(numbers)
+    run = backward.run.selected(numbers)
+    return Call(operator, len(reads), run, order, len(numbers)), arguments
+
+
+def _pushed(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
+    """Tangents of the results, None for those without."""
+    call: Call = ctx.call
+    moving = tuple(n for n in range(call.count) if tangents[1 + n] is not None)
+    inputs = ctx.saved_tensors
+    operator, reads = call.operator.pushforward(moving)
+    arguments = [inputs[n] if n < call.count else tangents[1 + moving[n - call.count]] for n in reads]
+    found = iter(applied(plain(operator), arguments))
+    floats = ["float" in str(tensor.dtype) for tensor in call.operator.program.outputs]
+    extra = len(call.run.program.outputs) - call.outputs
+    return tuple([next(found) if flag else None for flag in floats] + [None] * extra)

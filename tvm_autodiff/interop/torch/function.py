@@ -1,0 +1,236 @@
+"""`function`: a Python function of te tensors as a function of PyTorch's tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._dynamo import nonstrict_trace
+from torch.utils import _pytree
+
+from ...containers import Form, flattened, skeleton
+from ...errors import InvalidArgumentError
+from ...expr.nodes import is_tensor
+from ...functions.array_function import KEPT_PROGRAMS, ArrayFunction, plain_outputs
+from ...functions.jit import Dynamic, jit
+from ...functions.signature import Options, Signature, signature_of
+from ...functions.tracing import Trace, described
+from ...keywords import checked_keywords
+from ...partition.programs import Program
+from .arguments import as_tensors, look_for, promoted, quick_key
+from .autograd import call_of
+from .derived import BUDGETS
+from .operator import Operator
+
+
+@checked_keywords
+def function(
+    te_function: Callable[..., Any], *, dynamic: Dynamic | None = None, save: str | int = "auto"
+) -> TorchFunction:
+    """Make an operator of PyTorch of a Python function of te tensors.
+
+    Parameters
+    ----------
+    te_function : callable
+        From te tensors to te tensors, in nested tuples, lists, dictionaries and dataclasses. It is
+        called once for each signature of shapes and dtypes, with placeholders.
+    dynamic : mapping from str to sequence of int, optional
+        For arguments by name the axes of their tensors whose size is symbolic, as in `jit`: one
+        compilation for all sizes.
+    save : {"auto", "all", "recompute"} or int
+        What the forward pass keeps for the backward pass: the choice of least estimated time, all
+        that saves work, nothing but inputs, or at most a number of bytes.
+
+    Returns
+    -------
+    TorchFunction
+        From tensors to tensors, in the same containers. It can be differentiated any number of
+        times, in both modes, works under ``torch.func`` and ``torch.compile(fullgraph=True)``, and
+        as a decorator.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An option has the wrong form. In the call: an argument is no tensor, a result no te tensor.
+    CallError
+        In the call: tensors lie on different devices.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> torch = pytest.importorskip("torch")
+    >>> from tvm import topi
+    >>> from tvm_autodiff.interop.torch import function
+    >>> energy = function(lambda x: topi.sum(topi.exp(x) * x))
+    >>> x = torch.zeros(2, requires_grad=True)
+    >>> [slope] = torch.autograd.grad(energy(x), x, create_graph=True)
+    >>> slope.detach(), torch.autograd.grad(slope.sum(), x)
+    (tensor([1., 1.]), (tensor([2., 2.]),))
+    """
+    return TorchFunction(te_function, jit(te_function, dynamic=dynamic)._options, _checked(save))
+
+
+def _checked(save: Any) -> str | int:
+    if isinstance(save, str) and save in BUDGETS:
+        return save
+    if isinstance(save, int) and not isinstance(save, bool) and save >= 0:
+        return save
+    raise InvalidArgumentError(
+        f"save is {save!r}: give one of {', '.join(map(repr, BUDGETS))}, or a number of bytes"
+    )
+
+
+@dataclass(frozen=True)
+class TorchProgram:
+    """A function of leaves, for one signature.
+
+    Attributes
+    ----------
+    operator : Operator
+        The program.
+    form : Form
+        What is around the results.
+    numbers : tuple of (str or None)
+        The dtypes of leaves that are numbers.
+    budget : int or None
+        The most bytes that are kept for a backward pass.
+    """
+
+    operator: Operator
+    form: Form
+    numbers: tuple[str | None, ...]
+    budget: int | None
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        tensors = as_tensors(leaves, self.numbers) if any(self.numbers) else leaves
+        if torch.compiler.is_exporting():
+            # a graph is to hold the operator itself, whatever requires a gradient now
+            results = self.operator.op(*tensors)
+            results = results if isinstance(results, (tuple, list)) else (results,)
+        else:
+            results = call_of(self.operator, tensors, self.budget)
+        return results[0] if self.form.kind == "leaf" else self.form.filled(results)
+
+
+class TorchFunction(ArrayFunction):
+    """A Python function of te tensors that takes PyTorch's tensors; see `function`.
+
+    Attributes
+    ----------
+    function : callable
+        The function of te tensors.
+    save : str or int
+        What is kept for backward passes.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], options: Options, save: str | int = "auto"
+    ) -> None:
+        super().__init__(function, options)
+        self.save = save
+        self._forms: dict[Hashable, Form] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return _in_graph(self, args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        leaves: list[Any] = []
+        key: Hashable = skeleton((args, kwargs), leaves)
+        if torch._C._is_any_autocast_enabled():
+            leaves = promoted(leaves)
+        try:
+            program = self._quick.get((key, *quick_key(leaves)))
+        except (AttributeError, TypeError):  # te tensors, numbers, sizes that are symbols
+            program = None
+        if program is None:
+            if any(map(is_tensor, leaves)):
+                self._refuse_arrays(leaves)
+                return self.function(*args, **kwargs)
+            args, kwargs = flattened((tuple(args), dict(kwargs)))[1].filled(leaves)
+            program = self._program(args, kwargs, key, leaves)
+        return program(leaves)
+
+    def _program(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], key: Hashable, leaves: Sequence[Any]
+    ) -> Any:
+        look = look_for(dict(self._options.dynamic))
+        signature = signature_of(self, self._options, args, kwargs, look)
+        kinds = tuple(type(leaf) if type(leaf) in (bool, int, float) else None for leaf in leaves)
+        whole = (key, kinds, signature.key)
+        with self._lock:
+            if signature.sizes > 1:
+                self._check_sizes(signature)
+            program = self._programs.get(whole)
+            if program is None:
+                program = self._programs[whole] = self._made(signature, key, kinds)
+                if len(self._programs) > KEPT_PROGRAMS:
+                    self._programs.popitem(last=False)
+                    self._quick.clear()
+            if len(self._quick) > 4 * KEPT_PROGRAMS:
+                self._quick.clear()
+            if not any(isinstance(d, torch.SymInt) for t in leaves for d in _shape_of(t)):
+                self._quick[(key, *quick_key(leaves))] = program
+        return program
+
+    def _made(self, signature: Signature, key: Hashable, kinds: Sequence[Any]) -> TorchProgram:
+        program = self._compiled(signature)
+        form = self._forms.setdefault(key, program.form)
+        if not form.like(program.form):
+            raise InvalidArgumentError(
+                f"{described(self.function)} returned {form} at first, and {program.form} for "
+                f"{signature}: results for arguments in the same containers must have one form"
+            )
+        dtypes = [
+            None if kind is None else leaf.dtype
+            for kind, leaf in zip(kinds, signature.leaves, strict=True)
+        ]
+        return TorchProgram(program.operator, program.form, tuple(dtypes), program.budget)
+
+    def _built(self, trace: Trace, signature: Signature) -> Any:
+        program = Program(trace.inputs, plain_outputs(trace.outputs))
+        sizes = {
+            f"n{number}": leaf.shape[axis]
+            for leaf, symbols in zip(signature.leaves, signature.symbols, strict=True)
+            for axis, number in symbols.items()
+        }
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        operator = Operator(name, lambda: program, sizes)
+        budget = self.save if isinstance(self.save, int) else BUDGETS[self.save]
+        return TorchProgram(operator, trace.form, (None,) * len(trace.inputs), budget)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other  # torch.compile asks for one that is no default
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: Any) -> TorchFunction:
+        return self
+
+    def __reduce__(self) -> Any:
+        name = getattr(self.function, "__qualname__", "")
+        module = sys.modules.get(getattr(self.function, "__module__", ""))
+        if getattr(module, name, None) is self:
+            return name  # a decorator put it in the place of its function
+        return type(self), (self.function, self._options, self.save)
+
+    def __repr__(self) -> str:
+        return f"<TorchFunction {described(self.function)}>"
+
+
+def _shape_of(value: Any) -> Sequence[Any]:
+    return value.shape if isinstance(value, torch.Tensor) else ()
+
+
+_pytree.register_constant(TorchFunction)
+
+
+@nonstrict_trace
+def _in_graph(made: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call that torch.compile traces through where tensors are traced, and not as Python."""
+    return made._run(args, kwargs)

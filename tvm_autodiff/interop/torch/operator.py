@@ -1,0 +1,227 @@
+"""One program as one operator of PyTorch: kernels for CPU and CUDA, and shapes without values.
+
+The name holds a digest of the program, so that a changed program is another operator: PyTorch
+caches what it compiled by the names of operators.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from ...codegen.targets import Target
+from ...compile import build
+from ...functions.tracing import identifier
+from ...partition.programs import Program
+from ...runtime.build_key import build_key
+from ...runtime.compiled import CompiledFunction
+from ...runtime.signature import dim_value
+from ...runtime.tensor_signature import signature_of
+from . import derived
+
+NAMESPACE = "tvm_autodiff"
+
+#: letters of a digest in a name: 64 bits
+_DIGITS = 16
+
+T = TypeVar("T")
+
+
+class Operator:
+    """A program, what is derived from it, and its operator in ``torch.ops.tvm_autodiff``.
+
+    Nothing is derived, registered or compiled before it is needed.
+
+    Parameters
+    ----------
+    name : str
+        What the name of the operator begins with.
+    make : callable
+        Gives the program.
+    sizes : mapping
+        Values of symbolic sizes that residuals are chosen for.
+    """
+
+    def __init__(
+        self, name: str, make: Callable[[], Program], sizes: Mapping[str, int] | None = None
+    ) -> None:
+        self.name = name
+        self.sizes = dict(sizes or {})
+        self._make = make
+        self._kept: dict[Hashable, Any] = {}
+        self._lock = threading.RLock()
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gave the first time that it was asked for."""
+        if key not in self._kept:
+            with self._lock:
+                if key not in self._kept:
+                    self._kept[key] = make()
+        return self._kept[key]
+
+    @property
+    def program(self) -> Program:
+        """The tensors."""
+        return self.once("program", self._make)
+
+    @property
+    def op(self) -> Any:
+        """The registered operator: tensors to a tuple of tensors."""
+        kept = self._kept.get("op")
+        return self.once("op", lambda: OPERATORS.registered(self)) if kept is None else kept
+
+    @property
+    def count(self) -> int:
+        """The number of inputs."""
+        return len(self.program.inputs)
+
+    def pullback(self, wrt: tuple[int, ...], heads: tuple[int, ...]) -> DerivedOperator:
+        """See `derived.pullback`."""
+        return self._derived(
+            "vjp", (wrt, heads), lambda: derived.pullback(self.program, wrt, heads)
+        )
+
+    def pushforward(self, moving: tuple[int, ...]) -> DerivedOperator:
+        """See `derived.pushforward`."""
+        return self._derived("jvp", moving, lambda: derived.pushforward(self.program, moving))
+
+    def batched(self, members: tuple[bool, ...], size: int) -> Operator:
+        """See `derived.batched`."""
+
+        def make() -> Operator:
+            return Operator(
+                f"{self.name}_vmap",
+                lambda: derived.batched(self.program, members, size),
+                self.sizes,
+            )
+
+        return self.once(("vmap", members, size), make)
+
+    def selected(self, numbers: tuple[int, ...]) -> Operator:
+        """See `derived.selected`."""
+        if len(numbers) == len(self.program.outputs):
+            return self
+        make = lambda: derived.selected(self.program, numbers)  # noqa: E731
+        return self.once(("selected", numbers), lambda: Operator(self.name, make, self.sizes))
+
+    def _derived(
+        self, kind: str, key: Hashable, make: Callable[[], derived.Derived]
+    ) -> DerivedOperator:
+        def made() -> DerivedOperator:
+            program, reads = make()
+            return Operator(f"{self.name}_{kind}", lambda: program, self.sizes), reads
+
+        return self.once((kind, key), made)
+
+
+#: an operator, and which of the arguments that it could take it reads
+DerivedOperator = tuple[Operator, tuple[int, ...]]
+
+
+class Kernels:
+    """The compiled functions of a program, one for each kind of device.
+
+    Each is built when its first call comes.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._functions: dict[str, CompiledFunction] = {}
+        self._lock = threading.Lock()
+        self._single = len(program.outputs) == 1
+
+    def on_cpu(self, *tensors: torch.Tensor) -> Any:
+        """The results, for tensors on the host."""
+        function = self._functions.get("cpu") or self._built("cpu", None)
+        return self._called(function, tensors)
+
+    def on_cuda(self, *tensors: torch.Tensor) -> Any:
+        """The results, for tensors on one GPU, beside scalars of the host."""
+        function = self._functions.get("cuda") or self._built("cuda", "cuda")
+        device = next(tensor.device for tensor in tensors if tensor.device.type == "cuda")
+        return self._called(function, [tensor.to(device) for tensor in tensors])
+
+    def _called(self, function: CompiledFunction, tensors: Sequence[torch.Tensor]) -> Any:
+        # a comprehension costs as much as the checks
+        given = [t if t.is_contiguous() else t.contiguous() for t in tensors]
+        results = function(*given)
+        return results[0] if self._single else tuple(results)
+
+    def _built(self, kind: str, target: Target | str | None) -> CompiledFunction:
+        with self._lock:
+            if kind not in self._functions:
+                program = self._program
+                self._functions[kind] = build(program.inputs, program.outputs, target)
+            return self._functions[kind]
+
+
+class Operators:
+    """The operators of the namespace: as PyTorch's own table of them, one for the process."""
+
+    def __init__(self) -> None:
+        self._library = torch.library.Library(NAMESPACE, "FRAGMENT")
+        self._known: dict[str, Any] = {}
+        self._lock = threading.RLock()
+        self._nameless = itertools.count()
+
+    def registered(self, operator: Operator) -> Any:
+        """The operator of PyTorch for a program; that of an equal program where there is one."""
+        program = operator.program
+        name = f"{identifier(operator.name) or 'te'}_{self._digest(program)}"
+        with self._lock:
+            if name not in self._known:
+                self._known[name] = self._register(name, operator)
+            return self._known[name]
+
+    def _digest(self, program: Program) -> str:
+        key = build_key([program.inputs, program.outputs], {})
+        # what TVM cannot write down is another program each time
+        return f"unwritten{next(self._nameless)}" if key is None else key[:_DIGITS]
+
+    def _register(self, name: str, operator: Operator) -> Any:
+        from .autograd import recorded  # it calls operators
+
+        program = operator.program
+        inputs = ", ".join(f"Tensor x{number}" for number in range(len(program.inputs)))
+        outputs = ", ".join(["Tensor"] * len(program.outputs))
+        single = len(program.outputs) == 1
+        library = self._library
+        library.define(f"{name}({inputs}) -> {outputs if single else f'({outputs})'}")
+        kernels = Kernels(program)
+        library.impl(name, kernels.on_cpu, "CPU")
+        library.impl(name, kernels.on_cuda, "CUDA")
+        library.impl(name, lambda *tensors: recorded(operator, tensors), "Autograd")
+        full = f"{NAMESPACE}::{name}"
+        torch.library.register_fake(full, _shapes_of(program), lib=library)
+        return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+
+def _shapes_of(program: Program) -> Callable[..., Any]:
+    """The function from tensors without values to such results."""
+    signature = signature_of(program.inputs, program.outputs, False)
+
+    def shapes(*tensors: torch.Tensor) -> Any:
+        sizes: dict[str, Any] = {}
+        for tensor, spec in zip(tensors, signature.inputs, strict=True):
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            signature.check_array("argument", spec, tuple(tensor.shape), dtype, sizes)
+        device = next((t.device for t in tensors if t.dim()), None)
+        device = device or (tensors[0].device if tensors else None)
+        results = [
+            torch.empty(
+                [dim_value(dim, sizes) for dim in spec.shape],
+                dtype=getattr(torch, spec.dtype),
+                device=device,
+            )
+            for spec in signature.outputs
+        ]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return shapes
+
+
+OPERATORS = Operators()
