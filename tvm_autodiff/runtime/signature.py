@@ -43,10 +43,10 @@ def dim_value(dim: Dim, sizes: dict[str, int]) -> int | None:
     return None if left is None or right is None else _OPERATORS[dim[0]](left, right)
 
 
-def _symbols(dim: Dim) -> list[str]:
+def symbols_of(dim: Dim) -> list[str]:
     """The names of the symbols in a dimension."""
     if isinstance(dim, list):
-        return [name for part in dim[1:] for name in _symbols(part)]
+        return [name for part in dim[1:] for name in symbols_of(part)]
     return [dim] if isinstance(dim, str) else []
 
 
@@ -59,7 +59,7 @@ def linear_in(symbol: str, dim: Dim, sizes: dict[str, int]) -> tuple[int, int] |
     >>> linear_in("n", ["add", ["mul", 2, "n"], "m"], {"m": 5})
     (2, 5)
     """
-    if symbol not in _symbols(dim):
+    if symbol not in symbols_of(dim):
         value = dim_value(dim, sizes)
         return None if value is None else (0, value)
     if isinstance(dim, str):
@@ -175,7 +175,7 @@ class Signature:
 
     def _check_size(self, place: str, spec: TensorSpec, shape: Sequence[int]) -> None:
         """Raise `CallError` where a symbolic size is more than its kernels can count to."""
-        names = [name for dim in spec.shape for name in _symbols(dim) if name not in self.wide]
+        names = [name for dim in spec.shape for name in symbols_of(dim) if name not in self.wide]
         if names and (max(shape) > MOST_SYMBOLIC or prod(shape) >= 1 << 31):
             raise CallError(
                 f"{place} {spec.name!r} has shape {tuple(shape)}: int32 sizes go up to 2**30, "
@@ -185,7 +185,7 @@ class Signature:
     @staticmethod
     def _solve(dim: Dim, size: int, sizes: dict[str, int]) -> None:
         """Learn the only unknown symbol of a dimension that is linear in it: ``2*n + 1 = 7``."""
-        unknown = set(_symbols(dim)) - set(sizes)
+        unknown = set(symbols_of(dim)) - set(sizes)
         if len(unknown) != 1:
             return
         [symbol] = unknown

@@ -15,7 +15,7 @@ except ImportError as error:
         "pip install 'tvm_autodiff[torch]'"
     ) from error
 
-if not hasattr(torch.compiler, "nonstrict_trace") and not hasattr(torch, "library"):
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):
     raise MissingFrameworkError(
         f"tvm_autodiff.interop.torch needs PyTorch 2.13, and this is {torch.__version__}: "
         "pip install 'tvm_autodiff[torch]'"

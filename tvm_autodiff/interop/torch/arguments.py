@@ -9,10 +9,14 @@ from typing import Any
 
 import torch
 
+from ...errors import CallError, InvalidArgumentError
 from ...functions.leaves import Leaf, leaves_of
 
 #: from leaves and their names to what they are
 Look = Callable[[Sequence[Any], Sequence[str]], list[Leaf]]
+
+#: where kernels run; "meta" holds shapes alone
+_DEVICES = ("cpu", "cuda", "meta")
 
 
 def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
@@ -49,21 +53,53 @@ def _look(dynamic: Mapping[str, Sequence[int]], values: Sequence[Any], names: Se
     known: list[tuple[Any, int]] = []
     plain = []
     for value, name in zip(values, names, strict=True):
-        if isinstance(value, torch.Tensor) and _symbolic(value.shape):
-            owner = re.match(r"\w+", name)
-            axes = dynamic.get(owner[0] if owner else name, ())
-            marked = {axis % value.dim() for axis in axes if -value.dim() <= axis < value.dim()}
-            sizes = [
-                _number(size, known) if axis in marked else int(size)
-                for axis, size in enumerate(value.shape)
-            ]
-            value = torch.empty(sizes, dtype=value.dtype, device=value.device)
-        plain.append(value)
+        if type(value) in (bool, int, float):
+            plain.append(value)
+            continue
+        _check(value, name)
+        owner = re.match(r"\w+", name)
+        axes = dynamic.get(owner[0] if owner else name, ())
+        marked = {axis % value.dim() for axis in axes if -value.dim() <= axis < value.dim()}
+        sizes = [
+            _number(size, known) if axis in marked else int(size)
+            for axis, size in enumerate(value.shape)
+        ]
+        # tensors that transforms wrap, or that hold no values, cannot be asked like plain ones
+        plain.append(torch.empty((), dtype=value.dtype).expand(sizes))
+    _check_devices(values, names)
     return leaves_of(plain, names)
 
 
-def _symbolic(shape: Sequence[Any]) -> bool:
-    return any(isinstance(size, torch.SymInt) for size in shape)
+def _check(value: Any, name: str) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise InvalidArgumentError(
+            f"{name} is {type(value).__name__}: arguments are PyTorch tensors and numbers, in "
+            "tuples, lists, dictionaries and dataclasses; what the function is to be specialised "
+            "for belongs into its closure"
+        )
+    if value.layout != torch.strided:
+        raise InvalidArgumentError(
+            f"{name} has the layout {value.layout}: kernels take dense tensors, as .to_dense() gives"
+        )
+    if value.device.type not in _DEVICES:
+        raise CallError(
+            f"{name} lies on {value.device}, for which there are no kernels: move it to the CPU or "
+            "to a GPU with CUDA"
+        )
+
+
+def _check_devices(values: Sequence[Any], names: Sequence[str]) -> None:
+    places = [
+        (value.device, name)
+        for value, name in zip(values, names, strict=True)
+        if isinstance(value, torch.Tensor) and (value.dim() or value.device.type != "cpu")
+    ]
+    for device, name in places[1:]:
+        if device != places[0][0]:
+            raise CallError(
+                f"{places[0][1]} lies on {places[0][0]} and {name} on {device}: move them to one "
+                "device"
+            )
 
 
 def _number(size: Any, known: list[tuple[Any, int]]) -> int:

@@ -19,9 +19,8 @@ from ...functions.tracing import identifier
 from ...partition.programs import Program
 from ...runtime.build_key import build_key
 from ...runtime.compiled import CompiledFunction
-from ...runtime.signature import dim_value
-from ...runtime.tensor_signature import signature_of
 from . import derived
+from .shapes import shapes_of
 
 NAMESPACE = "tvm_autodiff"
 
@@ -196,32 +195,8 @@ class Operators:
         library.impl(name, kernels.on_cuda, "CUDA")
         library.impl(name, lambda *tensors: recorded(operator, tensors), "Autograd")
         full = f"{NAMESPACE}::{name}"
-        torch.library.register_fake(full, _shapes_of(program), lib=library)
+        torch.library.register_fake(full, shapes_of(program), lib=library)
         return getattr(getattr(torch.ops, NAMESPACE), name).default
-
-
-def _shapes_of(program: Program) -> Callable[..., Any]:
-    """The function from tensors without values to such results."""
-    signature = signature_of(program.inputs, program.outputs, False)
-
-    def shapes(*tensors: torch.Tensor) -> Any:
-        sizes: dict[str, Any] = {}
-        for tensor, spec in zip(tensors, signature.inputs, strict=True):
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            signature.check_array("argument", spec, tuple(tensor.shape), dtype, sizes)
-        device = next((t.device for t in tensors if t.dim()), None)
-        device = device or (tensors[0].device if tensors else None)
-        results = [
-            torch.empty(
-                [dim_value(dim, sizes) for dim in spec.shape],
-                dtype=getattr(torch, spec.dtype),
-                device=device,
-            )
-            for spec in signature.outputs
-        ]
-        return results[0] if len(results) == 1 else tuple(results)
-
-    return shapes
 
 
 OPERATORS = Operators()
