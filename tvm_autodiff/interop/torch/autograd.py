@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -82,6 +83,7 @@ class Call:
             results = self.run.op(*given)
         return results if type(results) is tuple else tuple(_listed(results))
 
+    @cached_property
     def saved(self) -> tuple[int, ...]:
         """The arguments that derivatives of the call need."""
         if self.backward is None:
@@ -99,6 +101,14 @@ class Call:
 
 def _listed(results: Any) -> Sequence[torch.Tensor]:
     return results if isinstance(results, (tuple, list)) else (results,)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A call, and where its arguments stand among what there is."""
+
+    call: Call
+    gathered: tuple[int, ...]
 
 
 def plain(operator: Operator) -> Call:
@@ -243,7 +253,7 @@ def _save(ctx: Any, call: Call, tensors: Tensors, results: Tensors) -> None:
     ctx.set_materialize_grads(False)
     backward = call.backward
     kept = [] if backward is None else [results[n] for n in backward.kept]
-    ctx.save_for_backward(*[tensors[n] for n in call.saved()], *kept)
+    ctx.save_for_backward(*[tensors[n] for n in call.saved], *kept)
     if transforms_active() or forward_ad._current_level >= 0:
         ctx.save_for_forward(*tensors)
     if backward is not None:
@@ -260,57 +270,54 @@ def _pulled(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> tuple[Any, .
     results: list[Any] = [None] * len(ctx.needs_input_grad)
     if not wrt or not heads:
         return tuple(results)
-    numbers = call.saved()
-    saved = ctx.saved_tensors
-    inputs = dict(zip(numbers, saved, strict=False))
-    kept = saved[len(numbers) :]
-    backward = call.backward
-    if backward is None:
+    there = [*ctx.saved_tensors]
+    if call.backward is None:
+        there += [cotangents[n] for n in heads]
         operator, reads = call.operator.pullback(wrt, heads)
-        arguments = [
-            inputs[n] if n < call.count else cotangents[heads[n - call.count]] for n in reads
-        ]
-        found = applied(plain(operator), arguments)
+        plan = Plan(plain(operator), reads)
     else:
-        found = applied(*_from_residuals(call, backward, wrt, inputs, kept, cotangents, ctx.likes))
+        there += [
+            _zeros(like) if cotangents[n] is None else cotangents[n]
+            for n, like in zip(call.backward.heads, ctx.likes, strict=True)
+        ]
+        plan = call.operator.once(("plan", call.backward, wrt), lambda: _backward_plan(call, wrt))
+    found = applied(plan.call, [there[place] for place in plan.gathered])
     for number, cotangent in zip(wrt, found, strict=True):
         results[1 + number] = cotangent
     return tuple(results)
 
 
-def _from_residuals(
-    call: Call,
-    backward: Backward,
-    wrt: tuple[int, ...],
-    inputs: dict[int, torch.Tensor],
-    kept: Tensors,
-    cotangents: Sequence[torch.Tensor | None],
-    likes: Sequence[tuple[Any, ...]],
-) -> tuple[Call, list[Any]]:
-    """The call of a backward pass, and its arguments: those of the pullback first."""
-    given = [
-        torch.zeros(like[0], dtype=like[1], device=like[2]) if cotangents[n] is None else cotangents[n]
-        for n, like in zip(backward.heads, likes, strict=True)
-    ]
+def _zeros(like: tuple[Any, ...]) -> torch.Tensor:
+    shape, dtype, device = like
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
+def _backward_plan(call: Call, wrt: tuple[int, ...]) -> Plan:
+    """How the cotangents of some inputs come from residuals."""
+    backward = call.backward
+    assert backward is not None
     pullback, reads = backward.pullback
     numbers = tuple(backward.wrt.index(n) for n in wrt)
-    arguments = [inputs[n] if n < call.count else given[n - call.count] for n in reads]
-    # residuals and cotangents that the pullback does not read come behind
-    places = {n: place for place, n in enumerate(reads)}
-    takes = []
-    wanted = [*backward.passed, *range(call.count, call.count + len(given))]
-    for n in wanted:
-        if n not in places:
-            places[n] = len(arguments)
-            arguments.append(inputs[n] if n < call.count else given[n - call.count])
-        takes.append(places[n])
-    first = len(arguments)
-    arguments += kept
-    split = len(backward.passed)
-    order = (*takes[:split], *range(first, first + len(kept)), *takes[split:])
-    operator = pullback.selected(numbers)
-    run = backward.run.selected(numbers)
-    return Call(operator, len(reads), run, order, len(numbers)), arguments
+    # of what there is: saved inputs, kept results, cotangents
+    saved, kept = call.saved, len(backward.kept)
+    there = {n: place for place, n in enumerate(saved)}
+    for place in range(len(backward.heads)):
+        there[call.count + place] = len(saved) + kept + place
+    # residuals and cotangents that the pullback does not read come behind what it reads
+    residuals = [there[n] for n in backward.passed]
+    residuals += range(len(saved), len(saved) + kept)
+    taken = [*residuals, *(there[call.count + place] for place in range(len(backward.heads)))]
+    gathered = [there[n] for n in reads]
+    gathered += [place for place in taken if place not in gathered]
+    takes = tuple(gathered.index(place) for place in taken)
+    made = Call(
+        pullback.selected(numbers),
+        len(reads),
+        backward.run.selected(numbers),
+        None if takes == tuple(range(len(gathered))) else takes,
+        len(numbers),
+    )
+    return Plan(made, tuple(gathered))
 
 
 def _pushed(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
