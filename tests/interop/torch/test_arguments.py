@@ -1,0 +1,101 @@
+"""Bad input to functions on PyTorch's tensors: each an error that names what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from tvm_autodiff import CallError, InvalidArgumentError, UnknownKeywordError  # noqa: E402
+from tvm_autodiff.interop.torch import function  # noqa: E402
+
+from . import programs  # noqa: E402
+
+X, W = torch.ones(4, 3), torch.ones(3, 5)
+ENERGY = function(programs.energy)
+
+CASES = {
+    "no tensor returned": (lambda: function(lambda x: 3)(X), "returned int as result"),
+    "nothing returned": (lambda: function(lambda x: None)(X), "returned None"),
+    "no function": (lambda: function(3), "expected a function"),
+    "a dtype without kernels": (lambda: ENERGY(X.to(torch.complex64), W), "dtype complex64"),
+    "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments are PyTorch"),
+    "a text": (lambda: ENERGY("a", W), "x is str"),
+    "a sparse tensor": (lambda: ENERGY(X.to_sparse(), W), "layout torch.sparse_coo"),
+    "what to save": (lambda: function(programs.energy, save="some"), "save is 'some'"),
+    "a negative budget": (lambda: function(programs.energy, save=-1), "save is -1"),
+    "no such argument": (
+        lambda: function(programs.energy, dynamic={"q": 0}),
+        "names 'q', which is no argument",
+    ),
+    "sizes that differ": (
+        lambda: function(lambda x, y: x + y, dynamic={"x": (0,), "y": (0,)})(X[0], W[0]),
+        "Incompatible broadcast dims: 3 and 5",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_errors_name_what_is_wrong(name):
+    call, text = CASES[name]
+    with pytest.raises(InvalidArgumentError, match=text):
+        call()
+
+
+def test_two_devices():
+    with pytest.raises(CallError, match="x lies on cpu and w on meta: move them to one device"):
+        ENERGY(X, W.to("meta"))
+
+
+def test_too_many_arguments():
+    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given"):
+        ENERGY(X, W, X)
+
+
+def test_an_unknown_option():
+    with pytest.raises(UnknownKeywordError, match="did you mean 'save'"):
+        function(programs.energy, saved="all")
+
+
+def test_another_number_of_results_for_another_shape():
+    made = function(lambda x: [x + 1.0] * int(x.shape[0]))
+    made(torch.ones(2))
+    with pytest.raises(InvalidArgumentError, match="returned .* at first, and"):
+        made(torch.ones(3))
+
+
+def test_integers_cannot_require_a_gradient():
+    with pytest.raises(RuntimeError, match="floating point"):
+        function(lambda x: x + 1)(torch.arange(3).requires_grad_())
+
+
+def test_the_operator_itself_checks_shapes_without_values():
+    ENERGY(X, W)
+    [program] = ENERGY._programs.values()
+    with pytest.raises(CallError, match="expected .*float32"):
+        program.operator.op(X.double().to("meta"), W.to("meta"))
+    with pytest.raises(CallError, match=r"got shape \(5, 3\)"):
+        program.operator.op(torch.ones(5, 3, device="meta"), W.to("meta"))
+
+
+def test_shapes_without_values():
+    result = function(programs.pair)(X.to("meta"), W.to("meta"))
+    assert {name: (t.device.type, tuple(t.shape)) for name, t in result.items()} == {
+        "y": ("meta", (4, 5)),
+        "s": ("meta", (4,)),
+    }
+
+
+def test_without_pytorch_the_import_names_what_to_install():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import tvm_autodiff\n"
+        "try:\n    import tvm_autodiff.interop.torch\n"
+        "except ImportError as error:\n    print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MissingFrameworkError")
+    assert "pip install 'tvm_autodiff[torch]'" in done.stdout
