@@ -57,9 +57,9 @@ $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e '.[demo,test]'
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' || \
+	  echo "pip finds no $(TORCH): tests of PyTorch are skipped (with another build: make test TORCH=torch)"
 	@touch $@ $(VENV)/.installed-demo
 
 $(VENV)/.installed-bench: $(VENV)/.installed-test
-	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' || \
-	  echo "pip finds no $(TORCH): PyTorch is left out (with another build: make bench TORCH=torch)"
 	@touch $@

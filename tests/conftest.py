@@ -65,6 +65,8 @@ SLOW_TESTS = (
     "test_backward_passes",
     "test_command",
     "test_cotangents_times_jacobians",
+    "test_gradients_of_two_processes_are_those_of_one",
+    "test_graphs_that_pytorch_kept_on_disk_find_their_operators",
     "test_launches_access_only_their_arrays_and_wrong_ones_are_seen",
     "test_load_in_a_fresh_process",
     "test_long_reductions_keep_the_order",

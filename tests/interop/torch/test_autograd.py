@@ -45,7 +45,6 @@ def test_finite_differences_in_both_modes_and_batched():
 
 
 def test_inputs_that_are_not_contiguous():
-    x, w = random(3, 4, grad=True), random(5, 6, grad=True)
     given = lambda x, w: (x.t(), w[::2, 1:4])  # noqa: E731
     made = function(programs.energy)
     x, w = random(3, 4, grad=True), random(6, 6, grad=True)
