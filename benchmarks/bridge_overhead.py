@@ -85,6 +85,7 @@ def of_jax() -> Iterator[Row]:
 def of_torch() -> Iterator[Row]:
     """Calls with and without a backward pass."""
     import torch
+
     from tvm_autodiff.interop.torch import function
 
     torch.set_num_threads(1)

@@ -60,5 +60,5 @@ def torch_rows(x):
 def random(*shape, dtype=None, seed=0, grad=False):
     """Normal numbers of a seed."""
     generator = torch.Generator().manual_seed(seed + sum(shape))
-    numbers = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    numbers = torch.randn(shape, generator=generator, dtype=torch.float64)
     return numbers.to(dtype or torch.float64).requires_grad_(grad)
