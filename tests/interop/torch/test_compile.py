@@ -41,8 +41,8 @@ def compiled(f, backend="aot_eager", **options):
 CASES = {
     "beside other operations": lambda f: lambda x, w: torch.relu(f(x * 2, w)) * w.sum(),
     "gradients inside": lambda f: lambda x, w: grad(f)(x, w),
-    "per-example gradients inside": lambda f: lambda x, w: vmap(grad(f, argnums=1), (0, None))(
-        torch.stack([x, x + 1]), w
+    "per-example gradients inside": lambda f: (
+        lambda x, w: vmap(grad(f, argnums=1), (0, None))(torch.stack([x, x + 1]), w)
     ),
     "forward mode inside": lambda f: lambda x, w: jvp(f, (x, w), (x, w))[1],
 }
@@ -126,8 +126,7 @@ def test_operators_keep_the_contract():
     torch.library.opcheck(plain, (random(3, 4).t().requires_grad_(), random(5, 3).t()))
     for operator in operators_of(made, x, w):
         arguments = [
-            random(*spec, seed=n, grad=True)
-            for n, spec in enumerate(_shapes(operator, made, x, w))
+            random(*spec, seed=n, grad=True) for n, spec in enumerate(_shapes(operator, made, x, w))
         ]
         torch.library.opcheck(operator, tuple(arguments))
 

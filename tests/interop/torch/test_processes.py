@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -80,9 +81,12 @@ def test_several_threads_at_once():
 
 def test_gradients_of_two_processes_are_those_of_one(tmp_path):
     command = [sys.executable, "-m", "tests.interop.torch.training", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "equal"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    with ExitStack() as stack:
+        ranks = [stack.enter_context(subprocess.Popen([*command, n], **pipes)) for n in "01"]
+        for process in ranks:
+            output, errors = process.communicate(timeout=300)
+            assert output.strip() == "equal", errors
 
 
 COMPILED = """

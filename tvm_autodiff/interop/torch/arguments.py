@@ -79,7 +79,7 @@ def _check(value: Any, name: str) -> None:
         )
     if value.layout != torch.strided:
         raise InvalidArgumentError(
-            f"{name} has the layout {value.layout}: kernels take dense tensors, as .to_dense() gives"
+            f"{name} has the layout {value.layout}: kernels take dense tensors, like .to_dense()"
         )
     if value.device.type not in _DEVICES:
         raise CallError(

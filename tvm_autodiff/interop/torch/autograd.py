@@ -257,7 +257,8 @@ def _save(ctx: Any, call: Call, tensors: Tensors, results: Tensors) -> None:
     if transforms_active() or forward_ad._current_level >= 0:
         ctx.save_for_forward(*tensors)
     if backward is not None:
-        ctx.likes = [(results[n].shape, results[n].dtype, results[n].device) for n in backward.heads]
+        heads = [results[n] for n in backward.heads]
+        ctx.likes = [(tensor.shape, tensor.dtype, tensor.device) for tensor in heads]
     if len(results) > call.outputs:
         ctx.mark_non_differentiable(*results[call.outputs :])
 
@@ -326,7 +327,8 @@ def _pushed(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...
     moving = tuple(n for n in range(call.count) if tangents[1 + n] is not None)
     inputs = ctx.saved_tensors
     operator, reads = call.operator.pushforward(moving)
-    arguments = [inputs[n] if n < call.count else tangents[1 + moving[n - call.count]] for n in reads]
+    there = [*inputs[: call.count], *(tangents[1 + n] for n in moving)]
+    arguments = [there[n] for n in reads]
     found = iter(applied(plain(operator), arguments))
     floats = ["float" in str(tensor.dtype) for tensor in call.operator.program.outputs]
     extra = len(call.run.program.outputs) - call.outputs

@@ -174,11 +174,12 @@ class TorchFunction(ArrayFunction):
             if len(self._quick) > 4 * KEPT_PROGRAMS:
                 self._quick.clear()
             if not any(isinstance(d, torch.SymInt) for t in leaves for d in _shape_of(t)):
-                self._quick[(key, *quick_key(leaves))] = program
+                quick = (key, *quick_key(leaves))
+                self._quick[quick] = program
         return program
 
     def _made(self, signature: Signature, key: Hashable, kinds: Sequence[Any]) -> TorchProgram:
-        program = self._compiled(signature)
+        program: Any = self._compiled(signature)
         form = self._forms.setdefault(key, program.form)
         if not form.like(program.form):
             raise InvalidArgumentError(

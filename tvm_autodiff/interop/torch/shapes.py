@@ -1,7 +1,7 @@
 """Results without values: what PyTorch traces with in place of kernels.
 
-Sizes may be symbols of PyTorch. Each comparison of one becomes a condition of the compiled graph, so
-there are no more of them than kernels ask for.
+Sizes may be symbols of PyTorch. Each comparison of one becomes a condition of the compiled graph,
+so there are no more of them than kernels ask for.
 """
 
 from __future__ import annotations
