@@ -9,6 +9,7 @@ are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...codegen.passes.short_circuit import condition_of
@@ -36,6 +37,7 @@ from ..emit.loops import extent_of, schedule_of, scheduled
 from ..fusion.kernels import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import strides_along
+from ..rewrites.guards import selected
 from .parallel import MIN_WORK, share_out, worth_threads
 from .split import divisor_at_least, split_reduction, writes_to
 from .tiles.tiling import Tile, schedule_tile
@@ -66,11 +68,15 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decline
     lanes = machine.lanes(dtype_of(kernel.root.output(0)))
     if kernel.epilogue is None and _is_flat(kernel.root, found, lanes):
         return [_flat_columns(kernel, lanes, machine)]
-    tile = _column_tile(kernel.root, found, lanes)
-    row = None if tile is not None else _row_axis(kernel.root, found, lanes)
+    axes = [*kernel.root.axis, *found.axes]
+    plain = replace(found, sources=selected(found.sources, axes))
+    tile = _column_tile(kernel.root, plain, lanes)
+    row = None if tile is not None else _row_axis(kernel.root, plain, lanes)
     if row is not None:
-        return [_rows(kernel, found, row, lanes, machine)]
-    return [_columns(kernel, found, tile or Tile(None), machine)]
+        return [_rows(kernel, plain, row, lanes, machine)]
+    if tile is not None:
+        return [_columns(kernel, plain, tile, machine)]
+    return [_columns(kernel, found, Tile(None), machine)]
 
 
 def _split(kernel: Kernel, found: Reduction, machine: Machine) -> tuple[Kernel, Kernel] | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.passes.short_circuit import condition_of, marked
-from ...expr.build import conjuncts, if_then_else, negate
+from ...codegen.passes.short_circuit import condition_of, holds_mark, marked
+from ...expr.build import conjuncts, if_then_else, negate, select
 from ...expr.nodes import Axis, Expr, node_id, op_name, operands, with_operands
 from ...expr.rewrite import postorder, rewrite
 from ..nest.in_range import Loops, is_safe, loops_of
@@ -75,6 +75,24 @@ def unmarked(root: Expr, loops: Loops) -> Expr:
         return condition if condition is not None and is_safe([condition], loops) else None
 
     return rewrite(root, visit)
+
+
+def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
+    """``if c then a else b → select(c, a, b)`` where a and b are safe to evaluate anyway: vectors
+    have no branches.
+    """
+    if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
+        return tuple(sources)
+    loops = loops_of(axes)
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) != "if_then_else":
+            return None
+        condition, then, otherwise = operands(node)
+        safe = is_safe([then, otherwise], loops) and not holds_mark(condition)
+        return select(condition, then, otherwise) if safe else None
+
+    return tuple(rewrite(unmarked(source, loops), visit) for source in sources)
 
 
 def _failing(order: Sequence[Expr]) -> set[int]:

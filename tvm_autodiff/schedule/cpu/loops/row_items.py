@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ....codegen.passes.short_circuit import condition_of, holds_mark
-from ....expr.build import select
+from ....codegen.passes.short_circuit import condition_of
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -24,7 +23,7 @@ from ....expr.nodes import (
     operands,
     tensor_key,
 )
-from ....expr.rewrite import depends_on, postorder, rewrite
+from ....expr.rewrite import depends_on, postorder
 from ....graph.stage import (
     Extent,
     Operation,
@@ -37,8 +36,7 @@ from ....graph.stage import (
 from ...fusion.chains import Chain
 from ...fusion.members import Member, inner_axes, unit_strides
 from ...machine import Machine
-from ...nest.in_range import is_safe, loops_of
-from ...rewrites.guards import unmarked
+from ...rewrites.guards import selected
 
 MAP, FOLD, BLOCK, SUM = "map", "fold", "block", "sum"
 
@@ -178,21 +176,9 @@ def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """``if c then a else b → select(c, a, b)`` where a and b are safe to evaluate anyway."""
-    if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
-        return sources
+    """The sources without the branches that nothing needs; see `selected`."""
     reduction = reduction_of(op)
-    axes = [*op.axis, *(reduction.axes if reduction else ())]
-    loops = loops_of(axes)
-
-    def visit(node: Expr) -> Expr | None:
-        if op_name(node) != "if_then_else":
-            return None
-        condition, then, otherwise = operands(node)
-        safe = is_safe([then, otherwise], loops) and not holds_mark(condition)
-        return select(condition, then, otherwise) if safe else None
-
-    return tuple(rewrite(unmarked(source, loops), visit) for source in sources)
+    return selected(sources, [*op.axis, *(reduction.axes if reduction else ())])
 
 
 def has_branches(roots: Sequence[Expr], var: Var) -> bool:
