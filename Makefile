@@ -33,6 +33,7 @@ lint: $(VENV)/.installed-test
 # figures beside PyTorch and JAX into docs/, then those of single parts; BENCH_FLAGS=--help lists more
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.suite --report docs $(BENCH_FLAGS)
+	$(BIN)/python -m benchmarks.in_pytorch --report docs
 	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python $$script; done
 
 # the evals of GradBench beside PyTorch and JAX, one thread; GRADBENCH_FLAGS=--modest for few sizes
