@@ -264,6 +264,24 @@ def rebuild(
     return [done[tensor_key(tensor)] for tensor in tensors]
 
 
+def each_stage(
+    tensors: Sequence[Tensor], change: Callable[[Operation], Sequence[Tensor] | None]
+) -> list[Tensor]:
+    """The tensors with stages changed, producers first: `change` gets a stage over what took the
+    place of the stages that it reads, and gives its new outputs, or None to leave it.
+    """
+    replaced: dict[tuple[int, int], Tensor] = {}
+    for op in Graph(tensors).ops:
+        if is_placeholder(op):
+            continue
+        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
+        changed = change(current[0].op)
+        for old, new in zip(outputs_of(op), changed or current, strict=True):
+            if tensor_key(old) != tensor_key(new):
+                replaced[tensor_key(old)] = new
+    return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
+
+
 def replace_tensors(
     tensors: Sequence[Tensor], mapping: Mapping[Tensor, Tensor] | Sequence[tuple[Tensor, Tensor]]
 ) -> list[Tensor]:

@@ -36,6 +36,7 @@ from .machine import Machine
 from .rewrites.hoisting import without_loop_invariants
 from .rewrites.merged_loops import merged_loops
 from .rewrites.normal_form import copy_of, normal_form
+from .rewrites.reciprocals import with_reciprocals
 from .rewrites.row_blocks import RowBlocks
 from .rewrites.unread_results import without_unread_results
 from .rule import Refusals, Rule, Scheduled, apply_rules
@@ -88,7 +89,10 @@ class Plan:
     def __post_init__(self) -> None:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         lean = without_unread_results(merged_loops(outputs))
-        kernels, self.results = cut(normal_form(without_loop_invariants(lean)))
+        tensors = normal_form(without_loop_invariants(lean))
+        if self.machine.kind == "llvm" and not self.machine.exact_math:
+            tensors = with_reciprocals(tensors)
+        kernels, self.results = cut(tensors)
         self.kernels = repeated(kernels, self.times, self.varying)
         self._calls = True
         self._copies: dict[Key, Kernel] = {}

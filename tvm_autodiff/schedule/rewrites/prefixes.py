@@ -26,18 +26,15 @@ from ...expr.nodes import (
     node_id,
     op_name,
     operands,
-    tensor_key,
 )
 from ...expr.rewrite import depends_on, expand_lets, replace_outermost, substituter
 from ...expr.simplify import collect_indices, linear_terms
-from ...graph.graph import Graph, retarget
+from ...graph.graph import each_stage
 from ...graph.stage import (
     Operation,
     Reduction,
     axis_range,
     is_compute,
-    is_placeholder,
-    outputs_of,
     reduce_axis,
     reduction_of,
     reduction_stage,
@@ -82,16 +79,7 @@ class _Place:
 
 def with_prefixes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
     """The same tensors, with reductions up to a place in the form that is scheduled as a scan."""
-    replaced: dict[tuple[int, int], Tensor] = {}
-    for op in Graph(outputs).ops:
-        if is_placeholder(op):
-            continue
-        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        ordered = _in_order(current[0].op)
-        for old, new in zip(outputs_of(op), ordered or current, strict=True):
-            if tensor_key(old) != tensor_key(new):
-                replaced[tensor_key(old)] = new
-    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+    return each_stage(outputs, _in_order)
 
 
 def _in_order(op: Operation) -> list[Tensor] | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.nodes import Expr, Tensor, is_float, is_load, load, node_id, operands, tensor_key
+from ...expr.nodes import Expr, Tensor, is_float, is_load, load, node_id, operands
 from ...expr.rewrite import expand_lets, postorder, substituter
-from ...graph.graph import Graph, rebuild
+from ...graph.graph import each_stage
 from ...graph.stage import (
     Operation,
     axis_range,
@@ -30,17 +30,11 @@ MIN_WINDOW = 8  #: places of a window: each sum over one is written and read aga
 
 def with_window_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``s = Σ_{i, k} f(i, k) → t[i] = Σ_k f(i, k), s = Σ_i t[i]`` where k only shifts i."""
-    table: dict[tuple[int, int], Tensor] = {}
-    for op in Graph(outputs).ops:
-        if is_compute(op) and op.num_outputs == 1:
-            split = _in_two_steps(op)
-            if split is not None:
-                table[tensor_key(op.output(0))] = split
-    return rebuild(outputs, lambda tensor: table.get(tensor_key(tensor))) if table else [*outputs]
+    return each_stage(outputs, _in_two_steps)
 
 
-def _in_two_steps(op: Operation) -> Tensor | None:
-    reduction = reduction_of(op)
+def _in_two_steps(op: Operation) -> list[Tensor] | None:
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or not is_sum(reduction) or reduction.init or len(op.axis):
         return None
     source = reduction.sources[0]
@@ -61,7 +55,7 @@ def _in_two_steps(op: Operation) -> Tensor | None:
     partial = reduction_stage(f"{op.name}_windows", axes, inner)[0]
     values = load(partial, [axis.var for axis in places])
     outer = replace(reduction, axes=tuple(places), sources=(values,))
-    return reduction_stage(op.name, [], outer)[0]
+    return reduction_stage(op.name, [], outer)
 
 
 def _plain_indices(source: Expr) -> set[int]:

@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ....codegen.passes.short_circuit import surely_evaluated
-from ....expr.build import call, cast, compare, div, like, mul, select
 from ....expr.nodes import (
     Axis,
     Expr,
     Tensor,
     Var,
-    dtype_of,
     is_const,
     is_float,
     load,
@@ -46,13 +44,9 @@ from ...fusion.chains import Chain
 from ...fusion.kernel import EXPENSIVE, Kernel, size_of
 from ...fusion.members import MAX_ROW, Member
 from ...machine import Machine
+from ...rewrites.reciprocals import divided, factors_for
 
 Key = tuple[int, int]
-
-#: dtype → n for which quotients by divisors outside of 2**-n to 2**n are scaled by 2**(n - 2): half
-#: of the exponents, so that neither the numerator nor the divisor leaves them
-_SCALED_FROM = {"float32": 64, "float64": 512}
-
 
 @dataclass(frozen=True)
 class _Use:
@@ -117,7 +111,7 @@ def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _U
             divisor = operands(node)[1]
             if is_const(divisor) or not _one_a_row(divisor, node, member):
                 continue
-            values = _factors(divisor)
+            values = factors_for(divisor)
         else:
             continue
         made = [_stage(member, value) for value in values]
@@ -126,33 +120,6 @@ def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _U
             held = tuple(stage for stage, _ in known)
             found[node_id(node)] = _Use(held, known[0][1], divides=name == "div")
     return found
-
-
-def _factors(divisor: Expr) -> list[Expr]:
-    """The factors that divide, each as it depends on the row: ``x / s → x * c(s) * (1/(s*c(s)))``.
-
-    c is one but for tiny and huge divisors, whose reciprocal alone would overflow or be subnormal.
-    """
-    narrow = dtype_of(divisor) not in _SCALED_FROM
-    wide = cast("float32", divisor) if narrow else divisor
-    one = like(wide, 1.0)
-    if dtype_of(divisor) == "float16":  # all of its numbers have a normal reciprocal in float32
-        return [div(one, wide)]
-    limit = _SCALED_FROM[dtype_of(wide)]
-    size = call("abs", wide)
-    large = compare("gt", size, like(wide, 2.0**limit))
-    small = compare("lt", size, like(wide, 2.0**-limit))
-    down, up = like(wide, 2.0 ** (2 - limit)), like(wide, 2.0 ** (limit - 2))
-    scale = select(small, up, select(large, down, one))
-    return [scale, div(one, mul(wide, scale))]
-
-
-def _divided(numerator: Expr, factors: list[Expr]) -> Expr:
-    """The quotient, in the dtype of the numerator."""
-    value = cast(dtype_of(factors[0]), numerator)
-    for factor in factors:
-        value = mul(value, factor)
-    return cast(dtype_of(numerator), value)
 
 
 def _one_a_row(divisor: Expr, whole: Expr, member: Member) -> bool:
@@ -223,7 +190,7 @@ class _Renewed:
                 if hash(stage) not in self._made:
                     self._make(stage, len(member.rows))
             found = [load(self._made[hash(stage)], use.place) for stage in use.stages]
-            values[node_id(node)] = _divided(operands(node)[0], found) if use.divides else found[0]
+            values[node_id(node)] = divided(operands(node)[0], found) if use.divides else found[0]
         new = self._current(_with_sources(root, lambda e: replace_outermost(e, values)))
         self._replaced(root, new)
         epilogue = member.kernel.epilogue
