@@ -76,7 +76,6 @@ SLOW_TESTS = (
     "test_reads_only_its_arrays",
     "test_same_result_under_another_hash_seed",
     "test_same_text_in_every_process",
-    "test_two_threads_work_at_the_same_time",
 )
 
 #: more files that begin first

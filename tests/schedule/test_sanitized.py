@@ -10,14 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+import warnings
 from pathlib import Path
 
 import pytest
 
 from tests.schedule.checked_accesses import UncheckedAccessError, with_checks
 from tests.schedule.guarded_programs import PROGRAMS
-from tests.schedule.sanitized import FINE, WRONG
+from tests.schedule.sanitized import FINE, TASKS, WRONG
+from tests.schedule.sanitized_calls import Task, save
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,15 +44,27 @@ LIBRARIES = libraries()
 needs_sanitizer = pytest.mark.skipif(LIBRARIES is None, reason="gcc's libasan is not there")
 
 
-def reports(names: Iterable[str]) -> dict[str, str]:
-    """What was printed for each task."""
+def tasks_in(folder: Path) -> dict[str, Task]:
+    """All tasks, their code in folders of their own."""
+    made = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a dense fallback is to stay inside, too
+        for name, make in TASKS.items():
+            own = folder / name.replace("/", "-")
+            own.mkdir()
+            made[name] = make(own)
+    return made
+
+
+def reports(tasks: Path) -> dict[str, str]:
+    """What was printed for each task of a file."""
     environment = {
         **os.environ,
         "LD_PRELOAD": " ".join(LIBRARIES or []),
         # leaks are Python's and TVM's; the wider a red zone, the further away a read is seen
         "ASAN_OPTIONS": "detect_leaks=0:redzone=256:quarantine_size_mb=16",
     }
-    command = [sys.executable, "-m", "tests.schedule.sanitized", *names]
+    command = [sys.executable, "-m", "tests.schedule.sanitized_calls", str(tasks)]
     run = subprocess.run(
         command,
         cwd=ROOT,
@@ -67,9 +80,9 @@ def reports(names: Iterable[str]) -> dict[str, str]:
 
 
 @needs_sanitizer
-def test_launches_access_only_their_arrays_and_wrong_ones_are_seen() -> None:
+def test_launches_access_only_their_arrays_and_wrong_ones_are_seen(tmp_path: Path) -> None:
     """In one process: starting it takes as long as many programs."""
-    found = reports([*PROGRAMS, *FINE, *WRONG])
+    found = reports(save(tasks_in(tmp_path), tmp_path / "tasks"))
     right = [*PROGRAMS, *FINE]
     assert {name: found[name] for name in right} == dict.fromkeys(right, "end right")
     seen = {
