@@ -6,12 +6,16 @@ legal stays inside at every point that is evaluated.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from tvm import te, tirx, topi
 from tvm.topi import nn
 
 import tvm_autodiff as ad
 from tvm_autodiff import OutOfBoundsError
+from tvm_autodiff.expr.nodes import node_id
+from tvm_autodiff.graph import out_of_bounds
 
 
 def tensor(*shape, name="x", dtype="float32"):
@@ -231,3 +235,21 @@ def test_what_is_not_certain_is_left_alone(name):
     floats = [t for t in inputs_of(output) if str(t.dtype) == "float32"]
     head = te.placeholder(output.shape, "float32", name="head")
     assert len(ad.vjp(output, floats, head)) == len(floats)
+
+
+def test_points_are_tried_without_an_analyzer_where_intervals_bound_them(monkeypatch) -> None:
+    def analysed(expr, ranges):
+        raise AssertionError(f"{expr} was analysed")
+
+    i, j = te.var("i"), te.var("j")
+    box = SimpleNamespace(ranges={node_id(i): (0, 2), node_id(j): (1, 2)})
+    monkeypatch.setattr(out_of_bounds, "constant_bounds", analysed)
+    found = out_of_bounds._tried([(i * 3 + j) % 4, i < j], box)
+    assert found == [((3 * a + b) % 4, a < b) for a in (0, 1) for b in (1, 2)]
+
+
+@pytest.mark.parametrize("factor", [2**30, 2**31 - 1])
+def test_points_are_not_tried_where_a_step_may_leave_its_dtype(factor) -> None:
+    i = te.var("i")
+    box = SimpleNamespace(ranges={node_id(i): (0, 4)})
+    assert out_of_bounds._tried([i * factor // 7], box) is None

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm import ir, te, tirx
 from tvm.ir import prim
 from tvm_ffi import Object
@@ -59,6 +60,9 @@ FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 INDEX_DTYPES = ("int32", "int64")
 
 _address = Object.__hash__
+#: of arrays of nodes; `array[n]` and slices go through several calls in Python
+_length = tvm_ffi.get_global_func("ffi.ArraySize")
+_element = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _NAME_OF_CLASS: dict[type, str] = {
     **{cls: name for name, cls in BINARY_CLASSES.items()},
     **{cls: name for name, cls in BITWISE_CLASSES.items()},
@@ -135,7 +139,9 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     if cls is prim.IntImm or cls is prim.FloatImm or cls is ir.Var or cls is ir.StringImm:
         return ()
     if cls is ir.Call:
-        return tuple(expr.args[1 if _is_load(expr) else 0 :])  # a slice costs half of an iteration
+        args = expr.args
+        first = 1 if _is_load(expr) else 0
+        return tuple([_element(args, place) for place in range(first, _length(args))])
     if cls in _NAME_OF_CLASS:
         if cls is prim.Select:
             return (expr.condition, expr.true_value, expr.false_value)
@@ -194,7 +200,7 @@ def is_load(expr: Expr) -> bool:
 
 def load_tensor(expr: Expr) -> Tensor:
     """The tensor that a load reads."""
-    return expr.args[0]
+    return _element(expr.args, 0)
 
 
 def load(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
@@ -242,9 +248,8 @@ def dtype_of(node: Any) -> str:
     """The dtype of an expression or tensor as a plain string (``"float32"``, ``"int32"``,
     ``"bool"``).
     """
-    if isinstance(node, te.Tensor):
-        return str(node.dtype)
-    ty = node.ty
+    # isinstance asks Python's abstract classes, for all nodes
+    ty = node.dtype if type(node) is te.Tensor else node.ty
     known = _DTYPES.get(_address(ty))
     if known is None:
         known = _DTYPES[_address(ty)] = (str(ty), ty)

@@ -154,7 +154,7 @@ def variables_of(roots: Expr | Iterable[Expr]) -> list[Var]:
 
 def contains(roots: Expr | Iterable[Expr], predicate: Callable[[Expr], bool]) -> bool:
     """Whether some node fulfils the predicate."""
-    return any(predicate(node) for node in preorder(roots))
+    return any(map(predicate, preorder(roots)))
 
 
 def contains_load(roots: Expr | Iterable[Expr]) -> bool:

@@ -16,6 +16,7 @@ from math import prod
 from ..errors import OutOfBoundsError, UnsolvableError
 from ..expr.build import conjuncts, negate
 from ..expr.integers.integer_functions import compile_integers
+from ..expr.integers.intervals import Intervals, range_intervals
 from ..expr.nodes import (
     Axis,
     Expr,
@@ -317,11 +318,17 @@ def _bounds(exprs: Sequence[Expr], box: _Box) -> dict[Var, tuple[int, int]] | No
     return bounds
 
 
+def _is_below(interval: tuple[int, int], dtype: str) -> bool:
+    """Whether all values are within a dtype, and none at its end."""
+    return max(-interval[0], interval[1]) < _LARGEST[dtype]
+
+
 def _tried(exprs: Sequence[Expr], box: _Box) -> list[tuple[int, ...]] | None:
     """The values at all points, where these are few and no step leaves its dtype."""
     bounds = _bounds(exprs, box)
     if bounds is None or prod(extent for _, extent in bounds.values()) > _MOST_POINTS:
         return None
+    intervals = Intervals(range_intervals(bounds))
     for node in postorder(list(exprs)):
         kind = dtype_of(node)
         if kind not in (*_LARGEST, "bool"):
@@ -330,11 +337,12 @@ def _tried(exprs: Sequence[Expr], box: _Box) -> list[tuple[int, ...]] | None:
             operands(node)[1]
         ):
             return None
-        try:
-            least, most = (0, 0) if kind == "bool" else constant_bounds(node, bounds)
+        if kind == "bool" or _is_below(intervals.of(node), kind):
+            continue
+        try:  # TVM's analyzer, made anew for each node, sees what cancels
+            if not _is_below(constant_bounds(node, bounds), kind):
+                return None
         except UnsolvableError:
-            return None
-        if max(-least, most) >= _LARGEST.get(kind, 1):
             return None
     try:
         values = compile_integers(list(exprs), list(bounds))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from ...expr.build import all_of
 from ...expr.lets import merge_equal
 from ...expr.nodes import Expr, is_float, is_load, node_id, operands
-from ...expr.rewrite import postorder
+from ...expr.rewrite import contains, postorder
 from ...rules.terms import Condition
 
 
 def on_indices(condition: Expr) -> bool:
     """Whether a condition is on indices alone: no tensor is read and no float is compared."""
-    return not any(is_load(node) or is_float(node) for node in postorder(condition))
+    return not contains(condition, lambda node: is_load(node) or is_float(node))
 
 
 def in_order(others: Sequence[Condition], data: Sequence[Condition]) -> list[Condition]:
