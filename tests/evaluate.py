@@ -335,14 +335,16 @@ def evaluate_batch(
 
 
 def _extern_batch(op: Any, count: int, arrays: Mapping[Key, Array]) -> list[Array]:
+    from tests.evaluate_scalars import statement_of
     from tests.evaluate_statements import run_extern
 
+    body = statement_of(op.body)
     shapes = [
         tuple(int(Expression({}, {}, False).value(dim)) for dim in op.output(place).shape)
         for place in range(op.num_outputs)
     ]
     members = [
-        run_extern(op, shapes, {}, {key: array[place] for key, array in arrays.items()})
+        run_extern(op, shapes, {}, {key: array[place] for key, array in arrays.items()}, body)
         for place in range(count)
     ]
     return [np.stack(values) for values in zip(*members, strict=True)]

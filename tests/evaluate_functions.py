@@ -12,14 +12,28 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from tvm import ir
 from tvm.ir import prim
+from tvm_ffi import Object
 
 Array = Any
+
+_address = Object.__hash__
+#: dtypes by the addresses of TVM's types, which are valid while these live: a text costs much more
+_OF_TYPES: dict[int, tuple[np.dtype, Any]] = {}
 
 
 def numpy_dtype(dtype: Any) -> np.dtype:
     """The dtype of numpy, bfloat16 included."""
-    name = str(dtype)
+    if isinstance(dtype, ir.Type):
+        known = _OF_TYPES.get(_address(dtype))
+        if known is None:
+            known = _OF_TYPES[_address(dtype)] = (_of_name(str(dtype)), dtype)
+        return known[0]
+    return _of_name(str(dtype))
+
+
+def _of_name(name: str) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tests.evaluate import (
     stages_of,
 )
 from tests.evaluate_functions import numpy_dtype
+from tests.evaluate_scalars import Frame, Statement, statement_of
 
 
 def run_extern(
@@ -27,8 +28,9 @@ def run_extern(
     shapes: Sequence[tuple[int, ...]],
     free: Mapping[int, Any],
     known: Mapping[Key, Any],
+    body: Statement | None = None,
 ) -> list[Array]:
-    """The outputs of an opaque stage whose body is a loop nest."""
+    """The outputs of an opaque stage whose body is a loop nest, or that body as a function."""
     results = [
         np.zeros(shape, float_dtype(op.output(place).dtype)) for place, shape in enumerate(shapes)
     ]
@@ -43,7 +45,7 @@ def run_extern(
         for dim, extent in zip(buffer.ty.shape, array.shape, strict=True):
             if isinstance(dim, ir.Var):
                 variables[hash(dim)] = np.asarray(extent, numpy_dtype(dim.ty))
-    _Run(variables, buffers).statement(op.body)
+    (body or statement_of(op.body))(Frame(variables, buffers))
     return results
 
 
@@ -152,63 +154,6 @@ class _Steps:
         return results[: len(carries)], results[len(carries) :]
 
 
-class _Run:
-    def __init__(self, variables: dict[int, Any], buffers: dict[Key, Array]) -> None:
-        self.variables, self.buffers = variables, buffers
-
-    def value(self, node: Any) -> Array:
-        return Expression(self.variables, self.buffers, strict=True).value(node)
-
-    def statement(self, node: Any) -> None:
-        _STATEMENTS[type(node)](self, node)
-
-    def loop(self, node: Any) -> None:
-        first, key = int(self.value(node.min)), hash(node.loop_var)
-        dtype = numpy_dtype(node.loop_var.ty)
-        for place in range(first, first + int(self.value(node.extent))):
-            self.variables[key] = np.asarray(place, dtype)
-            self.statement(node.body)
-
-    def repeat(self, node: Any) -> None:
-        while self.value(node.condition):
-            self.statement(node.body)
-
-    def store(self, node: Any) -> None:
-        index = tuple(int(self.value(index)) for index in node.indices)
-        array = self.buffers[hash(node.buffer), 0]
-        inside = all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
-        assert inside, f"a store outside of {node.buffer.name}: {index}"
-        array[index] = self.value(node.value)
-
-    def condition(self, node: Any) -> None:
-        if self.value(node.condition):
-            self.statement(node.then_case)
-        elif node.else_case is not None:
-            self.statement(node.else_case)
-
-    def sequence(self, node: Any) -> None:
-        for part in node.seq:
-            self.statement(part)
-
-    def allocate(self, node: Any) -> None:
-        shape = tuple(int(self.value(dim)) for dim in node.buffer.ty.shape)
-        self.buffers[hash(node.buffer), 0] = np.zeros(shape, float_dtype(node.buffer.ty.dtype))
-
-    def bind(self, node: Any) -> None:
-        self.variables[hash(node.var)] = self.value(node.value)
-
-
-_STATEMENTS: dict[type, Callable[[_Run, Any], None]] = {
-    tirx.For: _Run.loop,
-    tirx.While: _Run.repeat,
-    tirx.BufferStore: _Run.store,
-    tirx.IfThenElse: _Run.condition,
-    tirx.SeqStmt: _Run.sequence,
-    tirx.AllocBuffer: _Run.allocate,
-    tirx.Bind: _Run.bind,
-}
-
-
 def run_function(func: tirx.PrimFunc, arrays: Sequence[Array]) -> None:
     """Run a function written as a loop nest on arrays, one for each of its buffers, in place."""
     variables: dict[int, Any] = {}
@@ -218,4 +163,4 @@ def run_function(func: tirx.PrimFunc, arrays: Sequence[Array]) -> None:
         for dim, extent in zip(buffer.ty.shape, array.shape, strict=True):
             if isinstance(dim, ir.Var):
                 variables[hash(dim)] = np.asarray(extent, numpy_dtype(dim.ty))
-    _Run(variables, buffers).statement(func.body.block.body)
+    statement_of(func.body.block.body)(Frame(variables, buffers))

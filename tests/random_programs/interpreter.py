@@ -87,9 +87,10 @@ class Adjoints:
             self.sums[name], self.sizes[name] = np.zeros(shape), np.zeros(shape)
             self.counts[name] = np.zeros(shape)
         *index, what = np.broadcast_arrays(*index, what)
-        np.add.at(self.sums[name], tuple(index), what)
-        np.add.at(self.sizes[name], tuple(index), np.abs(what))
-        np.add.at(self.counts[name], tuple(index), what != 0)
+        places, flat = np.ravel_multi_index(index, shape).ravel(), what.ravel()
+        added = ((self.sums, flat), (self.sizes, np.abs(flat)), (self.counts, flat != 0))
+        for totals, amounts in added:  # one after the other, as np.add.at does at greater length
+            totals[name] += np.bincount(places, amounts, totals[name].size).reshape(shape)
 
 
 def _derivatives(op: str, result: Array, args: list[Array]) -> list[Array]:
