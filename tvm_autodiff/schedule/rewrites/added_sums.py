@@ -124,11 +124,13 @@ def _reads(body: Expr) -> Counter[tuple[int, int]]:
 
 
 def _summands(body: Expr) -> Iterator[Expr]:
-    if op_name(body) == "add":
-        for part in operands(body):
-            yield from _summands(part)
-    else:
-        yield body
+    pending = [body]
+    while pending:
+        part = pending.pop()
+        if op_name(part) == "add":
+            pending += reversed(operands(part))
+        else:
+            yield part
 
 
 def _without(body: Expr, table: dict[int, Expr]) -> Expr:
