@@ -229,6 +229,11 @@ class CompiledFunction(CheckedArguments):
         check_host(self._record)
         return run_deep(native_call, self._executable, self._record, self.num_threads)
 
+    def _divide_by(self, launch: int) -> None:
+        """Let the function at an address divide loops, where the sizes of the program are known."""
+        if self._direct and self._parallel:
+            self._native().exchange(launch)
+
     def _in_front(self) -> tuple[Any, Any]:
         """What a function that calls its kernels itself takes for one call at a time: a table of
         the arrays, and memory for temporaries.

@@ -20,6 +20,7 @@ from ...partition.programs import Program
 from ...runtime.build_key import build_key
 from ...runtime.compiled import CompiledFunction
 from . import derived
+from .openmp import launch
 from .shapes import shapes_of
 
 NAMESPACE = "tvm_autodiff"
@@ -154,7 +155,11 @@ class Kernels:
         with self._lock:
             if kind not in self._functions:
                 program = self._program
-                self._functions[kind] = build(program.inputs, program.outputs, target)
+                function = build(program.inputs, program.outputs, target)
+                pool = launch() if kind == "cpu" else None
+                if pool is not None:
+                    function._divide_by(pool[0])
+                self._functions[kind] = function
             return self._functions[kind]
 
 
