@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -92,6 +93,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         seen.add(key)
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+@pytest.fixture(autouse=True)
+def numbers_of_a_test_alone(request: pytest.FixtureRequest) -> None:
+    """Seed the module's generator anew: what a test draws does not depend on other tests."""
+    generator = getattr(request.module, "RNG", None)
+    if generator is not None:
+        generator.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tvm_autodiff import scatter_add, segment_sum
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-rng = np.random.default_rng(0)
+RNG = np.random.default_rng(0)
 
 
 def added(shape, indices, values):
@@ -57,8 +57,8 @@ def case(name, dtype="float64", index="int32"):
     points, shape, count = CASES[name]
     indices = [te.placeholder(points, index, name=f"i{n}") for n in range(count)]
     values = te.placeholder((*points, *shape[count:]), dtype, name="values")
-    arrays = [rng.integers(-2, shape[n] + 2, points).astype(index) for n in range(count)]
-    data = rng.integers(0, 4, tuple(map(int, values.shape))).astype(dtype)
+    arrays = [RNG.integers(-2, shape[n] + 2, points).astype(index) for n in range(count)]
+    data = RNG.integers(0, 4, tuple(map(int, values.shape))).astype(dtype)
     return values, indices, scatter_add(values, indices, shape), data, arrays
 
 
@@ -84,7 +84,7 @@ def test_gradients_to_second_order(name):
         warnings.simplefilter("error", ad.DenseSumWarning)
         [first] = ad.differentiate(squares, values)
         [second] = ad.differentiate(first, values, head)
-    weights = rng.integers(-3, 4, data.shape).astype("float64")
+    weights = RNG.integers(-3, 4, data.shape).astype("float64")
     known = {values: data, head: weights, **dict(zip(indices, arrays, strict=True))}
     got = evaluate_graph([first, second], known, strict=True)
     places = [np.asarray(array) for array in arrays]
@@ -112,7 +112,7 @@ def test_value_dtypes(dtype):
     ids, data = te.placeholder((600,), "int32", name="ids"), te.placeholder((600,), dtype, name="d")
     out = segment_sum(data, ids, 3)
     assert str(out.dtype) == dtype
-    places = rng.integers(0, 3, 600).astype("int32")
+    places = RNG.integers(0, 3, 600).astype("int32")
     got = ad.build([data, ids], out, cache=False)(np.ones(600, dtype), places)
     # sums of float16 and bfloat16 are float32 inside: 200 ones are no rounding error
     np.testing.assert_array_equal(got, np.bincount(places, minlength=3).astype(dtype))
@@ -125,8 +125,8 @@ def test_symbolic_sizes(segments, count):
     other = te.placeholder((n, 3), name="other")
     segment_sums = segment_sum(data, ids, n)
     out = te.compute((n, 3), lambda i, j: segment_sums[i, j] * other[i, j], name="out")
-    values, places = rng.random((count, 3), "float32"), rng.integers(-1, segments + 1, count)
-    weights = rng.random((segments, 3), "float32")
+    values, places = RNG.random((count, 3), "float32"), RNG.integers(-1, segments + 1, count)
+    weights = RNG.random((segments, 3), "float32")
     got = ad.build([data, ids, other], out, cache=False)(values, places.astype("int32"), weights)
     np.testing.assert_allclose(got, added((segments, 3), [places], values) * weights, rtol=1e-5)
 
@@ -146,7 +146,7 @@ def test_equals_jax():
     head = te.placeholder((4, 3), name="head")
     out = segment_sum(data, ids, 4)
     [gradient] = ad.differentiate(out, data, head)
-    values, weights = rng.random((8, 3), "float32"), rng.random((4, 3), "float32")
+    values, weights = RNG.random((8, 3), "float32"), RNG.random((4, 3), "float32")
     places = np.array([0, 3, 3, 9, 1, 4, 0, 3], "int32")
     want, pull = jax.vjp(lambda v: jax.ops.segment_sum(v, places, num_segments=4), values)
     got, slope = ad.build([data, ids, head], [out, gradient], cache=False)(values, places, weights)

@@ -17,14 +17,13 @@ from tvm_autodiff.graph.kinds.binomial import extra_steps
 from tvm_autodiff.graph.loop_plans import loops_back, plan_of
 from tvm_autodiff.schedule.cpu import small_loop
 
-RNG = np.random.default_rng(0)
-
 #: budgets that hold a few states of the tests' recurrences, and all of them
 PLANS = (ad.Recursive(1), ad.Recursive(3), "recursive", ad.Budget("1MB"))
 
 
 def drawn(tensors):
-    return [RNG.uniform(-0.5, 0.5, [int(n) for n in t.shape]) for t in tensors]
+    rng = np.random.default_rng(0)
+    return [rng.uniform(-0.5, 0.5, [int(n) for n in t.shape]) for t in tensors]
 
 
 def assert_same(found, wanted):
@@ -129,6 +128,7 @@ def test_a_budget_is_not_exceeded_where_steps_are_kernels() -> None:
     inputs = [te.placeholder(shape, D, name=name) for name, shape in shapes.items()]
     bar = te.placeholder((8, 64), D, name="bar")
     values = drawn([*inputs, bar])
+    values[1] *= 0.2  # states stay where they are not chaotic
     results, budget = [], 400_000
     for plan in (None, ad.Budget(budget)):
         y = cell(*inputs, plan)
@@ -232,7 +232,8 @@ def test_nested() -> None:
 
     inputs = [te.placeholder((2,), D, name=name) for name in ("s0", "p")]
     values, results = drawn(inputs), []
-    cotangents = [RNG.uniform(-1, 1, shape) for shape in ((2,), (6, 2))]
+    rng = np.random.default_rng(0)
+    cotangents = [rng.uniform(-1, 1, shape) for shape in ((2,), (6, 2))]
     plans = [(None, None), (ad.Recursive(2), None), (ad.Recursive(2), ad.Recursive(3))]
     for inner, outer in plans:
         ys = outputs(inner, outer, *inputs)

@@ -30,7 +30,7 @@ from tvm_autodiff import (
 
 D = "float64"
 N, K, C, NNZ = 6, 9, 7, 20
-rng = np.random.default_rng(0)
+RNG = np.random.default_rng(0)
 DATA: dict[te.Tensor, np.ndarray] = {}
 
 
@@ -46,7 +46,7 @@ def wide(number):
 
 
 def numbers(name, *shape):
-    return given(name, rng.integers(-3, 4, shape))
+    return given(name, RNG.integers(-3, 4, shape))
 
 
 length = given("length", [0, 3, 9, 1, 0, 4], "int32")
@@ -57,7 +57,7 @@ start, count = (
 )
 byte = given("byte", [0, 3, 9, 1, 0, 4], "uint8")
 one, scale = given("one", 5, "int32"), numbers("scale")
-col, x, b = given("col", rng.integers(0, C, NNZ), "int32"), numbers("x", N, K), numbers("b", K, 4)
+col, x, b = given("col", RNG.integers(0, C, NNZ), "int32"), numbers("x", N, K), numbers("b", K, 4)
 value, dense, table = numbers("value", NNZ), numbers("dense", C), numbers("table", C, 3)
 LENGTH, PTR, COL, X, B = (DATA[t] for t in (length, ptr, col, x, b))
 VALUE, DENSE, TABLE = (DATA[t] for t in (value, dense, table))
@@ -254,7 +254,7 @@ def slopes(function, arrays, head):
 
 def cotangent(tensor, name="head"):
     shape = tuple(map(int, tensor.shape))
-    return te.placeholder(shape, D, name=name), rng.integers(-3, 4, shape).astype(D)
+    return te.placeholder(shape, D, name=name), RNG.integers(-3, 4, shape).astype(D)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -22,7 +22,7 @@ from tvm_autodiff.graph.stage import bodies, is_compute, reduction_of
 
 D = "float64"
 E, N, W = 12, 7, 3
-rng = np.random.default_rng(0)
+RNG = np.random.default_rng(0)
 
 
 def integers(name, values, dtype="int32"):
@@ -31,14 +31,14 @@ def integers(name, values, dtype="int32"):
 
 
 def floats(name, *shape):
-    return te.placeholder(shape, D, name=name), rng.integers(-3, 4, shape).astype(D)
+    return te.placeholder(shape, D, name=name), RNG.integers(-3, 4, shape).astype(D)
 
 
 IDX = [0, 3, 3, -1, 9, 6, 0, 2**30, 2, -(2**31), 5, 5]  # some are outside of [0, N)
 idx, IDX_ = integers("idx", IDX)
 jdx, JDX_ = integers("jdx", [2, 0, 1, 2, -7, 3, 0, 1, 1, 0, 2, 2])
-src, SRC_ = integers("src", rng.integers(0, N, E))
-near, NEAR_ = integers("near", rng.integers(0, E, E))
+src, SRC_ = integers("src", RNG.integers(0, N, E))
+near, NEAR_ = integers("near", RNG.integers(0, E, E))
 idx64, IDX64_ = integers("idx64", [*IDX[:-2], 5 + 2**32, 5], "int64")
 idx8, IDX8_ = integers("idx8", np.array(IDX).clip(-128, 127), "int8")
 byte, BYTE_ = integers("byte", [0, 3, 3, 255, 9, 6, 0, 200, 2, 128, 5, 5], "uint8")
@@ -208,7 +208,7 @@ def test_forward(name):
 def test_gradient(name):
     make, wanted = CASES[name]
     y = make()
-    weights = rng.integers(-3, 4, tuple(map(int, y.shape))).astype(D)
+    weights = RNG.integers(-3, 4, tuple(map(int, y.shape))).astype(D)
     head = te.placeholder(y.shape, D, name="head")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -225,7 +225,7 @@ def test_what_cannot_be_solved_is_told():
     with pytest.warns(DenseSumWarning, match=r"perm\[.*\] == jdx"):
         result = differentiate(y, [v], head)
     assert "not solved: perm" in result.explain()
-    weights = rng.integers(-3, 4, N).astype(D)
+    weights = RNG.integers(-3, 4, N).astype(D)
     [got] = evaluate_graph(list(result), {**DATA, head: weights}, strict=True)
     np.testing.assert_array_equal(got, slopes(y, [v], weights)[0])
 
@@ -272,8 +272,8 @@ def of_symbolic_sizes():
 
 @pytest.mark.parametrize(("rows", "count"), [(5, 9), (0, 3), (4, 0), (70, 200)])
 def test_symbolic_sizes(rows, count):
-    places = rng.integers(-2, rows + 3, count).astype("int32")
-    values, weights = rng.random((count, 4)), rng.random((rows, 4))
+    places = RNG.integers(-2, rows + 3, count).astype("int32")
+    values, weights = RNG.random((count, 4)), RNG.random((rows, 4))
     total, slope = np.zeros((rows, 4)), np.zeros((count, 4))
     ok = (places >= 0) & (places < rows)
     np.add.at(total, places[ok], values[ok] ** 2)
