@@ -1,4 +1,4 @@
-"""Sums that are added up made one, and sums over windows in two steps."""
+"""Sums that are added up made one, sums over windows in two steps, sums of one pass."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import is_compute, reduction_of
 from tvm_autodiff.schedule.rewrites.added_sums import with_added_sums
+from tvm_autodiff.schedule.rewrites.joined_sums import MOST, with_joined_sums
 from tvm_autodiff.schedule.rewrites.window_sums import with_window_sums
 
 N, M, K = 5, 6, 4
@@ -17,7 +18,8 @@ x = te.placeholder((N, M), name="x", dtype="float64")
 v = te.placeholder((M, K), name="v", dtype="float64")
 w = te.placeholder((M, K), name="w", dtype="float64")
 s = te.placeholder((), name="s", dtype="float64")
-INPUTS = [x, v, w, s]
+image = te.placeholder((16, 16), name="image", dtype="float64")
+INPUTS = [x, v, w, s, image]
 
 
 def axes(*extents):
@@ -128,3 +130,60 @@ def test_sums_over_windows(name):
     shapes = [tuple(int(dim) for dim in op.output(0).shape) for op in reductions([found])]
     assert shapes == ([()] if shape is None else [shape, ()])
     check([output], [found])
+
+
+def near(i, j, k, m):
+    return image[te.max(te.min(i + k, 15), 0), te.max(te.min(j + m, 15), 0)]
+
+
+def likeness(i, j, k, m):
+    return te.exp((near(i, j, k, m) - image[i, j]) * s())
+
+
+def filtered(body, size=(16, 16), order=1, weight=likeness):
+    """A sum over a window of 5 x 5 at each place."""
+    k, m = axes(5, 5)[::order]
+    return te.compute(
+        size, lambda i, j: te.sum(weight(i, j, k, m) * body(i, j, k, m), axis=[k, m]), name="w"
+    )
+
+
+ABOVE, BELOW = filtered(near), filtered(lambda *_: 1.0)
+BESIDE = [filtered(lambda i, j, k, m, n=n: near(i, j, k, m) + n) for n in range(1, 4)]
+AFTER = filtered(lambda i, j, k, m: ABOVE[i, j])
+TURNED = filtered(lambda i, j, k, m: image[i, j] + k, order=-1)
+FAR = filtered(near, weight=lambda *place: te.exp(near(*place)))
+FEW = [filtered(body, (10, 16)) for body in (near, lambda *_: 1.0)]
+QUARTER = te.compute((16, 16), lambda i, j: ABOVE[i, j] / BELOW[i, j], name="quarter")
+
+#: outputs, and how many results each of their reductions has
+JOINED = {
+    "two": ([ABOVE, BELOW], [2]),
+    "read by others": ([QUARTER], [2]),
+    "one is wanted, both are read": ([ABOVE, QUARTER], [2]),
+    "more than go together": ([ABOVE, BELOW, *BESIDE], [MOST, 1]),
+    "one reads the other": ([AFTER], [1, 1]),
+    "one reads another of the pass": ([BELOW, AFTER], [2, 1]),
+    "axes in another order": ([ABOVE, TURNED], [2]),
+    "other functions": ([ABOVE, FAR], [1, 1]),
+    "few places": (FEW, [1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_sums_of_one_pass(name):
+    outputs, results = JOINED[name]
+    found = with_joined_sums(outputs)
+    assert [op.num_outputs for op in reductions(found)] == results
+    check(outputs, found)
+
+
+def test_sums_along_rows_are_left_to_chains_of_rows():
+    table = te.placeholder((64, 128), name="table", dtype="float64")
+    k = te.reduce_axis((0, 128), "k")
+
+    def weighted(body):
+        return te.compute((64,), lambda i: te.sum(body(te.exp(table[i, k])), axis=k), name="r")
+
+    sums = [weighted(lambda value: value), weighted(lambda value: value * value)]
+    assert [op.num_outputs for op in reductions(with_joined_sums(sums))] == [1, 1]

@@ -28,6 +28,7 @@ from ...graph.stage import (
 )
 from ..rewrites.added_sums import with_added_sums
 from ..rewrites.extremes import with_shared_extremes
+from ..rewrites.joined_sums import with_joined_sums
 from ..rewrites.prefixes import with_prefixes_in_order
 from ..rewrites.unrolled import with_inlined_borders, with_written_classes
 from ..rewrites.window_sums import with_window_sums
@@ -76,6 +77,7 @@ def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
 def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Stages joined that would read the same data again."""
     joined = with_window_sums(with_added_sums(with_shared_extremes(outputs)))
+    joined = with_joined_sums(joined)
     joined = with_written_classes(with_inlined_borders(joined))
     return with_prefixes_in_order(joined)
 

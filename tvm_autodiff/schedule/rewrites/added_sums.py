@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
 
 from ...expr.build import add, zero_like
 from ...expr.nodes import (
-    Axis,
     Expr,
     Tensor,
     is_float,
@@ -27,30 +25,11 @@ from ...expr.nodes import (
     same_node,
     tensor_key,
 )
-from ...expr.rewrite import (
-    depends_on,
-    expand_lets,
-    postorder,
-    replace_outermost,
-    rewrite,
-    substituter,
-)
-from ...expr.structural import StructuralKeys
+from ...expr.rewrite import postorder, replace_outermost, rewrite
 from ...graph.graph import Graph, rebuild
-from ...graph.stage import (
-    Operation,
-    axis_range,
-    bodies,
-    is_compute,
-    make_stage,
-    reduction_of,
-    reduction_stage,
-)
-from ..fusion.kernel import EXPENSIVE
+from ...graph.stage import Operation, bodies, is_compute, make_stage, reduction_of, reduction_stage
 from ..nest.products import is_sum
-
-MAX_NODES = 300  #: of a body: as many as those have that producers are written into
-MAX_ORDERS = 24  #: of the axes of a sum that are tried
+from .shared_work import aligned
 
 
 def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -96,12 +75,11 @@ def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor
             places = zip(operands(node), operands(other), strict=True)
             if len(first.axis) != len(second.axis) or not all(same_node(a, b) for a, b in places):
                 continue
-            source = _common(first, second)
-            if source is None:
-                continue
+            moved = aligned(second, first)
             reduction = reduction_of(first)
-            assert reduction is not None
-            both = replace(reduction, sources=(source,))
+            if moved is None or reduction is None:
+                continue
+            both = replace(reduction, sources=(add(reduction.sources[0], *moved),))
             total = reduction_stage(first.name, list(first.axis), both)[0]
             table = {
                 node_id(node): load(total, operands(node)),
@@ -153,50 +131,3 @@ def _is_own_sum(tensor: Tensor, graph: Graph, wanted: set[tuple[int, int]]) -> b
         and tensor_key(tensor) not in wanted
         and len(graph.consumers(tensor)) == 1
     )
-
-
-def _common(first: Operation, second: Operation) -> Expr | None:
-    """The body of one sum for two, over the axes of the first; None where they share too little."""
-    one, two = reduction_of(first), reduction_of(second)
-    assert one is not None
-    assert two is not None
-    same_shape = _ranges(first.axis) == _ranges(second.axis)
-    if not same_shape or len(one.axes) != len(two.axes):
-        return None
-    f, g = expand_lets(one.sources[0]), expand_lets(two.sources[0])
-    if len(list(postorder([f, g]))) > MAX_NODES or not _expensive(g):
-        return None
-    keys = StructuralKeys()
-    loops = [axis.var for axis in (*first.axis, *one.axes)]
-    everywhere = [n for n in _expensive(f) if all(depends_on(n, [var]) for var in loops)]
-    have = {keys.expr(node) for node in everywhere}
-    renamed = dict(zip((a.var for a in second.axis), (a.var for a in first.axis), strict=True))
-    for axes in _orders(one.axes, two.axes):
-        moved = zip((a.var for a in two.axes), (a.var for a in axes), strict=True)
-        move = substituter({**renamed, **dict(moved)})
-        if any(keys.expr(node) in have for node in _expensive(move(g))):
-            return add(one.sources[0], move(two.sources[0]))
-    return None
-
-
-def _orders(axes: Sequence[Axis], others: Sequence[Axis]) -> Iterator[Sequence[Axis]]:
-    """The axes in the orders in which their ranges are those of others, as they are first."""
-    ranges = _ranges(others)
-    for number, order in enumerate(permutations(axes)):
-        if number == MAX_ORDERS:
-            return
-        if _ranges(order) == ranges:
-            yield order
-
-
-def _ranges(axes: Sequence[Axis]) -> list[object]:
-    return [
-        tuple(end if isinstance(end, int) else ("symbol", node_id(end)) for end in axis_range(axis))
-        for axis in axes
-    ]
-
-
-def _expensive(body: Expr) -> list[Expr]:
-    return [node for node in postorder(body) if op_name(node) in EXPENSIVE and is_float(node)]
-
-
