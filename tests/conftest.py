@@ -27,6 +27,7 @@ atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # TVM's threads spin for up to 0.2 s after each call, on the cores that other workers test on
 os.environ["TVM_THREAD_POOL_SPIN_COUNT"] = "0"
+os.environ["OMP_WAIT_POLICY"] = "passive"  # and so do PyTorch's
 
 # the same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

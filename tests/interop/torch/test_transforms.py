@@ -35,6 +35,12 @@ CASES = {
     "jacrev of jacrev": lambda f, g: jacrev(jacrev(f))(X, W),
     "jacrev of jacfwd": lambda f, g: jacrev(jacfwd(f))(X, W),
     "jvp of vmap": lambda f, g: jvp(lambda x: vmap(f, (0, None))(x, W), (XS,), (XS * 3,)),
+    "jacfwd of jacfwd": lambda f, g: jacfwd(jacfwd(g))(V),
+    "Hessians per example": lambda f, g: vmap(hessian(f), (0, None))(XS, W),
+    "jvp of gradients per example": lambda f, g: jvp(
+        vmap(grad(lambda x: f(x, W))), (XS,), (XS * 3,)
+    ),
+    "a part without gradients": lambda f, g: grad(lambda x: f(x, W) * torch.no_grad()(f)(x, W))(X),
     "autograd of per-example gradients": lambda f, g: torch.autograd.grad(
         vmap(grad(f, argnums=1), (0, None))(XS, w := W.clone().requires_grad_()).pow(2).sum(), w
     ),
