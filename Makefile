@@ -3,7 +3,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_FLAGS ?= -q -n 2 --dist worksteal
+# one worker more than there are cores: tests wait for processes that they start
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(len(os.sched_getaffinity(0)), 8) + 1)' 2>/dev/null || echo 3)
+PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
 
 # the build for CPUs: on Linux the plain one brings gigabytes of CUDA along
 TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import difflib
+import gc
 import os
 import shutil
 import tempfile
@@ -94,6 +95,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         seen.add(key)
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of the garbage collector's way: it lives as long as the tests."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -269,28 +269,28 @@ def test_the_reference_equals_central_differences(features: str) -> None:
 
 COVERAGE = {
     "basic": {
-        "te.sum(": 26, "te.max(": 5, "te.min(": 5, "prod(": 6, "where=": 6, "init=": 3,
-        "//": 26, "%": 26, "* -": 40, "te.truncdiv": 5, "te.truncmod": 5, "if_then_else": 20,
-        "Select": 6, "MAX(": 20, "te.abs": 6, "Cast": 5, "S2": 10, "te.placeholder((),": 1,
+        "te.sum(": 13, "te.max(": 2, "te.min(": 2, "prod(": 3, "where=": 3, "init=": 1,
+        "//": 13, "%": 13, "* -": 20, "te.truncdiv": 2, "te.truncmod": 2, "if_then_else": 10,
+        "Select": 3, "MAX(": 10, "te.abs": 3, "Cast": 2, "S2": 5, "te.placeholder((),": 1,
     },
-    "symbolic": {'te.var("n"': 100, 'te.var("h"': 20, "(n - 1)": 20, "(n // 2)": 6, "(n + h)": 1},
-    "int64": {'const(3, "int64")': 33},
-    "narrow": {'"uint8"': 20, '"int8"': 13, '"uint32"': 13, "(259,": 3},
-    "wraps": {'Cast("uint8"': 20, 'Cast("uint32"': 13, 'Cast("float16"': 6, 'Cast("int8"': 10},
-    "ragged": {"(lambda k": 40},
-    "jagged": {"L(": 40},
-    "reducers": {"argmax(": 10, "argmin(": 6, "moments(": 6, "either(": 6, "positive(": 6},
-    "mixed": {'"float16"': 20, 'Cast("float32", A(': 10},
+    "symbolic": {'te.var("n"': 50, 'te.var("h"': 10, "(n - 1)": 10, "(n // 2)": 3, "(n + h)": 1},
+    "int64": {'const(3, "int64")': 16},
+    "narrow": {'"uint8"': 10, '"int8"': 6, '"uint32"': 6, "(259,": 1},
+    "wraps": {'Cast("uint8"': 10, 'Cast("uint32"': 6, 'Cast("float16"': 3, 'Cast("int8"': 5},
+    "ragged": {"(lambda k": 20},
+    "jagged": {"L(": 20},
+    "reducers": {"argmax(": 5, "argmin(": 3, "moments(": 3, "either(": 3, "positive(": 3},
+    "mixed": {'"float16"': 10, 'Cast("float32", A(': 5},
 }  # fmt: skip
 
 
 def test_mixed_programs_have_every_feature() -> None:
     """Each in one of thirty programs at least, most of them beside others."""
-    drawn = [case_for(seed, CHEAP) for seed in range(400)]
+    drawn = [case_for(seed, CHEAP) for seed in range(200)]
     found = Counter(name for case in drawn for name in features_of(case))
-    assert [name for name in CHEAP if found[name] < 12] == []
+    assert [name for name in CHEAP if found[name] < 6] == []
     beside = Counter(n for case in drawn if len(features_of(case)) > 1 for n in features_of(case))
-    assert [name for name in CHEAP if beside[name] < 10] == ["extremes", "large"]
+    assert [name for name in CHEAP if beside[name] < 5] == ["extremes", "large"]
 
 
 def features_of(case: Case | LargeCase) -> tuple[str, ...]:
@@ -299,9 +299,9 @@ def features_of(case: Case | LargeCase) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("feature", COVERAGE)
 def test_programs_cover_what_they_should(feature: str) -> None:
-    drawn = [random_case(seed, (feature,)) for seed in range(200)]
+    drawn = [random_case(seed, (feature,)) for seed in range(100)]
     sources = [case.program.source()[len(HEADER) :] for case in drawn]
     for text, least in COVERAGE[feature].items():
         assert sum(text in source for source in sources) >= least, text
     zero = [call for case in drawn for call in case.calls if 0 in call.sizes.values()]
-    assert len(zero) >= (30 if feature == "symbolic" else 0)
+    assert len(zero) >= (15 if feature == "symbolic" else 0)
