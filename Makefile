@@ -15,7 +15,7 @@ GRADBENCH_FLAGS ?=
 BIN := $(VENV)/bin
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test quick lint bench gradbench clean
+.PHONY: demo test quick lint docs bench gradbench clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -32,6 +32,10 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# the site, into docs/_build/html; a warning is an error. Its examples are tests: tests/test_pages.py
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -j auto docs docs/_build/html
+
 # figures beside PyTorch and JAX into docs/, then those of single parts; BENCH_FLAGS=--help lists more
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.suite --report docs $(BENCH_FLAGS)
@@ -43,7 +47,7 @@ gradbench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.gradbench.compare --report docs $(GRADBENCH_FLAGS)
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build docs/_build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -63,6 +67,10 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' || \
 	  echo "pip finds no $(TORCH): tests of PyTorch are skipped (with another build: make test TORCH=torch)"
 	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)/.installed-docs: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-test
 	@touch $@

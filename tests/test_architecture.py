@@ -1,7 +1,7 @@
 """Rules that a machine can hold: layers, the packages that know TVM's nodes, light imports, small
 files.
 
-`LAYERS` is the table of docs/architecture.md. Each package, or file beside the packages, is listed
+`LAYERS` is the table of docs/internals/architecture.md. Each package or single file is listed
 there; a file imports only from lower layers or from its own package.
 """
 
@@ -242,9 +242,8 @@ def test_the_checks_see_what_they_should(file: str, source: str, complaints: int
 
 
 def test_documented_table_is_true() -> None:
-    rows = re.findall(
-        r"^\| (\d) \| `([\w/.]+)`", (ROOT / "docs/architecture.md").read_text("utf-8"), re.M
-    )
+    page = (ROOT / "docs/internals/architecture.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d) \| `([\w/.]+)`", page, re.M)
     documented = {name.removesuffix("/").removesuffix(".py"): int(layer) for layer, name in rows}
     packages = {package_of(path) for path in FILES} - {"__init__"}
     assert documented == {package: LAYERS[package] for package in packages}

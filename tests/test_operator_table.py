@@ -1,4 +1,4 @@
-"""docs/operators.md: what the gradient of each operator of topi is, found out by taking it.
+"""docs/reference/operators.md: the gradient of each operator of topi, found out by taking it.
 
 Each example of `tests.topi_operators` is differentiated; the table says whether that works or why
 not, and which way the pullback takes. Where it works, the values are checked. The file is written
@@ -24,7 +24,7 @@ from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.graph.kinds.custom import custom_of
 from tvm_autodiff.graph.stage import bodies, is_compute, is_extern
 
-FILE = Path(__file__).parent.parent / "docs" / "operators.md"
+FILE = Path(__file__).parent.parent / "docs" / "reference" / "operators.md"
 CASES = {case.name: case for cases in GROUPS.values() for case in cases}
 
 HEAD = """# Operators of topi and their gradients

@@ -1,4 +1,4 @@
-"""README and docs/architecture.md: their python blocks run in order, and print what stands under
+"""README and docs/internals/architecture.md: their python blocks run in order, and print what stands under
 them.
 """
 
@@ -26,7 +26,7 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
 BLOCKS = blocks_of(TEXT)
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 4), ("docs/architecture.md", 3)])
+@pytest.mark.parametrize(("page", "least"), [("README.md", 4), ("docs/internals/architecture.md", 3)])
 def test_blocks_print_what_the_page_says(page, least):
     namespace: dict[str, object] = {}
     blocks = blocks_of((ROOT / page).read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def test_named_functions_exist():
 
 
 def test_files_that_the_architecture_names_exist():
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
     names = set(re.findall(r"`([\w/]+\.py)`", text))
     files = {str(path.relative_to(ROOT)) for path in ROOT.glob("t*/**/*.py")}
     assert len(names) > 60

@@ -1,4 +1,4 @@
-"""Every tensor operator of topi as a small example: the table behind docs/operators.md.
+"""Every tensor operator of topi as a small example: the table behind docs/reference/operators.md.
 
 In: nothing. Out: `GROUPS`, from a heading to the cases of the operators below it, each with the
 name of the operator, inputs named as topi names them, and a call. An operator stands more than once

@@ -1,4 +1,4 @@
-"""Exported libraries in processes without TVM: docs/export.md as it stands, and what is refused."""
+"""Exported libraries in processes without TVM: docs/how-to/export.md, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm import te, topi
 import tvm_autodiff as ad
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PYTHON = [text for language, text in BLOCKS if language == "python"]
 [CPP] = [text for language, text in BLOCKS if language == "cpp"]
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        exec(compile(PYTHON[0], "docs/export.md", "exec"), {})
+        exec(compile(PYTHON[0], "docs/how-to/export.md", "exec"), {})
     finally:
         os.chdir(before)
     return folder

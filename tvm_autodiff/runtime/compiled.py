@@ -366,7 +366,7 @@ class CompiledFunction(CheckedArguments):
         """Write the function to a shared library that `load` reads, signature included.
 
         Its function ``run(*inputs, *outputs)`` needs no Python: tvm_ffi loads it, from C++ as well
-        (docs/export.md). Programs for GPUs, and those of TVM's virtual machine, need TVM.
+        (docs/how-to/export.md). Programs for GPUs, and those of TVM's virtual machine, need TVM.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Every operator of Relax as a small example: the table behind docs/relax_operators.md.
+"""Every operator of Relax as a small example: the table behind docs/reference/relax_operators.md.
 
 In: nothing. Out: `CASES`, for each operator that has a legaliser, and no gradient in TVM, a call of
 it and where its inputs lie. Operators that are no functions of float tensors are in `NO_FLOATS`,

@@ -1,4 +1,4 @@
-"""docs/relax_operators.md: which operators of Relax have a gradient, found out by taking it.
+"""docs/reference/relax_operators.md: the operators of Relax with a gradient, found out by taking it.
 
 Each example of `operator_cases` goes through `relax.transform.Gradient`, is compiled by TVM, and is
 compared with differences of what TVM computes. The file is written by ``pytest
@@ -31,7 +31,7 @@ from tvm_autodiff.interop.relax.gradients import (
     operators,
 )
 
-FILE = Path(__file__).parents[3] / "docs" / "relax_operators.md"
+FILE = Path(__file__).parents[3] / "docs" / "reference" / "relax_operators.md"
 BY_NAME = {f"relax.{case.name}": case for case in CASES}
 ABSENT = {f"relax.{name}": why for why, names in NO_FLOATS.items() for name in names}
 #: operators with a gradient of TVM's

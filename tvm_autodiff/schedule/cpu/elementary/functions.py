@@ -3,7 +3,7 @@
 In: a scheduled PrimFunc for an LLVM target. Out: the same function with calls of these functions in
 the place of TVM's intrinsics, wherever the operands are float32, float16 or bfloat16; of float64
 those of a table of their own, the others stay calls of the C library. The maximal errors are in
-docs/performance.md.
+docs/internals/performance.md.
 """
 
 from __future__ import annotations
