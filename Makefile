@@ -34,6 +34,7 @@ lint: $(VENV)/.installed-test
 
 # the site, into docs/_build/html; a warning is an error. Its examples are tests: tests/test_pages.py
 docs: $(VENV)/.installed-docs
+	rm -rf docs/_build docs/reference/api/generated
 	$(BIN)/python -m sphinx -b html -W --keep-going -j auto docs docs/_build/html
 
 # figures beside PyTorch and JAX into docs/, then those of single parts; BENCH_FLAGS=--help lists more

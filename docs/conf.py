@@ -27,7 +27,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_extensions", "**.ipynb_checkpoints"]
 templates_path = ["_templates"]
-source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".ipynb": "myst-nb"}
 
 # a name in backquotes in a docstring becomes a link where it is documented
 default_role = "py:obj"

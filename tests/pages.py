@@ -37,13 +37,15 @@ def examples_of(text: str) -> list[Example]:
     """The python blocks of a page."""
     blocks = list(_BLOCK.finditer(text))
     found = []
-    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+    for number, block in enumerate(blocks):
         if block[1] != "python":
             continue
         line = text.count("\n", 0, block.start()) + 1
-        follows = after is not None and after[1] == "text"
-        printed, span = (after[2], after.span(2)) if after and follows else (None, (0, 0))
-        found.append(Example(line, block[2], printed, span))
+        after = blocks[number + 1] if number + 1 < len(blocks) else None
+        if after is not None and after[1] == "text":
+            found.append(Example(line, block[2], after[2], after.span(2)))
+        else:
+            found.append(Example(line, block[2], None, (0, 0)))
     return found
 
 

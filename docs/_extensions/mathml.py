@@ -28,8 +28,8 @@ def with_subscripts(xml: str) -> str:
     for element in root.iter(f"{{{NAMESPACE}}}munderover"):
         letter, index, accent = element
         if letter.tag.endswith("}mi") and accent.tag.endswith("}mo"):
-            over = ElementTree.Element(f"{{{NAMESPACE}}}mover", accent="true")
-            over.extend([letter, accent])
+            over = ElementTree.Element(f"{{{NAMESPACE}}}mover")
+            over.extend([letter, accent])  # as an accent, browsers without a math font drop it
             element.tag = f"{{{NAMESPACE}}}msub"
             element[:] = [over, index]
     return ElementTree.tostring(root, encoding="unicode")
