@@ -48,7 +48,7 @@ gradbench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.gradbench.compare --report docs $(GRADBENCH_FLAGS)
 
 clean:
-	rm -rf $(VENV) build docs/_build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build docs/_build docs/reference/api/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -16,7 +16,7 @@ from tvm import te
 from tvm_autodiff.domain import Domain, simplify_domain
 
 FOLDER = Path(__file__).parent / "explanation"
-STEP, RADIUS, MARGIN = 26, 6, 46
+STEP, RADIUS, MARGIN = 22, 6, 46
 INK, MUTED, COUNTED = "#1f2933", "#9aa5b1", "#0b7285"
 
 
@@ -61,7 +61,7 @@ def box_of(domain: Domain) -> list[range]:
 
 
 def panel(
-    picture: Picture, left: int, top: int, domain: Domain, at: Mapping[Any, int], caption: str
+    picture: Picture, left: int, top: int, domain: Domain, at: Mapping[Any, int], *captions: str
 ) -> int:
     """Draw the box of a domain of one or two variables; the right edge of the panel.
 
@@ -88,13 +88,12 @@ def panel(
             picture.text(left - 18, bottom - (row - rows.start) * STEP + 4, str(row), 11)
         picture.text(left - 18, top - 20, names[1], 12)
     size = len(columns) * len(rows)
-    picture.text(left - 8, bottom + 48, caption, 13, "start")
-    picture.text(left - 8, bottom + 66, f"{size} iterations, {len(points)} needed", 12, "start")
-    wide = max(right + 40, left + 7 * max(len(caption), 24))
-    picture.width, picture.height = (
-        max(picture.width, wide + 10),
-        max(picture.height, bottom + 84),
-    )
+    below = bottom + 48
+    for line in (*captions, f"{size} iterations, {len(points)} needed"):
+        picture.text(left - 8, below, line, 14, "start")
+        below += 19
+    wide = max(right + 40, left + 7 * max(len(line) for line in (*captions, " " * 22)))
+    picture.width, picture.height = max(picture.width, wide + 10), max(picture.height, below)
     return wide
 
 
@@ -109,13 +108,13 @@ def before_and_after(
         if not picture.headed:
             picture.headed = True
             picture.text(MARGIN - 24, 22, "as written", 14, "start")
-            picture.text(right + 16, 22, "after the solver", 14, "start")
-        solution = ", ".join(
+            picture.text(right + 6, 22, "after the solver", 14, "start")
+        solution = [
             f"{old} = {new}".replace(" // ", "//").replace(" * ", "*").replace(" % ", "%")
             for old, new in ((v, solved.old_to_new[v]) for v in domain.variables)
             if str(old) != str(new)
-        )
-        panel(picture, right + 40, top, solved.new_domain, at, solution or "the smallest box")
+        ]
+        panel(picture, right + 24, top, solved.new_domain, at, *solution or ["the smallest box"])
         top = picture.height + MARGIN
     return name, picture.svg()
 

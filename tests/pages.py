@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_IMPORT = re.compile(r"^\s*(?:import|from) (torch|jax|tvm_autodiff\.interop\.(?:torch|jax))\b", re.M)
+_IMPORT = re.compile(r"^\s*(?:import|from) (?:tvm_autodiff\.interop\.)?(torch|jax)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def examples_of(text: str) -> list[Example]:
 def frameworks_of(text: str) -> set[str]:
     """The frameworks that the examples of a page import."""
     sources = "\n".join(example.source for example in examples_of(text))
-    return {name.rpartition(".")[2] for name in _IMPORT.findall(sources)}
+    return set(_IMPORT.findall(sources))
 
 
 def missing(text: str) -> set[str]:

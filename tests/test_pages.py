@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ PAGES = [
     for path in sorted(DOCS.glob("**/*.md"))
     if not {*path.relative_to(DOCS).parts, path.stem} & set(ELSEWHERE)
     and examples_of(path.read_text("utf-8"))
+]
+#: pages whose relative links are those of the repository
+LINKED = [
+    path
+    for path in (*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("**/*.md")))
+    if not {*path.relative_to(ROOT).parts} & {"_build", "generated", "scripts", "notebooks"}
+    and path not in {DOCS / "changelog.md", DOCS / "contributing.md"}
 ]
 
 
@@ -42,6 +51,13 @@ def test_examples_print_what_the_page_says(page, request, tmp_path, monkeypatch)
         assert printed == (example.printed or ""), f"{page}, line {example.line}"
 
 
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page):
+    text = re.sub(r"^```.*?^```$|`[^`\n]+`", "", page.read_text("utf-8"), flags=re.M | re.S)
+    found = re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", text)
+    assert [link for link in found if not (page.parent / link).exists()] == []
+
+
 def test_the_guides_have_examples():
     with_examples = {name_of(page) for page in PAGES}
     for folder in ("how-to", "explanation"):
@@ -52,12 +68,24 @@ def test_the_guides_have_examples():
 
 
 def test_every_public_name_has_an_entry():
-    pages = "\n".join(path.read_text("utf-8") for path in (DOCS / "reference/api").glob("*.md"))
-    listed = set(re.findall(r"^   ([\w.]+)$", pages, re.MULTILINE))
-    names = {*ad.__all__, *functions.__all__, *domain.__all__} - {"domain", "__version__"}
-    classes = {name for name in names if name in vars(errors)}
-    assert names - classes <= listed
-    assert {n for n in listed if "." not in n and hasattr(ad, n)} <= names
+    """The entries of each module in the pages of the API are its public names."""
+    listed: dict[str, set[str]] = {}
+    for page in (DOCS / "reference/api").glob("*.md"):
+        module = ""
+        for line in page.read_text("utf-8").splitlines():
+            if line.startswith(".. currentmodule:: "):
+                module = line.split()[-1]
+            elif re.fullmatch(r" {3}[\w.]+", line):
+                listed.setdefault(module, set()).add(line.strip())
+    errors_of = {name for name in ad.__all__ if name in vars(errors)}
+    own = {"runtime.compiled.CompiledFunction", "runtime.profile.Profile", "runtime.memory.Memory"}
+    assert listed["tvm_autodiff"] == {*ad.__all__} - errors_of - {"domain", "__version__"} | own
+    assert listed["tvm_autodiff.domain"] == {*domain.__all__}
+    assert listed["tvm_autodiff.functions"] | listed["tvm_autodiff"] >= {*functions.__all__}
+    for bridge in ("torch", "jax", "relax"):
+        if bridge == "relax" or find_spec(bridge):
+            module = importlib.import_module(f"tvm_autodiff.interop.{bridge}")
+            assert listed[f"tvm_autodiff.interop.{bridge}"] == {*module.__all__}
 
 
 def test_every_error_and_warning_is_explained():

@@ -21,15 +21,17 @@ NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 LOG = logging.getLogger(__name__)
 
 
-def with_subscripts(xml: str) -> str:
-    """The accent of a letter with an index stands on the letter; docutils takes it for a limit."""
+def with_accents(xml: str) -> str:
+    """Accents above letters: above one with an index, docutils writes them as a limit."""
     ElementTree.register_namespace("", NAMESPACE)
     root = ElementTree.fromstring(xml)
+    for element in root.iter(f"{{{NAMESPACE}}}mover"):
+        element.attrib.pop("accent", None)  # with it, browsers without a math font show no bar
     for element in root.iter(f"{{{NAMESPACE}}}munderover"):
         letter, index, accent = element
         if letter.tag.endswith("}mi") and accent.tag.endswith("}mo"):
             over = ElementTree.Element(f"{{{NAMESPACE}}}mover")
-            over.extend([letter, accent])  # as an accent, browsers without a math font drop it
+            over.extend([letter, accent])
             element.tag = f"{{{NAMESPACE}}}msub"
             element[:] = [over, index]
     return ElementTree.tostring(root, encoding="unicode")
@@ -40,7 +42,7 @@ def converted(tex: str, node: nodes.Node, block: bool) -> str:
     if block and re.search(r"(?<!\\)(\\\\|&)", tex) and "\\begin" not in tex:
         tex = rf"\begin{{aligned}}{tex}\end{{aligned}}"
     try:
-        return with_subscripts(tex2mathml(tex.strip(), as_block=block))
+        return with_accents(tex2mathml(tex.strip(), as_block=block))
     except MathError as error:
         LOG.warning("%s in the formula %s", error, tex, location=node)
         return f"<code>{tex}</code>"

@@ -136,7 +136,7 @@ def build(
         log, tanh and the like of float32, float16 and bfloat16, and exp of float64, are the C
         library's, exp10 is a power, sigmoid is computed in float64, and a divisor that a row shares
         divides each element. By default these functions are arithmetic that vectorises, with an
-        error of a few units in the last place (the table is in docs/internals/performance.md) and with C's
+        error of a few units in the last place (table: docs/internals/performance.md) and with C's
         results for zeros, infinities and NaN, and such a divisor becomes factors, one rounding more
         and finite wherever the quotient is. Loops over time run one step after the other, and not
         in parts where their states change affinely. The order of sums, of products of three and

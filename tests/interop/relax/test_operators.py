@@ -1,4 +1,4 @@
-"""docs/reference/relax_operators.md: the operators of Relax with a gradient, found out by taking it.
+"""docs/reference/relax_operators.md: operators of Relax with a gradient, found out by taking it.
 
 Each example of `operator_cases` goes through `relax.transform.Gradient`, is compiled by TVM, and is
 compared with differences of what TVM computes. The file is written by ``pytest

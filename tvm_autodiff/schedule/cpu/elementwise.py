@@ -30,7 +30,8 @@ from .parallel import share_out, worth_threads
 from .transposition import VECTOR_OPS
 
 TRANSPOSE_TILE = 16
-#: LLVM unrolls loops of fewer turns and makes vectors of neighbouring rows: docs/internals/decisions.md
+#: LLVM unrolls loops of fewer turns and makes vectors of neighbouring rows:
+#: docs/internals/decisions.md
 UNROLLED = 64
 
 
