@@ -54,7 +54,7 @@ html_copy_source = False
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
-    "show_toc_level": 2,
+    "show_toc_level": 1,
     "navigation_with_keys": False,
     "show_nav_level": 1,
     "footer_start": ["copyright"],
