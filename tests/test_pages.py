@@ -58,6 +58,17 @@ def test_links_lead_to_files(page):
     assert [link for link in found if not (page.parent / link).exists()] == []
 
 
+def test_pages_that_files_mention_exist():
+    mentioned = {
+        name
+        for folder in ("tvm_autodiff", "tests", "benchmarks", "tutorials")
+        for path in (ROOT / folder).glob("**/*.py")
+        for name in re.findall(r"docs/[\w/-]+\.(?:md|svg|png)", path.read_text("utf-8"))
+    }
+    assert len(mentioned) > 4
+    assert [name for name in sorted(mentioned) if not (ROOT / name).exists()] == []
+
+
 def test_the_guides_have_examples():
     with_examples = {name_of(page) for page in PAGES}
     for folder in ("how-to", "explanation"):
