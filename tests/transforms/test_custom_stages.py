@@ -409,7 +409,7 @@ MESSAGES = {
     ),
     "a form beside a vjp": (
         lambda: ad.Rule(form=lambda i: i, vjp=lambda *a: a[2]),
-        "a rule with a form to differentiate has no vjp: leave one of them out",
+        "a rule with form= cannot have vjp: leave one of them out",
     ),
     "forms of the wrong number": (
         lambda: ad.vjp(ad.with_rule(Y, X, ad.Rule(form=lambda i: [])), X, W),

@@ -1,4 +1,4 @@
-"""The questions that each kind of stage answers."""
+"""The interface of the rules of one kind of stage."""
 
 from __future__ import annotations
 
