@@ -372,7 +372,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "aux without pair": (
         lambda: ad.grad(total, has_aux=True)(X),
         InvalidArgumentError,
-        r"a pair \(value, others\)",
+        r"a pair \(value, aux\)",
     ),
     "number of an argument": (
         lambda: ad.grad(total, 2)(X),
@@ -439,7 +439,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "negative number": (
         lambda: ad.jit(total, static_argnums=-1),
         InvalidArgumentError,
-        "from 0 on",
+        "starting from 0",
     ),
     "given up and read": (
         lambda: ad.jit(lambda w, g: w - g, donate_argnums=0)(X, X),

@@ -29,7 +29,7 @@ CASES = {
     "a negative budget": (lambda: function(programs.energy, save=-1), "save is -1"),
     "no such argument": (
         lambda: function(programs.energy, dynamic={"q": 0}),
-        "names 'q', which is no argument",
+        "names 'q', which is not an argument",
     ),
     "sizes that differ": (
         lambda: function(lambda x, y: x + y, dynamic={"x": (0,), "y": (0,)})(X[0], W[0]),
