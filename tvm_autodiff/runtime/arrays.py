@@ -1,9 +1,8 @@
-"""Arrays of any framework, as arguments and results of compiled functions.
+"""Arrays of any framework as arguments and results of compiled functions.
 
-In: a numpy, TVM, PyTorch or JAX array, or any object with DLPack. Out: its shape, dtype and layout
-in plain words, the same memory in a form that a kernel takes, and new arrays of the same framework
-for the results. No framework is imported here: an object that belongs to one proves that it is
-loaded.
+For a numpy, TVM, PyTorch or JAX array, or any object with DLPack, it gives shape, dtype and layout,
+the same memory in a form that kernels take, and new result arrays of the same framework. No
+framework is imported here: an object of a framework proves that it is loaded.
 """
 
 from __future__ import annotations
@@ -34,21 +33,19 @@ class ArrayKind(Protocol):
         """Shape and dtype name."""
 
     def problem(self, array: Array) -> str | None:
-        """What keeps a kernel on this host from using the memory of the array, or None."""
+        """The reason why kernels on this host cannot use the memory of the array, or None."""
 
     def borrow(self, array: Array, writable: bool) -> Any:
-        """The memory of the array, uncopied, as something that kernels take."""
+        """The memory of the array, without a copy, in a form that kernels take."""
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
-        """A new array for a result, in memory that `borrow` can hand out."""
+        """A new array for a result, in memory that `borrow` can pass to kernels."""
 
     def finish(self, array: Array) -> Array:
-        """The result to hand to the caller, from what `empty` gave."""
+        """The result for the caller, from an array that `empty` made."""
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
-        """A quick `empty` for arrays that a kernel takes, and a caller gets, as they are; None
-        where either needs more.
-        """
+        """A fast `empty` for arrays that need neither `borrow` nor `finish`, or None."""
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
@@ -60,7 +57,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
 
 
 class _WritableAlias:
-    """The memory of a read-only numpy array: DLPack refuses to hand that out, kernels only read
+    """A writable alias of a read-only numpy array, which DLPack does not export; kernels only read
     it.
     """
 
@@ -72,7 +69,7 @@ class _WritableAlias:
 
 
 class NumpyKind:
-    """numpy arrays and scalars, ml_dtypes included."""
+    """numpy arrays and scalars, including ml_dtypes."""
 
     name = "numpy"
 
@@ -110,7 +107,7 @@ class NumpyKind:
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
         kind = numpy_dtype(dtype)
-        # numpy hands out neither dtypes that are not its own nor, to TVM's taste, empty arrays
+        # numpy exports neither foreign dtypes nor, in a form that TVM accepts, empty arrays
         if kind.kind not in "fiub" or 0 in shape:
             return None
         if prod(shape) * kind.itemsize > KEPT_BY_MALLOC:
@@ -119,7 +116,7 @@ class NumpyKind:
 
 
 def _dlpack_dtype(dtype: np.dtype) -> np.dtype:
-    # numpy hands out only its own dtypes: others travel as unsigned ints of their width
+    # numpy exports only its own dtypes: others are passed as unsigned ints of their width
     if dtype.kind in "fiubc":
         return dtype
     return np.dtype(f"uint{8 * dtype.itemsize}")
@@ -186,7 +183,7 @@ class TorchKind:
 
 
 class JaxKind(NumpyKind):
-    """JAX arrays: immutable, so that results are made in numpy and handed over."""
+    """JAX arrays. They are immutable, so results are made in numpy and converted."""
 
     name = "jax"
 
@@ -203,7 +200,7 @@ class JaxKind(NumpyKind):
         if isinstance(array, np.ndarray):
             return super().borrow(array, writable)
         if writable:
-            raise CallError("a JAX array cannot be written: take the returned array instead")
+            raise CallError("a JAX array cannot be written: use the returned array instead")
         return tvm_ffi.from_dlpack(array, require_alignment=0)
 
     def finish(self, array: Array) -> Array:
@@ -214,7 +211,7 @@ class JaxKind(NumpyKind):
 
 
 class DLPackKind(NumpyKind):
-    """Any other object with ``__dlpack__``; results are numpy arrays, or come from its array
+    """Other objects with ``__dlpack__``; results are numpy arrays, or come from its array
     namespace.
     """
 
@@ -258,7 +255,7 @@ _NUMPY, _TVM, _TORCH, _JAX = NumpyKind(), TvmKind(), TorchKind(), JaxKind()
 
 
 def kind_of(array: Array) -> ArrayKind | None:
-    """The framework of an array, or None for an object that is no array."""
+    """The framework of an array, or None for an object that is not an array."""
     if isinstance(array, (np.ndarray, np.generic)):
         return _NUMPY
     if isinstance(array, tvm_ffi.Tensor):
@@ -277,5 +274,5 @@ def _is_torch(array: Array) -> bool:
 
 
 def numpy_kind() -> ArrayKind:
-    """The kind of results when a function has no argument to follow."""
+    """The kind of results for a function without array arguments."""
     return _NUMPY
