@@ -235,7 +235,8 @@ class DeviceFunction(CompiledFunction):
         texts = [m.inspect_source() for m in self._modules_with_source() if m.kind == "cuda"]
         if not texts:
             raise LoweringError(
-                "a loaded function contains only machine code: call source() on the one that was built"
+                "a loaded function contains only machine code: "
+                "call source() on the one that was built"
             )
         return "\n".join(texts)
 
