@@ -6,7 +6,13 @@ import tvm
 
 
 def bits_of(dtype: str) -> int:
-    """The number of bits in one element."""
+    """The number of bits in one element.
+
+    Examples
+    --------
+    >>> bits_of("bfloat16"), bits_of("int4"), bits_of("bool")
+    (16, 4, 8)
+    """
     return int(tvm.DataType(str(dtype)).bits)
 
 

@@ -1,6 +1,6 @@
-"""The kernels of a program with their schedules, as one module.
+"""`Plan`: the kernels of a program with their schedules, as one module.
 
-A kernel whose code TVM refuses is scheduled anew by the next rules; all others keep their schedule.
+A kernel whose code TVM rejects is rescheduled by the next rules; all others keep their schedules.
 """
 
 from __future__ import annotations
@@ -100,15 +100,17 @@ class Plan:
         self._rewinds: dict[int, _PlannedRewind] = {}
 
     def steps(self) -> list[Step]:
-        """The launches, in order; they write `results`."""
+        """The launches, in order, which write `results`."""
         self.scheduled = []
         steps = [step for kernel in self.kernels for step in self._steps(kernel)]
         kept = {tensor_key(result) for result in self.results}
         return in_order_of_memory(without_repeats(steps, kept, self.machine), kept)
 
     def program(self, direct: bool) -> Program:
-        """The module of the program; `direct` as of `program.assemble`. Else TVM alone compiles
-        it, which knows no functions that are called by address: loops are plain loop nests then.
+        """The module of the program; `direct` as in `program.assemble`.
+
+        Otherwise TVM alone compiles it, without functions that are called by address, so loops are
+        plain loop nests.
         """
         self._calls = direct
 
@@ -124,7 +126,7 @@ class Plan:
         return assemble(ordered, self.inputs, results, updates, direct=direct)
 
     def refuse(self, scheduled: Scheduled, reason: str) -> None:
-        """Keep the next `program` from scheduling a kernel by the same rule."""
+        """Prevent the next `program` from scheduling a kernel by the same rule."""
         self.refusals.add(scheduled.kernel, scheduled.rule, reason)
 
     def _steps(self, kernel: Kernel | Chain) -> list[Step]:

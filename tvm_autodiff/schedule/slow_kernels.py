@@ -1,8 +1,7 @@
-"""Which kernels of a program are slower than they could be, and why.
+"""Reports the kernels of a program that are slower than necessary, with the reasons.
 
-A kernel is worth a warning where TVM refused the code of a faster schedule, or where it ended in
-plain loops for a reason other than that these are as fast, with more than a twentieth of the
-estimated work of the program.
+A kernel is reported if TVM rejected the code of a faster schedule, or if it runs as plain loops
+although these are slower, with more than a twentieth of the estimated work of the program.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _FREE = frozenset(("var", "const", "cast", "let", "reduce"))
 
 
 def estimated_work(kernel: Kernel | Chain) -> int:
-    """Operations and reads of a kernel, each evaluation of a body in full."""
+    """The operations and reads of a kernel, counting each evaluation of a body."""
     return sum(map(_work, kernel.ops))
 
 
@@ -106,7 +105,7 @@ def _cost(node: object) -> int:
 
 
 def reasons_of(one: Scheduled) -> tuple[str, ...]:
-    """Why no faster schedule applies, rule by rule; nothing for a kernel that has one."""
+    """Why no faster schedule applies, for each rule; empty for a kernel that has one."""
     return tuple(
         f"{rule}: {declined.reason}"
         for rule, declined in one.declined
@@ -122,7 +121,7 @@ def _is_open(one: Scheduled) -> bool:
 
 
 def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
-    """The kernels that a user should know of, the one with the most work first."""
+    """The kernels to report, the one with the most work first."""
     work = {id(one): one.runs * estimated_work(one.kernel) for one in scheduled}
     total = sum(work.values())
 
@@ -140,7 +139,7 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
 
 
 def notice_of(scheduled: Sequence[Scheduled]) -> str | None:
-    """The text of a warning; None where every kernel is as fast as it should be.
+    """The text of a warning, or None if every kernel is as fast as expected.
 
     Parameters
     ----------

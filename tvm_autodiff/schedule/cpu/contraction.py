@@ -1,10 +1,10 @@
-"""Reductions that read operands again and again: matrix products, convolutions, their gradients,
-distances between all rows of two matrices.
+"""Schedules reductions that reuse operands: matrix products, convolutions and their gradients,
+pairwise distances.
 
-In: a kernel that reduces an elementwise body of operands, at least one of which does not vary along
-some output axis: a sum of products, or any other. Out: a register-tiled function, and the copies of
-operands that it reads. The tile is the one of least estimated cycles; only index forms, extents and
-the number of operations are looked at.
+The reduced body may be any elementwise function of operands, at least one of which is constant
+along some output axis. The result is a register-tiled function, and copies of operands that it
+reads. The tile with the fewest estimated cycles is chosen, from index forms, extents and the number
+of operations only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Kernels that compute every element on its own: maps, copies, transposes, stencils.
+"""Schedules kernels without reductions: maps, copies, transposes, stencils.
 
-In: a kernel without a reduction. Out: one function. Loops over contiguous memory become one
-parallel, vectorised loop; where a read runs along another axis than the write, both are tiled, so
-that lines of the cache are used whole.
+Loops over contiguous memory become one parallel, vectorised loop. If a read runs along another axis
+than the write, both are tiled, so that cache lines are used completely.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The rule that always applies: outer loops in parallel, everything else as written.
 
-In: any kernel, opaque ones included. Out: one function. Blocks that TVM's primitives refuse stay as
-they are.
+It takes any kernel, including opaque ones. Blocks that TVM's primitives reject are unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .statement_loops import statement_loops
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
-    """Schedule any kernel: correct first."""
+    """Schedule any kernel, correctness first."""
     if too_large(kernel) is not None or _has_lets(kernel):
         launch = statement_loops(kernel, machine)
         if not isinstance(launch, Declined):

@@ -1,11 +1,11 @@
-"""Elementwise kernels whose last axes are short and choose between formulas: the entries of a
-Jacobian, the components of points.
+"""Schedules elementwise kernels whose short last axes choose between formulas, such as the
+components of points.
 
-The components of as many rows as a vector has lanes are computed, each as one vector, and are
-interleaved in registers to what lies in memory one after the other.
+The components of as many rows as a vector has lanes are computed, each as one vector, and
+interleaved in registers into memory order.
 
-``out[n, c] = if c == 0 then f(n) else g(n)
-→  out[n .. n + L, :] = interleaved(f(n .. n + L), g(n .. n + L))``
+``out[n, c] = if c == 0 then f(n) else g(n) → out[n .. n + L, :] = interleaved(f(n .. n + L), g(n ..
+n + L))``
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Reductions whose bounds vary: rows of their own lengths, triangles, rows between pointers.
+"""Schedules reductions with varying bounds: rows of different lengths, triangles, rows between
+pointers.
 
-Threads share out the output. A row of results that the bounds do not depend on is reduced together,
-in vectors; sums along memory have a vector of partial sums. Other results are left to plain loops.
+The output is divided among threads. A row of results that the bounds do not depend on is reduced
+together, in vectors; sums along memory use a vector of partial sums. Other results use plain loops.
 """
 
 from __future__ import annotations

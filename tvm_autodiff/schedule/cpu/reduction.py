@@ -1,9 +1,9 @@
-"""Reductions without reuse: sums, maxima and products along rows, along columns, of everything.
+"""Schedules reductions without reuse: sums, maxima and products along rows, along columns, or of
+everything.
 
-In: a kernel that reduces one value. Out: one function, or two where the output is small and the
-reduction long (parts in parallel, then their combination). Along a contiguous reduced axis, vectors
-of partial results are combined at the end; along a contiguous output axis, whole vectors of outputs
-are.
+There are two functions if the output is small and the reduction long: split-K parts in parallel,
+then their combination. Along a contiguous reduced axis, vectors of partial results are combined at
+the end. Along a contiguous output axis, whole vectors of outputs are reduced.
 """
 
 from __future__ import annotations

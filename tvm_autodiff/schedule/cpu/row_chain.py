@@ -1,9 +1,9 @@
-"""Chains of kernels row by row: softmax and norms, their gradients, what is summed on the way.
+"""Schedules fusion groups row by row: softmax and norms, their gradients, and sums over the rows.
 
-In: a chain. Out: one function. One loop, shared out to threads in pieces, runs over the rows;
-within a row every stage is a few vectorised loops, joined where one reads the other's element, and
-what no one else reads lies in a local buffer, a small one on the stack and a large one in the heap.
-Sums over the rows are kept by each thread and added up in the end.
+One parallel loop runs over pieces of the rows. Within a row every stage is a few vectorised loops,
+joined if one reads the other's element. Intermediate results are held in local buffers, small ones
+on the stack and large ones on the heap. Each thread accumulates sums over the rows, which are added
+at the end.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 
 
 def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a chain as one function."""
+    """Schedule a fusion group as one function."""
     work = sum(_work(member) for member in chain.members)
     chunks = machine.threads if worth_threads(work // SIMPLE, machine) else 1
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:

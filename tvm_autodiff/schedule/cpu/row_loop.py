@@ -1,8 +1,8 @@
-"""Loops over steps whose rows never meet: one function, rows in vectors, the state beside them.
+"""Schedules loops over time whose rows are independent as one function, with rows in vector lanes.
 
-In: a loop. Out: one function. Blocks of rows run in parallel; in each of them runs the loop over
-time, and in it the step of as many rows as a vector has lanes, whose state lies in registers or, of
-more rows, in the nearest cache.
+Blocks of rows run in parallel. Inside a block runs the loop over time, and inside it the step of as
+many rows as a vector has lanes, with the state in registers or, for more rows, in the nearest
+cache.
 """
 
 from __future__ import annotations
@@ -67,17 +67,18 @@ FEW_VALUES = 16
 def row_loop(
     kernel: Kernel, loop: Loop, machine: Machine, kernels: int
 ) -> list[StageFunction] | Declined:
-    """The function of a loop whose rows never meet.
+    """The function of a loop with independent rows.
 
     Parameters
     ----------
     kernel : Kernel
         The stage.
     loop : Loop
-        What it computes, without custom rules.
+        The loop, without custom rules.
     machine : Machine
+        The machine.
     kernels : int
-        How many functions a step would call.
+        The number of functions that a step would call.
     """
     if machine.kind != "llvm":
         return other_kind("it is not for a CPU")

@@ -1,8 +1,8 @@
-"""Cumulative sums and the like: one step for each element, where a reduction would take a row.
+"""Schedules prefix reductions, such as cumulative sums, with one step per element instead of a row.
 
-In: a kernel that reduces up to a place. Out: one function, and another for its epilogue; None for
-other kernels. Rows that run through memory are taken several at a time, each with its state in a
-register; along any other axis each row of memory is the one before and one more, in vectors.
+Rows in memory are processed several at a time, each with its state in a register. Along any other
+axis each row of memory is the previous one plus one more, in vectors. An epilogue is a second
+function.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the
 
 
 def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a reduction up to a place."""
+    """Schedule a prefix reduction."""
     op = kernel.root
     found = running_of(op)
     if found is None:

@@ -1,9 +1,10 @@
-"""Elementwise kernels that read along another axis than they write: transposes, packed operands.
+"""Schedules elementwise kernels that read along another axis than they write: transposes, packed
+operands.
 
-In: a kernel without a reduction, some of whose reads are contiguous along an axis that is not the
-last one. Out: one function that goes through square tiles: a tile is read in whole vectors along
-the axis of the read, transposed in registers, and written in whole vectors along the last axis.
-Each line of the cache is thus touched once in a tile, however far apart the rows lie.
+Some read is contiguous along an axis that is not the last one. The function goes through square
+tiles: each is read in whole vectors along the axis of the read, transposed in registers, and
+written in whole vectors along the last axis. Each cache line is thus touched once per tile, however
+far apart the rows are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Chains of kernels by blocks of threads: softmax and norms with their gradients, any reducer.
+"""Schedules fusion groups by blocks of threads: softmax and norms with their gradients, any
+reducer.
 
-In: a chain, or a kernel as a chain of one. Out: one function, in which a block works through a row
-or a few (`row_phases`), and the kernels of the chain that are left: sums over the rows.
+A block processes one or a few rows (`row_phases`). The remaining kernels of the group, sums over
+the rows, are separate.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ MIN_BLOCK = 128  #: threads of a block, where there are rows enough
 
 @dataclass(frozen=True)
 class RowLaunch:
-    """The function of a chain, and the kernels of it that remain."""
+    """The function of a fusion group, and its remaining kernels."""
 
     launch: StageFunction
     left: tuple[Kernel, ...]
 
 
 def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | Declined:
-    """A chain by blocks of threads."""
+    """A fusion group by blocks of threads."""
     across = [member for member in chain.members if member.across]
     left = tuple(member.kernel for member in across)
     kernels = [part for part in chain.parts if not any(part is kernel for kernel in left)]

@@ -1,9 +1,8 @@
-"""Scatter-adds: updates added at places that are data.
+"""Schedules scatter-adds: updates added at positions that are data.
 
-In: a kernel that is a scatter-add stage. Out: one function. Where there are enough slices of
-trailing axes to keep the device busy, each thread owns some of the result and adds in order, as on
-the CPU: the result is the same in every run. Elsewhere each thread adds one update atomically, and
-the last bits depend on the order in which they arrive.
+If there are enough slices of trailing axes to occupy the device, each thread owns a part of the
+result and adds in order, as on the CPU, so the result is the same in every run. Otherwise each
+thread adds one update atomically, and the last bits depend on the order of arrival.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Elementwise kernels that read along another axis than they write: transposes.
+"""Schedules elementwise kernels that read along another axis than they write: transposes.
 
-In: an elementwise kernel with one read that is contiguous along an output axis other than the last.
-Out: one function that reads a square tile in the order in which it lies in memory and writes it in
-that of the output, by way of shared memory.
+One read is contiguous along an output axis other than the last. A square tile is read in memory
+order and written in the order of the output, through shared memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Sums for the places of a small window that read nearly the same: depthwise weight gradients.
+"""Schedules sums for the positions of a small window that read nearly the same: depthwise weight
+gradients.
 
-In: a kernel that sums, whose last output axes are a window that only shifts what is read. Out:
-functions in which a thread keeps the sums for all places of the window, so that data comes from
-memory once and not once for each place, and one that puts the places side by side.
+The last output axes are a window that only shifts what is read. A thread keeps the sums for all
+positions of the window, so that data is read from memory once instead of once per position. One
+more function arranges the results.
 
     ``out[c, k] = Σ_i x[c, i + k] * y[c, i]  →  s0[c], s1[c] = Σ_i (x[c, i] * y[c, i],
     x[c, i + 1] * y[c, i]),  out[c, k] = if k == 0 then s0[c] else s1[c]``

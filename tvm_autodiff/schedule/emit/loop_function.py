@@ -1,8 +1,8 @@
-"""A loop as one function of the host, which calls the kernels of a step by address.
+"""A loop as one host function that calls the kernels of a step by address.
 
-In: a loop, and the launches of its step in order. Out: one launch. The kernels read rows of the
-inputs and write rows of the results where they lie; what reads nothing that varies runs once,
-before the first step. Neither code nor the number of kernels grows with the length.
+The kernels read rows of the inputs and write rows of the results in place. Launches that read
+nothing that varies run once, before the first step. Neither the code nor the number of kernels
+grows with the length.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""TVM's schedule primitives, and the rules that it brings along (dlight).
+"""Wraps TVM's schedule primitives and its own rules (dlight).
 
-In: an unscheduled function. Out: a schedule with its blocks, and the scheduled function in the
-place of the unscheduled one. What TVM refuses becomes a `Declined`.
+What TVM rejects becomes a `Declined`.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ def schedule_of(unscheduled: StageFunction) -> tuple[Any, list[Any]]:
 def scheduled(
     schedule: Any, unscheduled: StageFunction, outputs: Sequence[Tensor] | None = None
 ) -> StageFunction:
-    """The scheduled function in the place of the unscheduled one.
+    """The scheduled function, which replaces the unscheduled one.
 
     Parameters
     ----------
     outputs : sequence of Tensor, optional
-        The tensors of the program that it computes, where they are others than those of its stages.
+        The tensors of the program that it computes, if they differ from those of its stages.
     """
     results = unscheduled.outputs if outputs is None else tuple(outputs)
     func = schedule.mod["main"].without_attr("global_symbol")
@@ -60,10 +59,10 @@ def output_loops(schedule: Any, block: Any) -> list[Any]:
 
 
 def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:
-    """The result of a schedule primitive or of a whole rule of TVM's, or TVM's reason for refusing.
+    """The result of a schedule primitive or a rule of TVM's, or TVM's reason for rejecting it.
 
-    For calls whose conditions cannot be checked beforehand. A primitive leaves the schedule as it
-    is when it refuses; TVM's rules also fail in its internal checks, and need a copy.
+    This is for calls whose conditions cannot be checked beforehand. A rejecting primitive leaves
+    the schedule unchanged. TVM's rules can also fail in its internal checks, and need a copy.
     """
     try:
         return apply(*arguments)

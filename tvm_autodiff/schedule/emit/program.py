@@ -1,10 +1,9 @@
-"""Launches as one module: a single function, or kernels and a Relax function that calls them in
-order.
+"""Assembles launches into a module: a single function, or kernels and a Relax function that calls
+them.
 
-In: scheduled launches, the inputs and outputs of the program, the inputs that take new values. Out:
-an IRModule whose ``main`` takes inputs and then outputs, and writes these. Relax plans the memory
-of what lies between; identical kernels appear once. Programs for a CPU whose sizes are literals
-need neither: `direct` makes them.
+``main`` takes inputs followed by outputs, which it writes. Relax plans the memory of temporaries,
+and identical kernels appear once. Programs of literal sizes on a CPU need neither; `direct` makes
+them.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ __all__ = ["Program", "assemble", "function_alone"]
 
 @dataclass(frozen=True)
 class Program:
-    """A scheduled module and how its ``main`` is called; the launches and their functions.
+    """A scheduled module, its launches, and how its ``main`` is called.
 
-    With a `workspace`, ``main`` takes more than arrays, as told in `codegen.direct_calls`.
+    With a `workspace`, ``main`` takes more than arrays, as described in `codegen.direct_calls`.
     """
 
     module: Any
@@ -95,7 +94,7 @@ def _finished(func: Any) -> Any:
 
 
 def function_alone(launch: StageFunction) -> Any:
-    """The function of a launch as ``main`` of a module of its own."""
+    """The function of a launch as ``main`` of a separate module."""
     return _finished(launch.func).with_attr("global_symbol", "main")
 
 

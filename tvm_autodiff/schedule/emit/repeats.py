@@ -1,7 +1,8 @@
-"""Launches that compute again what an earlier one did: packed operands of several products.
+"""Removes launches that repeat an earlier one, such as packing the same operand for several
+products.
 
-In: the launches of a program in order. Out: those without repeats, whose readers read the first
-result. A step of a recurrent network packs the same weights as every other; one copy serves all.
+Readers of a repeated launch read the first result. A step of a recurrent network packs the same
+weights as every other, and one copy serves all.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Results that take the place of an input: which launches may write them there, and in what order.
+"""Decides which launches may write results over an input, and in what order.
 
-In: the launches of a program, in an order that respects what they read, and pairs (input, its new
-value). Out: launches in which every reader of an input's old value runs before the one that writes
-the new value, and where that cannot be, a copy at the end. So each launch reads old values only,
-whatever the caller names as new ones.
+Every reader of an input's old value must run before the launch that writes the new value; if that
+is impossible, the new value is copied at the end. Each launch thus reads only old values, whatever
+new values the caller names.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Update = tuple[Tensor, Tensor]  #: an input and its new value
 
 @dataclass(frozen=True)
 class Step:
-    """A launch, and where it comes from.
+    """A launch and its origin.
 
     Attributes
     ----------
@@ -47,7 +46,7 @@ class Step:
 
     @property
     def launches(self) -> int:
-        """How many launches it is: those that a loop calls have numbers of their own."""
+        """The number of launches; those that a loop calls are counted separately."""
         return max(1, len(self.inner))
 
 

@@ -1,8 +1,6 @@
-"""Where the temporaries of a program of constant sizes lie: pieces of one workspace.
+"""Plans the temporaries of a program of constant sizes as pieces of one workspace.
 
-In: for each temporary its size, and the launches between which it is needed. Out: storages, each
-for tensors that do not live at the same time, and the place of each temporary in bytes from the
-start. Who allocates the workspace is told in `runtime`.
+Tensors that do not live at the same time share storage. `runtime` allocates the workspace.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Storages, the place of each temporary, and the size of all, in bytes."""
+    """The storages, the position of each temporary, and the total size in bytes."""
 
     storages: tuple[PlannedStorage, ...]
     offsets: tuple[int, ...]
@@ -47,9 +45,10 @@ class Workspace:
 
 
 def plan_workspace(temporaries: Sequence[Temporary], alignment: int) -> Workspace:
-    """Places for temporaries.
+    """Assign positions to temporaries.
 
-    The largest come first; each takes the smallest storage so far that is free while it lives.
+    The largest come first; each takes the smallest existing storage that is free during its
+    lifetime.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""Which kernels run as one: those that work through the same rows, one row after the other.
+"""Joins kernels that process the same rows into fusion groups, which run one row after the other.
 
-In: kernels in order of execution. Out: the same order with some of them joined into chains. The
-members of a chain share leading loops, its rows, and read each other's results in their own row
-only, so that a row stays in cache from its first stage to its last. Reductions over the rows
-themselves (a bias gradient) may end a chain. How a chain's loops run is left to a rule.
+The members of a group share leading loops, its rows, and read each other's results only in their
+own row, so that a row stays in cache from its first stage to its last. Reductions over the rows
+themselves (a bias gradient) may end a group. A rule decides how its loops run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Chain:
-    """Kernels that run as one function, row by row.
+    """A fusion group: kernels that run as one function, row by row.
 
     Attributes
     ----------
@@ -77,7 +76,7 @@ class _Group:
 
 
 def chained(kernels: Sequence[Kernel], wanted: Container[Key]) -> list[Kernel | Chain]:
-    """Join kernels into chains; `wanted` holds the keys of the program's results."""
+    """Join kernels into fusion groups; `wanted` holds the keys of the program's results."""
     groups: list[_Group] = []
     for kernel in kernels:
         _add(groups, _group(kernel))

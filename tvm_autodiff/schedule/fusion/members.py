@@ -1,8 +1,8 @@
-"""Where a kernel has the rows of a chain: at which of its axes it can join others.
+"""Finds the axes at which a kernel can join the rows of a fusion group.
 
-In: a kernel, and the members of a chain. Out: the kernel as a member, or None when it shares no
-rows with them, reads what is not in its row, or does not run well row by row. A member computes
-elements of a row, reduces within it, or reduces across the rows.
+A member computes elements of a row, reduces within it, or reduces across the rows. A kernel that
+shares no rows with the group, reads outside its row, or does not run well row by row is not a
+member.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_SMALL = 4_096  #: iterations of a sum with reuse that needs no tile of its o
 
 @dataclass(frozen=True)
 class Member:
-    """A kernel of a chain.
+    """A kernel of a fusion group.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ class Member:
 
 
 def natural_member(kernel: Kernel, certain: bool) -> Member | None:
-    """A kernel by itself: rows that suggest themselves.
+    """A kernel by itself, with its natural rows.
 
-    With `certain`, only where there is no choice: a reduction along memory has its output axes as
-    rows. Else also the outer axes of an elementwise stage, and the first axis that a reduction down
-    columns reduces.
+    With `certain`, only if there is no choice: a reduction along memory has its output axes as
+    rows. Otherwise also the outer axes of an elementwise stage, and the first axis that a column
+    reduction reduces.
     """
     op = kernel.root
     if not is_compute(op) or not _starts_at_zero(op):
@@ -102,7 +102,7 @@ def _outer_axes(op: Operation) -> tuple[int, ...]:
 
 
 def placed_member(kernel: Kernel, members: Sequence[Member]) -> Member | None:
-    """The kernel as a member of a chain, where reads tell which of its axes are the rows."""
+    """The kernel as a member of a fusion group, if its reads determine which axes are the rows."""
     if not is_compute(kernel.root) or not _starts_at_zero(kernel.root):
         return None
     found = list(_votes(kernel, members)) or list(_sibling_votes(kernel, members))[:1]
@@ -237,7 +237,7 @@ def depends_on_any(read: Expr, var: Var) -> bool:
 
 
 def unit_strides(op: Operation, var: Var) -> bool:
-    """Whether every read goes through memory element by element along a variable, or stays."""
+    """Whether every read is contiguous in memory along a variable, or constant."""
     reduction = reduction_of(op)
     roots = list(reduction.sources) if reduction else bodies(op)
     variables = [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
@@ -249,7 +249,7 @@ def unit_strides(op: Operation, var: Var) -> bool:
 
 
 def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
-    """Elements of trailing axes along which every read is in one piece of memory."""
+    """The number of elements of trailing axes along which every read is contiguous."""
     if not len(axes) or not unit_strides(op, axes[-1].var):
         return 0
     reduction = reduction_of(op)

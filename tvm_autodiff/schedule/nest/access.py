@@ -1,7 +1,6 @@
-"""What a loop nest reads: affine index forms, the intervals they span, strides in memory.
+"""Affine index forms of a loop nest, the intervals they span, and strides in memory.
 
-In: expressions and the loop variables around them. Out: plain numbers. Rules decide from these and
-from nothing else; what the factors of a product are is in `products`.
+Rules decide from these plain numbers only. `products` finds the factors of a product.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Affine:
 
     @property
     def linear(self) -> tuple[tuple[int, int], ...]:
-        """The form without its constant: what identifies an atom."""
+        """The form without its constant, which identifies a linear form."""
         return self.terms
 
     def coefficient(self, key: int) -> int:
@@ -139,7 +138,7 @@ def combine(left: Affine, right: Affine, sign: int, order: Mapping[int, int]) ->
 
 
 def interval(form: Affine, ranges: Mapping[int, Interval]) -> Interval | None:
-    """Least and greatest value of a form; None where a range is not known in numbers."""
+    """The smallest and largest value of a form, or None if a range is not numeric."""
     low = high = form.constant
     for key, c in form.terms:
         bounds = ranges.get(key)

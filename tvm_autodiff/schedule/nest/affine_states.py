@@ -1,8 +1,7 @@
-"""Which states of a row program change affinely, and in what order they can be composed.
+"""Finds states of a row program that change affinely, and the order in which they can be composed.
 
-In: a step for one row. Out: the factor by which each state enters its next value, where all are
-affine: ``h' = a·h + b`` with a and b free of h. Steps of such a state compose to one: parts of time
-can be folded apart from each other.
+For ``h' = a·h + b`` with a and b free of h, steps compose to one step, so parts of time can be
+folded separately.
 """
 
 from __future__ import annotations
@@ -52,18 +51,19 @@ class AffineStates:
 
     @property
     def passes_for_states(self) -> int:
-        """How many passes it takes until all states are known: one for each level."""
+        """The number of passes until all states are known: one per level."""
         return max(self.levels) + 1
 
     @property
     def passes(self) -> int:
-        """How many it takes until all results are written."""
+        """The number of passes until all results are written."""
         return self.passes_for_states + (self.passes_for_states in self.result_levels)
 
 
 def affine_states(program: RowProgram) -> AffineStates | None:
-    """``h' = h + a·(x - h)  →  the factor 1 + a·(-1)``; None where a state is not affine in itself,
-    or states depend on each other in a circle.
+    """``h' = h + a·(x - h) → the factor 1 + a·(-1)``.
+
+    None if a state is not affine in itself, or if states depend on each other in a cycle.
     """
     states = [var for vars in program.states for var in vars]
     news = [value for values in program.news for value in values]

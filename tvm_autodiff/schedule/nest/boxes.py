@@ -1,8 +1,7 @@
-"""Expressions on a part of their loops: conditions, clamps and divisions that are decided there.
+"""Simplifies expressions on a part of their loops, and finds the cuts at which more is decided.
 
-In: expressions, loop variables and the range of each in numbers. Out: the same expressions with
-what the ranges decide written as what it is, and the places where an axis must be cut so that more
-is decided. Only affine forms are looked at; what they do not decide stays.
+Conditions, clamps and divisions that numeric ranges decide are replaced by their values. Only
+affine forms are analysed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""A reduction of any elementwise body, and the operands that the body is a function of.
+"""Reads a reduction as an elementwise body over operands: ``Σ_k (x[i, k] - c[j, k])²``, ``max_k
+a[i, k] + b[k, j]``.
 
-In: a stage that reduces, such as ``Σ_k (x[i, k] - c[j, k])²`` or ``max_k a[i, k] + b[k, j]``, also
-several values at once, as a maximum and its place. Out: what the body reads, as operands that can
-be copied to where a kernel wants them, and the body over whatever stands for them; or why it has no
-such form. The body is then free of branches: with every operand read inside of its tensor, nothing
-else in it can fail.
+Tuples, such as a maximum and its index, are included. Operands can be copied to where a kernel
+needs them. The body is then free of branches: with every operand read in bounds, nothing else in it
+can fail.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Body:
     inside: Steps = ()
 
     def over(self, reads: Sequence[Expr], _unrolled: frozenset[int]) -> tuple[Expr, ...]:
-        """The body over what is read in the place of each operand."""
+        """The body over the replacements of its operands."""
         pairs = zip(self.operands, reads, strict=True)
         table = {node_id(old.expr): new for old, new in pairs}
         return tuple(bind_shared(replace_outermost(expr, table)) for expr in self.exprs)
@@ -93,7 +92,7 @@ def body_of(op: Operation) -> Body | Declined:
     for node in _operands_of(sources, varies):
         atoms = atoms_of([node], variables)
         if atoms is None:
-            return Declined("a read depends on its loops in no affine way")
+            return Declined("a read does not depend on its loops in an affine way")
         # vectors of truth values do not lie in memory as single ones do
         plain = cast("int8", node) if dtype_of(node) == "bool" else node
         found[node_id(node)] = Operand(plain, atoms)

@@ -1,8 +1,8 @@
-"""Which reads stay inside of their tensors wherever the loops are: the only ones without a guard.
+"""Proves which reads stay inside their tensors for all loop values; only these need no guard.
 
-A read may leave its guard (be hoisted, packed, made part of a vector or of a select) only where
-`is_safe` proves it; elsewhere `range_conditions` are what must hold around it. Sizes that are
-symbols are compared as expressions: two of them are equal only where that is proved.
+A read may leave its guard (be hoisted, packed, or made part of a vector or a select) only if
+`is_safe` proves it. Otherwise `range_conditions` must hold around it. Symbolic sizes are compared
+as expressions, and two of them are equal only if that is proved.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
 
 @dataclass(frozen=True)
 class Loops:
-    """Loop variables in the order of a nest, and what each runs through.
+    """Loop variables in the order of a nest, and their ranges.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ def loops_of(axes: Sequence[Axis]) -> Loops:
 def is_safe(
     roots: Sequence[Expr], loops: Loops, *, given: Sequence[Expr] = (), thorough: bool = False
 ) -> bool:
-    """Whether expressions may be evaluated wherever the loops are, whatever conditions hold: all
-    reads lie in their tensors, and no integer is divided by what may be zero.
+    """Whether expressions may be evaluated for all loop values, whatever conditions hold.
 
-    Without `thorough`, an index over numbers is decided by its affine form alone; with it, by the
-    analyzer too, and from conditions that are `given`.
+    All reads are in bounds, and no integer is divided by a possible zero. Without `thorough`, a
+    numeric index is decided only by its affine form; with it, also by the analyzer and from
+    conditions that are `given`.
     """
     return all(
         thorough and _proved(condition, loops, given)
@@ -80,8 +80,9 @@ def is_safe(
 
 
 def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
-    """Conditions that keep all reads under some expressions inside of their tensors, without those
-    that are proved; what an index reads comes before what is read there.
+    """The unproved conditions that keep all reads of expressions in bounds.
+
+    Conditions for a read in an index precede those for the read at that index.
     """
     found: list[Expr] = []
     for node in postorder(list(roots)):
@@ -91,7 +92,7 @@ def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
 
 
 def read_conditions(read: Expr, loops: Loops) -> list[Expr]:
-    """Conditions that keep one read inside of its tensor, without those that are proved."""
+    """The unproved conditions that keep one read in bounds."""
     found: list[Expr] = []
     forms = affine_forms(list(operands(read)), loops.variables)
     for index, dim in zip(operands(read), shape_of(load_tensor(read)), strict=True):

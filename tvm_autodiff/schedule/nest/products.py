@@ -1,9 +1,8 @@
-"""A reduction read as a sum of products, and its factors as operands.
+"""Reads a reduction as a sum of products, with its factors as operands.
 
-In: a stage that reduces. Out: its factors, each with the affine forms ("atoms") of the loop
-variables that its value depends on, and the part of the guard that belongs to it. An operand can
-then be copied to where a kernel wants it, with the guard evaluated in the copy and not in the inner
-loop. Which layout, rules decide.
+Each factor has the linear forms of the loop variables that its value depends on, and its part of
+the guard. An operand can then be copied to where a kernel needs it, with the guard evaluated in the
+copy instead of the inner loop. Rules choose the layout.
 """
 
 from __future__ import annotations
@@ -80,7 +79,8 @@ class Product:
         return ((frozenset(node_id(axis.var) for axis in axes), 1.0),)
 
     def over(self, reads: Sequence[Expr], unrolled: frozenset[int]) -> tuple[Expr, ...]:
-        """``(a[i]·x)·y → (x·y)·a[i]``: what every part of a tile multiplies is multiplied first."""
+        """``(a[i]·x)·y → (x·y)·a[i]``: factors common to all parts of a tile are multiplied first.
+        """
         factors: list[tuple[bool, Expr]] = [(False, part) for part in self.scale]
         for operand, read in zip(self.operands, reads, strict=True):
             factors.append((bool(unrolled & operand.variables()), read))
@@ -91,7 +91,7 @@ class Product:
 
 
 def product_of(op: Operation) -> Product | None:
-    """The operands of a sum of products, guards handed out to them; None for anything else."""
+    """The operands of a sum of products, with guards assigned to them, or None."""
     reduction = reduction_of(op)
     if reduction is None or not is_sum(reduction):
         return None
@@ -240,10 +240,10 @@ def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
 
 
 def operand_value(operand: Operand, loops: Loops) -> tuple[list[Expr], Expr]:
-    """The conditions under which an operand is not zero, and what it is then.
+    """The conditions under which an operand is not zero, and its value then.
 
-    The conditions are its guards, and what keeps its reads and those of its guards inside of their
-    tensors. A read under a branch of its own is kept inside there: the other side counts, too.
+    The conditions are its guards, and those that keep its reads and the reads of its guards in
+    bounds. A read under its own branch stays inside it, because the other side counts as well.
     """
     inside = [*range_conditions(operand.guards, loops), *operand.guards]
     if any(_branches(node) and _reads(node) for node in postorder(operand.expr)):
@@ -268,7 +268,7 @@ def _read_inside(expr: Expr, loops: Loops) -> Expr:
 
 
 def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:
-    """The conditions without those that say the same again, as ``p >= 0`` and ``p > -1`` do."""
+    """The conditions without repetitions such as ``p >= 0`` and ``p > -1``."""
     order = {node_id(var): number for number, var in enumerate(variables)}
     found: dict[object, Expr] = {}
     for condition in conditions:
@@ -287,8 +287,9 @@ def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]
 
 
 def guarded(conditions: Sequence[Expr], value: Expr) -> Expr:
-    """``if all conditions then value else 0``; one that reads is evaluated after those before it,
-    which keep it inside of its tensor.
+    """``if all conditions then value else 0``.
+
+    A condition that reads is evaluated after those before it, which keep it in bounds.
     """
     zero = const(0, dtype_of(value))
     pending: list[Expr] = []

@@ -1,7 +1,8 @@
 """A step of a loop for one row, as straight-line code.
 
-In: a step whose leading axes never meet. Out: values over the state of one row and elements of what
-the step reads. Components, reductions over them and conditions on them are written out.
+The rows of the step are independent. The code computes values over the state of one row and
+elements of what the step reads. Components, reductions over them and conditions on them are
+unrolled.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class RowProgram:
 
     @property
     def components(self) -> int:
-        """The numbers that make the state of a row."""
+        """The numbers in the state of a row."""
         return sum(map(len, self.states))
 
 
@@ -192,7 +193,7 @@ class _Writer:
             self._known[key] = self._bound(load(tensor, indices), str(tensor.op.name))
             return self._known[key]
         if not is_compute(tensor.op):
-            raise _CannotError(other_kind(f"stage {tensor.op.name} is no te.compute"))
+            raise _CannotError(other_kind(f"stage {tensor.op.name} is not a te.compute"))
         for one, value in zip(outputs_of(tensor.op), self._stage(tensor.op, indices), strict=True):
             other: Key = (*tensor_key(one), *place)
             self._known[other] = value
@@ -273,7 +274,7 @@ class _Writer:
                 here = {**table, **point}
                 low, extent = (const_value(self._folded(b, here)) for b in bounds_of(axis))
                 if low is None or extent is None:
-                    raise _CannotError(other_kind("the bounds of a reduction are no numbers"))
+                    raise _CannotError(other_kind("the bounds of a reduction are not numeric"))
                 dtype = dtype_of(axis.var)
                 wider += [
                     {**point, node_id(axis.var): const(n, dtype)}
@@ -342,13 +343,13 @@ class _Writer:
 
 
 def index_key(index: Expr) -> Key:
-    """What two equal indices share: a number, or one variable."""
+    """A key that equal indices share: a number, or one variable."""
     value = const_value(index)
     return ("id", node_id(index)) if value is None else ("at", int(value))
 
 
 def components_of(tensor: Tensor, axes: int) -> list[tuple[int, ...]]:
-    """The components of a row of a tensor, in the order in which they lie in memory."""
+    """The components of a row of a tensor, in memory order."""
     return list(product(*(range(int(dim)) for dim in shape_of(tensor)[axes:])))
 
 

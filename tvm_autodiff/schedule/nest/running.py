@@ -1,8 +1,7 @@
-"""Reductions up to a place: cumulative sums and their gradients, written as te can say them.
+"""Recognises prefix reductions, such as cumulative sums and their gradients, as te expresses them.
 
-In: a stage. Out: along which output axis it accumulates, in which direction and what, or None. Such
-a stage reduces all elements under a condition that compares the reduce axis with an output axis;
-each of its elements is the one before and one element more.
+Such a stage reduces all elements under a condition that compares the reduce axis with an output
+axis. Each of its elements is the previous one combined with one more element.
 
     ``out[i] = ⊕_{k<n} if k <= i then f(k)  →  out[i] = out[i - 1] ⊕ f(i)``
 """
@@ -59,7 +58,7 @@ class Running:
 
 
 def running_of(op: Operation) -> Running | None:
-    """How a stage accumulates; None for stages that do not."""
+    """How a stage accumulates, or None if it does not."""
     found = reduction_of(op) if is_compute(op) else None
     if found is None or len(found.sources) != 1 or len(found.axes) != 1:
         return None

@@ -1,10 +1,9 @@
-"""Sums over float16 and bfloat16 that accumulate in float32 and round once, at the end.
+"""Makes sums over float16 and bfloat16 accumulate in float32 and round once, at the end.
 
-In: a stage that reduces or scatters. Out: the same over float32, and a stage that rounds its
-result; nothing for a reduction that only chooses, as max and argmax do, unless TVM refuses its
-dtype. A product or sum under the
-reduction, and functions of those, are computed in float32 as well: what is rounded before it is
-added cannot be put right afterwards.
+A stage that reduces or scatters becomes the same stage over float32, and a stage that rounds its
+result. A reduction that only selects, as max and argmax do, is unchanged unless TVM rejects its
+dtype. Products, sums and functions of these under the reduction are computed in float32 as well,
+because rounding before the sum cannot be undone.
 """
 
 from __future__ import annotations
@@ -119,8 +118,8 @@ def widened(
 ) -> Expr:
     """``a*b + c → float32(a)*float32(b) + float32(c)`` for narrow floats, down to the reads.
 
-    `known` holds what stands for some nodes, by id; where it is given, conditions compare what is
-    wide, too. `into` names the operators whose operands are made wide in place of their value.
+    `known` holds replacements of nodes, by id; if given, conditions compare wide values as well.
+    `into` names operators whose operands are widened instead of their value.
     """
     inside: set[int] = set()
     pending = [expr]

@@ -1,7 +1,8 @@
-"""Sums over the same places that are added up later, as one sum that shares their work.
+"""Merges sums over the same indices that are added later, so that they share their work.
 
-A gradient by something that several stages read has a sum for each of them: by the width of a
-normalised filter, one from the weighted values and one from the weights, of the same exponentials.
+The gradient with respect to something that several stages read has a sum for each of them. With
+respect to the width of a normalised filter, one comes from the weighted values and one from the
+weights, with the same exponentials.
 """
 
 from __future__ import annotations

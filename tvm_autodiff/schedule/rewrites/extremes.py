@@ -1,7 +1,7 @@
-"""A maximum and its place found in one pass: forward wants the one, the gradient the other.
+"""Finds a maximum and its index in one pass: the forward pass needs the former, the gradient the
+latter.
 
-In: output tensors. Out: the same tensors, where a maximum or minimum whose place is looked for
-elsewhere in the graph is read from there.
+A maximum or minimum whose index is computed elsewhere in the graph is read from there.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _EXTREMES = {"argmax": "max", "argmin": "min"}
 
 
 def with_shared_extremes(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``m = max_k f(k) from c, (v, p) = argmax_k (f(k), k)  →  m = max(c, v)``.
+    """``m = max_k f(k) from c, (v, p) = argmax_k (f(k), k) → m = max(c, v)``.
 
-    Both keep the second of two values unless the first is greater, so that a NaN has the same fate.
-    An output stays a reduction: one more stage would cost what it saves.
+    Both keep the second of two values unless the first is greater, so NaN is handled alike. An
+    output stays a reduction, because one more stage would cost what it saves.
     """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}

@@ -1,9 +1,9 @@
-"""Work that leaves a loop over time: before it what depends on no carry, after it what no carry
-depends on.
+"""Moves work out of loops over time: before the loop if it depends on no carry, after it if no
+carry depends on it.
 
-``h' = f(W h + U x_t), y_t = V h'  →  p = U x; h' = f(W h + p_t); y = V h`` over all times: a
-product with a matrix in each step becomes one product of matrices. Only stages leave that do much
-more work on an element than it costs to store it and to read it again.
+``h' = f(W h + U x_t), y_t = V h' → p = U x; h' = f(W h + p_t); y = V h`` over all times: a product
+with a matrix in each step becomes one product of matrices. A stage leaves only if its work per
+element is much more than the cost of storing and reading the element.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LARGE = 64  #: what an extent that is not known counts as
 
 
 def without_loop_invariants(tensors: Sequence[Tensor], gain: int = _GAIN) -> list[Tensor]:
-    """Equal tensors, of whose loops all work has left that may, loops in loops included; `gain` as
-    of `hoisted`.
+    """Equal tensors with work moved out of their loops, including nested ones; `gain` as in
+    `hoisted`.
     """
     replaced: dict[Key, Tensor] = {}
     for op in topological(tensors):
@@ -60,11 +60,11 @@ def hoisted(name: str, loop: Loop, gain: int = _GAIN) -> list[Tensor]:
     Parameters
     ----------
     name : str
-        Of the loop's stage.
+        The name of the loop's stage.
     loop : Loop
-        What is computed.
+        The loop.
     gain : int
-        Points of a reduction for each element that is stored, from which on it leaves the loop.
+        The minimum number of reduction points per stored element for a stage to leave the loop.
 
     Returns
     -------

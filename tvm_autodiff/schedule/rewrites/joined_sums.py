@@ -1,8 +1,8 @@
-"""Sums over the same places that share their work, as several results of one pass.
+"""Joins sums over the same indices that share work, as several results of one pass.
 
-The gradients by several parameters of one expression are sums of different values over the same
-places, and so are a weighted sum and the sum of its weights: each would compute the same
-exponentials again.
+The gradients with respect to several parameters of one expression are sums of different values over
+the same indices, as are a weighted sum and the sum of its weights. Separately, each would compute
+the same exponentials again.
 """
 
 from __future__ import annotations

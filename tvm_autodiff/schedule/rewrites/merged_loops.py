@@ -1,7 +1,7 @@
-"""Loops that repeat the same step over the same data, made one that gives what all of them give.
+"""Merges loops that repeat the same step over the same data into one with the results of all.
 
-In: output tensors. Out: equal ones. Reverse mode runs a loop again with more results, since it
-needs the states; in one program both loops are the same. One of them may keep some states.
+Reverse mode runs a loop again with more results, because it needs the states; in one program both
+loops are the same. One of them may keep some states.
 """
 
 from __future__ import annotations
@@ -193,5 +193,5 @@ class _Groups:
 
 
 def group_inputs(keys: StageKeys, loop: Loop) -> set[Any]:
-    """The keys of what a loop reads beside its initial carries."""
+    """The keys of the inputs of a loop other than its initial carries."""
     return {keys.tensor_key_of(tensor) for tensor in (*loop.xs, *loop.consts)}

@@ -1,10 +1,9 @@
-"""The form in which stages are lowered: nothing that TVM's lowering drops or gets wrong.
+"""Rewrites stages into a form that TVM lowers correctly.
 
-In: output tensors. Out: equal tensors over the same inputs, whose reductions have no `where=` and
-no `init=` (TVM drops both without a word), whose sums of float16 and bfloat16 are float32 inside,
-whose index expressions have coefficients in [0, divisor) inside floordiv and floormod (TVM compiles
-others wrongly), whose reads are guarded by branches only, without intrinsics that no back end
-knows, with structurally equal stages merged and dead ones gone.
+Reductions have no `where=` and no `init=` (TVM silently drops both), and sums of float16 and
+bfloat16 are float32 inside. Coefficients inside floordiv and floormod are in [0, divisor) (TVM
+miscompiles others). Reads are guarded by branches only. There are no intrinsics that back ends do
+not support, structurally equal stages are merged, and dead ones are removed.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ from .selections import selected_in_order
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Equal tensors in the form that lowers rightly; no two of the results are the same tensor."""
+    """Equal tensors in the form that lowers correctly; all results are distinct tensors."""
     replaced: dict[tuple[int, int], Tensor] = {}
     # what a sweep computes again is merged with nothing that was computed before
     stages: defaultdict[int, EqualStages] = defaultdict(EqualStages)
@@ -117,7 +116,7 @@ def _source_of_copy(tensor: Tensor) -> Tensor | None:
 
 
 def source_of_copies(tensor: Tensor) -> Tensor:
-    """What a tensor is a copy of, through any number of stages; itself where it is none."""
+    """The tensor that a tensor copies through any number of stages, or the tensor itself."""
     source = _source_of_copy(tensor)
     return tensor if source is None else source_of_copies(source)
 

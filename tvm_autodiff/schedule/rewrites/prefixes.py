@@ -1,10 +1,10 @@
-"""Reductions up to a place, however they are written, in the one form that `running` knows.
+"""Brings prefix reductions, in any notation, into the one form that `running` recognises.
 
     ``out[i] = ⊕_{k<n-i} f(n-1-k)           →  out[i] = ⊕_{m<n} if m >= i then f(m)``
     ``out[i] = ⊕_{k<n} if i+k < n then f(i+k)  →  out[i] = ⊕_{m<n} if m >= i then f(m)``
 
-The reduce axis becomes the element that is reduced. The two sums have the same elements: the new
-index is a bijection for each i, and the bounds of the old one are among the conditions.
+The reduce axis becomes the reduced element. Both sums have the same elements: the new index is a
+bijection for each i, and the bounds of the old one are among the conditions.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Place:
 
 
 def with_prefixes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """The same tensors, with reductions up to a place in the form that is scheduled as a scan."""
+    """The same tensors, with prefix reductions in the form that is scheduled as a scan."""
     return each_stage(outputs, _in_order)
 
 

@@ -1,4 +1,4 @@
-"""Divisors that stay the same over many quotients, as factors: one more rounding."""
+"""Replaces divisors that are constant over many quotients by factors, with one more rounding."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SCALED_FROM = {"float32": 64, "float64": 512}
 
 
 def factors_for(divisor: Expr) -> list[Expr]:
-    """The factors that divide: ``x / s → x * c(s) * (1/(s*c(s)))``.
+    """The factors that replace a divisor: ``x / s → x * c(s) * (1/(s*c(s)))``.
 
-    c is one but for tiny and huge divisors, whose reciprocal alone would overflow or be subnormal.
+    c is one except for tiny and huge divisors, whose reciprocal would overflow or be subnormal.
     """
     narrow = dtype_of(divisor) not in SCALED_FROM
     wide = cast("float32", divisor) if narrow else divisor
@@ -67,7 +67,7 @@ def divided(numerator: Expr, factors: Sequence[Expr]) -> Expr:
 
 
 def with_reciprocals(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``Σ_k f(k) / s → Σ_k f(k) * c * r, r = 1/(s*c)`` where s is one number for the stage."""
+    """``Σ_k f(k) / s → Σ_k f(k) * c * r, r = 1/(s*c)`` if s is one number for the stage."""
     keys = StructuralKeys()
     made: dict[int, list[Tensor]] = {}
 

@@ -1,8 +1,7 @@
-"""The rows of a step that never meet: how a step is cut into blocks of rows.
+"""Cuts a step whose rows are independent into blocks of rows.
 
-In: a step of a loop. Out: the same step for some rows, and which of its inputs have rows; or why
-the rows depend on each other. Blocks then run through all steps on their own: a batch of
-trajectories on several threads, without a meeting in each step.
+Blocks then run through all steps separately: a batch of trajectories on several threads without
+synchronisation in each step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Loops without what nobody reads: stacked results, carried tensors, and what these alone need.
-
-In: output tensors. Out: equal ones, of loops that compute less.
-"""
+"""Removes unread results of loops: stacked results, carried tensors, and what only these need."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Reductions over a handful of terms, written out: ``Σ_{t<2} f(t) → f(0) + f(1)``.
+"""Unrolls reductions over a few terms: ``Σ_{t<2} f(t) → f(0) + f(1)``.
 
-In: a stage. Out: the expression of each of its elements, where it reduces few enough terms; and, of
-a graph, the same tensors with gradients that are put together from residue classes written as one
-stage. What the loops over it are is left to the rules.
+Gradients assembled from residue classes become one stage. The rules decide about the loops over it.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ MAX_TREE = 400  #: nodes of the parts that are written into a stage
 
 
 def unrolled_bodies(op: Operation) -> list[Expr] | None:
-    """What a stage that reduces computes for an element, each term written out.
+    """The expressions of a reducing stage for an element, with each term unrolled.
 
     Returns
     -------
@@ -106,8 +104,8 @@ def is_window(op: Operation) -> bool:
 
 
 def with_inlined_borders(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``P[i] = if i >= 1 then x[i - 1] else c, W[i] = max_{k<3} P[i + k]  →
-    W[i] = max_{k<3} if i + k >= 1 then x[i + k - 1] else c`` where all that read P are windows.
+    """``P[i] = if i >= 1 then x[i - 1] else c, W[i] = max_{k<3} P[i + k] → W[i] = max_{k<3} if i +
+    k >= 1 then x[i + k - 1] else c`` if all readers of P are windows.
     """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
@@ -162,8 +160,8 @@ def _is_small_window(op: Operation) -> bool:
 
 
 def with_written_classes(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``out[i] = if i%2 == 0 then A[i//2] else B[i//2], A[j] = Σ_{t<2} f(j, t)  →
-    out[i] = if i%2 == 0 then f(i//2, 0) + f(i//2, 1) else ...`` for stages that nobody else reads.
+    """``out[i] = if i%2 == 0 then A[i//2] else B[i//2], A[j] = Σ_{t<2} f(j, t) → out[i] = if i%2 ==
+    0 then f(i//2, 0) + f(i//2, 1) else ...`` for stages without other readers.
     """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}

@@ -1,8 +1,8 @@
-"""x to the power y, of float32; a few literal y need products and roots only.
+"""x to the power y in float32; some literal y need only products and roots.
 
-``x**y = 2**(y*log2|x|)``. The product is up to 128 and its absolute error becomes a relative one:
-the logarithm is taken in float64, where the product with y neither overflows nor rounds visibly.
-What a negative x, zeros, infinities and NaN give is what C's powf gives.
+``x**y = 2**(y*log2|x|)``. The product can reach 128, and its absolute error becomes a relative one,
+so the logarithm is taken in float64, where the product with y neither overflows nor rounds visibly.
+Results for negative x, zeros, infinities and NaN are those of C's powf.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Loops whose body is written out for each residue class of the output's axes.
+"""Loops whose body is unrolled over the residue classes of the output's axes.
 
-In: the elements of a stage as expressions without reductions, and a modulus for each axis. Out: one
-function. An axis of extent ``m*Q + r`` runs over the quotients, and one pass of its body writes
-``m`` neighbours; the axes are cut where conditions and clamps turn over, so that no piece but a
-border has any. Reads are bound before they are used: choices between them are then no branches,
-and LLVM makes whole vectors of the innermost loop, strided reads and interleaved writes included.
+An axis of extent ``m*Q + r`` runs over the quotients, and one pass of its body writes ``m``
+neighbours. The axes are split where conditions and clamps change, so that only borders have
+conditions. Reads are bound before they are used, so choices between them need no branches, and LLVM
+vectorises the innermost loop, including strided reads and interleaved writes.
 """
 
 from __future__ import annotations

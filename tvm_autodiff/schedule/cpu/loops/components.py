@@ -1,8 +1,9 @@
-"""Stages of a chain whose last axis is short, as one stage for each component: vectors then run
-along the axis before, and what chooses between components is decided.
+"""Splits stages with a short last axis into one stage for each component.
 
-``t[r, n, c] = if c == 0 then f(u[r, n, 0]) else g(u[r, n, 1])
-→  u0[r, n] = u[r, n, 0], u1[r, n] = u[r, n, 1], t0[r, n] = f(u0[r, n]), t1[r, n] = g(u1[r, n])``
+Vectors then run along the axis before it, and choices between components are decided.
+
+``t[r, n, c] = if c == 0 then f(u[r, n, 0]) else g(u[r, n, 1]) → u0[r, n] = u[r, n, 0], u1[r, n] =
+u[r, n, 1], t0[r, n] = f(u0[r, n]), t1[r, n] = g(u1[r, n])``
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _BRANCHES = ("if_then_else", "select")
 
 
 def with_components(chain: Chain, machine: Machine) -> Chain:
-    """The chain with a stage for each component, where components differ; its outputs stay."""
+    """The fusion group with a stage for each component if components differ; its outputs stay."""
     ops = {hash(op): (op, member) for member in chain.members for op in member.kernel.ops}
     if any(op.num_outputs != 1 for op, _ in ops.values()):
         return chain

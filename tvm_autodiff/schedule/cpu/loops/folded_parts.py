@@ -1,8 +1,8 @@
-"""What is kept of one state while parts of time are folded: ``h' = a·h + b`` over a whole part.
+"""The folded form of one state over parts of time: ``h' = a·h + b`` over a whole part.
 
-A product that overflows, or one that is too small for its dtype where the state before it is not,
-folds to nothing that can be relied on. So a bound of the product goes along, which does not become
-less than some floor: where it is more than the product, the difference tells what may be lost.
+A product that overflows, or one that is too small for its dtype while the preceding state is not,
+makes the folded form unreliable. Therefore a bound of the product is kept that never falls below a
+threshold; where it exceeds the product, the difference shows the possible loss.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Folded:
 
     @staticmethod
     def of(var: Var, factor: Expr, parts: int) -> Folded:
-        """Room for a state and some parts."""
+        """Allocate a state for several parts."""
         name, dtype = str(var.name), dtype_of(var)
         starts = local(f"{name}_starts", [parts + 1], dtype)
         sums = local(f"{name}_sums", [parts], dtype)
@@ -57,8 +57,9 @@ class Folded:
         return [place for place in places if place is not None]
 
     def after(self, part: Expr) -> tuple[Expr, Expr]:
-        """The state behind a part, and whether its rounding is that of the steps: ``a·h + b``,
-        where ``(bound - |a|)·|h|`` is nothing beside it, or nothing at all.
+        """The state after a part, and whether its rounding error is that of single steps.
+
+        ``a·h + b``, where ``(bound - |a|)·|h|`` must be negligible beside it, or zero.
         """
         start, total = element(self.starts, [part]), element(self.sums, [part])
         if const_value(self.factor) == 0:

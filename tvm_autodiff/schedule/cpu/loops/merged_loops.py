@@ -1,7 +1,7 @@
-"""Inner loops that run through memory as one: the height and width of an image, say.
+"""Merges inner loops that are contiguous in memory, such as the height and width of an image.
 
-In: a nest. Out: the same nest with trailing loops merged, ``for y < 7, x < 9 → for x < 63`` with y
-at zero, where every tensor lies in one piece along both; short rows then fill whole vectors.
+``for y < 7, x < 9 → for x < 63`` with y at zero, if every tensor is contiguous along both. Short
+rows then fill whole vectors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Time in parts that run side by side as lanes of vectors: the passes over all parts.
+"""Splits time into parts that run side by side as vector lanes, and writes the passes over all
+parts.
 
-A pass of each level of states folds a part into one step, ``h' = a·h + b``, while the states of
-lower levels run as they are; what it reads and writes goes through blocks that are transposed in
-registers. A serial pass over the parts gives the states that they begin with. Results that need no
-more states are written on the way. A part that cannot be folded runs step by step instead.
+A pass for each level of states folds a part into one step, ``h' = a·h + b``, while the states of
+lower levels run normally. What it reads and writes goes through blocks that are transposed in
+registers. A serial pass over the parts computes their initial states. Results that need no further
+states are written on the way. A part that cannot be folded runs step by step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is done in a row of a chain, as loop nests: stages of equal loops share one.
+"""The work within a row of a fusion group, as loop nests that stages with equal loops share.
 
-In: a chain. Out: its stages as items (the loops each needs within a row, the last of which may be
-vectorised), put together as nests in order of execution. An item joins the nest that makes what it
-reads when it reads that at its own place; a result of a reduction is there after its nest only.
+Each stage becomes an item with the loops it needs within a row, the last of which may be
+vectorised. An item joins the nest that produces what it reads if it reads it at its own index; the
+result of a reduction is available only after its nest.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Item:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What two items have in common that can share loops."""
+        """The key of items that can share loops."""
         extents = [axis_range(axis) for axis in self.loops]
         ids = tuple((_key(low), _key(extent)) for low, extent in extents)
         return (ids, self.lanes, self.guarded, self.kind == BLOCK and id(self))
@@ -115,7 +115,7 @@ def _is_fold(item: Item) -> bool:
 
 
 def items_of(chain: Chain, machine: Machine) -> list[Item]:
-    """The stages of a chain that run in the row loop, in order."""
+    """The stages of a fusion group that run in the row loop, in order."""
     found = []
     for member in chain.members:
         for op in member.kernel.ops:
@@ -151,7 +151,7 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
 
 
 def as_fold(item: Item) -> Item:
-    """A block as one of its results: what else it computes counts among the rows."""
+    """A block as one of its results: its other axes count as rows."""
     rows = (*item.rows, *(axis.var for axis in item.spatial))
     reduced = contiguous_last(item.op, item.reduced)
     straight = unit_strides(item.op, reduced[-1].var)
@@ -191,7 +191,7 @@ def has_branches(roots: Sequence[Expr], var: Var) -> bool:
 
 
 def nests_of(items: Sequence[Item]) -> list[Nest]:
-    """Items put together as nests, in order of execution."""
+    """Items combined into nests, in order of execution."""
     nests: list[Nest] = []
     made: dict[tuple[int, int], tuple[int, Item]] = {}
     for item in items:

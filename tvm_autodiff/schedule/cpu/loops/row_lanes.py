@@ -1,7 +1,7 @@
-"""A row program as statements: as many rows as a vector has lanes, side by side.
+"""Writes a row program as statements for as many rows as a vector has lanes.
 
-In: values of one row. Out: loads, arithmetic and stores of all lanes. What lies in memory component
-by component is taken apart, and put together again, in registers.
+Loads, arithmetic and stores cover all lanes. Data stored component by component is transposed in
+registers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _STORED = 24  #: nodes of a value that is used once, from which on it is stored
 
 @dataclass(frozen=True)
 class Lanes:
-    """What the lanes of a vector stand for.
+    """The rows and times of the lanes of a vector.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Stack:
-    """A tensor in a buffer, which may have an index of time in front, and the lane behind."""
+    """A tensor in a buffer, possibly with a leading time index and a trailing lane."""
 
     tensor: Tensor
     buffer: Buffer | Local
@@ -314,7 +314,7 @@ def _numbers(component: Sequence[int]) -> tuple[tuple[str, int], ...]:
 
 
 def tensors_read(program: RowProgram, results: Sequence[Expr]) -> set[Key]:
-    """The keys of the tensors that some values of a program need."""
+    """The keys of the tensors that values of a program need."""
     values = {node_id(var): value for var, value in program.bindings}
     uses = _uses(values, results)
     needed = [value for var, value in program.bindings if uses[node_id(var)]]

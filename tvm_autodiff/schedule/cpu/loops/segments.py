@@ -1,8 +1,6 @@
-"""A loop cut where its conditions change, so that none is left within a piece.
+"""Splits a loop where its conditions change, so that no piece contains one.
 
-In: expressions, and a loop variable with its extent. Out: pieces of the loop, in order, each with
-the expressions as they read there: ``j < 256 ? a : b`` is ``a`` in ``0 .. 256`` and ``b`` behind.
-Conditions on other variables stay.
+``j < 256 ? a : b`` is ``a`` in ``0 .. 256`` and ``b`` after it. Conditions on other variables stay.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ _FOLDS: dict[str, Callable[..., Expr]] = {
 
 
 def pieces(roots: Sequence[Expr], var: Var, extent: int) -> list[Piece]:
-    """The loop ``0 <= var < extent`` in pieces; one piece when there is nothing to cut at, or too
-    much.
+    """The loop ``0 <= var < extent`` in pieces, or in one piece if there are no or too many cuts.
     """
     forms = _differences(roots, var)
     cuts = {0, extent}

@@ -1,10 +1,9 @@
-"""What the stages of a chain compute more than once, computed once for the row.
+"""Computes common subexpressions of the stages of a fusion group once for the row.
 
-In: a chain. Out: the chain with more stages: a value of an expensive function that several stages
-need at the same place of a row is kept in the row, and a row's divisor becomes factors
-(``x[i, j] / s[i] → x[i, j] * c[i] * (1 / (s[i]*c[i]))``, one more rounding) unless exact results
-are asked for. The power of two c keeps both products and the reciprocal finite and normal wherever
-the quotient is; float16 and bfloat16 are divided so in float32.
+A value of an expensive function that several stages need at the same index is kept in the row, and
+a row's divisor becomes factors (``x[i, j] / s[i] → x[i, j] * c[i] * (1 / (s[i]*c[i]))``, with one
+more rounding) unless exact results are required. The power of two c keeps both products and the
+reciprocal finite and normal wherever the quotient is. float16 and bfloat16 are divided in float32.
 """
 
 from __future__ import annotations
@@ -68,8 +67,9 @@ class _Use:
 
 
 def with_shared_work(chain: Chain, machine: Machine) -> Chain:
-    """The chain with shared values and reciprocals as stages of their own; its outputs are the
-    tensors, in the same order, that the new stages compute.
+    """The fusion group with shared values and reciprocals as separate stages.
+
+    The outputs are the tensors, in the same order, that the new stages compute.
     """
     stages = EqualStages()
     uses: list[dict[int, _Use]] = []

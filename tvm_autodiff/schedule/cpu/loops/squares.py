@@ -1,4 +1,4 @@
-"""Squares of numbers transposed in registers."""
+"""Transposes square blocks of numbers in registers."""
 
 from __future__ import annotations
 

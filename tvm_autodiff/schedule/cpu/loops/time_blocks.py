@@ -1,7 +1,7 @@
-"""Blocks of time of several parts, transposed in registers: the parts become lanes of vectors.
+"""Transposes blocks of time of several parts in registers, so that the parts become vector lanes.
 
-In: an array by time, and the times at which some parts have come. Out: as many steps of all parts
-as a vector has lanes, in local memory, so that a step reads one vector; and back.
+As many steps of all parts as a vector has lanes are held in local memory, so that a step reads one
+vector; results are transposed back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The loops of a nest, written out: vectors, unrolled accumulators, what is left at the end.
+"""Writes the loops of a nest with vectors, unrolled accumulators and a remainder.
 
-In: a nest of items, the row it is in, where tensors lie. Out: statements. A reduction keeps partial
-results, one for each lane of a round of vectors, and combines them after the row.
+A reduction keeps partial results, one for each lane of a round of vectors, and combines them after
+the row.
 """
 
 from __future__ import annotations

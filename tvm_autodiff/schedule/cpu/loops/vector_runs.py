@@ -1,9 +1,7 @@
-"""One run of a loop as vectors: strided reads and interleaved writes as shuffles.
+"""Writes one run of a loop as vectors, with shuffles for strided reads and interleaved writes.
 
-In: the elements that one pass of a loop writes, as expressions of its variable, and how long a run
-is. Out: the statements of a run. What is read with a stride comes from whole vectors into buffers
-of one vector before the run, what is written with one goes from such buffers after it; LLVM keeps
-them in registers.
+Strided reads go from whole vectors into buffers of one vector before the run, and strided writes go
+from such buffers after it. LLVM keeps the buffers in registers.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ MAX_STRIDE = 4
 
 @dataclass(frozen=True)
 class Write:
-    """Where an element goes: a tensor, the residues of its place, its indices."""
+    """The target of an element: a tensor, the residues of its position, its indices."""
 
     tensor: Tensor
     residues: tuple[int, ...]
@@ -89,7 +87,7 @@ class Run:
         self._chunks: dict[object, Expr] = {}
 
     def statements(self, values: Sequence[Expr], writes: Sequence[Write]) -> Statement | None:
-        """The run that writes the values; None where it cannot be made of vectors."""
+        """The run that writes the values, or None if it cannot be made of vectors."""
         names = self._named(values)
         if names is None:
             return None

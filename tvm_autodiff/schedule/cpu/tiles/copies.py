@@ -1,7 +1,7 @@
-"""Which operands of a register tile are copied into its layout, and how long that takes.
+"""Decides which operands of a register tile are copied into its layout, and estimates the cost in
+cycles.
 
-In: the loops of a reduction and a tile. Out: whether an operand is copied, and cycles. In a loop, a
-copy of what no step changes is made once for all steps.
+In a loop over time, a copy of what no step changes is made once for all steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four tim
 def copy_cycles(
     nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
 ) -> float | None:
-    """The time of the copies that a tile needs; None where one would be absurdly large."""
+    """The time of the copies that a tile needs, or None if one would be absurdly large."""
     assert tile.vector is not None
     cycles = 0.0
     iterations = size_of(list(padded.values()))
@@ -59,7 +59,7 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
 
 
 def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
-    """Whether the tile cannot, or should not, read an operand where it lies."""
+    """Whether the tile cannot, or should not, read an operand in place."""
     assert tile.vector is not None
     vector_key = nest.spatial[tile.vector]
     if operand.guards or not operand.is_load:
@@ -106,7 +106,7 @@ def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
 
 
 def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:
-    """Cycles to write an element of so many in another order."""
+    """The cycles per element to write in another order."""
     return TURN if elements * nest.itemsize <= machine.cache_bytes // 2 else TURN_FAR
 
 

@@ -1,9 +1,8 @@
-"""Copies of operands in the layout that an inner loop wants.
+"""Packs operands into the layout that an inner loop needs.
 
-In: an operand of a reduction, the loops around it and the axes of its register tile. Out: a stage
-that holds the operand's value for every point of its atoms, zero where its guard fails or it would
-read outside, with the vectorised axis innermost; and the read of that stage that replaces the
-operand. Guards thus run once for each element of the copy and never in the inner loop.
+A stage holds the operand's value for every point of its linear forms, with zeros where its guard
+fails or it would read outside, and with the vectorised axis innermost. Guards thus run once per
+element of the copy and never in the inner loop.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from ...nest.products import Atom, Operand, guarded, operand_value, rebased
 
 @dataclass(frozen=True)
 class TileAxes:
-    """Ids of the variables of a register tile: the vectorised one, the unrolled ones, and those
-    that are summed over, as the loops run.
+    """Ids of the variables of a register tile: the vectorised one, the unrolled ones, and the
+    summed ones in order.
     """
 
     vector: int | None
@@ -32,7 +31,7 @@ class TileAxes:
 
 
 def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
-    """Elements of the copy of an operand, or None when a range is not known in numbers."""
+    """The number of elements of an operand's copy, or None for unknown ranges."""
     total = 1
     for atom in operand.atoms:
         bounds = interval(Affine(atom), ranges)

@@ -1,9 +1,8 @@
 """A register tile: the loop nest in which a reduction keeps its results in registers.
 
-In: a stage that reduces, the stage that reads its results, and the factors of a tile. Out: one
-function whose outer loops run in parallel over tiles; within one, the reduction runs outside a
-small unrolled and vectorised block of accumulators, which the reading stage then consumes. Which
-factors are best is left to the rules.
+The outer loops run in parallel over tiles. Within a tile, the reduction runs outside a small
+unrolled and vectorised block of accumulators, which the reading stage then consumes. The rules
+choose the factors.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Tile:
     Attributes
     ----------
     vector : int or None
-        The vectorised axis, `width` elements to a register, `vectors` registers wide.
+        The vectorised axis, with `width` elements per register and `vectors` registers.
     unrolled : tuple of (axis, factor)
-        Other axes of the tile.
+        The other axes of the tile.
     """
 
     vector: int | None

@@ -1,10 +1,8 @@
-"""What a block of threads does with the rows of a chain, phase after phase.
+"""Writes what a block of threads does with the rows of a fusion group, phase by phase.
 
-In: the stages of a chain as items (`cpu.row_items`), the tensors that others read, the threads of
-a block. Out: a function over inputs and results. Every nest is a phase of all threads, neighbours
-at neighbouring elements; what a thread reduces alone is combined in shared memory, 16 values at a
-time. Results that later nests read lie in shared memory, or in memory where a thread reads what it
-wrote itself.
+Every nest is a phase of all threads, with neighbouring threads at neighbouring elements. Values
+that one thread reduces are combined in shared memory, 16 at a time. Results that later nests read
+are in shared memory, or in global memory if a thread reads only what it wrote.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ def _int(extent: object) -> int:
 
 
 def items_size(axes: Sequence[Axis]) -> int:
-    """Iterations of some loops."""
+    """The iterations of some loops."""
     return size_of([axis_range(axis)[1] for axis in axes])
 
 
@@ -79,7 +77,7 @@ class _Value:
 
 
 class RowWriter:
-    """Writes the phases of a chain."""
+    """Writes the phases of a fusion group."""
 
     def __init__(
         self,
@@ -104,7 +102,7 @@ class RowWriter:
 
     @property
     def fits(self) -> bool:
-        """Whether every result has a place."""
+        """Whether every result has memory."""
         return self.possible and self.budget >= 0
 
     def _parts(self) -> dict[int, list[tuple[Local, Local]]]:
