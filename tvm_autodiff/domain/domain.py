@@ -178,6 +178,15 @@ class DomainTransformation:
     old_to_new : dict of Var to expression
         The value of each variable of the old domain, in variables of the new one (and parameters).
         ``substitute(e, old_to_new)`` rewrites an expression for the new domain.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.domain import simplify_domain
+    >>> i, j = te.var("i"), te.var("j")
+    >>> t = simplify_domain(Domain((i, j), {i: (0, 9), j: (0, 9)}, (i.equal(j + 4),)))
+    >>> t.new_domain.volume(), t.old_to_new
+    (5, {i: j + 4, j: j})
     """
 
     new_domain: Domain

@@ -92,6 +92,16 @@ class ArrayFunction:
     ----------
     function : callable
         The function of te tensors.
+
+    Examples
+    --------
+    >>> from tvm import te, topi
+    >>> from tvm_autodiff import grad, show
+    >>> slope = grad(lambda x: topi.sum(x * x * x))
+    >>> type(slope).__name__
+    'ArrayFunction'
+    >>> print(show(slope(te.placeholder((4,), name="x"))).splitlines()[0])
+    inputs  x: float32[4]
     """
 
     def __init__(self, function: Callable[..., Any], options: Options = DEFAULT) -> None:

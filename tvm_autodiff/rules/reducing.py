@@ -70,6 +70,7 @@ class Reducing:
 
 
 def own_condition(stage: Reducing) -> tuple[Condition, ...]:
+    """The condition under which an element takes part in the reduction."""
     condition = stage.reduction.condition
     return () if always(condition) else (Condition(condition, True),)
 
@@ -93,6 +94,7 @@ def flat_position(axes: Sequence[Axis]) -> Expr:
 
 
 def zero_based(axes: Sequence[Axis]) -> list[Expr]:
+    """The value of each axis counted from zero: ``k - low``."""
     result = []
     for axis in axes:
         low, _ = axis_range(axis)

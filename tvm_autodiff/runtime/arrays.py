@@ -74,9 +74,11 @@ class NumpyKind:
     name = "numpy"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a numpy array."""
         return array.shape, array.dtype.name
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a numpy array, or None."""
         if not array.flags.c_contiguous:
             return f"strides {array.strides}: use np.ascontiguousarray"
         if not array.dtype.isnative or not array.flags.aligned:
@@ -84,6 +86,7 @@ class NumpyKind:
         return None
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a numpy array, without a copy."""
         array = np.asarray(array)
         if array.size == 0:  # numpy gives it strides of zero, which are no layout to TVM
             return empty(array.shape, array.dtype.name)
@@ -100,12 +103,15 @@ class NumpyKind:
         return reinterpreted(bits, array.shape, array.dtype.name)
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """A new numpy array for a result."""
         return np.empty(shape, numpy_dtype(dtype))
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a numpy array."""
         return array
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         kind = numpy_dtype(dtype)
         # numpy exports neither foreign dtypes nor, in a form that TVM accepts, empty arrays
         if kind.kind not in "fiub" or 0 in shape:
@@ -128,23 +134,29 @@ class TvmKind:
     name = "tvm"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a TVM tensor."""
         return tuple(array.shape), str(array.dtype)
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a TVM tensor, or None."""
         if _tvm_device(array) != "cpu":
             return f"device {array.device}: copy it to the CPU"
         return None if array.is_contiguous() else f"strides {tuple(array.strides)}: copy it"
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a TVM tensor, without a copy."""
         return array
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """A new TVM tensor for a result."""
         return empty(tuple(shape), dtype)
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a TVM tensor."""
         return array
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         return partial(empty, tuple(shape), dtype)
 
 
@@ -158,9 +170,11 @@ class TorchKind:
     name = "torch"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a PyTorch tensor."""
         return tuple(array.shape), str(array.dtype).removeprefix("torch.")
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a PyTorch tensor, or None."""
         if array.device.type != "cpu":
             return f"device {array.device}: move it with .cpu()"
         if not array.is_contiguous():
@@ -168,16 +182,20 @@ class TorchKind:
         return None
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a PyTorch tensor, without a copy."""
         return array.detach() if array.requires_grad else array
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """A new PyTorch tensor for a result."""
         torch = sys.modules["torch"]
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a PyTorch tensor."""
         return array
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         torch = sys.modules["torch"]
         return partial(torch.empty, tuple(shape), dtype=getattr(torch, dtype))
 
@@ -188,15 +206,18 @@ class JaxKind(NumpyKind):
     name = "jax"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a JAX array."""
         return array.shape, array.dtype.name
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a JAX array, or None."""
         if isinstance(array, np.ndarray):
             return None
         platforms = {device.platform for device in array.devices()}
         return None if platforms == {"cpu"} else f"device {platforms}: move it to the CPU"
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a JAX array, without a copy."""
         if isinstance(array, np.ndarray):
             return super().borrow(array, writable)
         if writable:
@@ -204,9 +225,11 @@ class JaxKind(NumpyKind):
         return tvm_ffi.from_dlpack(array, require_alignment=0)
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a JAX array."""
         return sys.modules["jax"].numpy.asarray(array)
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         return None
 
 
@@ -225,12 +248,14 @@ class DLPackKind(NumpyKind):
         return tvm_ffi.from_dlpack(array, require_alignment=0)
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of an object with DLPack."""
         if isinstance(array, np.ndarray):
             return super().shape_dtype(array)
         tensor = self._tensor(array)
         return tuple(tensor.shape), str(tensor.dtype)
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of an object with DLPack, or None."""
         if isinstance(array, np.ndarray):
             return super().problem(array)
         tensor = self._tensor(array)
@@ -239,15 +264,18 @@ class DLPackKind(NumpyKind):
         return None if tensor.is_contiguous() else "not contiguous: copy it"
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of an object with DLPack, without a copy."""
         if isinstance(array, np.ndarray):
             return super().borrow(array, writable)
         return self._tensor(array)
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller."""
         convert = getattr(self._namespace, "from_dlpack", None)
         return array if convert is None else convert(array)
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         return None
 
 

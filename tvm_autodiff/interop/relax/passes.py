@@ -84,6 +84,20 @@ def clean(module: Any) -> Any:
     Returns
     -------
     IRModule
+
+    Examples
+    --------
+    >>> from tvm import relax, topi
+    >>> from tvm_autodiff.interop.relax import clean, differentiable
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((4,), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit_output(builder.emit_te(topi.erf, x))
+    ...     _ = builder.emit_func_output(y)
+    >>> module = differentiable(builder.get())
+    >>> "call_tir_with_grad" in str(module), "call_tir_with_grad" in str(clean(module))
+    (True, False)
     """
 
     _check_module(module, "clean")

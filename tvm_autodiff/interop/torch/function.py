@@ -125,6 +125,16 @@ class TorchFunction(ArrayFunction):
         The function of te tensors.
     save : str or int
         What is kept for backward passes.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> torch = pytest.importorskip("torch")
+    >>> from tvm import topi
+    >>> from tvm_autodiff.interop.torch import function
+    >>> square = function(lambda x: topi.multiply(x, x), save="recompute")
+    >>> type(square).__name__, square.save
+    ('TorchFunction', 'recompute')
     """
 
     def __init__(

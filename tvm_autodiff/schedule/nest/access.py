@@ -130,6 +130,7 @@ def _scale(form: Affine, factor: int) -> Affine:
 
 
 def combine(left: Affine, right: Affine, sign: int, order: Mapping[int, int]) -> Affine:
+    """``left + sign · right``, with the terms in the given order of variables."""
     total = dict(left.terms)
     for key, c in right.terms:
         total[key] = total.get(key, 0) + sign * c

@@ -78,8 +78,8 @@ class Folded:
 
 
 def multiplied(product: Local, bound: Local, lane: Expr, factor: Expr) -> Statement:
-    """``a ← a·factor``, which is zero where it is less than the floor, and a bound of its size that
-    never is.
+    """``a ← a·factor``, set to zero below the threshold, and a bound of its size that is never
+    zero.
     """
     dtype = dtype_of(factor)
     least, new = const(_floor(dtype), dtype), mul(element(product, [lane]), factor)

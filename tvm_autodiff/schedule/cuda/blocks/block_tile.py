@@ -105,6 +105,7 @@ def plain_cycles(sizes: tuple[int, int, int, int], itemsize: int, machine: Machi
 def tile_cycles(
     tile: BlockTile, sizes: tuple[int, int, int, int], itemsize: int, machine: Machine
 ) -> float:
+    """The estimated time of a tile, in cycles."""
     batch, rows, columns, reduced = sizes
     tiles = batch * -(-rows // tile.block_rows) * -(-columns // tile.block_columns)
     blocks = tiles * tile.parts
