@@ -92,10 +92,10 @@ def exported() -> Iterator[tuple[str, object]]:
         for name in module.__all__:
             thing = getattr(module, name)
             is_error = inspect.isclass(thing) and issubclass(thing, BaseException)
-            if (inspect.isclass(thing) or inspect.isroutine(thing)) and not is_error:
-                if id(thing) not in seen:
-                    seen.add(id(thing))
-                    yield f"{package}.{name}", thing
+            wanted = (inspect.isclass(thing) or inspect.isroutine(thing)) and not is_error
+            if wanted and id(thing) not in seen:
+                seen.add(id(thing))
+                yield f"{package}.{name}", thing
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
