@@ -41,10 +41,7 @@ _LARGE = 64
 
 
 def _analyzer(ranges: Ranges | None, endless: Sequence[Var] = ()) -> Any:
-    """An analyzer that knows the ranges; ranges that others depend on are bound first.
-
-    Variables in `endless` have no bounds, not even those of their type.
-    """
+    """An analyzer that knows the ranges; `endless` variables have no bounds at all."""
     analyzer = sym.Analyzer()
     anything = sym.ConstIntBound(sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
     for var in endless:
@@ -110,9 +107,7 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
 def _prepared(
     exprs: Sequence[Expr], ranges: Ranges | None, endless: Sequence[Var] = ()
 ) -> tuple[Any, list[Expr], dict[Var, Expr]]:
-    """An analyzer that knows the ranges, the expressions in a form it can handle, and what is
-    hidden.
-    """
+    """An analyzer with the ranges, the expressions in a form it can handle, and what is hidden."""
     exprs, ranges, reads = hide_reads(exprs, ranges)
     analyzer = _analyzer(ranges, endless)
     exact, wrapping = hide_wrapping(exprs, analyzer)
@@ -120,7 +115,7 @@ def _prepared(
 
 
 def _put_back(expr: Expr, hidden: Mapping[Var, Expr]) -> Expr:
-    """The expression with hidden parts restored, the outermost last, because they may be nested."""
+    """The expression with hidden parts restored, the outermost last: they may be nested."""
     for var, value in reversed(list(hidden.items())):
         expr = substituter({var: value})(expr)
     return expr
@@ -133,10 +128,10 @@ def prove(
     given: Sequence[Expr] = (),
     strong: bool = False,
 ) -> bool:
-    """Whether TVM's analyzer proves a condition from the `given` ones.
+    """Whether TVM's analyzer proves a condition from the `given` ones; `strong` adds its SMT
+    solver.
 
-    `strong` also uses its SMT solver. Conditions that the analyzer would take too long to walk are
-    neither proved nor used.
+    Conditions that the analyzer would take too long to walk are neither proved nor used.
 
     Examples
     --------
@@ -299,9 +294,7 @@ def collect_indices(expr: Expr) -> Expr:
 
 
 def _summands(expr: Expr) -> int:
-    """The number of operands of the sums in an expression; `linear_terms` has fewer where some
-    cancel.
-    """
+    """The number of operands of sums; `linear_terms` has fewer where some cancel."""
     count, pending = 0, [expr]
     while pending:
         node = pending.pop()
@@ -313,8 +306,7 @@ def _summands(expr: Expr) -> int:
 
 
 def _without_remainder(node: Expr, factor: int, c: int) -> Expr:
-    """``e % m → e`` as a term ``factor*(e % m)`` of a numerator of ``% c``, where c divides
-    factor*m.
+    """``e % m → e`` in a term ``factor*(e % m)`` of a numerator of ``% c`` if c divides factor*m.
     """
     if op_name(node) != "floormod":
         return node

@@ -22,7 +22,7 @@ CASES = {
     "nothing returned": (lambda: function(lambda x: None)(X), "returned None"),
     "no function": (lambda: function(3), "expected a function"),
     "a dtype without kernels": (lambda: ENERGY(X.to(torch.complex64), W), "dtype complex64"),
-    "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments are PyTorch"),
+    "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments must be PyTorch"),
     "a text": (lambda: ENERGY("a", W), "x is str"),
     "a sparse tensor": (lambda: ENERGY(X.to_sparse(), W), "layout torch.sparse_coo"),
     "what to save": (lambda: function(programs.energy, save="some"), "save is 'some'"),
