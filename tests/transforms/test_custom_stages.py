@@ -405,7 +405,7 @@ MESSAGES = {
     ),
     "a rule without a derivative": (
         lambda: ad.with_rule(Y, X, ad.Rule(batch=lambda *a: [])),
-        "the rule has no derivative: give it vjp, jvp, transpose or form",
+        "the rule has no derivative: pass vjp, jvp, transpose or form",
     ),
     "a form beside a vjp": (
         lambda: ad.Rule(form=lambda i: i, vjp=lambda *a: a[2]),
