@@ -119,7 +119,7 @@ def first_line(error: BaseException) -> str:
 def stage_function(
     ops: Sequence[Operation], outputs: Sequence[Tensor], *, wide: bool = False
 ) -> StageFunction:
-    """The unscheduled PrimFunc of some stages, in topological order, that hands on `outputs`.
+    """The unscheduled PrimFunc of some stages, in topological order, which returns `outputs`.
 
     Every block is named after its stage; names are made unique in order. With `wide`, shapes and
     indices are int64, as in Relax.

@@ -43,8 +43,8 @@ from ..graph.stage import (
 from .kept_stages import kept_stages, sizes_matching
 from .recovered_pairs import Selection, selection
 
-Argument = Any  #: what a parameter stands for: a tensor for a buffer, an expression for a scalar
-Table = Mapping[Var, Expr]  #: what variables stand for
+Argument = Any  #: the value of a parameter: a tensor for a buffer, an expression for a scalar
+Table = Mapping[Var, Expr]  #: the values of variables
 
 
 class UnrecoveredError(LoweringError):

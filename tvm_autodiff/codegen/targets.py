@@ -27,7 +27,7 @@ def target_from(given: Any) -> Target:
     Raises
     ------
     InvalidArgumentError
-        If TVM does not know it.
+        If it is unknown to TVM.
     """
     if isinstance(given, tvm.target.Target):
         return given

@@ -1,4 +1,4 @@
-"""Finds out whether an element of a stage read a NaN or an infinity, by a stage of its own.
+"""Makes a stage that marks the elements of another stage which read a NaN or an infinity.
 
 The stage has ones where such a number enters the value, and zeros elsewhere. Branches that are not
 taken, conditions and indices do not count.

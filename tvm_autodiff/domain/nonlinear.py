@@ -78,7 +78,7 @@ def _extreme(system: System, x: Form, sign: int) -> Form | None:
     if not strides:
         return None
     for v, stride in strides.items():
-        if system.atoms.kinds[v][0] != "var":  # a quotient that stands for itself has no range
+        if system.atoms.kinds[v][0] != "var":  # a quotient that equals itself has no range
             return None
         lo, extent = system.domain.ranges.get(system.atoms.variable(v), (None, None))
         if lo != 0 or extent is None:
@@ -201,7 +201,7 @@ def _circular(system: System, eliminated: dict[int, Form]) -> bool:
             if least is None or least < 1 or atoms.mask_of(n) & system.mask:
                 continue
             for sign in (1, -1):
-                b = combine(remainder, f, 1, sign)  # f == 0 says remainder == b
+                b = combine(remainder, f, 1, sign)  # f == 0 means remainder == b
                 v = _full_digit(system, x, n)
                 if v is None or atoms.mask_of(b) & system.mask:
                     continue

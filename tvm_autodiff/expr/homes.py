@@ -16,7 +16,7 @@ from .build import all_of, any_of, const, if_then_else, negate, zero_like
 from .nodes import Expr, const_value, is_load, node_id, op_name, operands, with_operands
 from .rewrite import contains, postorder
 
-#: branches that a node stands in, outermost first: (node, operand)
+#: the branches around a node, outermost first: (node, operand)
 Path = tuple[tuple[int, int], ...]
 
 #: node → operands that it may leave without evaluating them
@@ -32,7 +32,7 @@ GUARDS: Mapping[str, tuple[int, ...]] = {
 MOST_HOMES = 4  #: of a part that is not small
 _SMALL = 32  #: nodes, as a tree, that may be written in any number of branches
 _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
-#: in the place of an operand: behind a guard of its own; written at each use
+#: replacements of an operand: behind a separate guard; repeated at each use
 _GUARDED, _ALONE = 0, -1
 
 

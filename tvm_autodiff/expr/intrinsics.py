@@ -138,7 +138,7 @@ def with_llvm_code(func: Any, text: str) -> Any:
         return tirx.AttrStmt(tirx.const(0), "pragma_import_llvm", ir.StringImm(text), body)
 
     realize = func.body
-    if isinstance(realize, s_tir.SBlockRealize):  # Relax wants the root block outermost
+    if isinstance(realize, s_tir.SBlockRealize):  # Relax requires the root block to be outermost
         root = realize.block
         block = s_tir.SBlock(
             root.iter_vars,

@@ -336,7 +336,7 @@ def own_fields(node: Expr) -> Hashable:
     if cls in _VALUE_IN_OPERANDS:
         return None
     if cls is prim.IntImm or cls is prim.FloatImm:
-        return repr(node.value)  # tells -0.0 from 0.0, and a NaN is equal to itself
+        return repr(node.value)  # distinguishes -0.0 from 0.0, and treats a NaN as equal to itself
     if cls is ir.StringImm:
         return node.value
     if cls is prim.Let:

@@ -63,7 +63,7 @@ def fresh_inputs(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def inputs_of(specs: Sequence[tuple[Sequence[Extent], str]], names: Sequence[str]) -> list[Tensor]:
-    """Placeholders of the given shapes and dtypes, named as the arguments that they stand for.
+    """Placeholders of the given shapes and dtypes, named after the arguments that they replace.
 
     Examples
     --------

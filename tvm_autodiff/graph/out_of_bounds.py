@@ -73,7 +73,7 @@ def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
         The message names the stage, the tensor, the index and the bounds.
     """
     if any(map(is_scan, ops)):
-        return  # the ranges of what a te.scan repeats are not those of the axes
+        return  # the ranges of the repeated stages of a te.scan are not those of its axes
     sizes: dict[Var, tuple[int, None]] = {
         dim: (1, None)
         for op in ops
@@ -342,7 +342,7 @@ def _tried(exprs: Sequence[Expr], box: _Box) -> list[tuple[int, ...]] | None:
             return None
         if kind == "bool" or _is_below(intervals.of(node), kind):
             continue
-        try:  # TVM's analyzer, made anew for each node, sees what cancels
+        try:  # TVM's analyzer, created for each node, finds terms that cancel
             if not _is_below(constant_bounds(node, bounds), kind):
                 return None
         except UnsolvableError:

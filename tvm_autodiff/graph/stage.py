@@ -295,7 +295,7 @@ def make_stage(
     Either all bodies are reductions that share a combiner and axes, or none is a reduction.
     """
     if len(body) > 1 and op_name(body[0]) == "reduce":
-        first = body[0]  # TVM wants the components to hold the very same arrays, not equal ones
+        first = body[0]  # TVM requires the components to share the same arrays, not equal ones
         shared = (first.combiner, first.source, first.axis, first.condition)
         body = [tirx.Reduce(*shared, index, first.init) for index in range(len(body))]
     op = te._ffi_api.ComputeOp(name, tag, dict(attrs or {}), list(axes), list(body))

@@ -115,7 +115,7 @@ class Sizes:
             for var in variables_of(extent)
         }
         value = const_value(simplify(substituter(table)(extent)))
-        return SAMPLE if value is None else max(0, int(value))  # data has no size to know
+        return SAMPLE if value is None else max(0, int(value))  # the size of data is unknown
 
     def known(self, extent: Extent) -> bool:
         """Whether all symbols of an extent have a value."""

@@ -35,7 +35,7 @@ def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
         ]
     )
     identity = stage.reduction.combiner.identity[stage.component]
-    where = const(-1, place)  # an identity that may win stands before all elements
+    where = const(-1, place)  # an identity that may be selected precedes all elements
     if is_neutral(identity, better):  # and another one behind them, infinite ones included
         identity = const(float("-inf") if better == "gt" else float("inf"), dtype)
         where = const(2**31 - 1 if place == "int32" else 2**63 - 1, place)

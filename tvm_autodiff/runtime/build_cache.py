@@ -38,7 +38,7 @@ def default_folder() -> Path:
     'tvm_autodiff'
     """
     folder = Path(platformdirs.user_cache_dir("tvm_autodiff", appauthor=False))
-    if not folder.is_absolute():  # a "~" that stands for nothing
+    if not folder.is_absolute():  # a "~" that cannot be expanded
         raise FileNotFoundError("this user has no home")
     return folder
 

@@ -191,7 +191,7 @@ class CompiledFunction(CheckedArguments):
         if self._parallel:
             use_threads(self.num_threads)
         wrong = self._function()(*arguments)
-        if self._direct and wrong:  # of which the arrays tell nothing
+        if self._direct and wrong:  # which the arrays do not determine
             raise CallError(
                 "an array that is written shares memory with another: pass copies"
                 if wrong == OVERLAP

@@ -93,7 +93,7 @@ class DeviceFunction(CompiledFunction):
         *arrays, **named
             The arguments of a call. Those with an update are copied first.
         repeats : int
-            How many calls to take medians of.
+            The number of calls over which medians are taken.
         """
         if named:
             arrays = self.in_order(arrays, named)

@@ -41,6 +41,6 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
         return None
     shared = sum(size or 0 for size in sizes)
     near = machine.cache_bytes // SHARED_PART
-    far = machine.last_cache_bytes // found.count  # each block packs a copy of its own
+    far = machine.last_cache_bytes // found.count  # each block packs a separate copy
     worth = work >= found.count * shared * WORK_OF_A_BYTE
     return found if shared <= near or (worth and shared <= far) else None

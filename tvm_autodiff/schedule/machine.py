@@ -23,7 +23,7 @@ from ..errors import InvalidArgumentError
 from ..expr.dtypes import bits_of
 from .cuda.target import is_plain_cuda, with_arch
 
-_MULTIPROCESSORS = 132  #: of the GPU that kernels are made for where none is at hand: an H100
+_MULTIPROCESSORS = 132  #: of the default GPU if this machine has none: an H100
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def as_target(target: Any) -> Target:
     Raises
     ------
     InvalidArgumentError
-        If TVM does not know the target, or its kind is not supported.
+        If the target is unknown to TVM, or its kind is not supported.
     """
     if target is None or (isinstance(target, str) and target == "llvm"):
         return host_target()

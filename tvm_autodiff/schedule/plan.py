@@ -145,7 +145,7 @@ class Plan:
         ]
 
     def _loop(self, kernel: Kernel, loop: Loop) -> list[Step]:
-        """A loop: one function where its steps are small, else a program of its own for a step."""
+        """A loop: one function if its steps are small, else a separate program for a step."""
         if id(kernel) not in self._loops:
             outputs = self.prepare(without_rules(loop.step.outputs))
             self._loops[id(kernel)] = self._planned(
@@ -160,7 +160,7 @@ class Plan:
         }
         for rule, made in whole.items():
             refused = self.refusals.of(kernel, rule)
-            if refused is not None:  # told with the slow kernels, without launches of its own
+            if refused is not None:  # reported with the slow kernels, without separate launches
                 self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
                 continue
             one = made()

@@ -38,7 +38,7 @@ SHARE = 20  #: a kernel below one part in so many of the work cannot slow a prog
 #: `benchmarks/call_overhead.py` measures it): below, a faster schedule is hardly noticed
 MIN_WORK = 65_536
 COSTLY = 16  #: operations that an evaluation of exp and the like counts as
-#: the kinds that rules beside the last one exist for
+#: the kinds for which rules other than the last one exist
 _SCHEDULED = (Compute, Scan, ScatterAdd)
 SHOWN = 3  #: kernels that a warning names
 

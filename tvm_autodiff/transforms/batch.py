@@ -179,7 +179,7 @@ class _Members:
 
     def _cotangents(self, found: Any, pairs: list[tuple[Entry, Entry]]) -> Any:
         if not isinstance(found, (list, tuple)) or len(found) != len(self._flags):
-            return found  # what is wrong with it is told where results are checked
+            return found  # errors are reported where results are checked
         return [
             self._later(value, flag, pairs) for value, flag in zip(found, self._flags, strict=True)
         ]

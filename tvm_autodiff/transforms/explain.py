@@ -118,7 +118,7 @@ def _work(site: Transposed) -> str:
 
 
 def _by_scans(site: Transposed) -> bool:
-    """Whether the stage reduces by a combiner without a rule of its own."""
+    """Whether the stage reduces by a combiner without a special rule."""
     reduction = reduction_of(site.op) if is_compute(site.op) else None
     return reduction is not None and (
         classify(reduction.combiner, site.term.component) == "general"

@@ -62,7 +62,7 @@ class _Mapped:
     """Rewrites nodes whose parts have been rewritten."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self._own: dict[int, Var] = {}  #: what holds float32 in the place of bfloat16
+        self._own: dict[int, Var] = {}  #: the float32 replacements of bfloat16 nodes
         self._kept: list[Any] = []  #: keeps what is named by its id
         self._sources: dict[int, Expr] = {}  #: result → what it was made of
         buffers: list[Any] = []

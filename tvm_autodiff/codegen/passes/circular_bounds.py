@@ -33,7 +33,7 @@ _AT_LEAST: Mapping[str, tuple[tuple[int, int], ...]] = {
 
 @dataclass(frozen=True)
 class _Constraint:
-    """``sum(k * atom) + constant >= 0``: atoms are variables, and divisions of them."""
+    """``sum(k * atom) + constant >= 0``: linear forms are variables and divisions of them."""
 
     terms: tuple[tuple[Expr, int], ...]
     constant: int

@@ -226,7 +226,7 @@ class _Rewriting:
         return exact or node_id(node) not in self._data
 
     def _own_parts(self, node: Expr, exact: bool) -> Sequence[Expr]:
-        """The operands rewritten in this walk; reads and comparisons start walks of their own."""
+        """The operands rewritten in this walk; reads and comparisons start separate walks."""
         name = op_name(node)
         if name in self._widths._reads or (name in COMPARISONS and is_integer(operands(node)[0])):
             return ()

@@ -109,7 +109,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Custom:
-    """A stage with the values of some tensors and a derivative of its own.
+    """A stage with the values of some tensors and a custom derivative.
 
     Attributes
     ----------

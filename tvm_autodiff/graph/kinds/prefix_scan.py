@@ -170,7 +170,7 @@ def scan_function(
             for n, var in enumerate(recurrence.state)
         ]
         with ExitStack() as loops:
-            if s_tir:  # Relax asks for a block around everything
+            if s_tir:  # Relax requires a block around everything
                 loops.enter_context(T.sblock("root"))
                 T.reads()
                 T.writes()

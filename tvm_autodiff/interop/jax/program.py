@@ -38,7 +38,7 @@ class Program:
         self, specs: Sequence[Spec], results: Sequence[Spec], make: Callable[[], Tensors]
     ) -> None:
         self.specs, self.results = tuple(specs), tuple(results)
-        self._make = make  # a program that is only transposed needs no tensors of its own
+        self._make = make  # a program that is only transposed needs no tensors
         self._tensors: Tensors | None = None
         self._derived: dict[Hashable, Any] = {}
         self._name: str | None = None

@@ -17,7 +17,7 @@ from ...transforms.vjp import vjp
 from .emit import emit_tensors
 from .sizes import Sizes
 
-Input = tuple[Tensor, Any]  #: a placeholder and the Relax expression that it stands for
+Input = tuple[Tensor, Any]  #: a placeholder and its Relax expression
 
 
 def pull_back(

@@ -108,7 +108,7 @@ def _number(size: Any, known: list[tuple[Any, int]]) -> int:
     if isinstance(size, int):
         return size
     for other, number in known:
-        if size == other:  # PyTorch notes what it said
+        if size == other:  # PyTorch records the answer as a guard
             return number
     number = int(size.node.hint)
     while any(number == taken for _, taken in known):

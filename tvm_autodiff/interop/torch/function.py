@@ -216,7 +216,7 @@ class TorchFunction(ArrayFunction):
         return TorchProgram(operator, trace.form, (None,) * len(trace.inputs), budget)
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # torch.compile asks for one that is no default
+        return self is other  # torch.compile requires one that is not a default
 
     def __hash__(self) -> int:
         return id(self)
@@ -228,7 +228,7 @@ class TorchFunction(ArrayFunction):
         name = getattr(self.function, "__qualname__", "")
         module = sys.modules.get(getattr(self.function, "__module__", ""))
         if getattr(module, name, None) is self:
-            return name  # a decorator put it in the place of its function
+            return name  # a decorator replaced its function by it
         return type(self), (self.function, self._options, self.save)
 
     def __repr__(self) -> str:

@@ -156,7 +156,7 @@ def _stays(nest: Nest, machine: Machine) -> bool:
         held += (
             size if first not in operand.variables() else size * 16 // nest.extents.get(first, 16)
         )
-    # panels that were packed before the loop over steps lie in one piece, and push out little else
+    # panels that were packed before the loop over steps are contiguous, and evict little else
     packed = nest.repetition.times > 1 and any(map(nest.is_fixed, nest.body.operands))
     return held * nest.itemsize <= (machine.cache_bytes if packed else machine.cache_bytes // 2)
 

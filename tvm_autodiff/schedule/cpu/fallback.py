@@ -48,5 +48,5 @@ def _parallelise(schedule: Any, block: Any) -> None:
     spatial = output_loops(schedule, block)
     if not spatial:
         return
-    # refused, for example, where several blocks lie under one nest: these loops stay serial
+    # rejected, for example, if several blocks are under one nest: these loops stay serial
     by_tvm(schedule.parallel, spatial[0] if len(spatial) == 1 else schedule.fuse(*spatial[:2]))

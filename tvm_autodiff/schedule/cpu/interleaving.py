@@ -69,7 +69,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     if kernel.epilogue is not None or reduction_of(op) is not None:
         return REDUCES
     extents = [_extent(axis) for axis in op.axis]
-    # the components of all rows of a block lie in registers at once
+    # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
     if not short or short == len(op.axis) or not all(extents):
         return other_kind("it has no short axes after a long one of constant extent")
@@ -122,7 +122,7 @@ def _chooses(values: Sequence[Expr], variables: Sequence[Var]) -> bool:
 def _components(
     op: Operation, values: Sequence[Expr], extents: Sequence[int], short: int
 ) -> list[tuple[Expr, ...]]:
-    """The values at each point of the short axes, in the order in which they lie in memory."""
+    """The values at each point of the short axes, in memory order."""
     variables = axis_vars(op)
     chosen = variables[-short:]
     ranges = {node_id(var): (0, extent - 1) for var, extent in zip(variables, extents, strict=True)}

@@ -126,7 +126,9 @@ def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> boo
 
 
 class _Buffers:
-    """Where the tensors of a chain lie: parameters, buffers of a row, sums over the rows."""
+    """The memory of the tensors of a fusion group: parameters, buffers of a row, sums over the
+    rows.
+    """
 
     def __init__(self, chain: Chain, inputs: Sequence[Tensor]) -> None:
         self.places = Places()
@@ -250,7 +252,7 @@ def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]
 
 
 def _end(chain: Chain, buffers: _Buffers, rows: _Rows) -> list[Statement]:
-    """Every thread hands on its sums."""
+    """Every thread stores its sums."""
     statements = []
     for member in _sums(chain):
         shape = inner_shape(member)

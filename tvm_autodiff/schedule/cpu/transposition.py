@@ -96,7 +96,7 @@ def _extent(axis: Axis) -> int:
 def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
     """The axis along which reads are contiguous that are not along the last one, and those reads.
 
-    None where there are none, or where another read is contiguous along neither.
+    None if there are none, or if another read is contiguous along neither.
     """
     axes = elements.axes
     if len(axes) < 2 or not all(_extent(axis) for axis in axes):

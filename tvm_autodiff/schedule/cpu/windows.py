@@ -53,7 +53,7 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
 
 
 def _written_out(kernel: Kernel) -> Elements | None:
-    """The elements of a kernel with its window written out; None where that is no gain."""
+    """The elements of a kernel with its window unrolled, or None without a gain."""
     op = kernel.root
     values = unrolled_bodies(op) if is_window(op) else None
     if values is None:

@@ -152,7 +152,7 @@ def _tiled(
 
 
 def _fetch(schedule: Any, block: Any, tile: BlockTile, along_reduced: bool) -> None:
-    """All threads of a block copy a tile, neighbours what lies side by side."""
+    """All threads of a block copy a tile; neighbouring threads copy neighbouring elements."""
     k, i = schedule.get_loops(block)[-2:]
     if along_reduced:
         schedule.reorder(i, k)

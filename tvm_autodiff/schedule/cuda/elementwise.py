@@ -18,7 +18,7 @@ from ..machine import Machine
 from ..nest.access import strides_along
 from .blocks.threads import bind_flat, fused, own_loops
 
-#: what stands in the way of computing several elements at once
+#: what prevents computing several elements at once
 _BRANCHES = frozenset(("if_then_else", "select", "reinterpret"))
 
 

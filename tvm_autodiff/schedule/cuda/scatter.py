@@ -17,7 +17,7 @@ from ..declined import Declined, other_kind
 from ..fusion.kernels import Kernel, size_of
 from ..machine import Machine
 
-#: what CUDA adds atomically on every device that its compilers still know
+#: the dtypes that CUDA adds atomically on every supported device
 _ATOMIC = frozenset(("float32", "float64", "int32", "uint32", "float16"))
 
 

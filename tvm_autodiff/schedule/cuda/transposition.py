@@ -54,7 +54,7 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     _share(schedule, rows, columns)
     schedule.compute_at(copy, grid, preserve_unit_loops=True)
     mine = schedule.get_loops(copy)[1:]
-    # the copy's last axis is the one that lies contiguous in the input
+    # the copy's last axis is the contiguous one of the input
     wide = [loop for loop in mine if extent_of(schedule, loop) != 1]
     if len(wide) != 2 or wide[-1] is not mine[-1]:
         return Declined("a tile of what it reads has not two axes")

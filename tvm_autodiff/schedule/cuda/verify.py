@@ -21,7 +21,7 @@ def problem_of(func: Any, machine: Machine) -> str | None:
     """The reason why a scheduled function cannot run on the device, or None."""
     try:
         function = lowered(func)
-    except Exception as error:  # of TVM's passes, for example for a reducer that is none of TVM's
+    except Exception as error:  # of TVM's passes, for example for a reducer that TVM does not have
         return f"code that TVM cannot lower: {first_line(error)}"
     if has_unbound_write(function):
         return "a write outside of every thread"

@@ -43,7 +43,7 @@ class Part:
 
 
 class CalledParts:
-    """Some programs with memory of their own, which they share.
+    """Programs with shared memory for their temporaries.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ class CalledParts:
         ----------
         part : Part
         places : mapping
-            Where its inputs and results lie.
+            The addresses of its inputs and results.
         base : Pointer or None
-            Where the memory begins; None where none is needed.
+            The start of the memory; None if none is needed.
         count : Expr or None
             The value of ``part.length``.
         """

@@ -134,7 +134,7 @@ class _Written:
         return replace(made, callees=tuple(callees), only=self.only)
 
     def _workspace(self) -> tuple[Extent, dict[Any, Extent]]:
-        """The bytes that it needs beside its arguments, and where pieces of them begin."""
+        """The number of bytes needed in addition to the arguments, and the offset of each piece."""
         ordered = [*self.once, *self.each]
         given = {tensor_key(tensor) for tensor in self.results}
         self.aliases = aliases_of(ordered, given, set(), len(self.once))
@@ -217,7 +217,8 @@ class _Written:
         return found
 
     def _fixed_places(self) -> dict[Key, Pointer]:
-        """Where tensors lie that no step moves: what is read from outside, and temporaries."""
+        """The addresses of tensors that do not depend on the step: outer tensors, and temporaries.
+        """
         places: dict[Key, Pointer] = {}
         for inside, outside in zip(self.loop.step.consts, self.loop.consts, strict=True):
             places[tensor_key(inside)] = self._start(outside, inside)
@@ -229,7 +230,7 @@ class _Written:
     def _step_places(
         self, memories: Sequence[Memory]
     ) -> tuple[list[Statement], dict[Key, Pointer]]:
-        """Where the tensors of one step lie, each under a variable."""
+        """The addresses of the tensors of one step, each bound to a variable."""
         step, clock = self.loop.step, self.clock
         outputs = outputs_of(self.op)[len(step.carries) :]
         here = variable("position", "int64")
@@ -280,8 +281,8 @@ class _Written:
         return when(run, called(callee.var, given))
 
     def _overwriting(self, step: Step) -> list[int]:
-        """The numbers of the launches that write over what a launch has written: when one of them
-        runs alone, it has to be written anew for each step.
+        """The numbers of the launches that overwrite the result of a launch. If one of them runs
+        alone, the result has to be rewritten for each step.
         """
         written = set(map(tensor_key, step.launch.outputs))
         number, found = 0, []

@@ -71,7 +71,7 @@ def planned(pieces: Sequence[Piece]) -> tuple[Size, list[Size]]:
     plan = plan_workspace(temporaries, ALIGNMENT)
     offsets: dict[int, Size] = dict(zip(literal, plan.offsets, strict=True))
     position: Size = plan.size
-    # the widest elements first: each piece then begins at a multiple of its own
+    # the widest elements first, so that each piece is aligned to its elements
     rest = sorted(set(range(len(pieces))) - set(literal), key=lambda n: (-pieces[n].unit, n))
     for number in rest:
         offsets[number] = position

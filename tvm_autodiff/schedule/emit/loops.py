@@ -76,7 +76,7 @@ def by_library(rule: str, unscheduled: StageFunction, target: Any) -> StageFunct
     Parameters
     ----------
     rule : {"Matmul", "GeneralReduction"}
-        It may fail on what it does not know, and writes into what it is given: it gets a copy.
+        The rule gets a copy, because it may fail and modifies its argument.
     """
     copy = s_tir.Schedule(unscheduled.func).mod["main"]
     with target:

@@ -60,7 +60,7 @@ def compile_watched(
 
 def _storages(function: Any, steps: Sequence[Step]) -> list[PlannedStorage]:
     storages: dict[int, PlannedStorage] = {}
-    places: dict[int, PlannedStorage] = {}  # tensor variable → where it lies
+    places: dict[int, PlannedStorage] = {}  # tensor variable → its storage
     calls = iter(steps)
     for block in function.body.blocks:
         for binding in block.bindings:

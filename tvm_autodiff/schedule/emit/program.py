@@ -187,7 +187,7 @@ def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> 
     """The same launch with the results that it writes into parameters of ``main`` in front.
 
     Relax passes them among the arguments and the buffers that it allocates behind all others,
-    whatever the order of the results says.
+    regardless of the order of the results.
     """
     count = len(launch.outputs)
     order = sorted(range(count), key=lambda n: tensor_key(launch.outputs[n]) not in places)

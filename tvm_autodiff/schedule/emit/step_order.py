@@ -104,7 +104,7 @@ def _units(steps: Sequence[Step]) -> list[_Unit]:
 
 
 def _sizes(steps: Sequence[Step], kept: Container[Key]) -> dict[Key, int] | None:
-    """The bytes of what lies between the launches; None where one is not known."""
+    """The bytes of the temporaries; None if one is unknown."""
     sizes: dict[Key, int] = {}
     for step in steps:
         for tensor in step.launch.outputs:

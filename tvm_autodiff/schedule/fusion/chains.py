@@ -55,7 +55,7 @@ class Chain:
 
 @dataclass
 class _Group:
-    """Kernels that will run together; `extents` is None while where the rows are is open."""
+    """Kernels that will run together; `extents` is None until the rows are determined."""
 
     kernels: list[Kernel]
     members: list[Member] = field(default_factory=list)

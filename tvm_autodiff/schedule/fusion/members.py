@@ -32,7 +32,7 @@ from .kernel import Kernel, iterations, size_of
 MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
 MIN_ROW = 64  #: elements of a row of an elementwise kernel
 MAX_ROW = 32_768  #: elements of a row of one tensor, which has to stay in cache
-MAX_SMALL = 4_096  #: iterations of a sum with reuse that needs no tile of its own
+MAX_SMALL = 4_096  #: the maximum number of iterations of a sum with reuse that needs no separate tile
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ _Vote = tuple[bool, tuple[int, ...]]
 
 
 def _votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote | None]:
-    """Where the rows are, as each read between the kernel and the members says."""
+    """The rows according to each read between the kernel and the members."""
     writers = {
         tensor_key(tensor): member
         for member in members
@@ -182,7 +182,7 @@ def _checked(member: Member) -> Member | None:
     if contains_load([bound for part in member.kernel.ops for bound in reduction_bounds(part)]):
         return None  # loops of a row that data end
     if running_of(op) is not None:
-        return None  # one step an element, which a row of its own does not know
+        return None  # one step per element, which a separate row cannot express
     if reduction is not None and _has_reuse(op, reduction):
         return None
     inner = inner_axes(member)
@@ -214,8 +214,8 @@ def inner_axes(member: Member) -> list[Axis]:
 
 
 def _has_reuse(op: Operation, reduction: Reduction) -> bool:
-    """Whether a reduction wants a tile of its own: its body has several operands, all of which are
-    read again and again.
+    """Whether a reduction needs a separate tile: its body has several operands, all of which are
+    reused.
     """
     if iterations(op) < MAX_SMALL:
         return False

@@ -37,7 +37,7 @@ _MONOTONE = ("lt", "le", "gt", "ge")
 
 
 def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:
-    """The expression where variables lie in `ranges`, by id; others may have any value.
+    """The expression for variables in `ranges`, by id; others may have any value.
 
     Examples
     --------

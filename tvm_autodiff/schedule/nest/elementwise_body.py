@@ -93,7 +93,7 @@ def body_of(op: Operation) -> Body | Declined:
         atoms = atoms_of([node], variables)
         if atoms is None:
             return Declined("a read does not depend on its loops in an affine way")
-        # vectors of truth values do not lie in memory as single ones do
+        # vectors of truth values have another memory layout than single ones
         plain = cast("int8", node) if dtype_of(node) == "bool" else node
         found[node_id(node)] = Operand(plain, atoms)
     nodes = _above(sources, found)
@@ -163,7 +163,7 @@ def _parts(node: Expr) -> tuple[Expr, ...]:
 
 
 def _above(sources: Sequence[Expr], found: Mapping[int, Operand]) -> list[Expr]:
-    """The nodes that hold operands or lie beside them, operands first; none that is in one."""
+    """The nodes that contain operands or are outside of them, operands first."""
     order: list[Expr] = []
     seen = set(found)
     pending = [(source, False) for source in reversed(sources)]

@@ -194,7 +194,7 @@ def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
 
 
 def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bool:
-    """Give a condition to the operands that know all it depends on."""
+    """Assign a condition to the operands that depend on all of its variables."""
     atoms = atoms_of([guard], variables)
     if atoms is None:
         return False
@@ -215,7 +215,7 @@ def rebased(
     variables: Sequence[Var],
     places: Mapping[Atom, Expr],
 ) -> Expr:
-    """The expression with each atom replaced: ``L + c → places[L] + c``."""
+    """The expression with each linear form replaced: ``L + c → places[L] + c``."""
     forms = affine_forms([expr], variables)
     memo: dict[int, Expr] = {}
     for node in postorder(expr):

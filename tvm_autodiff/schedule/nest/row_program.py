@@ -104,7 +104,7 @@ def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
     axes : int
         How many leading axes of all carries and results are rows.
     most : int
-        Points of all stages for one row that may be written out.
+        The maximum number of unrolled points of all stages for one row.
     """
     if not all(is_compute(tensor.op) for tensor in step.outputs):
         return other_kind("it holds more than te.compute stages")
@@ -179,7 +179,7 @@ class _Writer:
         return components_of(tensor, len(self._extents))
 
     def _element(self, tensor: Tensor, indices: Sequence[Expr], guarded: bool = False) -> Expr:
-        """The value of an element; `guarded` where it stands behind a condition."""
+        """The value of an element; `guarded` if it is under a condition."""
         indices = [self._plain(index) for index in indices]
         if guarded and not self._inside(tensor, indices):
             raise _CannotError(other_kind(f"{tensor.op.name} is read under a condition"))

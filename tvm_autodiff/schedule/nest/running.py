@@ -107,7 +107,7 @@ def _order(
             continue
         if form.coefficient(node_id(axis.var)) == -factor:
             holds = _HOLDS[op_name(condition)]
-            # the pattern of three neighbours tells it only when the condition turns over there
+            # the pattern of three neighbours shows it only if the condition changes there
             near = tuple(holds(factor * distance + form.constant) for distance in (-1, 0, 1))
             far = tuple(holds(factor * distance + form.constant) for distance in (-2, 2))
             order = _ORDERS.get(near)

@@ -63,8 +63,8 @@ def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
     Returns
     -------
     rounded, wide : list of Tensor
-        The outputs over the axes of `op`, each a stage of its own, since one that nothing reads
-        must not be computed; and those of the reduction that they round.
+        The outputs over the axes of `op`, each a separate stage, because an unread one must not be
+        computed; and those of the reduction that they round.
     """
     reduction = reduction_of(op)
     if reduction is None:

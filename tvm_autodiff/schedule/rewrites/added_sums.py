@@ -48,7 +48,7 @@ def _looked_up(table: Mapping[tuple[int, int], Tensor], tensor: Tensor) -> Tenso
 
 
 def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
-    """Stages that have two of their summands made one, by those that they stand for."""
+    """Stages with two of their summands merged, by the stages that they replace."""
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
     found = {}

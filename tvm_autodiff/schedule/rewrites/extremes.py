@@ -61,14 +61,16 @@ def _is_extreme(found: Reduction) -> bool:
 
 
 def _from_zero(op: Operation, found: Reduction) -> Operation:
-    """The stage with an identity that stands for any."""
+    """The stage with a fixed identity, for comparison."""
     identity = zero_like(found.combiner.identity[0])
     combiner = replace(found.combiner, identity=(identity,))
     return reduction_stage(op.name, list(op.axis), replace(found, combiner=combiner))[0].op
 
 
 def _read_from(op: Operation, value: Tensor) -> Tensor:
-    """The extreme read from a winner's value: the identity takes part as the first of all."""
+    """The extreme read from the value of an arg-reduction; the identity takes part as the first
+    element.
+    """
     found = reduction_of(op)
     assert found is not None
     axes = [renew_axis(axis) for axis in op.axis]
@@ -78,8 +80,8 @@ def _read_from(op: Operation, value: Tensor) -> Tensor:
 
 
 def _value_alone(op: Operation, found: Reduction) -> Operation | None:
-    """The maximum that goes with a winner's place, as a stage; None for other pairs, and for those
-    whose own identity may win.
+    """The maximum of an arg-reduction, as a stage; None for other pairs, and if its own identity
+    may be selected.
     """
     combiner = found.combiner
     name = _EXTREMES.get(sign_of(combiner) or "")

@@ -188,7 +188,7 @@ def _leaving_later(loop: Loop, gain: int) -> _Later | None:
         }
         fresh = [tensor for key, tensor in needed.items() if key not in known]
         stored = max(sum(map(_elements, fresh)), _elements(y))
-        # what needs no carry at all asks nothing of the loop
+        # work without any carry does not depend on the loop
         if not needed or sum(map(_points, own)) >= gain * stored:
             numbers.append(number)
             reads |= needed

@@ -57,7 +57,7 @@ def _looked_up(table: Mapping[Key, Tensor], tensor: Tensor) -> Tensor | None:
 
 
 def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
-    """The results of one pass, by the sums that they stand for; empty where no two are joined."""
+    """The results of one pass, by the sums that they replace; empty if no two are joined."""
     graph = Graph(outputs)
     found = [(op, reduction) for op in graph.ops if (reduction := _candidate(op)) is not None]
     for number, (first, reduction) in enumerate(found):

@@ -206,8 +206,8 @@ def _with_normal_nodes(op: Operation) -> Operation:
 
 
 def _with_ranges_of_one_type(reduction: Reduction) -> Reduction:
-    """``k in [int64 0, int32 n)  →  k' in [0, int64(n))`` with ``int32(k')`` in the place of k: TVM
-    has stages of both types in one range, and refuses to lower them.
+    """``k in [int64 0, int32 n)  →  k' in [0, int64(n))`` with ``int32(k')`` instead of k: TVM
+    creates ranges of mixed types, and then rejects them.
     """
     table: dict[Var, Expr] = {}
     axes = []

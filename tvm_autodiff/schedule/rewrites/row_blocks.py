@@ -100,7 +100,7 @@ def _with_rows(ops: Sequence[Operation], carries: Sequence[Tensor], extent: int)
 
 
 def _meeting(ops: Sequence[Operation], rows: set[Key], extent: int) -> Operation | None:
-    """A stage whose rows depend on others, or on their number; None where there is none."""
+    """A stage whose rows depend on others, or on their number, or None."""
     for op in ops:
         if not _has_rows(op, rows):
             continue

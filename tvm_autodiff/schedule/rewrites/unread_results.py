@@ -90,7 +90,7 @@ def _smaller(loop: Loop, read: Sequence[bool]) -> tuple[Loop, list[int]]:
 
     xs, consts = used(step.xs), used(step.consts)
     if not xs and not isinstance(loop.length, int):
-        xs = list(range(len(step.xs)))  # one of them may be what tells the length
+        xs = list(range(len(step.xs)))  # one of them may define the length
     part = Step(
         tuple(step.carries[n] for n in kept),
         tuple(step.xs[n] for n in xs),

@@ -46,8 +46,8 @@ from ..nest.access import stride_of
 
 Key = tuple[int, int]
 
-MAX_TERMS = 16  #: of a reduction that is written out
-MAX_NODES = 1_500  #: nodes of a reduction that is written out
+MAX_TERMS = 16  #: the maximum number of terms of an unrolled reduction
+MAX_NODES = 1_500  #: the maximum number of nodes of an unrolled reduction
 MAX_STRIDE = 4  #: of reads along the last axis: LLVM shuffles as many vectors into one
 MAX_TREE = 400  #: nodes of the parts that are written into a stage
 
@@ -180,7 +180,7 @@ def with_written_classes(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _parts(op: Operation, graph: Graph, wanted: Container[Key]) -> list[Tensor]:
-    """The tensors that a stage reads once in each of their elements, each in a class of its own."""
+    """The tensors that a stage reads once in each of their elements, each in a separate class."""
     found: list[Tensor] = []
     elements = size_of(shape_of(op.output(0)))
     body = bodies(op)[0]

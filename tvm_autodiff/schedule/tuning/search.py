@@ -109,7 +109,7 @@ def _load_intrinsics() -> None:
     """Import what meta-schedule imports when it starts: some hundred functions in TVM's script.
 
     For each, TVM asks `inspect` for the modules of all frames. Those of the import system have no
-    file, so that it looks through every loaded module each time, unless its cache knows them.
+    file, so it searches all loaded modules each time, unless they are in its cache.
     """
     for name in ("importlib._bootstrap", "importlib._bootstrap_external"):
         inspect.modulesbyfile.setdefault(f"<frozen {name}>", name)
@@ -141,7 +141,7 @@ def _progress(tuning: Tuning) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Meta-schedule prints tables after each batch; the progress bar tells enough.
+    """Meta-schedule prints tables after each batch; the progress bar is sufficient.
 
     It also fails over loggers of an earlier search, so its handlers do not outlive this one.
     """

@@ -286,7 +286,7 @@ class _After:
         computed = {hash(op) for op in topological([many for _, many in self.stand])}
         pending = tensors_read_of([tensor for _, tensor in self.found], computed)
         found: dict[Key, Tensor] = {}
-        while pending:  # batches of loops have stages of their own around them
+        while pending:  # batches of loops have additional stages around them
             tensor = pending.pop()
             if tensor_key(tensor) in found:
                 continue

@@ -217,7 +217,7 @@ class Code:
 
 
 def _float_literal(value: float, kind: str) -> str:
-    """The bits of a float64; LLVM wants them exact in the literal's own type."""
+    """The bits of a float64; LLVM requires them to be exact in the literal's type."""
     if kind == FLOAT:
         value = struct.unpack("f", struct.pack("f", value))[0]
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"

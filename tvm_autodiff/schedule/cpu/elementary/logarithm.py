@@ -15,7 +15,7 @@ from .code import FLOAT, INT, Code, Value
 from .polynomials import fit
 
 ROOT_HALF_BITS = 0x3F3504F3  #: sqrt(1/2)
-LOW, HIGH = -0.2929, 0.4143  #: where f lies
+LOW, HIGH = -0.2929, 0.4143  #: the interval of f
 INFINITY_BITS = 0x7F800000
 
 

@@ -42,7 +42,7 @@ def power(c: Code, x: Value, y: Value) -> Value:
     # 0 times infinity: |x| = 1 with an infinite y, y = 0 with an infinite logarithm
     trivial = x.equals(1.0) | y.equals(0.0) | (a.equals(1.0) & y.equals(y))
     result = c.where(trivial, 1.0, scaled(c, p, k))
-    # the sign of x counts where y is odd; a fraction of a negative number is none
+    # the sign of x counts if y is odd; a fractional power of a negative number is undefined
     small = c.where(c.from_bits(c.bits(y) & 0x7FFFFFFF) < 2.0**24, y, 0.0)
     whole = c.cast(INT, small)
     fraction = c.cast(FLOAT, whole).differs(small)

@@ -171,7 +171,7 @@ class _Writer:
         self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
 
     def nest(self, threads: int) -> Statement:
-        """The loops over pieces; leading axes that are not cut are shared out to threads."""
+        """The loops over pieces; leading axes that are not cut are parallelised."""
         if threads == 1:
             return self._loops(0, [], [], SERIAL)
         shared = self._shared(threads)

@@ -123,7 +123,7 @@ def _last_is_short(op: Operation, member: Member, machine: Machine) -> bool:
 
 
 def _summed(op: Operation, member: Member) -> list[Axis]:
-    """The short axes of a reduction within a row, which are written out."""
+    """The short axes of a reduction within a row, which are unrolled."""
     reduction = reduction_of(op)
     if reduction is None or const_value(reduction.condition) != 1 or reduction.init:
         return []
@@ -216,7 +216,7 @@ class _Made:
         return key in self.single and tensor_key(self.single[key]) != key
 
     def _component(self, op: Operation, member: Member, number: int | None) -> Operation:
-        """A stage at one value of its last axis, with short sums written out."""
+        """A stage at one value of its last axis, with short sums unrolled."""
         expanded = _expanded(op, member, number is not None)
         reduction = reduction_of(op)
         summed = [axis for axis in expanded if number is None or axis is not expanded[-1]]

@@ -35,7 +35,7 @@ def _mergeable(item: Item) -> bool:
     if not isinstance(axis_range(outer)[1], int):
         return False
     if item.spatial:
-        # the result, too, must lie in one piece
+        # the result must be contiguous as well
         last = [node_id(axis.var) for axis in item.op.axis[-2:]]
         if last != [node_id(outer.var), node_id(inner.var)]:
             return False

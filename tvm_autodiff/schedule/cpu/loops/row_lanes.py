@@ -45,7 +45,7 @@ Key = tuple[int, int]
 #: from a lane and a value to the statement that keeps it
 Write = Callable[[Expr, Expr], Statement]
 
-MOST_COMPONENTS = 64  #: that lie side by side and are taken apart in registers
+MOST_COMPONENTS = 64  #: that are contiguous and are separated in registers
 _STORED = 24  #: nodes of a value that is used once, from which on it is stored
 
 
@@ -88,7 +88,7 @@ class RowLanes:
     ----------
     program : RowProgram
     sources : mapping from tensor key to Stack
-        Where what the step reads lies.
+        The buffers of what the step reads.
     buffers : list of Local
         What the statements need: a vector for each value that is stored.
     """
@@ -263,8 +263,8 @@ class RowLanes:
     ) -> None:
         """Put what the variables of the program are into `table`, and the statements into `inside`.
 
-        TVM writes a variable's value into each of its uses unless it is a read: what is used twice
-        is stored in a vector of its own, which LLVM keeps in a register.
+        TVM inlines a variable's value into each of its uses unless it is a read, so a value that is
+        used twice is stored in a separate vector, which LLVM keeps in a register.
         """
         values = {node_id(var): value for var, value in self.program.bindings}
         uses = _uses(values, results)
@@ -322,7 +322,7 @@ def tensors_read(program: RowProgram, results: Sequence[Expr]) -> set[Key]:
 
 
 def _index(stack: Stack, lanes: Lanes, lane: Expr, component: Sequence[int]) -> list[Expr]:
-    """Where a component lies."""
+    """The index of a component in memory."""
     time = [lanes.time(lane)] if stack.timed else []
     place = [*time, *lanes.rows(lane), *(const(n, "int32") for n in component)]
     return [*place, lane] if stack.by_lane else place

@@ -49,14 +49,14 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Use:
-    """What stands for a node: the value of a stage for a row, or its left operand times factors.
+    """The replacement of a node: the value of a stage for a row, or its left operand times factors.
 
     Attributes
     ----------
     stages : tuple of Operation
         The stage that holds the value, or those that hold the factors.
     place : list of Var
-        Where the values lie in them.
+        The indices of the values in them.
     divides : bool
         Whether they are factors.
     """
@@ -140,7 +140,7 @@ def _other_axes(member: Member) -> list[Axis]:
     return [axis for axis in axes if node_id(axis.var) not in rows]
 
 
-#: node that a stage of its own computes → its name, where that differs
+#: node that a separate stage computes → its name, if that differs
 _NAMES = {"div": "reciprocal", "select": "scale"}
 
 
@@ -169,7 +169,7 @@ def _as_data(axis: Axis) -> Axis:
 
 
 class _Renewed:
-    """Members read anew: with shared values, and from the stages that took the place of others."""
+    """Members rewritten to use shared values and the stages that replaced others."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []

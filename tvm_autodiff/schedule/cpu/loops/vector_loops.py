@@ -48,9 +48,9 @@ class NestWriter:
     Parameters
     ----------
     places : Places
-        Where tensors lie.
+        The buffers of the tensors.
     sums : dict from tensor key to Local
-        Where sums over rows are kept.
+        The buffers of sums over rows.
     """
 
     def __init__(self, places: Places, sums: dict[Key, Local]) -> None:

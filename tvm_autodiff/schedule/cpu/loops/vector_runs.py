@@ -114,7 +114,7 @@ class Run:
         return self.buffers[-1]
 
     def _named(self, values: Sequence[Expr]) -> dict[int, Expr] | None:
-        """What stands for reads and shared parts in the run."""
+        """The replacements of reads and shared parts in the run."""
         names: dict[int, Expr] = {}
         bound = worth_binding(values)
         found = {node_id(node) for node in bound}
@@ -158,7 +158,7 @@ class Run:
         return self._strided(node, stride, form.constant)
 
     def _strided(self, node: Expr, stride: int, offset: int) -> Expr | None:
-        """``x[s*i + o] → t[lane]`` with t picked from s whole vectors that lie inside x."""
+        """``x[s*i + o] → t[lane]`` with t picked from s whole vectors inside x."""
         tensor, outer = load_tensor(node), operands(node)[:-1]
         dim = shape_of(tensor)[-1]
         if not isinstance(dim, int) or not 1 < stride <= MAX_STRIDE:

@@ -18,7 +18,7 @@ from .packing import packed_size
 from .tiling import Tile
 
 PAGE_BYTES = 4096
-CACHE_WAYS = 8  #: lines of the first cache that may lie pages apart
+CACHE_WAYS = 8  #: the number of first-cache lines that may be pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
 LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads

@@ -64,7 +64,7 @@ def pack(
     Returns
     -------
     (Tensor, Expr) or None
-        None when the range of an atom is not known in numbers.
+        None if the range of a linear form is not numeric.
     """
     by_id = {node_id(var): var for var in loops.variables}
     variables, ranges = loops.variables, loops.ranges
@@ -81,7 +81,7 @@ def pack(
         extent, dtype = high - low + 1, dtype_of(by_id[atom[0][0]])
         value = _value(atom, by_id, -low, dtype)
         if len(atom) == 1 and atom[0] == (tile.vector, 1) and extent > tile.vector_extent:
-            # v → (v // width, ..., v % width): one panel of the tile lies in one piece
+            # v → (v // width, ..., v % width): one panel of the tile is contiguous
             width = tile.vector_extent
             outer = data_axis(f"d{number}o", extent // width, dtype)
             inner = data_axis(f"d{number}i", width, dtype)

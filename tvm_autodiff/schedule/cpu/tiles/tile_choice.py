@@ -46,7 +46,7 @@ def best_tile(nest: Nest, machine: Machine) -> Tile | None:
 
 def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
     """Every tile worth looking at, in a fixed order."""
-    # a function of many steps needs registers of its own
+    # a function of many steps needs additional registers
     calls = any(weight >= CALL for _, weight in nest.steps)
     registers = machine.vector_registers // 4 if calls else machine.vector_registers * 3 // 4
     registers //= len(nest.body.reduction.sources)
@@ -178,7 +178,7 @@ def plain_cycles(nest: Nest, machine: Machine) -> float:
 
 
 def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
-    """Cycles for a point of a body: in vectors where reads lie side by side, else one by one."""
+    """The cycles for a point of a body: in vectors if reads are contiguous, else one by one."""
     last = nest.reduced[-1]
     work = sum(weight for along, weight in (*nest.steps, *body.inside) if last in along)
     lanes = machine.lanes(nest.dtype)

@@ -64,7 +64,7 @@ def schedule_tile(
     results : sequence of Tensor
         The tensors of the program that these compute.
     parallel : bool
-        Whether tiles are shared out to threads.
+        Whether tiles run in parallel.
     vectorize_consumer : bool
         Whether the innermost axis of the reading stages is the vectorised one, and all lanes of a
         vector are within it or none.

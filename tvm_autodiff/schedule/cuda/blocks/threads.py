@@ -15,7 +15,7 @@ from ...emit.loops import extent_of
 from ...machine import Machine
 
 WARP = 32  #: threads that run in step
-BLOCK = 256  #: threads of a block, where nothing asks for another number
+BLOCK = 256  #: the default number of threads of a block
 MAX_GRID = 65_536  #: blocks of a grid; beyond, threads go on with the next elements
 
 
