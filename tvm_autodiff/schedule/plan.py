@@ -175,8 +175,10 @@ class Plan:
         return [loop_step(kernel, found.part, found.values, results, steps, found.blocks)]
 
     def _rewound(self, kernel: Kernel, kind: KeptLoop | Rewind) -> list[Step]:
-        """A loop over kept states: one function where its steps are small, else one that calls a
-        program for a run of steps, and another one for a step back.
+        """A loop over kept states.
+
+        It is one function if its steps are small, and otherwise one that calls a program for a run
+        of steps, and another one for a reverse step.
         """
         if id(kernel) not in self._rewinds:
             loops = [

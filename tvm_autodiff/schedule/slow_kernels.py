@@ -59,12 +59,12 @@ def _computed(op: Operation) -> int:
 
 
 def _moved(op: Operation) -> int:
-    """Of a stage that reads its inputs and writes its outputs once."""
+    """The reads and writes of a stage that reads its inputs and writes its outputs once."""
     return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
 
 
 def _repeated(op: Operation) -> int:
-    """Of loops: that of their steps, for each of them."""
+    """The work of loops: that of their steps, for each of them."""
     total = 0
     for loop in loops_in(kind_of(op)):
         ops = [one for one in topological(loop.step.outputs) if not is_placeholder(one)]
@@ -130,7 +130,7 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
         if Cause.REFUSED in causes:
             return True
         heavy = work[id(one)] >= MIN_WORK and work[id(one)] * SHARE > total
-        # where no other rule was tried, plain loops are what the caller chose
+        # if no other rule was tried, the caller chose plain loops
         chosen = not causes or Cause.NO_GAIN in causes
         scheduled = _is_open(one) or Cause.CANNOT in causes
         return one.plain and heavy and scheduled and not chosen

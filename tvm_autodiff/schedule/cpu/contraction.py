@@ -108,8 +108,9 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
 
 
 def _body(kernel: Kernel) -> Product | Body | Declined:
-    """What a kernel reduces: a product of operands where none of these varies along all outputs
-    unless it is a read, else a body of any form.
+    """What a kernel reduces: a product of operands, or a body of any form.
+
+    It is a product if no operand varies along all outputs unless it is a read.
     """
     product = product_of(kernel.root)
     if product is not None and len(product.operands) > 1:
@@ -120,7 +121,7 @@ def _body(kernel: Kernel) -> Product | Body | Declined:
 
 
 def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel] | None:
-    """Parts of a reduction that stay in a core's cache while all outputs pass over them."""
+    """The parts of a reduction that stay in a core's cache while all outputs pass over them."""
     if len(kernel.outputs) > 1:
         return None  # no rule for one value combines several
     sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.body.operands]
@@ -146,8 +147,9 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
 
 
 def _stays(nest: Nest, machine: Machine) -> bool:
-    """Whether what every tile reads again stays in the cache: the operand that the outermost loop
-    runs through is read once.
+    """Whether operands that every tile reads stay in the cache.
+
+    The operand that the outermost loop runs through is read once.
     """
     first = nest.spatial[tile_order(nest, nest.extents)[0]]
     held = 0
@@ -227,7 +229,7 @@ def _emit(
 
 
 def _in_vectors(nest: Nest, tile: Tile) -> bool:
-    """Whether the lanes of each vector of results are all within the result, or all beyond."""
+    """Whether the lanes of each result vector are all inside the result, or all outside."""
     assert tile.vector is not None
     return nest.extents[nest.spatial[tile.vector]] % tile.width == 0
 

@@ -37,8 +37,10 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
 
 
 def _has_lets(kernel: Kernel) -> bool:
-    """Whether a body holds a let: TVM's pass for common sub-expressions may define what a let uses
-    behind it, and then refuses its own code.
+    """Whether a body contains a let.
+
+    TVM's pass for common sub-expressions may place a definition that a let uses after it, and then
+    rejects its own code.
     """
     roots = [body for op in kernel.ops if is_compute(op) for body in bodies(op)]
     return any(op_name(node) == "let" for node in postorder(roots))

@@ -105,7 +105,7 @@ def _extent(axis: Axis) -> int:
 
 
 def _short_axes(extents: Sequence[int], most: int) -> int:
-    """How many of the last axes have at most so many points together."""
+    """The number of last axes that together have at most the given number of points."""
     count = 0
     while count < len(extents) and 0 < prod(extents[len(extents) - count - 1 :]) <= most:
         count += 1
@@ -136,7 +136,7 @@ def _components(
 
 
 def _not_vectors(components: Sequence[Sequence[Expr]], op: Operation, short: int) -> str | None:
-    """Why the components of neighbouring rows cannot be computed as vectors, if so."""
+    """Why the components of neighbouring rows cannot be computed as vectors, or None."""
     variables = axis_vars(op)
     row = variables[-short - 1]
     for node in postorder([value for component in components for value in component]):
@@ -159,7 +159,7 @@ def _tensors(values: Sequence[Expr]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _Block:
-    """What as many rows as a vector has lanes need."""
+    """The data for as many rows as a vector has lanes."""
 
     op: Operation
     components: Sequence[Sequence[Expr]]
@@ -169,7 +169,7 @@ class _Block:
     places: Places
 
     def statement(self, row: Var) -> Statement:
-        """The rows that begin at `row`."""
+        """The rows starting at `row`."""
         variables = axis_vars(self.op)
         count = len(self.components)
         outer = variables[: -self.short - 1]

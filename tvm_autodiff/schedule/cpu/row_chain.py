@@ -69,7 +69,7 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
 def _scheduled(
     chain: Chain, chunks: int, machine: Machine, results: tuple[Tensor, ...]
 ) -> list[StageFunction] | Declined:
-    """A chain as one function that writes `results`, on so many threads."""
+    """A fusion group as one function that writes `results`, on a given number of threads."""
     chain = with_shared_work(chain, machine)
     ops = [op for member in chain.members for op in member.kernel.ops]
     inputs = external_reads(ops)
@@ -103,7 +103,7 @@ def _bytes(buffers: Sequence[Local]) -> int:
 
 
 def _on_stack(buffers: Sequence[Local]) -> list[Local]:
-    """Those that TVM does not put into the heap."""
+    """The buffers that TVM does not allocate on the heap."""
     return [b for b in buffers if b.elements * bits_of(b.buffer.dtype) <= 8 * ON_STACK]
 
 
@@ -238,7 +238,7 @@ def _sums(chain: Chain) -> list[Member]:
 
 
 def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]:
-    """Every thread's sums begin with the identity."""
+    """Initialise every thread's sums with the identity."""
     statements = []
     for member in _sums(chain):
         root = member.kernel.root
@@ -252,7 +252,7 @@ def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]
 
 
 def _end(chain: Chain, buffers: _Buffers, rows: _Rows) -> list[Statement]:
-    """Every thread stores its sums."""
+    """Store the sums of every thread."""
     statements = []
     for member in _sums(chain):
         shape = inner_shape(member)
@@ -278,7 +278,7 @@ def _over(places: Sequence[Var], shape: Sequence[int], body: Statement) -> State
 
 
 def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> list[Statement]:
-    """The sums of the threads added up, and what their readers make of them."""
+    """Combine the sums of the threads, and compute what reads them."""
     statements = []
     for member in _sums(chain):
         for op in member.kernel.ops:
@@ -299,7 +299,7 @@ def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> li
 def _added_up(
     op: Operation, buffers: _Buffers, chunks: int, places: Sequence[Var]
 ) -> list[Statement]:
-    """What the threads have, combined at a place one after the other and handed on."""
+    """The values of the threads, combined at an index one after the other."""
     reduction = reduction_of(op)
     assert reduction is not None
     partial = [buffers.partial[tensor_key(tensor)] for tensor in outputs_of(op)]

@@ -109,7 +109,9 @@ def _in_normal_form(loop: Loop) -> Loop:
 
 
 def _program(step: Step, machine: Machine) -> RowProgram | Declined:
-    """The program over as many axes of rows as give the widest vectors; over most of those."""
+    """The program over the number of row axes that gives the widest vectors, and most axes among
+    equals.
+    """
     shapes = [shape_of(tensor) for tensor in (*step.carries, *step.outputs)]
     found: RowProgram | Declined = no_gain("its carries have no axes")
     widths = {}
@@ -149,7 +151,7 @@ class _Writer:
         self._all = units
 
     def _shares(self, units: int, machine: Machine) -> tuple[int, int]:
-        """How many blocks there are, and how many vectors of rows each of them has."""
+        """The number of blocks, and the number of vectors of rows in each of them."""
         loop, values = self._loop, len(self._program.bindings)
         length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
         work = length * units * self._lanes * max(1, values)
@@ -248,7 +250,7 @@ class _Writer:
         return function(list(buffers.values()), body), inputs, outputs
 
     def _unit(self, block: Expr, number: Expr) -> Expr:
-        """The number of a vector of rows among all; those behind the last one repeat it."""
+        """The global number of a vector of rows; numbers past the last one repeat it."""
         unit = add(mul(block, const(self._units, "int32")), number)
         if self._all % self._units == 0:
             return unit

@@ -51,8 +51,8 @@ def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
 
 
 def _few_sums(member: Member, machine: Machine) -> bool:
-    """Whether sums over rows stay in cache from one row to the next, are added to often enough, and
-    rows are read in one piece.
+    """Whether sums over rows stay in cache between rows, get enough additions, and rows are
+    contiguous.
     """
     root = member.kernel.root
     outputs = size_of([axis_range(axis)[1] for axis in root.axis])

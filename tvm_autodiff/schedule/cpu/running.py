@@ -121,7 +121,9 @@ class _Writer:
         return self._outside(list(zip(self.counters[:axis], trips, strict=True)), [states], rows)
 
     def _may_read_last(self) -> bool:
-        """Whether the last element may be read: no result has it where each has those before it."""
+        """Whether the last element may be read: no result needs it if each has only those before
+        it.
+        """
         found = reduction_of(self.op)
         assert found is not None
         axes = [*self.op.axis, *found.axes]
@@ -186,7 +188,7 @@ class _Writer:
     def _outside(
         self, loops: Sequence[tuple[Var, int]], kept: Sequence[Local], body: Statement
     ) -> Statement:
-        """Loops around a statement, the first that all threads can share outermost."""
+        """Loops around a statement, with the first one that all threads can share outermost."""
         shared = next((n for n, (_, e) in enumerate(loops) if e >= self.threads > 1), None)
         for number, (var, extent) in reversed(list(enumerate(loops))):
             if number != shared:

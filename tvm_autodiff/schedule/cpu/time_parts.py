@@ -76,7 +76,7 @@ def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFuncti
 
 
 def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) -> str | None:
-    """Why one step after the other is as fast, if so."""
+    """Why sequential steps are as fast, or None."""
     if lanes < 4:
         return "vectors are short"
     if states.passes_for_states > LEVELS:
@@ -96,7 +96,7 @@ def _bytes_of(tensor: Tensor) -> int:
 
 
 def _states(step: Step) -> AffineStates | Declined:
-    """The states of a step, each component by itself."""
+    """The states of a step, one for each component."""
     if not all(isinstance(dim, int) for tensor in step.xs for dim in shape_of(tensor)):
         return other_kind("it reads something of a size that is not literal")
     program = row_program(step, 0, MAX_POINTS)

@@ -141,7 +141,7 @@ def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
 
 @dataclass(frozen=True)
 class _Tile:
-    """What one tile does: `side` rows along the last axis and as many columns across."""
+    """The work of one tile: `side` rows along the last axis and as many columns across."""
 
     elements: Elements
     kernel: Kernel
@@ -151,7 +151,7 @@ class _Tile:
     places: Places
 
     def statement(self, row: Var, column: Var) -> Statement:
-        """The tile that begins at `row` of the axis across and at `column` of the last one."""
+        """The tile starting at `row` of the axis across and at `column` of the last one."""
         buffers: list[Local] = []
         before: list[Statement] = []
         turned = [self._turned(read, row, column, buffers, before) for read in self.reads]

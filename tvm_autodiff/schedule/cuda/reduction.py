@@ -123,7 +123,7 @@ def runs_along_rows(op: Operation, found: Reduction) -> bool:
 
 
 def _runs_along(found: Reduction, var: Var, variables: Sequence[Var]) -> bool:
-    """Whether reads along a variable touch neighbours, at least one of them in every step."""
+    """Whether reads along a variable touch neighbours, with at least one in every step."""
     strides = strides_along(list(found.sources), var, variables)
     return bool(strides) and max(strides or [0]) == 1
 
@@ -155,7 +155,9 @@ def _together(kernel: Kernel, shape: _Shape, machine: Machine) -> StageFunction:
 
 
 def _outputs(schedule: Any, loop: Any, shape: _Shape, machine: Machine) -> tuple[Any, Any, Any]:
-    """Loops over blocks, over outputs in a block, and the one inside of which an output is made."""
+    """Loops over blocks and over outputs in a block, and the loop inside which an output is
+    computed.
+    """
     if extent_of(schedule, loop) is not None:
         grid, thread = schedule.split(loop, [None, shape.outputs])
         return grid, thread, thread

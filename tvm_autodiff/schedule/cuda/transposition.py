@@ -72,9 +72,7 @@ def _share(schedule: Any, rows: Any, columns: Any) -> None:
 
 
 def _transposed_read(op: Operation) -> tuple[int, Tensor] | None:
-    """The axis along which the only read that is not contiguous along the last one is, and its
-    tensor, read at plain axes.
-    """
+    """The axis along which the only non-contiguous read is contiguous, and its tensor."""
     variables = axis_vars(op)
     if len(variables) < 2 or not all(isinstance(axis_range(a)[1], int) for a in op.axis):
         return None

@@ -78,7 +78,7 @@ def _extent(axis: Axis) -> int:
 
 
 def _window_axes(op: Operation, found: Reduction) -> int:
-    """How many of the last output axes are a window."""
+    """The number of last output axes that form a window."""
     variables = [axis.var for axis in (*op.axis, *found.axes)]
     reads = [node for node in postorder(list(found.sources)) if is_load(node)]
     count, places = 0, 1
@@ -91,7 +91,7 @@ def _window_axes(op: Operation, found: Reduction) -> int:
 
 
 def _shifts(read: Expr, axis: Axis, found: Reduction, variables: Sequence[Var]) -> bool:
-    """Whether the next place of an axis reads what the sum reads a step or so further on."""
+    """Whether the next index of an axis reads what the sum reads a step or so later."""
     step = stride_of(read, node_id(axis.var), variables)
     if step is None or step == 0 or _extent(axis) == 1:
         return step is not None
@@ -106,7 +106,7 @@ def _sums(
     count: int,
     places: Sequence[tuple[int, ...]],
 ) -> list[Tensor]:
-    """A reduction with a component for each place of the window."""
+    """A reduction with a component for each index of the window."""
     spatial = [renew_axis(axis) for axis in op.axis[:-count]]
     reduced = [renew_axis(axis) for axis in found.axes]
     table: dict[Var, Expr] = {
@@ -133,7 +133,7 @@ def _sums(
 def _side_by_side(
     kernel: Kernel, sums: Sequence[Tensor], count: int, places: Sequence[tuple[int, ...]]
 ) -> Operation:
-    """The stage that reads each place's sum, or what the epilogue makes of it."""
+    """The stage that reads the sum of each index, or the epilogue of the sum."""
     root = kernel.root
 
     def element(indices: Sequence[Expr]) -> Expr:

@@ -31,7 +31,7 @@ class Compiled:
 
 
 class _RefusedError(Exception):
-    """TVM does not compile a module."""
+    """TVM cannot compile a module."""
 
 
 def compiled(plan: Plan) -> Compiled:
@@ -91,7 +91,7 @@ def _built(module: Any, machine: Machine) -> Any:
 
 
 def _reason_against(one: Scheduled, machine: Machine) -> str | None:
-    """Why TVM does not compile the functions of a kernel; None where it does."""
+    """Why TVM cannot compile the functions of a kernel, or None."""
     for launch in finished(one.launches, machine):
         module = module_of({"main": function_alone(launch)})
         try:

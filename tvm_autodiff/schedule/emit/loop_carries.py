@@ -211,6 +211,8 @@ def _is_empty(clock: Clock) -> Expr:
 
 
 def _ends_there(clock: Clock) -> Expr:
-    """Whether this step writes the buffer of the last value: every second one, the last of all."""
+    """Whether this step writes the buffer of the last value: every second step, counted from the
+    last.
+    """
     left = clock.length - const(1, "int64") - clock.done
     return compare("eq", binary("floormod", left, const(2, "int64")), const(0, "int64"))

@@ -179,16 +179,16 @@ class _Written:
         return sequence([*begin, *before, *prepared, whole, *after])
 
     def _of_block(self, start: Pointer, size: Extent) -> Pointer:
-        """Where the part of this block begins, of an array with a part of some bytes for each."""
+        """The offset of this block in an array with a part of equal size for each block."""
         return start if self.count == 1 else moved(start, self.block * size)
 
     def _start(self, outside: Tensor, inside: Tensor) -> Pointer:
-        """Where an array begins; in a block of rows, where these rows do."""
+        """The start of an array or, in a block of rows, of these rows."""
         start = self.starts[tensor_key(outside)]
         return self._of_block(start, size_in_bytes(inside)) if self._has_rows(inside) else start
 
     def _rows(self, outside: Tensor, inside: Tensor) -> Rows:
-        """The elements of a sequence; in a block of rows, these rows of them."""
+        """The elements of a sequence or, in a block of rows, of these rows."""
         size = size_in_bytes(inside) * (self.count if self._has_rows(inside) else 1)
         return Rows(self._start(outside, inside), size)
 

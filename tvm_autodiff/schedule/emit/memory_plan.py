@@ -34,7 +34,7 @@ class PlannedStorage:
 
 @tvm.instrument.pass_instrument
 class _Watch:
-    """Keeps the module as it is after memory has been planned."""
+    """Records the module after memory has been planned."""
 
     planned: Any = None
 

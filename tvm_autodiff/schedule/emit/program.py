@@ -89,7 +89,7 @@ def assemble(
 
 
 def _finished(func: Any) -> Any:
-    """A scheduled function made safe to compile and to call."""
+    """A scheduled function that is safe to compile and to call."""
     return relax_alignment(with_safe_indices(func))
 
 
@@ -104,8 +104,8 @@ def _in_order(
     outputs: Sequence[Tensor],
     updates: Sequence[Update],
 ) -> Any | None:
-    """The function with its parameters in the order of the program, or None when it is not a
-    mere order.
+    """The function with its parameters in the order of the program, or None if it is more than a
+    reordering.
     """
     func = launch.func
     have = [tensor_key(tensor) for tensor in (*launch.inputs, *launch.outputs)]
@@ -159,8 +159,8 @@ def _relax_module(
                 types = [tensor_type(tensor) for tensor in launch.outputs]
                 places = [destinations.get(tensor_key(tensor)) for tensor in launch.outputs]
                 if updated & set(map(tensor_key, launch.inputs)) and places == [None]:
-                    # Relax takes a kernel that copies for another name of what it reads, unless it
-                    # writes into something that is there; but an old value must outlive its input
+                    # Relax treats a copying kernel as an alias of its input, unless it writes into
+                    # an existing buffer; but an old value must outlive its input
                     places = [builder.emit(_empty(types[0]))]
                 func, arguments, indices = _written_in_place(launch, arguments, places)
                 func = _with_callees(func, launch, functions)
@@ -177,7 +177,7 @@ def _relax_module(
                 else:
                     for index, tensor in enumerate(launch.outputs):
                         values[tensor_key(tensor)] = builder.emit(relax.TupleGetItem(value, index))
-            # the caller has the results: handing them back would cost a microsecond each
+            # the caller has the results: returning them would cost a microsecond each
             returned = builder.emit_output(relax.Tuple([]))
         builder.emit_func_output(returned)
     return builder.get(), names
@@ -200,7 +200,7 @@ def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> 
 
 
 def _with_callees(func: Any, launch: StageFunction, functions: Functions) -> Any:
-    """The function of a launch, which runs all that it calls."""
+    """The function of a launch, including all that it calls."""
     if launch.only is not None:
         func = with_value(func, launch.only, ALL_LAUNCHES)
     return functions.calling(func, launch.callees)
@@ -215,8 +215,9 @@ def _empty(type_: Any) -> Any:
 def _written_in_place(
     launch: StageFunction, arguments: list[Any], places: Sequence[Any]
 ) -> tuple[Any, list[Any], list[int]]:
-    """A kernel, the arguments of its call, and for each result the argument that it is written
-    into, or -1. `places` holds these arguments, or None.
+    """A kernel, the arguments of its call, and for each result the argument it overwrites, or -1.
+
+    `places` holds these arguments, or None.
     """
     func, count = launch.func, len(launch.outputs)
     params = list(func.params)

@@ -222,17 +222,17 @@ class _Written:
         return _Written(op, inputs, outputs, buffers, calls, base, places)
 
     def start(self, tensor: Tensor) -> Pointer:
-        """Where an input or an output begins."""
+        """The address of an input or an output."""
         return address_of(self.buffers[tensor_key(tensor)])
 
     def named(self, place: Pointer) -> Pointer:
-        """An address under a variable."""
+        """An address bound to a variable."""
         var = pointer("place")
         put(bind(var, place))
         return var
 
     def whole(self, inside: Sequence[Tensor], outside: Sequence[Tensor]) -> dict[Key, Pointer]:
-        """Where a part reads what is the same for all steps."""
+        """The address from which a part reads what is the same for all steps."""
         return {
             tensor_key(one): self.named(self.start(tensor))
             for one, tensor in zip(inside, outside, strict=True)
@@ -241,7 +241,7 @@ class _Written:
     def rows(
         self, inside: Sequence[Tensor], outside: Sequence[Tensor], here: Expr
     ) -> dict[Key, Pointer]:
-        """Where a part reads or writes a sequence: from a step on."""
+        """The address from which a part reads or writes a sequence, starting at a step."""
         places: dict[Key, Pointer] = {}
         for one, tensor in zip(inside, outside, strict=True):
             offset = here * row_in_bytes(one)

@@ -104,8 +104,9 @@ def _shares(launch: StageFunction, old: Tensor, new: Tensor) -> bool:
 
 
 def _ordered(needs: Sequence[set[int]], waits: dict[int, set[int]]) -> tuple[list[int], set[int]]:
-    """An order in which each number comes after those it needs and waits for, and the numbers that
-    do not wait since they wait for each other.
+    """An order in which each number follows those it needs and waits for.
+
+    Numbers that wait for each other do not wait; they are returned as well.
     """
     order: list[int] = []
     done: set[int] = set()

@@ -79,7 +79,7 @@ def plan_workspace(temporaries: Sequence[Temporary], alignment: int) -> Workspac
 
 
 def _is_free(group: Sequence[tuple[int, int, int]], life: tuple[int, int, int]) -> bool:
-    """Whether no life of a group, which do not overlap, overlaps another one."""
+    """Whether no lifetime of a group of disjoint ones overlaps another one."""
     place = bisect.bisect(group, life)
     before, after = group[max(place - 1, 0) : place], group[place : place + 1]
     return all(last < life[0] for _, last, _ in before) and all(

@@ -68,7 +68,7 @@ class _Group:
 
     @cached_property
     def natural(self) -> Member | None:
-        """Its first kernel with the rows that suggest themselves."""
+        """Its first kernel with natural rows."""
         return natural_member(self.kernels[0], certain=False)
 
     def needs(self, other: _Group) -> bool:
@@ -99,7 +99,7 @@ def _extents(member: Member) -> tuple[Extent, ...]:
 
 
 def _add(groups: list[_Group], new: _Group) -> None:
-    """Put a group behind the others, joined with those that it can be joined with."""
+    """Append a group, joined with those that it can be joined with."""
     groups.append(new)
     joined = True
     while joined:
@@ -132,7 +132,7 @@ def _related(left: _Group, right: _Group) -> bool:
 
 
 def _union(left: _Group, right: _Group) -> _Group | None:
-    """Both groups as one, when the rows of one can be found in the other."""
+    """Both groups as one, if the rows of one can be found in the other."""
     if left.extents is None and right.extents is None:
         for group, other in ((right, left), (left, right)):
             member = group.natural
@@ -151,7 +151,7 @@ def _union(left: _Group, right: _Group) -> _Group | None:
 
 
 def _taken(group: _Group, other: _Group) -> list[Member] | None:
-    """The members of `group`, and those that the kernels of `other` are in its rows."""
+    """The members of `group`, and the kernels of `other` as members of its rows."""
     assert group.extents is not None
     members = list(group.members)
     pending = list(other.kernels)
@@ -192,7 +192,7 @@ def _ordered(members: list[Member], left: _Group, right: _Group) -> _Group | Non
 
 
 def _row_local(op: Operation, member: Member, tensor: Tensor, source: Member) -> bool:
-    """Whether a stage reads a tensor of the chain in its own row only."""
+    """Whether a stage reads a tensor of the group only in its own row."""
     if hash(tensor.op) == hash(member.kernel.root) and hash(op) != hash(tensor.op):
         return True  # an epilogue, at its root's own place
     if source.across:

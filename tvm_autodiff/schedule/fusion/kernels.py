@@ -76,7 +76,7 @@ def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
 
 
 def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Stages joined that would read the same data again."""
+    """Joins stages that would read the same data again."""
     joined = with_window_sums(with_added_sums(with_shared_extremes(outputs)))
     joined = with_joined_sums(joined)
     joined = with_written_classes(with_inlined_borders(joined))

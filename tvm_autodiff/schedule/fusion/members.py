@@ -32,7 +32,7 @@ from .kernel import Kernel, iterations, size_of
 MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
 MIN_ROW = 64  #: elements of a row of an elementwise kernel
 MAX_ROW = 32_768  #: elements of a row of one tensor, which has to stay in cache
-MAX_SMALL = 4_096  #: the maximum number of iterations of a sum with reuse that needs no separate tile
+MAX_SMALL = 4_096  #: iterations below which a sum with reuse needs no separate tile
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _starts_at_zero(op: Operation) -> bool:
 
 
 def _outer_axes(op: Operation) -> tuple[int, ...]:
-    """Leading axes that leave a row worth a loop."""
+    """Leading axes that leave a row long enough for a loop."""
     inner, count = 1, len(op.axis)
     while count > 1 and inner < MIN_ROW:
         count -= 1
@@ -139,7 +139,7 @@ def _votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote | None]:
 
 
 def _sibling_votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote | None]:
-    """Where the rows are, when the kernel reads what members read in their rows."""
+    """The rows of a kernel that reads what members read in their rows."""
     known: dict[tuple[int, int], tuple[int, ...]] = {}
     for member in members:
         for op in member.kernel.ops:
@@ -156,7 +156,7 @@ def _sibling_votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote 
 
 
 def _axes_at(op: Operation, indices: Sequence[Expr]) -> _Vote | None:
-    """The axes of a stage that indices are: all of the output, or all reduced."""
+    """The axes of a stage that are indices: all output axes, or all reduced ones."""
     reduction = reduction_of(op)
     for across, axes in ((False, list(op.axis)), (True, list(reduction.axes if reduction else ()))):
         numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
@@ -166,7 +166,7 @@ def _axes_at(op: Operation, indices: Sequence[Expr]) -> _Vote | None:
 
 
 def _places(indices: Sequence[Expr], rows: Sequence[Var]) -> tuple[int, ...] | None:
-    """The positions of an index at which the rows stand."""
+    """The positions of the rows in an index."""
     ids = [node_id(index) for index in indices]
     if not rows or any(node_id(var) not in ids for var in rows):
         return None

@@ -109,7 +109,7 @@ class _Reach:
 
 
 def _levels(depends: Sequence[frozenset[int] | set[int]]) -> list[int] | None:
-    """One more than the levels of what each depends on; None where they go in a circle."""
+    """One more than the levels of the dependences; None if they are cyclic."""
     levels: list[int | None] = [None] * len(depends)
     for _ in depends:
         for n, others in enumerate(depends):
@@ -121,7 +121,9 @@ def _levels(depends: Sequence[frozenset[int] | set[int]]) -> list[int] | None:
 
 
 class _Slopes:
-    """Derivatives by one state, which must not depend on it: bindings for them are appended."""
+    """Derivatives with respect to one state, which must not depend on it; bindings for them are
+    appended.
+    """
 
     def __init__(self, program: RowProgram, state: Var, bindings: list[tuple[Var, Expr]]) -> None:
         self._state, self._bindings = state, bindings
@@ -140,7 +142,7 @@ class _Slopes:
                 self._slopes[node_id(var)] = slope
 
     def of(self, value: Expr) -> bool:
-        """Whether a value is affine in the state; its slope is known then."""
+        """Whether a value is affine in the state, so that its slope is known."""
         for node in postorder(value):
             if node_id(node) in self._curved:
                 return False

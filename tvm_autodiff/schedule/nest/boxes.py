@@ -169,7 +169,7 @@ def pieces(
 def _cut(
     exprs: Sequence[Expr], var: Var, variables: Sequence[Var], low: int, high: int
 ) -> int | None:
-    """A place in low+1 .. high where a condition or a clamp on `var` alone turns over."""
+    """An index in low+1 .. high at which a condition or a clamp on `var` alone changes."""
     forms = AffineForms(variables)
     for node in postorder(list(exprs)):
         name = op_name(node)

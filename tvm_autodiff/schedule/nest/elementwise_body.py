@@ -124,8 +124,9 @@ def _varies_along(sources: Sequence[Expr], variables: Sequence[Var]) -> dict[int
 
 
 def _operands_of(sources: Sequence[Expr], varies: Mapping[int, frozenset[int]]) -> list[Expr]:
-    """Reads, and what is computed of a read along its own axes alone at some cost, as
-    ``tanh(a[i, k])``: once for each of its elements, not once for each point of the loops.
+    """Reads, and expensive functions of one read along its own axes, such as ``tanh(a[i, k])``.
+
+    The latter are computed once per element instead of once per point of the loops.
     """
     every = frozenset().union(*(varies[node_id(source)] for source in sources))
     alone: set[int] = set()
@@ -157,7 +158,7 @@ def _operands_of(sources: Sequence[Expr], varies: Mapping[int, frozenset[int]]) 
 
 
 def _parts(node: Expr) -> tuple[Expr, ...]:
-    """The operands of a node; of a marked condition, the condition."""
+    """The operands of a node; for a marked condition, the condition."""
     condition = condition_of(node)
     return operands(node) if condition is None else (condition,)
 
@@ -205,9 +206,7 @@ def _steps(
     varies: Mapping[int, frozenset[int]],
     loops: frozenset[int],
 ) -> Steps:
-    """What is computed for a point, the combination included; a product that is summed is part of
-    that.
-    """
+    """The work for a point, including the combination; a summed product is part of it."""
     combined = postorder(merge_equal(reduction.combiner.result))
     steps = {loops: float(max(1, sum(op_name(node) not in _FREE for node in combined)))}
     roots = {node_id(source) for source in sources}

@@ -115,7 +115,7 @@ def _conditions(index: Expr, form: Affine | None, dim: Extent, loops: Loops) -> 
 
 
 def _is_whole_axis(form: Affine | None, dim: Extent, loops: Loops) -> bool:
-    """Whether an index is a symbolic axis that runs through exactly the dimension."""
+    """Whether an index is a symbolic axis that covers exactly the dimension."""
     if form is None or form.constant != 0 or len(form.terms) != 1 or isinstance(dim, int):
         return False
     [(key, factor)] = form.terms
@@ -125,7 +125,7 @@ def _is_whole_axis(form: Affine | None, dim: Extent, loops: Loops) -> bool:
 
 
 def _has_symbols(index: Expr, dim: Extent, loops: Loops) -> bool:
-    """Whether a size that is no number takes part: all else is decided by affine forms alone."""
+    """Whether a symbolic size occurs; everything else is decided by affine forms."""
     return not isinstance(dim, int) or any(
         op_name(node) == "var" and node_id(node) not in loops.ranges for node in postorder(index)
     )
@@ -142,7 +142,7 @@ def _divides_safely(node: Expr, loops: Loops, given: Sequence[Expr]) -> bool:
 
 
 def _proved(condition: Expr, loops: Loops, given: Sequence[Expr]) -> bool:
-    """Whether a condition holds wherever the loops are, for all sizes from zero on."""
+    """Whether a condition holds for all loop values and all non-negative sizes."""
     widened = Widened()
     ranges: dict[Var, tuple[Extent, Extent | None]] = {}
     by_id = {node_id(var): var for var in loops.variables}

@@ -176,7 +176,7 @@ def _unsigned(
 
 
 def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
-    """``p <= h + 1 → 0 <= h - p + 1``: what is compared becomes one affine form."""
+    """``p <= h + 1 → 0 <= h - p + 1``: the compared sides become one affine form."""
     if op_name(guard) not in COMPARISONS:
         return guard
     left, right = operands(guard)

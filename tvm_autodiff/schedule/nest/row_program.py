@@ -132,7 +132,7 @@ class _CannotError(Exception):
 
 
 class _Writer:
-    """Evaluates elements of tensors by demand, each once."""
+    """Evaluates elements of tensors on demand, each once."""
 
     def __init__(self, step: Step, extents: tuple[int, ...], most: int) -> None:
         self._step, self._extents, self._most = step, extents, most
@@ -222,7 +222,7 @@ class _Writer:
         return index
 
     def _inside(self, tensor: Tensor, indices: Sequence[Expr]) -> bool:
-        """Whether an element is one of its tensor wherever the row is."""
+        """Whether an element is in bounds for all rows."""
         sizes = dict(zip(self._row_keys, self._extents, strict=True))
         for index, dim in zip(indices, shape_of(tensor), strict=True):
             value = const_value(index)
@@ -245,7 +245,7 @@ class _Writer:
         return [results[int(body.value_index)] for body in bodies(op)]
 
     def _reduced(self, reduction: Reduction, table: dict[int, Expr], name: str) -> list[Expr]:
-        """The points of a reduction, one after the other; a sum begins with its first term."""
+        """The points of a reduction in order; a sum starts with its first term."""
         names = [op_name(result) for result in reduction.combiner.result]
         first = reduction.init or reduction.combiner.identity
         total = None if names == ["add"] and not reduction.init else list(first)
@@ -299,7 +299,7 @@ class _Writer:
         return Rewriter(visit)(expand_lets(expr))
 
     def _value(self, expr: Expr, table: dict[int, Expr], name: str) -> Expr:
-        """An expression at a place of the loops, over variables."""
+        """An expression at an index of the loops, over variables."""
         [plain] = merge_equal([self._folded(expr, table)])
         free = {node_id(node) for node in _unguarded(plain)}
         for node in postorder(plain):
@@ -311,8 +311,9 @@ class _Writer:
         return self._over_variables(plain, free, name)
 
     def _over_variables(self, root: Expr, free: Container[int], name: str) -> Expr:
-        """Reads become variables, and so do parts that occur twice; both sides of a branch may be
-        evaluated then.
+        """Replaces reads, and parts that occur twice, by variables.
+
+        Both sides of a branch may then be evaluated.
         """
         order = postorder(root)
         uses = Counter(node_id(part) for node in order for part in operands(node))
@@ -354,7 +355,7 @@ def components_of(tensor: Tensor, axes: int) -> list[tuple[int, ...]]:
 
 
 def _unguarded(expr: Expr) -> list[Expr]:
-    """The nodes that are evaluated in any case."""
+    """The nodes that are always evaluated."""
     found: dict[int, Expr] = {}
     pending = [expr]
     while pending:

@@ -87,7 +87,8 @@ def running_of(op: Operation) -> Running | None:
 def _order(
     condition: Expr, op: Operation, found: Reduction
 ) -> tuple[int, tuple[bool, bool]] | None:
-    """The output axis that a condition compares the reduce axis with, and what it lets through."""
+    """The output axis that a condition compares the reduce axis with, and the elements it selects.
+    """
     if op_name(condition) not in COMPARISONS or op_name(condition) not in _HOLDS:
         return None
     [summed] = found.axes

@@ -28,7 +28,7 @@ def chain_length(program: RowProgram) -> int:
 
 
 def _depth(root: Expr, depths: dict[int, int | None], fused: set[int]) -> int | None:
-    """The depth of a value; None where it depends on no state. Products come into `fused`."""
+    """The depth of a value, or None if it depends on no state; `fused` collects products."""
     for node in postorder(root):
         if node_id(node) in depths:
             continue

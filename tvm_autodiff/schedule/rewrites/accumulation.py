@@ -158,7 +158,7 @@ def widened(
 
 
 def _rounds(combiner: Combiner) -> bool:
-    """Whether combining narrow values makes new ones, and does not only choose among them."""
+    """Whether combining narrow values computes new ones instead of selecting one."""
     return any(dtype_of(var) in NARROW for var in combiner.lhs) and any(
         dtype_of(node) in NARROW and op_name(node) not in _CHOICES
         for node in postorder(list(combiner.result))
@@ -166,8 +166,9 @@ def _rounds(combiner: Combiner) -> bool:
 
 
 def _is_bound(combiner: Combiner) -> bool:
-    """Whether TVM binds a bfloat16 to a variable, as it does for several components, and refuses
-    it then. In float32 the same elements are chosen.
+    """Whether TVM binds a bfloat16 to a variable, as for several components, and then rejects it.
+
+    In float32 the same elements are selected.
     """
     return len(combiner.lhs) > 1 and any(dtype_of(var) == "bfloat16" for var in combiner.lhs)
 

@@ -61,7 +61,7 @@ def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
 
 
 def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor | None:
-    """The stage with two of its summands made one; None where no two can be."""
+    """The stage with two of its summands merged, or None."""
     body = bodies(op)[0]
     reads = _reads(body)
     found = [
@@ -91,7 +91,7 @@ def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor
 
 
 def _reads(body: Expr) -> Counter[tuple[int, int]]:
-    """How often tensors are read, in all places where an expression has the same node."""
+    """How often tensors are read, counting all occurrences of a node."""
     places = Counter({node_id(body): 1})
     reads: Counter[tuple[int, int]] = Counter()
     for node in reversed(list(postorder(body))):
@@ -122,7 +122,7 @@ def _without(body: Expr, table: dict[int, Expr]) -> Expr:
 
 
 def _is_own_sum(tensor: Tensor, graph: Graph, wanted: set[tuple[int, int]]) -> bool:
-    """Whether a tensor is a floating point sum that one stage reads, and nobody else."""
+    """Whether a tensor is a floating point sum with a single reader."""
     reduction = reduction_of(tensor.op) if is_compute(tensor.op) else None
     return (
         reduction is not None

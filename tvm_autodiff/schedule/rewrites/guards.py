@@ -96,7 +96,7 @@ def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
 
 
 def _failing(order: Sequence[Expr]) -> set[int]:
-    """Ids of the nodes that something under them could stop."""
+    """Ids of the nodes whose evaluation could fail because of a node below."""
     found: set[int] = set()
     for node in order:
         under = any(node_id(part) in found for part in operands(node))
@@ -106,8 +106,9 @@ def _failing(order: Sequence[Expr]) -> set[int]:
 
 
 def _conditions(order: Sequence[Expr], failing: set[int], branches: set[int]) -> list[Expr]:
-    """The parts of conditions that could fail: what branches test and what is joined. The selects
-    in `branches` become branches.
+    """The parts of conditions that could fail: what branches test and what is joined.
+
+    The selects in `branches` become branches.
     """
     found: dict[int, Expr] = {}
     for node in order:
@@ -124,7 +125,8 @@ def _conditions(order: Sequence[Expr], failing: set[int], branches: set[int]) ->
 
 
 def _facts(order: Sequence[Expr]) -> dict[int, Facts]:
-    """What holds wherever a node is evaluated: on all ways to it from the root, the last one."""
+    """What holds wherever a node is evaluated: on all paths to it from the root, which comes last.
+    """
     facts: dict[int, Facts] = {node_id(order[-1]): {}}
     for node in reversed(order):
         here = facts[node_id(node)]

@@ -103,8 +103,9 @@ def _with_work_before(loop: Loop, gain: int) -> Loop:
 
 
 def _leaving_before(graph: Graph, late: set[int], timed: set[int], gain: int) -> list[Tensor]:
-    """The tensors that stages which need a carry read, and that are worth being stored: with much
-    work behind each element, or the same at all times.
+    """The tensors that stages with a carry read and that are worth storing.
+
+    They have much work per element, or are the same at all times.
     """
     pending = [
         tensor
@@ -138,8 +139,8 @@ def _over(
     xs: Sequence[Pair],
     consts: Sequence[Pair],
 ) -> Loop:
-    """The loop over a step with other results, which reads of some pairs (placeholder, tensor)
-    those that it needs.
+    """The loop over a step with other results, which reads the pairs (placeholder, tensor) that it
+    needs.
     """
     step = loop.step
     read = {hash(op) for op in topological([*news, *ys])}
@@ -168,7 +169,7 @@ class _Later:
 
 
 def _leaving_later(loop: Loop, gain: int) -> _Later | None:
-    """The results that no carry depends on, where they are work enough."""
+    """The results that no carry depends on, if they are enough work."""
     step = loop.step
     kept = {hash(op) for op in topological(step.news)}
     given = {tensor_key(tensor) for tensor in (*step.xs, *step.consts)}
@@ -224,8 +225,9 @@ def _with_work_after(name: str, loop: Loop, later: _Later) -> list[Tensor]:
 
 
 def _over_time(tensors: Sequence[Tensor], sequences: Sequence[Pair], loop: Loop) -> list[Tensor]:
-    """Tensors of the step for all times, from those of some pairs (one, all); those that depend on
-    none of these are computed once.
+    """Tensors of the step for all times, from pairs (one, all).
+
+    Those that depend on none of these are computed once.
     """
     step, length = loop.step, loop.length
     known = {tensor_key(one): many for one, many in sequences}
@@ -245,7 +247,7 @@ def _over_time(tensors: Sequence[Tensor], sequences: Sequence[Pair], loop: Loop)
 
 
 def _points(op: Operation) -> int:
-    """How many points a reduction has; none for other stages."""
+    """The number of points of a reduction, or None for other stages."""
     reduction = reduction_of(op)
     if reduction is None:
         return 0

@@ -80,7 +80,7 @@ def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
 
 
 def _candidate(op: Operation) -> Reduction | None:
-    """The reduction of a stage that is a sum of an expensive function, and not along rows."""
+    """The reduction of a stage that sums an expensive function, but not along rows."""
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or not is_sum(reduction) or reduction.init:
         return None
@@ -97,7 +97,7 @@ def _candidate(op: Operation) -> Reduction | None:
 
 
 def _together(first: Operation, reduction: Reduction, sources: Sequence[Expr]) -> list[Tensor]:
-    """One stage that adds up all sources over the loops of the first."""
+    """One stage that computes all sums over the loops of the first."""
     plain = [sum_combiner(dtype_of(source)) for source in sources]
     combiner = Combiner(
         tuple(one.lhs[0] for one in plain),

@@ -174,7 +174,7 @@ def _normal_loops(op: Operation, kind: Loop | KeptLoop | Rewind) -> Operation:
 
 
 def _normal_node(node: Expr) -> Expr | None:
-    """``fmod(a, b) → truncmod(a, b)``, which has the same value and is known to every back end;
+    """``fmod(a, b) → truncmod(a, b)``, which is equal and supported by every back end;
     ``stop_gradient(a) → a``, ``checkpoint(a) → a``.
     """
     if op_name(node) == "fmod":
@@ -232,7 +232,7 @@ def _with_ranges_of_one_type(reduction: Reduction) -> Reduction:
 
 
 def _with_literal_bounds(reduction: Reduction) -> Reduction:
-    """``k < (i + 1)*4 - i*4 → k < 4``: bounds that only look as if they followed other axes."""
+    """``k < (i + 1)*4 - i*4 → k < 4``: bounds that only seem to depend on other axes."""
     table: dict[Var, Expr] = {}
     axes = []
     for axis in reduction.axes:
@@ -250,7 +250,7 @@ def _with_literal_bounds(reduction: Reduction) -> Reduction:
 
 
 def _literal(bound: Extent, table: Mapping[Var, Expr]) -> Extent:
-    """A bound as a number, where it is one; else over axes that have taken the place of others."""
+    """A bound as a number if it is one, else over the replacements of axes."""
     if isinstance(bound, int):
         return bound
     value = None if contains_load(bound) else const_value(simplify(bound))

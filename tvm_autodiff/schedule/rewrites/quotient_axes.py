@@ -92,7 +92,7 @@ def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
 def _split(
     op: Operation, body: Expr, by_place: Sequence[int | None]
 ) -> tuple[list[Axis], dict[int, Expr], tuple[tuple[int, ...], ...]]:
-    """Split axes, what takes the place of nodes of a body, and which axes belong together."""
+    """Split axes, the replacements of nodes of a body, and which axes belong together."""
     spatial: list[Axis] = []
     groups: list[tuple[int, ...]] = []
     memo: dict[int, Expr] = {}
@@ -121,7 +121,7 @@ def _split(
 
 
 def _group_sizes(op: Operation, source: Expr) -> dict[int, int]:
-    """For each output axis that is divided, and by one literal only: that literal."""
+    """For each output axis that is divided by a single literal, that literal."""
     axes = {node_id(axis.var): axis for axis in op.axis}
     found: dict[int, set[int]] = {}
     for node in postorder(source):

@@ -90,7 +90,7 @@ def with_reciprocals(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _multiplied(op: Operation, factors: Callable[[Expr], list[Expr]]) -> list[Tensor] | None:
-    """A sum without quotients by numbers that it does not change; None where it has none."""
+    """A sum without quotients by loop-invariant numbers, or None if it has none."""
     reduction = reduction_of(op)
     if reduction is None or not is_sum(reduction):
         return None
@@ -127,7 +127,7 @@ class _Fixed:
                     self._lets[let_variable(node)] = value
 
     def value(self, part: Expr) -> Expr | None:
-        """A part over nothing that the body binds; None where it changes."""
+        """A part that depends on nothing the body binds, or None if it changes."""
         if any(node_id(var) in self._varies for var in variables_of(part)):
             return None
         return substitute(part, self._lets)

@@ -77,13 +77,13 @@ def row_blocks(step: Step, threads: int) -> RowBlocks | Declined:
 
 
 def _count(extent: int, threads: int) -> int | None:
-    """The least number of equal blocks that gives each thread as many as any other."""
+    """The smallest number of equal blocks that gives every thread the same number."""
     fitting = (count for count in range(threads, extent + 1, threads) if extent % count == 0)
     return next(fitting, None) if threads > 1 else None
 
 
 def _with_rows(ops: Sequence[Operation], carries: Sequence[Tensor], extent: int) -> set[Key]:
-    """The keys of what is computed row by row, and of what that reads row by row."""
+    """The keys of what is computed row by row, and of what is read row by row."""
     rows = set(map(tensor_key, carries))
     size = -1
     while len(rows) > size:
@@ -137,7 +137,7 @@ def _reads(op: Operation) -> Iterator[tuple[Tensor, Sequence[Expr]]]:
 
 
 def _free(op: Operation, rows: set[Key]) -> Iterator[Var]:
-    """The nodes of a stage without those places of rows that are the row of the stage."""
+    """The nodes of a stage, without the row indices that equal the row of the stage."""
     seen: set[int] = set()
     pending = _roots(op)
     while pending:

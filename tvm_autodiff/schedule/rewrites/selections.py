@@ -74,7 +74,7 @@ def _places_in_order(reduction: Reduction) -> bool:
 
 
 def _is_place(reduction: Reduction, component: int) -> bool:
-    """Whether a component is the place in iteration order already, with an identity before all."""
+    """Whether a component is already the index in iteration order, with an identity before all."""
     identity = const_value(reduction.combiner.identity[component])
     if len(reduction.axes) != 1 or identity is None:
         return False

@@ -57,8 +57,8 @@ def without_unread_results(outputs: Sequence[Tensor]) -> list[Tensor]:
 def _smaller_kept(
     kept: KeptLoop, read: Sequence[bool]
 ) -> tuple[Loop | KeptLoop, Loop, list[int]]:
-    """`_smaller` for a loop that keeps states, as a stage and as a loop: a plain one where nobody
-    reads these.
+    """`_smaller` for a loop that keeps states, as a stage and as a loop: a plain one if they are
+    unread.
     """
     loop, first = kept.loop, len(kept.loop.step.outputs)
     if not any(read[first:]):

@@ -200,7 +200,7 @@ def _parts(op: Operation, graph: Graph, wanted: Container[Key]) -> list[Tensor]:
 
 
 def _classes(condition: Expr) -> int | None:
-    """The number of residue classes of which a condition chooses one; None for others."""
+    """The number of residue classes among which a condition selects, or None."""
     count = 1
     for part in conjuncts(condition):
         if op_name(part) != "eq" or op_name(operands(part)[0]) != "floormod":

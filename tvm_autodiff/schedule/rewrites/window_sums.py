@@ -59,7 +59,7 @@ def _in_two_steps(op: Operation) -> list[Tensor] | None:
 
 
 def _plain_indices(source: Expr) -> set[int]:
-    """The variables that are an index of some read by themselves."""
+    """The variables that are themselves an index of some read."""
     return {
         node_id(index)
         for node in postorder(expand_lets(source))

@@ -119,12 +119,12 @@ def _key(function: StageFunction, machine: Machine) -> str:
 
 
 def _name(key: str) -> str:
-    """The function's name in the database, where it is a part of what is looked for."""
+    """The function's name in the database, which is part of the look-up key."""
     return f"kernel_{key[:16]}"
 
 
 def _best(key: str, function: StageFunction, target: Any, tuning: Tuning) -> StageFunction | None:
-    """The fastest schedule that the database holds."""
+    """The fastest schedule in the database."""
     if not (tuning.folder / "database_workload.json").exists():
         return None
     func = function.func.with_attr("global_symbol", _name(key))

@@ -25,7 +25,7 @@ _BATCH = 8  #: trials between two looks at the clock
 
 
 class _TimeIsUp(Exception):
-    """Ends a search from within."""
+    """Raised to end a search from inside."""
 
 
 @derived_object
@@ -46,7 +46,7 @@ class _Watch(ms.measure_callback.PyMeasureCallback):
         builder_results: Sequence[Any],
         runner_results: Sequence[Any],
     ) -> None:
-        """One batch was measured, and written."""
+        """Count a batch that was measured and written."""
         if self.bar is not None:
             self.bar.update(len(measure_candidates))
         if self.end is not None and time.monotonic() >= self.end:
@@ -108,8 +108,8 @@ def best_schedule(func: Any, target: Any, tuning: Tuning) -> Any | None:
 def _load_intrinsics() -> None:
     """Import what meta-schedule imports when it starts: some hundred functions in TVM's script.
 
-    For each, TVM asks `inspect` for the modules of all frames. Those of the import system have no
-    file, so it searches all loaded modules each time, unless they are in its cache.
+    For each of them TVM asks `inspect` for the modules of all frames. Frames of the import system
+    have no file, so `inspect` searches all loaded modules each time, unless they are in its cache.
     """
     for name in ("importlib._bootstrap", "importlib._bootstrap_external"):
         inspect.modulesbyfile.setdefault(f"<frozen {name}>", name)

@@ -140,7 +140,7 @@ def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
             work = _work(candidate, op)
             if work < least:
                 best, least = candidate, work
-    except UnsolvableError:  # the solver or the count cannot determine the bounds: keep it as written
+    except UnsolvableError:  # the bounds cannot be determined: keep it as written
         return best
     return best
 

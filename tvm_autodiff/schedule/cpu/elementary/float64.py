@@ -31,7 +31,7 @@ def _rest(r: float) -> float:
 
 
 def _low() -> float:
-    """What the part of ln 2 that is exact in products leaves."""
+    """The remainder of ln 2 after its part that is exact in products."""
     with localcontext() as context:
         context.prec = DIGITS
         return float(Decimal(2).ln() - Decimal(LN2_HIGH))

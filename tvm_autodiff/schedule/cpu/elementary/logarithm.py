@@ -31,7 +31,7 @@ class Base:
 
 
 def _split(value: float, bits: int) -> tuple[float, float]:
-    """A value as one of few bits and the rest."""
+    """A value as one of few bits and a remainder."""
     unit = 2.0 ** (math.frexp(value)[1] - bits)
     high = round(value / unit) * unit
     return high, value - high
@@ -69,7 +69,7 @@ def _combined(c: Code, e: Value, f: Value, base: Base) -> Value:
 
 
 def _with_limits(c: Code, x: Value, result: Value, pole: float) -> Value:
-    """-inf at the pole, NaN below it, x itself where it is infinite or NaN."""
+    """-inf at the pole, NaN below it, and x itself if it is infinite or NaN."""
     result = c.where((c.bits(x) & 0x7FFFFFFF) >= INFINITY_BITS, x, result)
     return c.where(x <= pole, c.where(x.equals(pole), -math.inf, math.nan), result)
 

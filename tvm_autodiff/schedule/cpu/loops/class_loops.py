@@ -127,7 +127,8 @@ def _table(
 
 
 def _plan(elements: Elements, moduli: Sequence[int], place: int) -> list[_Piece]:
-    """The pieces of one axis: cut where conditions turn over, the incomplete last one apart."""
+    """The pieces of one axis, split where conditions change, with the incomplete last one separate.
+    """
     modulus, axes = moduli[place], elements.axes
     extent = axis_range(axes[place])[1]
     if not isinstance(extent, int):
@@ -218,10 +219,10 @@ class _Writer:
     def _runs(
         self, quotients: Sequence[Var], chosen: Sequence[_Piece], count: int, kind: object
     ) -> Statement | None:
-        """The innermost loop in runs of whole vectors; None where it cannot be.
+        """The innermost loop in runs of whole vectors, or None if that is impossible.
 
-        The last run overlaps the one before: no run is shorter, and what is written twice is the
-        same.
+        The last run overlaps the previous one, so no run is shorter; elements that are written
+        twice get equal values.
         """
         piece, lanes = chosen[-1], self.lanes
         while lanes > count:
@@ -286,10 +287,10 @@ class _Writer:
         return allocated(buffers, sequence([*statements, *stores]))
 
     def _bound(self, values: Sequence[Expr]) -> tuple[list[Statement], list[Expr], list[Buffer]]:
-        """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for what is shared.
+        """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for shared parts.
 
-        TVM writes the value of a variable into its uses again unless it is a read: other values
-        that are shared go through a buffer of one element, which LLVM makes a register.
+        TVM inlines the value of a variable into its uses unless it is a read. Other shared values
+        go through a buffer of one element, which LLVM turns into a register.
         """
         statements: list[Statement] = []
         buffers: list[Buffer] = []

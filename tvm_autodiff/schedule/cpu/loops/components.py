@@ -133,7 +133,7 @@ def _summed(op: Operation, member: Member) -> list[Axis]:
 
 
 def _expanded(op: Operation, member: Member, is_split: bool) -> list[Axis]:
-    """The axes of a stage that take one value in each of the stages made of it."""
+    """The axes of a stage that take one value in each of the stages derived from it."""
     own = _summed(op, member) if hash(op) == hash(member.kernel.root) else []
     return [*own, *([op.axis[-1]] if is_split else [])]
 
@@ -159,7 +159,7 @@ def _differ(op: Operation, member: Member, is_split: bool, split: Mapping[int, o
 
 @dataclass
 class _Made:
-    """The members that take the place of others.
+    """The members that replace others.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class _Made:
     components : dict
         The components of a tensor, by its key.
     single : dict
-        What took the place of a tensor that has none.
+        The replacement of a tensor without components.
     """
 
     machine: Machine
@@ -181,7 +181,7 @@ class _Made:
     _copies: dict[object, Tensor] = field(default_factory=dict)
 
     def add(self, member: Member) -> None:
-        """Put what a member becomes behind the others."""
+        """Append the replacement of a member."""
         root, epilogue = member.kernel.root, member.kernel.epilogue
         if not self._changes(member):
             self.members.append(member)
@@ -250,7 +250,8 @@ class _Made:
         return reduction_stage(name, axes, changed)[0].op
 
     def _value(self, op: Operation, member: Member, source: Expr, at: Mapping[Var, int]) -> Expr:
-        """A source where some variables have values, read from what took the place of tensors."""
+        """A source with some variables replaced by values, read from the replacements of tensors.
+        """
         reduction = reduction_of(op)
         all_axes = [*op.axis, *(reduction.axes if reduction else ())]
         variables = [axis.var for axis in all_axes]
@@ -290,7 +291,9 @@ class _Made:
         inner: Sequence[Axis],
         variables: Sequence[Var],
     ) -> Expr | None:
-        """A read with gaps along the last axis from a copy of the row without; None for others."""
+        """A strided read along the last axis, through a contiguous copy of the row; None for
+        others.
+        """
         if not inner:
             return None
         node = load(tensor, list(indices))
@@ -301,7 +304,7 @@ class _Made:
         for index, dim in zip(indices, shape_of(tensor), strict=True):
             here = [n for n, axis in enumerate(axes) if node_id(axis.var) == node_id(index)]
             value = const_value(index)
-            # a copy is made of every place, guarded or not
+            # a copy covers every index, guarded or not
             if here and _inside(axes[here[0]], dim):
                 names.append(("axis", here[0]))
             elif value is not None and isinstance(dim, int) and 0 <= value < dim:
@@ -319,7 +322,7 @@ class _Made:
 
 
 def _inside(axis: Axis, dim: Extent) -> bool:
-    """Whether all values of an axis are places along a dimension."""
+    """Whether all values of an axis are valid indices of a dimension."""
     low, extent = axis_range(axis)
     if isinstance(extent, int) or isinstance(dim, int):
         return low == 0 and isinstance(extent, int) and isinstance(dim, int) and extent <= dim
@@ -331,7 +334,7 @@ def _among(var: Var, others: Sequence[Var]) -> bool:
 
 
 def _rows_of(new: Operation, old: Operation, member: Member) -> tuple[int, ...]:
-    """The numbers of the row axes, of which a reduction may have lost others."""
+    """The numbers of the row axes that remain; a reduction may have lost others."""
     if not member.across:
         return member.rows
     before, after = reduction_of(old), reduction_of(new)

@@ -151,7 +151,7 @@ def without_branches(expr: Expr, loops: Loops) -> Expr:
 
 
 def _is_plain(branches: Sequence[Expr], loops: Loops) -> bool:
-    """Whether branches may be evaluated wherever the loops are, and take little time."""
+    """Whether branches may be evaluated for all loop values, and take little time."""
     for node in postorder(list(branches)):
         if op_name(node) in ("if_then_else", "floordiv", "floormod"):
             return False

@@ -94,8 +94,10 @@ def multiplied(product: Local, bound: Local, lane: Expr, factor: Expr) -> Statem
 
 
 def _floor(dtype: str) -> float:
-    """The least size of a product that counts: its next factor hardly makes a subnormal number of
-    it, which takes a processor a hundred times as long.
+    """The threshold below which a product counts as zero.
+
+    Above it, the next factor rarely makes a subnormal number, which takes a processor a hundred
+    times as long.
     """
     limits = np.finfo(dtype)
     return float(limits.tiny / limits.eps)

@@ -51,7 +51,7 @@ def _mergeable(item: Item) -> bool:
 
 
 def _is_value(roots: Sequence[Expr], variables: Sequence[Var]) -> bool:
-    """Whether a variable stands outside of the indices of reads, as in ``y == place[row]``."""
+    """Whether a variable occurs outside indices of reads, as in ``y == place[row]``."""
     wanted = {node_id(var) for var in variables}
     pending, seen = list(roots), set(wanted)
     while pending:

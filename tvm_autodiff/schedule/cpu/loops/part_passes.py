@@ -120,7 +120,7 @@ class PartPasses:
         return func, inputs, outputs
 
     def _steps_of_part(self) -> Expr:
-        """An odd number of lines of steps for each part; none where there are few steps."""
+        """An odd number of cache lines of steps for each part, or zero if there are few steps."""
         whole = LINE * self._parts
         if isinstance(self._loop.length, int):
             lines = self._loop.length // whole
@@ -138,7 +138,7 @@ class PartPasses:
         return Lanes(1, lambda lane: [], lambda lane: time, neighbours=False)
 
     def _moved(self, stacks: Sequence[Stack], part: Expr, out: bool) -> Statement:
-        """The first states into the first part, or the last ones out of the last one."""
+        """Copy the first states into the first part, or the last ones out of the last part."""
         statements: list[Statement] = []
         places = iter(kept.starts for kept in self._kept)
         for stack in stacks:
@@ -156,7 +156,7 @@ class PartPasses:
         return [n for n, own in enumerate(self._states.levels) if own <= level]
 
     def _pass(self, level: int) -> Statement:
-        """All parts: states below a level as they are, those of the level from zero."""
+        """All parts: states below a level run normally, those of the level start from zero."""
         thread, step = counter("thread", self._threads), counter("step", self._lanes)
         block = counter("blocks", self._loop.length)
         states = self._vectors("state", self._numbers(level))
@@ -232,15 +232,15 @@ class PartPasses:
         }
 
     def _getter(self, states: dict[int, Local], number: int) -> Callable[[Expr], Expr]:
-        """A state in a lane; zero for one that nothing of a pass depends on."""
+        """A state in a lane, or zero if nothing of a pass depends on it."""
         if number in states:
             return partial(_read, states[number])
         zero = const(0, dtype_of(self._variables[number]))
         return lambda lane: zero
 
     def _composed(self, level: int) -> Statement:
-        """``start[part + 1] = product[part]·start[part] + sum[part]``; a part of which that cannot
-        be relied on runs step by step.
+        """``start[part + 1] = product[part]·start[part] + sum[part]``; an unreliable part runs step
+        by step.
         """
         part, zero = counter("part", self._parts), const(0, "int32")
         next_part = add(part, const(1, "int32"))
@@ -251,7 +251,7 @@ class PartPasses:
                 after, holds = self._kept[n].after(part)
                 checks.append(holds)
                 statements.append(store(self._kept[n].starts, after, [next_part]))
-        # a flag, since the opposite of a comparison would not hold for what is no number
+        # a flag, because the negation of a comparison would be wrong for NaN
         flag = select(all_of(checks), const(1, "int32"), zero)
         unsure = compare("eq", element(sure, [zero]), zero)
         again = self._serial(
@@ -267,7 +267,7 @@ class PartPasses:
         return loop(part, self._parts, allocated([sure], body))
 
     def _rest(self) -> Statement:
-        """The steps behind the last part."""
+        """The steps after the last part."""
         everything = list(range(len(self._variables)))
         last = const(self._parts, "int32")
         done = mul(const(self._parts, self._dtype), self._steps)

@@ -176,7 +176,7 @@ def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The sources without the branches that nothing needs; see `selected`."""
+    """The sources without unnecessary branches; see `selected`."""
     reduction = reduction_of(op)
     return selected(sources, [*op.axis, *(reduction.axes if reduction else ())])
 
@@ -214,7 +214,7 @@ def nests_of(items: Sequence[Item]) -> list[Nest]:
 def _own_reads(
     item: Item, made: dict[tuple[int, int], tuple[int, Item]]
 ) -> list[tuple[tuple[int, int], bool]]:
-    """Reads of what other items make, and whether each is at the place that the loops are at."""
+    """Reads of what other items produce, and whether each is at the current index of the loops."""
     found = []
     here = [node_id(axis.var) for axis in item.loops]
     for node in postorder(list(item.sources)):

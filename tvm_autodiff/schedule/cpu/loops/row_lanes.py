@@ -341,7 +341,7 @@ def _bound(var: Var, value: Expr, inside: list[Statement]) -> Var:
 
 
 def _uses(values: Mapping[int, Expr], results: Sequence[Expr]) -> Counter[int]:
-    """How often each variable occurs in what the results need."""
+    """The number of occurrences of each variable in what the results need."""
     uses: Counter[int] = Counter()
     pending = list(results)
     while pending:
@@ -360,7 +360,7 @@ def _occurrences(root: Expr) -> list[Expr]:
 
 
 def _squares(count: int, side: int) -> list[int]:
-    """Where squares of components begin, the last of which may overlap the one before."""
+    """The starts of square blocks of components; the last may overlap the previous one."""
     return [min(first, count - side) for first in range(0, count, side)]
 
 

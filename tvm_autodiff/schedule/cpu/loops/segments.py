@@ -44,7 +44,7 @@ def pieces(roots: Sequence[Expr], var: Var, extent: int) -> list[Piece]:
     cuts = {0, extent}
     for form in forms.values():
         slope, constant = form.coefficient(node_id(var)), form.constant
-        # where a difference becomes zero, and one behind
+        # where a difference becomes zero, and one after it
         root = -constant // slope
         cuts |= {place for place in (root, root + 1) if 0 < place < extent}
     if len(cuts) > 4 * MAX_PIECES:
@@ -90,7 +90,7 @@ def _truth(node: Expr, form: Affine, var: Var, begin: int, end: int) -> bool | N
 
 
 def _resolved(root: Expr, truths: dict[int, bool | None]) -> Expr:
-    """The expression with the comparisons that are decided, and branches taken."""
+    """The expression with decided comparisons and branches replaced."""
     decided = {key: const(int(truth), "bool") for key, truth in truths.items() if truth is not None}
 
     def visit(node: Expr) -> Expr | None:

@@ -123,7 +123,7 @@ def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _U
 
 
 def _one_a_row(divisor: Expr, whole: Expr, member: Member) -> bool:
-    """Whether a divisor is the same all along a row in which the quotient varies."""
+    """Whether a divisor is constant along a row in which the quotient varies."""
     rows = {node_id(axis.var) for axis in member.row_axes}
     others = {node_id(axis.var) for axis in _other_axes(member)}
     inside = {node_id(var) for var in variables_of(divisor)}
@@ -177,11 +177,11 @@ class _Renewed:
         self._made: dict[int, Tensor] = {}
 
     def current(self, tensor: Tensor) -> Tensor:
-        """What took the place of a tensor, or the tensor."""
+        """The replacement of a tensor, or the tensor."""
         return self._table.get(tensor_key(tensor), tensor)
 
     def add(self, member: Member, uses: dict[int, _Use]) -> None:
-        """Put a member behind the others."""
+        """Append a member."""
         root = member.kernel.root
         values: dict[int, Expr] = {}
         for node in _outermost(_sources(root), uses):

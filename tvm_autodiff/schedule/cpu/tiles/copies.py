@@ -45,7 +45,7 @@ def copy_cycles(
 
 
 def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: Machine) -> float:
-    """Cycles to copy an element: by the distance in memory of what becomes neighbours."""
+    """The cycles to copy an element, by the distance in memory of its new neighbours."""
     assert tile.vector is not None
     inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
     keys = [nest.spatial[axis] for axis in inner if nest.spatial[axis] in operand.variables()]
@@ -80,7 +80,7 @@ def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, in
 
 
 def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
-    """Whether panels in one piece are worth a copy of an operand that could be read in place."""
+    """Whether contiguous panels are worth a copy of an operand that could be read in place."""
     assert tile.vector is not None
     key = nest.spatial[tile.vector]
     if nest.extents.get(key, 1) <= tile.width * tile.vectors:

@@ -120,7 +120,9 @@ def _value(atom: Atom, by_id: Mapping[int, Var], constant: int, dtype: str) -> E
 
 
 def _place_of(atom: Atom, spatial: Sequence[int], tile: TileAxes) -> tuple[int, int]:
-    """Order of dimensions: reduced and mixed forms, then unrolled axes, then the vectorised one."""
+    """The order of dimensions: reduced and mixed forms, then unrolled axes, then the vectorised
+    one.
+    """
     keys = [key for key, _ in atom]
     if tile.vector in keys:
         return (3, 0)

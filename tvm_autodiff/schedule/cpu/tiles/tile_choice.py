@@ -45,7 +45,7 @@ def best_tile(nest: Nest, machine: Machine) -> Tile | None:
 
 
 def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
-    """Every tile worth looking at, in a fixed order."""
+    """Every promising tile, in a fixed order."""
     # a function of many steps needs additional registers
     calls = any(weight >= CALL for _, weight in nest.steps)
     registers = machine.vector_registers // 4 if calls else machine.vector_registers * 3 // 4
@@ -133,7 +133,7 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
 
 
 def _write_cycles(nest: Nest, tile: Tile) -> float:
-    """Cycles to finish and write an element: by the distance of a vector's lanes in memory."""
+    """The cycles to finish and write an element, by the distance of a vector's lanes in memory."""
     assert tile.vector is not None
     inner = nest.spatial[tile.vector + 1 :]
     if not inner:

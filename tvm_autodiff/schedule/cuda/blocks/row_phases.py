@@ -69,7 +69,7 @@ def _extents(axes: Sequence[Axis]) -> list[int]:
 
 @dataclass
 class _Value:
-    """Where the elements of a row of a tensor are: a buffer of the block, or memory."""
+    """The location of the elements of a row of a tensor: a buffer of the block, or memory."""
 
     item: Item
     dims: list[int]  #: dimensions of the tensor within a row
@@ -106,8 +106,9 @@ class RowWriter:
         return self.possible and self.budget >= 0
 
     def _parts(self) -> dict[int, list[tuple[Local, Local]]]:
-        """What each thread reduces alone and what is made of it, by reduction; nests one after the
-        other share both.
+        """The partial results of each thread and the buffers for their combination, by reduction.
+
+        Consecutive nests share both.
         """
         pool: dict[tuple[int, str], tuple[Local, Local]] = {}
         found: dict[int, list[tuple[Local, Local]]] = {}
@@ -133,7 +134,7 @@ class RowWriter:
         return buffer
 
     def _place(self, items: Sequence[Item]) -> None:
-        """Give every result that a later nest reads a buffer, small ones first."""
+        """Assign a buffer to every result that a later nest reads, small ones first."""
         number = {id(item): n for n, nest in enumerate(self.nests) for item in nest.items}
         made = {tensor_key(t): item for item in items for t in outputs_of(item.op)}
         later: dict[Key, bool] = {}  # whether a thread reads only what it wrote
@@ -176,7 +177,7 @@ class RowWriter:
         return function(parameters, self._over_rows())
 
     def _over_rows(self) -> Statement:
-        """A block for each row or a few; of symbolic ones, every so many for each."""
+        """A block for each row or a few; for symbolic sizes, every so many rows for each block."""
         rows = prod(extent for extent in self.extents if isinstance(extent, int))
         symbols = [cast("int32", extent) for extent in self.extents if not isinstance(extent, int)]
         if not symbols:
@@ -258,7 +259,7 @@ class RowWriter:
         totals: dict[int, list[Local]],
         registers: list[Local],
     ) -> Statement:
-        """What an item does at one place of the row."""
+        """The work of an item at one index of the row."""
         table = self._row(item, block, y)
         for var, value in unflatten(item.loops, place).items():
             table[var] = cast(dtype_of(var), value)
@@ -301,7 +302,7 @@ class RowWriter:
     def _stored(
         self, item: Item, tensor: Tensor, value: Expr, table: dict[Var, Expr], y: Var
     ) -> list[Statement]:
-        """An element put where others read it."""
+        """Store an element where others read it."""
         found = []
         shared = self.values[tensor_key(tensor)].shared
         if shared is not None:
@@ -312,7 +313,7 @@ class RowWriter:
         return found
 
     def _read(self, expr: Expr, here: Sequence[int], y: Var, kept: dict[Key, Local]) -> Expr:
-        """Reads of an expression made reads of registers, of shared memory, or of memory."""
+        """The expression with reads replaced by reads of registers, shared memory or memory."""
 
         def place(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
             value = self.values.get(tensor_key(tensor))
@@ -331,7 +332,7 @@ class RowWriter:
     ) -> Statement:
         """``other[x] = ⊕_n part[n * narrow + x]`` for ``x < narrow``; a single one is the result.
 
-        Buffers take turns: threads that read one do not write it, and need no barrier in a branch.
+        Buffers alternate: threads that read one do not write it, and need no barrier in a branch.
         """
 
         def work(x: Var, y: Var) -> Statement:
