@@ -133,7 +133,7 @@ class TestCalls:
     BAD_OUT = (
         (np.zeros(5, "float32"), "output 'C' must have shape"),
         (np.zeros(4, "float64"), "output 'C' must have dtype"),
-        ([], "out= must hold 1 arrays, got 0"),
+        ([], "out= must contain 1 arrays, got 0"),
         ([1.0], "output 'C' must be an array that can be written"),
     )
 

@@ -73,7 +73,7 @@ def register_rule(name: str, rule: Derivative | Rule, *, check: Any = None) -> N
     if isinstance(rule, Rule):
         if not rule.differentiates:
             raise InvalidArgumentError(
-                f"the rule of {name} has no derivative: give it vjp, jvp, transpose or form"
+                f"the rule of {name} has no derivative: pass vjp, jvp, transpose or form"
             )
         with entered_extern(name, rule):
             if check is not None:

@@ -118,7 +118,7 @@ def _axis(leaf: Any, axis: Any, name: str) -> int:
     if not -rank <= axis < rank:
         raise InvalidArgumentError(
             f"in_axes has {axis} for {name}, of shape {shape_text(shape_of(leaf))}: "
-            + (f"give one from {-rank} to {rank - 1}" if rank else "give None, it has no axis")
+            + (f"pass one from {-rank} to {rank - 1}" if rank else "pass None, it has no axis")
         )
     return axis % rank
 

@@ -106,7 +106,7 @@ def _positions(value: Any, what: str) -> tuple[int, ...]:
     for number in found:
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise InvalidArgumentError(
-                f"{what} holds {number!r}: pass numbers of positional arguments, starting from 0"
+                f"{what} contains {number!r}: pass numbers of positional arguments, starting from 0"
             )
     return found
 
@@ -116,14 +116,14 @@ def _checked_dynamic(f: Any, dynamic: Any) -> tuple[tuple[str, tuple[int, ...]],
         return ()
     form = 'such as {"x": (0,)}: the names of arguments, and axes of their arrays'
     if not isinstance(dynamic, Mapping):
-        raise InvalidArgumentError(f"dynamic is {dynamic!r}: give a dictionary {form}")
+        raise InvalidArgumentError(f"dynamic is {dynamic!r}: pass a dictionary {form}")
     found = []
     for name, axes in dynamic.items():
         numbers = (axes,) if isinstance(axes, int) else axes
         if not isinstance(name, str) or not isinstance(numbers, (tuple, list)):
-            raise InvalidArgumentError(f"dynamic holds {name!r}: {axes!r}; give one {form}")
+            raise InvalidArgumentError(f"dynamic contains {name!r}: {axes!r}; pass one {form}")
         if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in numbers):
-            raise InvalidArgumentError(f"dynamic holds {name!r}: {axes!r}; give one {form}")
+            raise InvalidArgumentError(f"dynamic contains {name!r}: {axes!r}; pass one {form}")
         found.append((name, tuple(numbers)))
     try:
         parameters = inspect.signature(f).parameters

@@ -118,7 +118,7 @@ def _number_dtype(value: Any, floats: str, name: str) -> str:
         return floats
     if type(value) is int and not -(2**31) <= value < 2**31:
         raise InvalidArgumentError(
-            f"{name} is {value}, which int32 cannot hold: pass an array of int64"
+            f"{name} is {value}, which does not fit int32: pass an array of int64"
         )
     return _NUMBERS[type(value)]
 

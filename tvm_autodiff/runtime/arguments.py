@@ -50,7 +50,7 @@ class CheckedArguments:
                     f"{len(places)} arguments are named {name!r} (of {listed}): pass them in order"
                 )
             if places[0] in given:
-                raise CallError(f"argument {name!r} is given twice: in order, and by name")
+                raise CallError(f"argument {name!r} is passed twice: by position and by name")
             given[places[0]] = array
         missing = [name for number, name in enumerate(names) if number not in given]
         if missing:
@@ -145,7 +145,7 @@ class CheckedArguments:
     def _outputs(self, arrays: Sequence[Array], sizes: dict[str, int]) -> list[Any]:
         outputs = self.signature.outputs
         if len(arrays) != len(outputs):
-            raise CallError(f"out= must hold {len(outputs)} arrays, got {len(arrays)}")
+            raise CallError(f"out= must contain {len(outputs)} arrays, got {len(arrays)}")
         borrowed = []
         for array, spec in zip(arrays, outputs, strict=True):
             kind = kind_of(array)

@@ -119,7 +119,8 @@ class DeviceFunction(CompiledFunction):
         alone = signature.single and not isinstance(out, (list, tuple))
         results = None if out is None else [out] if alone else list(out)
         if results is not None and len(results) != len(signature.outputs):
-            raise CallError(f"out= must hold {len(signature.outputs)} arrays, got {len(results)}")
+            wanted = len(signature.outputs)
+            raise CallError(f"out= must contain {wanted} arrays, got {len(results)}")
         sample = next((a for a in (*arrays, *(results or ())) if gpu_of(a) is not None), None)
         number = _one_gpu([*arrays, *(results or ())])
         call = _Call(self._gpu(number), {})

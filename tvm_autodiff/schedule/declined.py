@@ -52,7 +52,7 @@ def no_gain(reason: str) -> Declined:
 
 def refused(reason: str) -> Declined:
     """TVM cannot make a function, or code, from the rule's schedule."""
-    return Declined(f"TVM refuses its code: {reason}", Cause.REFUSED)
+    return Declined(f"TVM rejects its code: {reason}", Cause.REFUSED)
 
 
 NOT_COMPUTED = other_kind("its stage is not a te.compute")

@@ -74,7 +74,7 @@ def _scheduled(
     ops = [op for member in chain.members for op in member.kernel.ops]
     inputs = external_reads(ops)
     if not _shapes_known(ops, [*inputs, *chain.outputs]):
-        return Declined("a symbolic size is no dimension of its inputs or outputs")
+        return Declined("a symbolic size is not a dimension of its inputs or outputs")
     buffers = _Buffers(chain, inputs)
     items = items_of(chain, machine)
     writer = NestWriter(buffers.places, buffers.sums)

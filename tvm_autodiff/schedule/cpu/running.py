@@ -52,7 +52,7 @@ def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     op = kernel.root
     found = running_of(op)
     if found is None:
-        return other_kind("it is no reduction up to a place")
+        return other_kind("it is not a prefix reduction")
     if any(not isinstance(axis_range(axis)[1], int) for axis in op.axis):
         return Declined("an extent of its output is symbolic")
     if any(axis_range(axis)[0] != 0 for axis in op.axis):

@@ -22,7 +22,7 @@ def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a prefix scan."""
     found = kind_of(kernel.root)
     if not isinstance(found, Scan):
-        return other_kind("it is no scan")
+        return other_kind("it is not a scan")
     lanes = min(machine.lanes(dtype_of(var)) for var in found.recurrence.state)
     while lanes > 1 and lanes >= 2 * size_of(found.rows):
         lanes //= 2

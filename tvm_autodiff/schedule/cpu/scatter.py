@@ -45,7 +45,7 @@ def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scatter-add."""
     found = kind_of(kernel.root)
     if not isinstance(found, ScatterAdd):
-        return other_kind("it is no scatter-add")
+        return other_kind("it is not a scatter-add")
     return [_ScatterNest(found, kernel.outputs[0], machine).function()]
 
 

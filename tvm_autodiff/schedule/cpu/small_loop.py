@@ -59,7 +59,7 @@ def small_loop(
         ops = [op for op in topological(outputs) if not is_placeholder(op)]
         if not all(is_compute(op) and op.num_outputs == 1 and _is_literal(op) for op in ops):
             return other_kind(
-                "a step holds more than te.compute stages of literal size and one result"
+                "a step has stages other than te.compute stages of literal size with one result"
             )
         points += sum(map(iterations, ops))
         inlined.append(replace(loop, step=loop.step.with_outputs(outputs)))

@@ -15,5 +15,5 @@ from ..machine import Machine
 def loops(kernel: Kernel, machine: Machine) -> Declined:
     """Decline, with the reason for users of GPUs."""
     if not loops_in(kind_of(kernel.root)):
-        return other_kind("it is no loop")
+        return other_kind("it is not a loop")
     return Declined("one thread of the GPU runs the whole loop: build it for the CPU")

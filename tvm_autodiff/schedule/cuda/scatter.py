@@ -25,7 +25,7 @@ def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scatter-add."""
     found = kind_of(kernel.root)
     if not isinstance(found, ScatterAdd):
-        return other_kind("it is no scatter-add")
+        return other_kind("it is not a scatter-add")
     layout, [result] = found.layout, kernel.outputs
     slices = size_of([shape_of(result)[dim] for dim in layout.trailing])
     # neighbouring threads own neighbouring elements only where the last dimension is trailing

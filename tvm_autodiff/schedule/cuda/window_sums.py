@@ -52,10 +52,10 @@ def window_sums(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     op = kernel.root
     found = reduction_of(op) if is_compute(op) else None
     if found is None or op.num_outputs != 1 or not is_sum(found):
-        return other_kind("it is no sum")
+        return other_kind("it is not a sum")
     count = _window_axes(op, found)
     if count == 0:
-        return other_kind("its last axes are no window")
+        return other_kind("its last axes are not a window")
     if iterations(op) < MIN_ITERATIONS:
         return other_kind(f"it has fewer than {MIN_ITERATIONS} iterations")
     places = list(itertools.product(*(range(_extent(axis)) for axis in op.axis[-count:])))

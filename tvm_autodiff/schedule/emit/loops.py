@@ -67,7 +67,7 @@ def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:
     try:
         return apply(*arguments)
     except (ScheduleError, InternalError) as error:
-        return Declined(f"TVM refuses it: {first_line(error)}")
+        return Declined(f"TVM rejects it: {first_line(error)}")
 
 
 def by_library(rule: str, unscheduled: StageFunction, target: Any) -> StageFunction | Declined:

@@ -107,7 +107,7 @@ def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
         The maximum number of unrolled points of all stages for one row.
     """
     if not all(is_compute(tensor.op) for tensor in step.outputs):
-        return other_kind("it holds more than te.compute stages")
+        return other_kind("it has stages other than te.compute")
     tensors = [*step.carries, *step.outputs]
     leading = {shape_of(tensor)[:axes] for tensor in tensors}
     extents = leading.pop() if len(leading) == 1 else ()
@@ -116,7 +116,7 @@ def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
     if not all(isinstance(dim, int) for tensor in tensors for dim in shape_of(tensor)[axes:]):
         return other_kind("the size of a row is not literal")
     if any(dtype_of(tensor) not in DTYPES for tensor in (*step.inputs, *step.outputs)):
-        return other_kind("it has elements that are no plain numbers")
+        return other_kind("it has elements that are not plain numbers")
     try:
         return _Writer(step, tuple(int(extent) for extent in extents), most).program()
     except _CannotError as found:

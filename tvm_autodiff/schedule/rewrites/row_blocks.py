@@ -62,7 +62,7 @@ def row_blocks(step: Step, threads: int) -> RowBlocks | Declined:
         return no_gain("its carried tensors have no common first axis of literal size")
     count = _count(extent, threads)
     if count is None:
-        return no_gain(f"{extent} rows are no equal blocks for {threads} threads")
+        return no_gain(f"{extent} rows do not divide into equal blocks for {threads} threads")
     ops = [op for op in topological(list(step.outputs)) if not is_placeholder(op)]
     rows = _with_rows(ops, step.carries, extent)
     met = _meeting(ops, rows, extent)

@@ -79,7 +79,7 @@ def class_loops(
     """
     inputs = elements.reads()
     if not _sizes_known(elements, [*inputs, *results]):
-        return Declined("a symbolic size is no dimension of its inputs or outputs")
+        return Declined("a symbolic size is not a dimension of its inputs or outputs")
     if any(dtype_of(tensor) == "bfloat16" for tensor in [*inputs, *results]):
         # TVM makes integers of bfloat16, but not of variables that are bound to it
         return Declined("TVM cannot bind variables of bfloat16")
