@@ -52,25 +52,26 @@ class Plan:
     Attributes
     ----------
     inputs, outputs, updates
-        Of the program.
+        The inputs, outputs and updates of the program.
     machine : Machine
     rules : sequence of Rule
-        The last one takes every kernel.
+        The schedule rules. The last one takes every kernel.
     prepare : callable
-        A rewriting of tensors, which the steps of loops go through before they are planned.
+        A rewrite of tensors that is applied to the steps of loops before they are planned.
     refusals : Refusals
-        Rules that are not to be tried for some kernels, those of loops among them.
+        Rules that must not be tried for some kernels, including those of loops.
     times : int
-        How often all of it runs: in a loop, the steps.
+        How often the program runs; in a loop, the number of steps.
     varying : sequence of Tensor
         The inputs that differ from one step to the next.
     kernels : list of Kernel or Chain
-        In order of execution.
+        The kernels in order of execution.
     results : list of Tensor
-        What the kernels compute for `outputs`, and then for the new values of `updates`.
+        The tensors that the kernels compute for `outputs`, and then for the new values of
+        `updates`.
     scheduled : list of Scheduled
-        The kernels of the last `program`, those that copy an updated input and those of the steps
-        of loops among them.
+        The kernels of the last `program`, including copies of updated inputs and the kernels of
+        loop steps.
     """
 
     inputs: Sequence[Tensor]
@@ -257,12 +258,12 @@ class _PlannedLoop:
     Attributes
     ----------
     whole, part : Loop
-        With the step for all rows, and with that which runs.
+        The loop with the step for all rows, and with the step that runs.
     blocks : RowBlocks or None
     values : StepValues
-        What the step of `part` computes.
+        The values that the step of `part` computes.
     inside : Plan
-        Of that step.
+        The plan of that step.
     """
 
     whole: Loop

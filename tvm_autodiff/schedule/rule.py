@@ -61,11 +61,11 @@ class Scheduled:
     rule : str
         The rule that made them.
     declined : tuple of (str, Declined)
-        The rules that were tried before, each with its reason.
+        The rules that were tried before it, each with its reason.
     plain : bool
-        Whether it is the last rule, which makes plain loops.
+        Whether the rule is the last one, which makes plain loops.
     runs : int
-        How often it runs: more than once in a loop.
+        How often the kernel runs, which is more than once in a loop.
     """
 
     kernel: Kernel | Chain

@@ -48,7 +48,7 @@ class CalledParts:
     Parameters
     ----------
     parts : sequence of Part
-        They run one after the other.
+        The programs, which run one after the other.
     spare : sequence of Tensor
         Tensors that need memory at all times.
     """

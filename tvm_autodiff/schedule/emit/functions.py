@@ -19,7 +19,7 @@ class Functions:
     Parameters
     ----------
     put : callable
-        ``put(func, name)`` makes a function a part of the module under a name like that one.
+        ``put(func, name)`` adds a function to the module under a similar name.
     """
 
     def __init__(self, put: Callable[[Any, str], FunctionVar]) -> None:

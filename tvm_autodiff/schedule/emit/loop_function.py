@@ -65,13 +65,13 @@ def loop_step(
     kernel, loop
         The stage, and its kind.
     values
-        What the step computes.
+        The values that the step computes.
     results
         The tensors that the launches compute for ``values.tensors``.
     steps
         The launches of one step, in order.
     blocks
-        Where the step is that of a block of rows: all blocks, which run in parallel.
+        All blocks, which run in parallel, if the step is that of a block of rows.
     """
     written = _Written(kernel.root, loop, values, results, steps, blocks)
     inner = tuple(written.inner())

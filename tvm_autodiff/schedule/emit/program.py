@@ -73,7 +73,7 @@ def assemble(
         Pairs (input, new value) in the order of `updates.order_updates`: the new value is written
         into the memory of the input.
     direct
-        Whether ``main`` may take more than arrays, and call the kernels of a CPU itself.
+        Whether ``main`` may take more than arrays, and call CPU kernels directly.
     """
     if direct and is_static(steps, [*inputs, *outputs]):
         made = direct_program(steps, inputs, outputs, updates)

@@ -27,8 +27,8 @@ def without_repeats(steps: Sequence[Step], kept: Container[Key], machine: Machin
     kept
         Keys of tensors that must be written: results of the program.
     machine : Machine
-        Only what fits its cache is shared: anything larger would have to come from memory again,
-        and would stay there between its readers.
+        The machine. Only results that fit its cache are shared, because anything larger would be
+        read from memory again.
     """
     first: dict[tuple[Key, ...], list[Step]] = {}
     same: dict[Key, Tensor] = {}

@@ -191,11 +191,11 @@ class _Written:
     buffers : dict
         Its parameters, by the keys of tensors.
     parts : CalledParts
-        What it calls.
+        The programs that it calls.
     base : Pointer or None
-        Where its own memory begins.
+        The start of its own memory.
     spare : list of Pointer
-        Memory for a tensor each.
+        Memory for one tensor each.
     """
 
     op: Operation

@@ -26,15 +26,15 @@ class Step:
     ----------
     launch : StageFunction
     kernel : Kernel or Chain
-        What it computes, or computes a part of.
+        The kernel that it computes completely or partly.
     rule : str
         The schedule rule that made it.
     reasons : tuple of str
-        Why no faster schedule applies; empty where one does.
+        Why no faster schedule applies; empty if one does.
     inner : tuple of Step
-        Of a loop: the launches that it calls, those of loops inside of it in their place.
+        The launches that a loop calls, with inner loops expanded.
     calls : int or None
-        How often one that is called by a loop runs; None where that is symbolic.
+        How often a launch that a loop calls runs; None if it is symbolic.
     """
 
     launch: StageFunction
@@ -60,9 +60,10 @@ def order_updates(
     Parameters
     ----------
     steps, updates
-        Every new value is written by one launch, and none is an output besides.
+        The launches and updates. Every new value is written by one launch, and none is also an
+        output.
     copy
-        Gives a copy of a tensor, and the steps that make it.
+        Returns a copy of a tensor, and the steps that make it.
     """
     if not updates:
         return list(steps), []

@@ -24,9 +24,9 @@ class Temporary:
     ----------
     name : str
     size : int
-        Bytes.
+        The size in bytes.
     first, last : int
-        The launch that writes it, and the last that reads it.
+        The launch that writes it, and the last launch that reads it.
     """
 
     name: str

@@ -30,9 +30,9 @@ class Chain:
     parts : tuple of Kernel
         The kernels, in order of execution.
     members : tuple of Member
-        Their stages, and where each has the rows.
+        Their stages, and the row axes of each.
     extents : tuple
-        Extents of the row axes.
+        The extents of the row axes.
     outputs : list of Tensor
         The tensors that others read, or the program returns.
     """

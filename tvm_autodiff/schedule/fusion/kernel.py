@@ -67,7 +67,7 @@ class Kernel:
     epilogue : Operation or None
         An elementwise stage that reads the root at its own axes, and is its only reader.
     repetition : Repetition
-        In a loop: how often it runs, over which constants.
+        How often it runs in a loop, and over which constants.
     """
 
     root: Operation

@@ -52,7 +52,7 @@ class AffineForms:
     Parameters
     ----------
     variables : sequence of Var
-        In the order of the loop nest.
+        The variables in the order of the loop nest.
     """
 
     def __init__(self, variables: Sequence[Var]) -> None:

@@ -35,13 +35,13 @@ class AffineStates:
     Attributes
     ----------
     program : RowProgram
-        With bindings for the factors.
+        The program with bindings for the factors.
     factors : tuple of Expr
-        For each variable of the state, in order.
+        The factor of each variable of the state, in order.
     levels : tuple of int
         The level of each: its factor and its term depend on states of lower levels only.
     result_levels : tuple of int
-        For each stacked result one more than the highest level that it depends on.
+        For each stacked result, one more than the highest level that it depends on.
     """
 
     program: RowProgram

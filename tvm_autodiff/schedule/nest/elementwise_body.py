@@ -56,12 +56,13 @@ class Body:
     Attributes
     ----------
     exprs : tuple of Expr
-        What is reduced, without branches and lets; holds each operand's expression as it is.
+        The reduced values, without branches and lets; they contain each operand's expression
+        unchanged.
     steps : tuple of (set of int, float)
-        What is computed for a point of the loops: ids of the variables that it varies along, and
-        how many operations it counts as.
-    inside : as steps
-        What is computed for the operands, which are more than reads.
+        The work for a point of the loops: ids of the variables that it varies along, and its number
+        of operations.
+    inside : tuple of (set of int, float)
+        The work for the operands, in the same form.
     """
 
     axes: tuple[Axis, ...]

@@ -40,9 +40,9 @@ class Loops:
     ----------
     variables : tuple of Var
     ranges : mapping from id to (least, greatest)
-        Of the loops whose range is known in numbers.
+        The ranges of loops with numeric ranges.
     symbolic : mapping from id to (low, extent)
-        Of the others.
+        The ranges of the other loops.
     """
 
     variables: tuple[Var, ...]

@@ -44,9 +44,9 @@ class Operand:
     expr : Expr
         The factor, without the part of the guard that belongs to it.
     guards : list of Expr
-        Conditions on this operand alone, under which it counts; it is zero elsewhere.
+        Conditions on this operand only; it is zero where they do not hold.
     atoms : tuple of linear forms
-        All that `expr` and `guards` depend on, in order of first occurrence.
+        The linear forms that `expr` and `guards` depend on, in order of first occurrence.
     """
 
     expr: Expr

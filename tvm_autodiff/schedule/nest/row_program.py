@@ -69,12 +69,12 @@ class RowProgram:
     rows : tuple of Var
         The indices of the row.
     extents : tuple of int
-        How many rows there are along each of them.
+        The number of rows along each index.
     states : tuple of tuple of Var
-        For each carry one variable for each of its components.
+        For each carry, one variable for each of its components.
     bindings : tuple of (Var, Expr)
-        In order: values over states, `rows`, earlier variables and elements of ``step.xs`` and
-        ``step.consts``. Each of them may be evaluated for every row.
+        Bindings in order: values over states, `rows`, earlier variables and elements of ``step.xs``
+        and ``step.consts``. Each of them may be evaluated for every row.
     news, ys : tuple of tuple of Expr
         The components of the next carries, and of the results.
     """
@@ -100,9 +100,9 @@ def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
     Parameters
     ----------
     step : Step
-        In normal form.
+        A step in normal form.
     axes : int
-        How many leading axes of all carries and results are rows.
+        The number of leading axes of all carries and results that are rows.
     most : int
         The maximum number of unrolled points of all stages for one row.
     """

@@ -44,11 +44,11 @@ class Running:
     axis : int
         The output axis that results accumulate along.
     value : Expr
-        What is reduced, over the reduce axis and the other output axes.
+        The reduced value, over the reduce axis and the other output axes.
     backward : bool
-        Whether the last result is the first one: ``k >= i``.
+        Whether accumulation starts at the last result: ``k >= i``.
     inclusive : bool
-        Whether a result has its own element: ``k <= i``, not ``k < i``.
+        Whether a result includes its own element: ``k <= i`` instead of ``k < i``.
     """
 
     axis: int

@@ -159,9 +159,9 @@ class _Later:
     Attributes
     ----------
     numbers : list of int
-        Which of ``step.ys``.
+        The numbers of ``step.ys``.
     reads : list of Tensor
-        What of the step they are computed from, sequences and constants left out.
+        The tensors of the step from which they are computed, without sequences and constants.
     """
 
     numbers: list[int]

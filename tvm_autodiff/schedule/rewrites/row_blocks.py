@@ -39,9 +39,9 @@ class RowBlocks:
     Attributes
     ----------
     count : int
-        How many blocks there are.
+        The number of blocks.
     step : Step
-        Of one block: its inputs and outputs have its rows only.
+        The step of one block, whose inputs and outputs have only its rows.
     apart : frozenset of (int, int)
         The keys of the inputs and outputs of `step` that have rows; all blocks read the others.
     shared : tuple of Tensor

@@ -231,7 +231,7 @@ def function_text(
     Parameters
     ----------
     name
-        Of the function.
+        The name of the function.
     rule
         Called with a `Code` and a `Value` for each operand; returns the result.
     arity
@@ -239,7 +239,7 @@ def function_text(
     lanes
         The width of the vectors; 1 for scalars.
     kind
-        Of the operands and the result: `FLOAT` or `DOUBLE`.
+        The type of the operands and the result: `FLOAT` or `DOUBLE`.
 
     Examples
     --------

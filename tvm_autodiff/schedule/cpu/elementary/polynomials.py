@@ -22,11 +22,11 @@ def fit(
     Parameters
     ----------
     function
-        Defined on the open interval; zero should not be a node where it is a quotient of zeros.
+        A function on the open interval. Zero should not be a node if the function is 0/0 there.
     low, high
         The interval.
     degree
-        Of the polynomial.
+        The degree of the polynomial.
 
     Examples
     --------

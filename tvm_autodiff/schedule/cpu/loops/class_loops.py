@@ -71,10 +71,10 @@ def class_loops(
     Parameters
     ----------
     elements : Elements
-        What is written into each result.
+        The elements that are written into each result.
     moduli : sequence of int
-        For each axis the neighbours that one pass of its loop writes; 1 where the extent is
-        symbolic.
+        For each axis, the number of neighbours that one pass of its loop writes; 1 for a symbolic
+        extent.
     results : sequence of Tensor
     """
     inputs = elements.reads()

@@ -40,14 +40,14 @@ MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothin
 class Elements:
     """Tensors of one shape, element by element.
 
-    They are no stage: TVM walks the body of a stage as a tree.
+    They are not a stage, because TVM walks the body of a stage as a tree.
 
     Attributes
     ----------
     axes : tuple of axes
-        Of all tensors; they begin at zero.
+        The axes of all tensors, which start at zero.
     values : tuple of Expr
-        What stands at the axes, one expression for each tensor.
+        The values at the axes, one expression for each tensor.
     """
 
     axes: tuple[Axis, ...]

@@ -23,14 +23,13 @@ class Folded:
     Attributes
     ----------
     factor : Expr
-        Of a step.
+        The factor of a step.
     starts : Local
-        The state before each part, and behind the last one.
+        The state before each part, and after the last one.
     sums : Local
-        What a part makes of zero.
+        The result of each part for a zero state.
     products, bounds : Local or None
-        The product of its factors, and a bound of its size; None where all factors are one, or
-        zero.
+        The product of its factors, and a bound of its size; None if all factors are one or zero.
     """
 
     factor: Expr

@@ -54,11 +54,12 @@ class PartPasses:
     op : Operation
         The stage.
     loop : Loop
-        What it computes, with a step in normal form.
+        The loop, with a step in normal form.
     states : AffineStates
-        Of that step.
+        The states of that step.
     lanes, threads : int
-        How many parts there are: as many for each thread as a vector has lanes.
+        The number of parts per thread, which is the number of vector lanes, and the number of
+        threads.
     """
 
     def __init__(

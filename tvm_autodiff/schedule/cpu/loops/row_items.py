@@ -56,15 +56,16 @@ class Item:
     spatial, reduced : tuple of Axis
         The other axes, the vectorised one last in its tuple.
     sources : tuple of Expr
-        What is computed or reduced, one expression a component.
+        The computed or reduced values, one expression per component.
     lanes : int
         The width of vectors.
     guarded : bool
-        Whether a condition changes along the last loop, so that vectors cannot be written down.
+        Whether a condition changes along the last loop, so that vectors cannot be written
+        explicitly.
     straight : bool
         Whether all memory is contiguous along the last loop.
     still : tuple of Var
-        Variables that stay at zero, since the loop of the next one runs through theirs as well.
+        Collapsed axes: variables that stay at zero because the next loop covers them as well.
     """
 
     kind: str

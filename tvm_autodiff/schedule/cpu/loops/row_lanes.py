@@ -57,11 +57,11 @@ class Lanes:
     ----------
     count : int
     rows : callable
-        From a lane to the indices of its row.
+        Maps a lane to the indices of its row.
     time : callable
-        From a lane to its time.
+        Maps a lane to its time.
     neighbours : bool
-        Whether they are neighbouring rows at one time.
+        Whether the lanes are neighbouring rows at the same time.
     """
 
     count: int
@@ -90,7 +90,7 @@ class RowLanes:
     sources : mapping from tensor key to Stack
         The buffers of what the step reads.
     buffers : list of Local
-        What the statements need: a vector for each value that is stored.
+        The buffers of the statements: a vector for each stored value.
     """
 
     program: RowProgram
@@ -110,11 +110,12 @@ class RowLanes:
         ----------
         lanes : Lanes
         states
-            For each variable of the state what it is in a lane.
+            For each variable of the state, its value in a lane.
         results
-            Values over the program's variables, with what becomes of them once all is read.
+            Values over the program's variables, with the statements that store them after all
+            reads.
         stacks
-            The components of results that are stacked, and where they go.
+            The components of stacked results, and where they are stored.
         """
         lane = variable("lane", "int32")
         writes, after = list(results), []

@@ -37,11 +37,11 @@ class TimeBlock:
     stack : Stack
         The array by time.
     lanes : int
-        How many parts there are, and how many steps.
+        The number of parts, and of steps in a block.
     held : Local
         ``(steps, *components, parts)``.
     buffers : list of Local
-        What the statements need besides.
+        Further buffers of the statements.
     """
 
     stack: Stack

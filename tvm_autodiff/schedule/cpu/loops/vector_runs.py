@@ -65,9 +65,9 @@ class Run:
     Attributes
     ----------
     bases : (int, int)
-        The least and the greatest value of `base`.
+        The smallest and the largest value of `base`.
     modulus : int
-        The neighbours that one pass writes.
+        The number of neighbours that one pass writes.
     """
 
     var: Var

@@ -53,13 +53,13 @@ def pack(
     Parameters
     ----------
     operand : Operand
-        Over the loop variables of the nest.
+        An operand over the loop variables of the nest.
     loops : Loops
-        What each of them runs through, padding included.
+        The range of each of them, including padding.
     spatial : sequence of int
         Ids of the output axes.
     tile : TileAxes
-        What is innermost.
+        The innermost variables.
 
     Returns
     -------

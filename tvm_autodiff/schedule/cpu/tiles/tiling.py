@@ -66,10 +66,10 @@ def schedule_tile(
     parallel : bool
         Whether tiles run in parallel.
     vectorize_consumer : bool
-        Whether the innermost axis of the reading stages is the vectorised one, and all lanes of a
-        vector are within it or none.
+        Whether the innermost axis of the reading stages is the vectorised one, and the lanes of
+        each vector are all inside it or all outside.
     order : sequence of int, optional
-        Output axes as the loops over tiles run, outermost first.
+        The output axes in the order of the loops over tiles, outermost first.
     """
     unscheduled = stage_function([accumulate, *consume], [op.output(0) for op in consume])
     schedule, blocks = schedule_of(unscheduled)
