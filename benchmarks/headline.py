@@ -1,7 +1,7 @@
 """Draws the headline of README.md from the recorded figures of docs/benchmarks.md.
 
 ``python -m benchmarks.headline`` writes docs/headline.svg: one bar for each case, sorted, with the
-time of the fastest peer over ours, and the geometric mean.
+time of the fastest peer over ours, and the geometric mean. ``make bench`` does so, too.
 """
 
 from __future__ import annotations
@@ -81,10 +81,11 @@ def picture(cases: dict[str, float], mean: float) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def main() -> None:
-    """Write the picture."""
-    PICTURE.write_text(picture(*ratios(TABLE.read_text(encoding="utf-8"))), encoding="utf-8")
+def write(folder: Path) -> None:
+    """Draw the picture of a folder's benchmarks.md beside it."""
+    found = ratios((folder / TABLE.name).read_text(encoding="utf-8"))
+    (folder / PICTURE.name).write_text(picture(*found), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write(TABLE.parent)

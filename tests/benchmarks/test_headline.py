@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.headline import PICTURE, TABLE, picture, place, ratios
+from benchmarks.headline import PICTURE, TABLE, picture, place, ratios, write
 
 ROOT = Path(__file__).parent.parent.parent
 TEXT = TABLE.read_text(encoding="utf-8")
@@ -41,3 +41,11 @@ def test_bars_are_sorted_and_on_one_scale():
 def test_a_page_without_figures_is_refused():
     with pytest.raises(ValueError, match="no table for 2 threads"):
         ratios("# Benchmarks\n")
+
+
+def test_a_folder_gets_the_picture_of_its_own_figures(tmp_path):
+    (tmp_path / TABLE.name).write_text(TEXT.replace("|  4.99 |", "|  4.50 |"), encoding="utf-8")
+    write(tmp_path)
+    svg = (tmp_path / PICTURE.name).read_text(encoding="utf-8")
+    assert ">4.50<" in svg
+    assert ">4.99<" not in svg
