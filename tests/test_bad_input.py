@@ -358,7 +358,7 @@ CHECK_AND_SHOW = {
     "cost of a number": (
         lambda: ad.estimate_cost(3),
         InvalidArgumentError,
-        "estimate_cost takes te tensors, got int",
+        r"estimate_cost\(\) takes te tensors, got int",
     ),
 }
 

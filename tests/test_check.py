@@ -191,5 +191,5 @@ def test_a_wrong_tangent_is_named(monkeypatch):
 def test_a_difference_below_that_of_finite_differences_is_no_transpose(monkeypatch):
     monkeypatch.setattr(check_module, "jvp", scaled_jvp(1 + 1e-10))
     check_grads(y, x, modes=("forward",))
-    with pytest.raises(GradientCheckError, match="are no transposes of each other"):
+    with pytest.raises(GradientCheckError, match="are not transposes of each other"):
         check_grads(y, x, modes=("reverse", "forward"))

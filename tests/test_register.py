@@ -165,15 +165,16 @@ class TestExterns:
 MESSAGES = {
     "too few": (
         lambda: ad.register_rule("fdim", lambda out, a, b: const(1.0)),
-        "the rule of fdim gave 1 partial derivatives for 2 operands",
+        "the rule of fdim returned 1 partial derivatives for 2 operands",
     ),
     "another dtype": (
         lambda: ad.register_rule("expm1", lambda out, x: const(1.0, "float32")),
-        "must give an expression of float64 as derivative by operand 0, got one of float32",
+        "must return an expression of dtype float64 as the derivative with respect to operand 0, "
+            "got one of float32",
     ),
     "no expression": (
         lambda: ad.register_rule("expm1", lambda out, x: "x"),
-        "as derivative by operand 0, got str",
+        "as the derivative with respect to operand 0, got str",
     ),
     "no function": (
         lambda: ad.register_rule("expm1", 3.0),
@@ -187,7 +188,7 @@ MESSAGES = {
         lambda: ad.register_rule("tirx.exp", lambda out, x: out),
         "exp is an operator of the library, whose rule cannot be replaced",
     ),
-    "no name": (lambda: ad.register_rule(3, expm1_rule), "name must be that of a function"),
+    "no name": (lambda: ad.register_rule(3, expm1_rule), "name must be the name of a function"),
     "points of different lengths": (
         lambda: ad.register_rule("fdim", lambda out, a, b: (1, 1), check=[POINTS, POINTS[:2]]),
         "must be one array, or arrays of one length",

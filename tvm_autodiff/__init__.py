@@ -1,7 +1,7 @@
 """A gradient compiler for Apache TVM's tensor expressions.
 
-In: a computation written in `tvm.te`. Out: its derivatives, again as tensor expressions, and
-kernels for both. Importing the package loads TVM and numpy, and no other framework.
+It takes a computation written in `tvm.te`, returns its derivatives as tensor expressions, and
+compiles both to fast kernels. Importing the package loads TVM and numpy, and no other framework.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Derivatives checked against finite differences: one call for users and tests.
+"""Compares derivatives with finite differences, in one call for users and tests.
 
-Every entry is held to an error of its own size: a part of the entry, what two steps of different
-length differ by, and what rounding does to the outputs that the entry changes. Where this error is
-larger than the part, longer steps are tried. Tensors are compiled as they stand, so checks belong
-to float64 graphs; float32 gets the step that it can carry.
+The tolerance of every entry is its own: a fraction of the entry, the difference between steps of
+two lengths, and the rounding of the outputs that the entry changes. If this error is larger than
+the fraction, longer steps are tried. Tensors are compiled as they are, so float64 graphs are
+checked most accurately; float32 uses a longer step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TRANSPOSED = 256  #: the same of two derivatives, which may round long sums dif
 
 @dataclass(frozen=True)
 class Worst:
-    """The entry of a gradient that is furthest from its finite difference."""
+    """The entry of a gradient that differs most from its finite difference."""
 
     tensor: str
     index: tuple[int, ...]
@@ -43,7 +43,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class _Point:
-    """Where an output is checked, and how closely."""
+    """The point at which an output is checked, and the tolerances."""
 
     output: Tensor
     placeholders: list[Tensor]
@@ -56,11 +56,11 @@ class _Point:
 
     @property
     def eps(self) -> float:
-        """The rounding of one operation of the output's dtype."""
+        """The rounding of one operation in the output's dtype."""
         return float(np.finfo(dtype_of(self.output)).eps)
 
     def function(self) -> Callable[[Mapping[tuple[int, int], np.ndarray]], np.ndarray]:
-        """The output from values of the placeholders."""
+        """The output as a function of the values of the placeholders."""
         evaluate = build(self.placeholders, [self.output], cache=False)
 
         def at(values: Mapping[tuple[int, int], np.ndarray]) -> np.ndarray:
@@ -88,30 +88,34 @@ def check_grads(
     Parameters
     ----------
     output : Tensor
-        What is differentiated; float64, or float32 with wider tolerance. Shapes must be constant.
+        The tensor to differentiate: float64, or float32 with a wider tolerance. Shapes must be
+        constant.
     inputs : Tensor or sequence of Tensor
-        Placeholders to differentiate by.
+        The placeholders to differentiate with respect to.
     modes : sequence of str
         ``"reverse"`` compares every entry of the gradient, ``"forward"`` the tangent of the output
-        along a random direction; with both, ``⟨u, Jv⟩ = ⟨Jᵀu, v⟩`` is checked to rounding, too.
+        along a random direction. With both, ``⟨u, Jv⟩ = ⟨Jᵀu, v⟩`` is checked as well, up to
+        rounding.
     order : int
-        1 checks first derivatives; 2 also those of the gradient, in the same modes, and so on.
+        1 checks first derivatives, 2 also checks those of the gradient in the same modes, and so
+        on.
     values : mapping from Tensor to array, optional
-        Values of placeholders; others are uniform in (0.25, 1.25), integers zero.
+        Values of placeholders. By default, values are uniform in (0.25, 1.25), and integers are
+        zero.
     rtol, atol : float, optional
-        Tolerances, relative to each entry of the gradient, and absolute. The error of the
-        difference itself is allowed in addition.
+        Relative and absolute tolerance for each entry of the gradient. The error of the finite
+        difference is added.
     step : float, optional
-        Step of the finite difference.
+        The step of the finite difference.
     seed : int
-        Of the random values.
+        The seed of the random values.
 
     Raises
     ------
     GradientCheckError
-        A derivative is wrong; the message names tensor, index and both values.
+        If a derivative is wrong. The message names the tensor, the index and both values.
     InvalidArgumentError
-        An argument is not what is said above.
+        If an argument has the wrong type or value.
 
     Examples
     --------
@@ -126,7 +130,7 @@ def check_grads(
     for mode in modes:
         if mode not in _MODES:
             raise InvalidArgumentError(
-                f"modes: {mode!r} is not known; there are {' and '.join(map(repr, _MODES))}"
+                f"modes: {mode!r} is not known; use {' and '.join(map(repr, _MODES))}"
             )
     if not isinstance(order, int) or order < 1:
         raise InvalidArgumentError(f"order must be a positive int, got {order!r}")
@@ -182,7 +186,7 @@ def check_grads(
 def _check_reverse(
     point: _Point, listed: list[Tensor], used: list[Tensor], adjoints: list[Tensor]
 ) -> None:
-    """Every entry of the gradient, beside differences."""
+    """Compare every entry of the gradient with differences."""
     output, arrays, rng = point.output, point.arrays, point.rng
     function = point.function()
     needed = Graph(adjoints).placeholders()
@@ -215,7 +219,7 @@ def _check_reverse(
 
 
 def _check_forward(point: _Point, inputs: list[Tensor], adjoints: list[Tensor]) -> None:
-    """The tangent along a random direction, beside differences and beside the adjoints."""
+    """Compare the tangent along a random direction with differences and with the gradients."""
     if not inputs:
         return
     output, arrays = point.output, point.arrays
@@ -264,13 +268,13 @@ def _slope_along(
 def _check_transpose(
     point: _Point, pushed: np.ndarray, gradients: list[np.ndarray], along: list[np.ndarray]
 ) -> None:
-    """``⟨u, Jv⟩ = ⟨Jᵀu, v⟩`` to the rounding of the terms that are added."""
+    """Check ``⟨u, Jv⟩ = ⟨Jᵀu, v⟩`` up to the rounding of the summed terms."""
     terms = [g * v.astype("float64") for g, v in zip(gradients, along, strict=True)]
     left, right = float(pushed.sum()), float(sum(term.sum() for term in terms))
     size = float(abs(pushed).sum()) + float(sum(abs(term).sum() for term in terms))
     if not abs(left - right) <= _TRANSPOSED * point.eps * size:
         raise GradientCheckError(
-            f"forward and reverse mode of {point.output.op.name} are no transposes of each other: "
+            f"forward and reverse mode of {point.output.op.name} are not transposes of each other: "
             f"<u, Jv> is {left:.17g}, <J^T u, v> is {right:.17g}"
         )
 
@@ -285,7 +289,7 @@ def _fail(output: Tensor, worst: Worst) -> None:
 
 
 def _entries(shape: tuple[int, ...], rng: np.random.Generator) -> list[tuple[int, ...]]:
-    """All entries of a small array, a random sample of a large one."""
+    """All entries of a small array, or a random sample of a large one."""
     count = int(np.prod(shape, dtype=int))
     if count <= _MOST_ENTRIES:
         return list(np.ndindex(*shape))
@@ -297,8 +301,7 @@ def _array(tensor: Tensor, given: np.ndarray | None, rng: np.random.Generator) -
     shape = shape_of(tensor)
     if not all(isinstance(dim, int) for dim in shape):
         raise InvalidArgumentError(
-            f"tensor {tensor.op.name} has a symbolic shape; check_grads needs numbers: make the "
-            "tensors with constant extents"
+            f"tensor {tensor.op.name} has a symbolic shape; check_grads needs constant extents"
         )
     dtype = dtype_of(tensor)
     if given is not None:

@@ -1,6 +1,4 @@
-"""Nested tuples, lists, dictionaries and dataclasses: their leaves in order, and the form around
-them.
-"""
+"""Flattens nested tuples, lists, dictionaries and dataclasses into leaves, and rebuilds them."""
 
 from __future__ import annotations
 
@@ -16,18 +14,18 @@ from .errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class Form:
-    """What is around some leaves.
+    """The structure of nested containers without their leaves.
 
     Attributes
     ----------
     kind : str
         ``leaf``, ``none``, or the name of the container's type.
     make : callable
-        From the parts to the container.
+        Makes the container from its parts.
     names : tuple
-        The keys of a dictionary, the fields of a named tuple or of a dataclass, places otherwise.
+        The keys of a dictionary, the fields of a named tuple or a dataclass, or positions.
     parts : tuple of Form
-        What each part is.
+        The form of each part.
     fields : bool
         Whether the names are attributes.
     """
@@ -44,19 +42,19 @@ class Form:
         return 1 if self.kind == "leaf" else sum(part.count for part in self.parts)
 
     def filled(self, leaves: Sequence[Any]) -> Any:
-        """The container around other leaves."""
+        """The containers with other leaves."""
         return self._fill(iter(leaves))
 
     def _fill(self, leaves: Iterator[Any]) -> Any:
         if self.kind == "leaf":
             return next(leaves)
-        # leaves are taken here: a call of each would cost as much as the rest
+        # leaves are handled inline, because a call for each would double the cost
         return self.make(
             [next(leaves) if part.kind == "leaf" else part._fill(leaves) for part in self.parts]
         )
 
     def like(self, other: Form) -> bool:
-        """Whether both are containers of the same kind with the same names, part by part."""
+        """Whether both are containers of the same kinds with the same names."""
         return (self.kind, self.names) == (other.kind, other.names) and all(
             one.like(two) for one, two in zip(self.parts, other.parts, strict=True)
         )
@@ -75,7 +73,7 @@ class Form:
 
 
 def flattened(value: Any) -> tuple[list[Any], Form]:
-    """The leaves of nested containers, in order, and what is around them.
+    """The leaves of nested containers, in order, and their form.
 
     None has no leaves. Dictionaries keep the order of their keys.
 
@@ -102,7 +100,7 @@ def flattened(value: Any) -> tuple[list[Any], Form]:
     return leaves, Form(kind.__name__, make, names, tuple(form for _, form in found), by_fields)
 
 
-#: the form of what is no container
+#: the form of a value that is not a container
 LEAF = Form("leaf", lambda parts: parts[0])
 
 
@@ -112,7 +110,7 @@ def _is_container(kind: type) -> bool:
 
 
 def _opened(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], bool] | None:
-    """The names and the values of a container's parts, and whether the names are attributes."""
+    """The names and values of a container's parts, and whether the names are attributes."""
     if isinstance(value, dict):
         return tuple(value), list(value.values()), False
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -144,8 +142,9 @@ def _made(kind: type, names: tuple[Any, ...], parts: list[Any]) -> Any:
 
 
 def skeleton(value: Any, leaves: list[Any]) -> Hashable:
-    """What tells apart containers of different forms, quicker to make than a `Form`; the leaves
-    are added to the list.
+    """A value that identifies the form of containers and is faster to make than a `Form`.
+
+    The leaves are appended to the list.
 
     Examples
     --------
@@ -171,13 +170,14 @@ def skeleton(value: Any, leaves: list[Any]) -> Hashable:
 
 
 def spread(prefix: Any, form: Form, what: str) -> list[Any]:
-    """A value for each leaf of a form, from containers that stop where all leaves below have the
-    same value.
+    """A value for each leaf of a form, from containers that may stop above the leaves.
+
+    A value at a higher level applies to all leaves below it.
 
     Raises
     ------
     InvalidArgumentError
-        The containers differ from those of the form.
+        If the containers differ from those of the form.
 
     Examples
     --------
@@ -204,12 +204,12 @@ def spread(prefix: Any, form: Form, what: str) -> list[Any]:
 
 
 def matched(value: Any, form: Form, what: str) -> list[Any]:
-    """The values in the places of a form's leaves; None stands for all leaves of its place.
+    """The values at the leaves of a form; None applies to all leaves at its position.
 
     Raises
     ------
     InvalidArgumentError
-        The containers differ from those of the form.
+        If the containers differ from those of the form.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def matched(value: Any, form: Form, what: str) -> list[Any]:
 
 
 def paths(form: Form, start: str) -> list[str]:
-    """How each leaf is written: ``carry['h'][0].mean``."""
+    """The path of each leaf as text: ``carry['h'][0].mean``."""
     if form.kind == "leaf":
         return [start]
     return [

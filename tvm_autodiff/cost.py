@@ -1,8 +1,7 @@
-"""What tensors cost to compute, counted from their expressions.
+"""Estimates the cost of tensors from their expressions: iterations, multiplications and memory.
 
-In: tensors. Out: iterations, multiplications and memory, summed over every stage that they need.
-The definition is that of the RFC's branch, so that figures can be compared with the ones it
-recorded.
+The definitions are those of the RFC's branch, so the figures are comparable with the ones recorded
+there.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ def estimate_cost(
     Parameters
     ----------
     tensors : Tensor or sequence of Tensor
-        What is computed.
+        The tensors to compute.
     params : mapping from Var to int, optional
-        Values of symbolic extents; those without a value stay symbolic in the result. An extent
-        that is data, as of ``te.reduce_axis((0, length[i]))``, is the variable of its axis: the
-        iterations of one row on average.
+        Values of symbolic extents. Extents without a value stay symbolic in the result. An extent
+        that is data, as in ``te.reduce_axis((0, length[i]))``, is represented by the variable of
+        its axis: the average number of iterations per row.
 
     Returns
     -------
@@ -45,7 +44,7 @@ def estimate_cost(
     Raises
     ------
     InvalidArgumentError
-        Something is not a tensor.
+        If an argument is not a tensor.
 
     Examples
     --------
@@ -64,7 +63,7 @@ def estimate_cost(
     for tensor in listed:
         if not hasattr(tensor, "op"):
             raise InvalidArgumentError(
-                f"estimate_cost takes te tensors, got {type(tensor).__name__}"
+                f"estimate_cost() takes te tensors, got {type(tensor).__name__}"
             )
     put = _evaluator(params or {})
     total = Cost(0, 0, 0)
@@ -77,7 +76,7 @@ def estimate_cost(
 
 
 def stage_cost(op: Operation, put: Put = lambda extent: extent) -> Cost:
-    """The cost of one stage; `put` gives symbolic extents their values."""
+    """The cost of one stage; `put` maps symbolic extents to their values."""
     kind, rules = rules_of(op)
     return rules.cost(op, kind, put)
 

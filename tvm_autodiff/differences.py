@@ -1,7 +1,6 @@
-"""Central differences along one entry of an input, with the error that they may have.
+"""Central differences along one entry of an input, with an estimate of their error.
 
-In: a function of arrays and a point. Out: a slope and how far off it may be, by the step that is
-the most certain. What derivatives are held to is said in `check`.
+The step with the smallest error is used. `check` defines the tolerances for derivatives.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LONGEST = 0.1  #: step of all
 
 @dataclass(frozen=True)
 class Precision:
-    """The rounding of one operation, the first step, and when a slope is certain enough."""
+    """The rounding of one operation, the first step, and the error at which a slope is accepted."""
 
     eps: float
     step: float
@@ -37,17 +36,18 @@ def best_difference(
     index: tuple[int, ...],
     precision: Precision,
 ) -> tuple[float, float]:
-    """The slope along one entry of the step that is the most certain, and its possible error.
+    """The slope along one entry for the most accurate step, and its possible error.
 
     Parameters
     ----------
     function : callable
-        The outputs, from values that are not those of the point, by key.
+        Returns the outputs for values that differ from those of the point, by key.
     weights : ndarray
-        What the outputs are added up with.
+        The weights of the outputs in the sum.
     key, array, index
         The entry, as an element of an input.
     precision : Precision
+        Rounding, first step and accepted error.
     """
     best: tuple[float, float] | None = None
     for longer in _LONGER:
@@ -78,10 +78,10 @@ def central_difference(
 ) -> tuple[float, float]:
     """The slope of ``sum(function * weights)`` along one entry, and its possible error.
 
-    The slopes of one and of two steps have errors of step² and 4·step²: a third of their difference
-    is taken off, and all of it counts as possible error. Only outputs that the entry changes are
-    rounded differently at the two ends. Where it changes none, the gradient may be the rounding of
-    terms of the size of the outputs over the entry.
+    The slopes for one and two steps have errors of step² and 4·step². A third of their difference
+    is subtracted, and all of it counts as possible error. Rounding only counts for outputs that the
+    entry changes. If it changes none, the gradient may be the rounding of terms of the size of the
+    outputs, divided by the entry.
     """
     slopes, rounding = [], 0.0
     for length in (step, 2 * step):

@@ -1,61 +1,63 @@
-"""The library's families of errors and of warnings.
+"""The library's errors and warnings.
 
-Everything that the library raises on purpose derives from `AutodiffError`, so that one ``except``
-catches it. Each message names the tensor, shows the expression in the notation of `show`, and says
-the way out. This file decides names only; the texts are written where the facts are known.
+Every error that the library raises intentionally derives from `AutodiffError`, so one ``except``
+catches all of them. Each message names the tensor, shows the expression in the notation of `show`,
+and says what to do.
 """
 
 
 class AutodiffError(Exception):
-    """Base class of every error that the library raises on purpose."""
+    """Base class of every error that the library raises intentionally."""
 
 
 class NotDifferentiableError(AutodiffError, TypeError):
-    """A tensor or an expression has no derivative: integer dtype, opaque stage, intrinsic without
-    rule.
+    """A tensor or an expression has no derivative: integer dtype, opaque stage, or intrinsic
+    without a rule.
     """
 
 
 class InvalidArgumentError(AutodiffError, ValueError):
-    """An argument has the wrong type, shape or dtype, occurs twice, or does not belong to the
-    graph.
+    """An argument has the wrong type, shape or dtype, is repeated, or does not belong to the graph.
     """
 
 
 class UnknownKeywordError(InvalidArgumentError, TypeError):
-    """A function has no parameter of that name; the message suggests the one that was meant."""
+    """A function has no parameter with this name; the message suggests a similar one."""
 
 
 class UnknownTensorError(AutodiffError, KeyError):
-    """A mapping of a result was asked for a tensor that it has nothing for."""
+    """A mapping of a result has no entry for the requested tensor."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError would show the message in quotes
 
 
 class UnsolvableError(AutodiffError, ValueError):
-    """A system over the integers is outside of what the solver accepts."""
+    """The solver cannot handle a system over the integers."""
 
 
 class LoweringError(AutodiffError, RuntimeError):
-    """Tensors cannot be lowered or compiled: missing placeholders, opaque or free parts."""
+    """Tensors cannot be lowered or compiled: missing placeholders, opaque stages or free variables.
+    """
 
 
 class OutOfBoundsError(AutodiffError, IndexError):
-    """A stage is certain to read outside of a tensor, whatever the data."""
+    """A stage reads outside a tensor for all data."""
 
 
 class CallError(AutodiffError, TypeError):
-    """A compiled function was called with arrays of wrong number, shape, dtype, rank or layout."""
+    """A compiled function was called with arrays of the wrong number, shape, dtype, rank or layout.
+    """
 
 
 class MissingFrameworkError(AutodiffError, ImportError):
-    """A bridge to a framework is imported where the framework is not installed, or is too old."""
+    """The framework of a bridge is not installed, or is too old."""
 
 
 class NonFiniteError(AutodiffError, FloatingPointError):
-    """A NaN or an infinity arises in a stage of a program that was built with ``debug_nan``; the
-    message names stage, element, and what was read there.
+    """A NaN or an infinity occurred in a program that was built with ``debug_nan``.
+
+    The message names the stage, the element, and the values that it read.
     """
 
 
@@ -64,26 +66,27 @@ class GradientCheckError(AutodiffError, AssertionError):
 
 
 class AutodiffWarning(UserWarning):
-    """Base class of every warning of the library: a result is right, and not what it could be, or
-    perhaps not what was meant.
+    """Base class of the library's warnings.
+
+    The result is correct, but it may be slow or not what was intended.
     """
 
 
 class UnrelatedInputWarning(AutodiffWarning):
-    """An input of `differentiate` is not in the graph of the output: its adjoint is zero."""
+    """An input of `differentiate` is not in the graph of the output, so its gradient is zero."""
 
 
 class LargeIdentityWarning(AutodiffWarning):
-    """A Jacobian was asked for whose identity cotangent alone has more than 2²⁴ elements."""
+    """The identity cotangent of a requested Jacobian has more than 2²⁴ elements."""
 
 
 class DenseSumWarning(AutodiffWarning):
-    """A gradient sums over structural zeros, since an equation could not be solved."""
+    """A gradient sums over structural zeros because an equation could not be solved."""
 
 
 class PlainScheduleWarning(AutodiffWarning):
-    """Stages of a program are slower than they could be, with right results.
+    """Stages of a program are slower than necessary; the results are correct.
 
-    TVM refused the code of a schedule and the next rule took the stage, or no rule fits a stage
+    Either TVM rejected the code of a schedule and the next rule was used, or no rule fits a stage
     that is a large part of the work. The text names stages and reasons.
     """

@@ -1,8 +1,7 @@
-"""``python -m tvm_autodiff.info``: what is installed, the machine, what has a derivative.
+"""``python -m tvm_autodiff.info``: prints versions, target, threads and the operators that have a
+derivative.
 
-In: nothing. Out: a text with versions, target, threads and the table of operators, to be read by a
-person or put into a bug report. Everything is asked from where it is decided; nothing is repeated
-here.
+The text is for people and for bug reports.
 """
 
 from __future__ import annotations
@@ -21,6 +20,11 @@ _PACKAGES = ("tvm_autodiff", "apache-tvm", "apache-tvm-ffi", "numpy", "sympy", "
 
 def info() -> str:
     """The text that the command prints.
+
+    Returns
+    -------
+    str
+        Versions, target, number of threads, and the table of operators.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Unknown keywords and names: an error that suggests the one that was meant."""
+"""Errors for unknown keywords and names, with a suggestion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .errors import UnknownKeywordError
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-#: what other libraries call a parameter → names of ours, of which a function has one at most
+#: parameter names of other libraries → ours, of which a function has at most one
 _MEANINGS: dict[str, tuple[str, ...]] = {
     "wrt": ("inputs", "input"),
     "argnums": ("inputs",),
@@ -36,7 +36,7 @@ _MEANINGS: dict[str, tuple[str, ...]] = {
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'head'?"`` for ``heads``, or nothing where no known name is meant.
+    """``"; did you mean 'head'?"`` for ``heads``, or an empty string if no known name is similar.
 
     Examples
     --------
@@ -52,12 +52,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def checked_keywords(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The same function, which refuses unknown keywords with a suggestion.
+    """Wrap a function so that unknown keywords raise an error with a suggestion.
 
     Raises
     ------
     UnknownKeywordError
-        The function has no parameter of that name.
+        If the function has no parameter with this name.
     """
     known = list(inspect.signature(function).parameters)
 

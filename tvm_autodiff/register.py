@@ -1,4 +1,4 @@
-"""`register_rule`: derivatives of functions that TVM or the user adds, by name."""
+"""`register_rule`: registers derivatives of functions that TVM or the user adds, by name."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ Derivative = Callable[..., Any]
 
 @checked_keywords
 def register_rule(name: str, rule: Derivative | Rule, *, check: Any = None) -> None:
-    """Give a scalar function, or a kind of extern stage, a derivative that all programs follow.
+    """Register the derivative of a scalar function, or of externs with a tag, for all programs.
 
-    The table of such rules lives as long as the process, as TVM's own tables of operators do: a
-    call in an expression has a name and nothing else. For tensors prefer `with_rule` and
-    `custom_vjp`, whose rules belong to the graph. A later rule replaces an earlier one; what was
-    differentiated before keeps the earlier one.
+    Registered rules live as long as the process, like TVM's own operator tables, because a call in
+    an expression has only a name. For tensors prefer `with_rule` and `custom_vjp`, whose rules
+    belong to the graph. A later rule replaces an earlier one; existing derivatives keep the earlier
+    one.
 
     Parameters
     ----------
     name : str
-        Of a function in ``tirx.call_pure_extern(dtype, name, ...)``, the full name of an operator
-        of TVM, or the `tag` of a `te.extern`.
+        The name of a function in ``tirx.call_pure_extern(dtype, name, ...)``, the full name of a
+        TVM operator, or the `tag` of a `te.extern`.
     rule : callable or Rule
-        For a function ``derivative(out, *operands)``: the partial derivative by each operand, as
-        an expression of the dtype of `out`, a number, or None for zero; several as a tuple. `out`
-        is the value of the call. For externs a `Rule` by the tensors that the stage reads, in its
-        order.
+        For a function, ``derivative(out, *operands)``: the partial derivative with respect to each
+        operand, as an expression in the dtype of `out`, a number, or None for zero; a tuple for
+        several operands. `out` is the value of the call. For externs, a `Rule` with respect to the
+        tensors that the stage reads, in its order.
     check : optional
-        Points at which derivatives are compared with differences before the rule is entered: an
-        array of float64 (or float32), or one for each operand. For a `Rule` a pair (output,
-        inputs), as for `check_grads`.
+        Points at which derivatives are compared with finite differences before the rule is
+        registered: an array of float64 (or float32), or one array for each operand. For a `Rule`, a
+        pair (output, inputs) as for `check_grads`.
 
     Raises
     ------
     InvalidArgumentError
-        The rule is no function, gives something else than expressions, or as many as there are not
-        operands; or the function is one of the library's own.
+        If the rule is not a function, or does not return one expression for each operand; or if the
+        function is one of the library's own.
     GradientCheckError
-        A derivative is wrong at one of the points.
+        If a derivative is wrong at one of the points.
 
     Examples
     --------
@@ -69,11 +69,11 @@ def register_rule(name: str, rule: Derivative | Rule, *, check: Any = None) -> N
     dx[i0] = h[i0]*(1.0/(3.0*y[i0]*y[i0]))  float64[3]
     """
     if not isinstance(name, str) or not name:
-        raise InvalidArgumentError(f"name must be that of a function or a tag, got {name!r}")
+        raise InvalidArgumentError(f"name must be the name of a function or a tag, got {name!r}")
     if isinstance(rule, Rule):
         if not rule.differentiates:
             raise InvalidArgumentError(
-                f"the rule of {name} has no derivative: give it vjp, jvp, transpose or form"
+                f"the rule of {name} has no derivative: pass vjp, jvp, transpose or form"
             )
         with entered_extern(name, rule):
             if check is not None:
@@ -88,8 +88,8 @@ def register_rule(name: str, rule: Derivative | Rule, *, check: Any = None) -> N
     own = name.rpartition(".")[2] if is_operator(name) else name
     if own in RULES:
         raise InvalidArgumentError(
-            f"{own} is an operator of the library, whose rule cannot be replaced: give the stage a "
-            "rule of its own, by with_rule"
+            f"{own} is an operator of the library, whose rule cannot be replaced: attach a rule to "
+            "the stage with with_rule"
         )
     points = None if check is None else _points(check, name)
     count = _operand_count(rule) if points is None else len(points)
@@ -103,7 +103,7 @@ def register_rule(name: str, rule: Derivative | Rule, *, check: Any = None) -> N
 
 
 def _operand_count(rule: Derivative) -> int | None:
-    """The number of operands that a derivative takes; None where it takes any number."""
+    """The number of operands that a derivative takes, or None for any number."""
     kinds = [parameter.kind for parameter in inspect.signature(rule).parameters.values()]
     if any(kind is inspect.Parameter.VAR_POSITIONAL for kind in kinds):
         return None
@@ -126,12 +126,12 @@ def _pullback(name: str, rule: Derivative) -> Callable[..., tuple[Entry, ...]]:
 def _partials(
     name: str, rule: Derivative, out: Expr, operands: Sequence[Expr]
 ) -> list[Expr | None]:
-    """What a derivative gives, checked; None for zero and for operands that are no floats."""
+    """The checked result of a derivative; None for zero and for operands that are not floats."""
     found = rule(out, *operands)
     listed = list(found) if isinstance(found, (list, tuple)) else [found]
     if len(listed) != len(operands):
         raise InvalidArgumentError(
-            f"the rule of {name} gave {len(listed)} partial derivatives for {len(operands)} "
+            f"the rule of {name} returned {len(listed)} partial derivatives for {len(operands)} "
             "operands: return a tuple with one for each, None for zero"
         )
     results: list[Expr | None] = []
@@ -144,8 +144,8 @@ def _partials(
         if not is_expr(value) or dtype_of(value) != dtype_of(out):
             given = f"one of {dtype_of(value)}" if is_expr(value) else type(value).__name__
             raise InvalidArgumentError(
-                f"the rule of {name} must give an expression of {dtype_of(out)} as derivative by "
-                f"operand {number}, got {given}"
+                f"the rule of {name} must return an expression of dtype {dtype_of(out)} as the "
+                f"derivative with respect to operand {number}, got {given}"
             )
         results.append(value)
     return results
@@ -165,7 +165,7 @@ def _points(check: Any, name: str) -> list[np.ndarray]:
 
 
 def _check(name: str, points: Sequence[np.ndarray]) -> None:
-    """The derivatives at some points beside differences, in both modes."""
+    """Compare the derivatives at some points with differences, in both modes."""
     inputs = [
         placeholder(array.shape, str(array.dtype), f"x{n}") for n, array in enumerate(points)
     ]

@@ -1,8 +1,8 @@
-"""Graphs of tensors as text that a person can read.
+"""Prints graphs of tensors as text.
 
-In: tensors. Out: one line for the inputs and one a stage, producers first: the axes, the
+The text has one line for the inputs and one for each stage, producers first: the axes, the
 reduction with its bounds and condition, the body in plain notation, dtype and shape. Names are
-distinct, and the text is the same in every process. `expr.printing.text` prints expressions.
+distinct, and the text is the same in every process. `expr.printing.text` prints the expressions.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from .graph.kinds.rules.table import rules_of
 from .graph.stage import Operation, is_placeholder, outputs_of
 
 _WIDTH = 100
-#: stages longer than this do not push the column of types to the right
+#: stages longer than this do not move the column of types to the right
 _COLUMN = 72
 
 
 def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
-    """The stages that tensors need, in plain notation.
+    """Print the stages that tensors need, in plain notation.
 
     Parameters
     ----------
     tensors : Tensor or sequence of Tensor
-        What to show: results of `te.compute`, of `differentiate`, or inputs.
+        The tensors to show: results of `te.compute` or `differentiate`, or inputs.
     limit : int or None
-        Where the text of one stage is cut off with an ellipsis, in characters; None: never.
+        The maximum length of a stage's text, in characters. Longer texts end in an ellipsis. None
+        means no limit.
 
     Returns
     -------
     str
-        The inputs first, then one line a stage, producers before the stages that read them:
-        ``name[axes] = body``, and behind it dtype and shape. ``Σ_{k<9}`` is a sum over
-        ``0 <= k < 9``, ``Σ_{k<9 | k > 1}`` one with a condition; ``Π``, ``max`` and ``min``
-        likewise. Any other reducer is written out, with its identity:
-        ``reduce[(a, b), (c, d) → (e, f); identity (x, y)]``. A stage with several outputs is
-        ``(first, second)[axes] = ...``. What a `te.extern` or a `te.scan` computes is not shown,
-        only what it reads; scans made by this library are,
-        ``P[i, k] = scan_{k}[s, x → s + x*2.0; start 0.0] A[i, k]``: the state s before element k of
-        a row is taken, for ``scan_{k from last}`` with the last element first. So are its sums
-        into places that are data: ``y[p[n], i] += u[n, i] for n<5, i<3``, where y begins with
-        zeros and places outside of it are left out. Equal names get numbers: ``C``, ``C_1``.
+        The inputs first, then one line for each stage, producers before the stages that read them:
+        ``name[axes] = body``, followed by dtype and shape. ``Σ_{k<9}`` is a sum over ``0 <= k <
+        9``, ``Σ_{k<9 | k > 1}`` one with a condition; ``Π``, ``max`` and ``min`` are written in the
+        same way. Any other reducer is spelled out, with its identity: ``reduce[(a, b), (c, d) → (e,
+        f); identity (x, y)]``. A stage with several outputs is ``(first, second)[axes] = ...``. For
+        a `te.extern` or a `te.scan` only the inputs are shown. Prefix scans made by this library
+        are shown as ``P[i, k] = scan_{k}[s, x → s + x*2.0; start 0.0] A[i, k]``: the state s before
+        element k of a row. ``scan_{k from last}`` starts with the last element. Scatter-adds are
+        shown as ``y[p[n], i] += u[n, i] for n<5, i<3``; y starts with zeros, and positions outside
+        of it are skipped. Equal names get numbers: ``C``, ``C_1``.
 
     Raises
     ------
     InvalidArgumentError
-        Something else than tensors was given.
+        If an argument is not a tensor.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
 
 
 def _inputs(inputs: Sequence[Tensor], printer: Printer) -> list[str]:
-    """``inputs  A: float32[4, 6], B: float32[6, 5]``, in as many lines as it takes."""
+    """``inputs A: float32[4, 6], B: float32[6, 5]``, in as many lines as necessary."""
     if not inputs:
         return []
     listed = [f"{printer.tensor(tensor)}: {_type([tensor], printer)}" for tensor in inputs]
@@ -125,8 +125,9 @@ def _type(outputs: Sequence[Tensor], printer: Printer) -> str:
 
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Bodies to the left, types in one column to the right as far as that is possible; what a
-    loop repeats stands below its line.
+    """Bodies on the left, and types in one column on the right as far as possible.
+
+    The stages that a loop repeats follow its line.
     """
     parts = [(*left.partition("\n"), right) for left, right in lines]
     width = max((len(left) for left, *_ in parts if len(left) <= _COLUMN), default=0)

@@ -1,4 +1,4 @@
-"""Warnings that point at the caller's code, however deep in the library they arise."""
+"""Issues warnings that point at the caller's code, from any depth in the library."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn of something at the first line outside of this package that led here.
+    """Issue a warning at the innermost line outside this package.
 
     Parameters
     ----------
     message : str
-        What was noticed, and the way out.
+        What happened, and what to do.
     category : type of Warning
         A class of `errors`.
     """

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .. import headline
 from .cases import ENTRIES
 from .machine import describe
 from .measure import PEERS, Options, measure, measure_limits, missing
@@ -52,6 +53,8 @@ def main() -> None:
         from .page import write
 
         write(results, options.report)
+        if headline.THREADS in results.by_threads:
+            headline.write(options.report)
 
 
 def run(options: argparse.Namespace, results: Results, threads: int) -> None:

@@ -137,7 +137,7 @@ def ordered(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
         (in_place, "block again writes y a second time"),
         (half, "block half writes parts of y"),
         (mirrored, "block mirrored writes parts of y"),
-        (started, "block started starts with no identity of its reducer"),
+        (started, "block started does not start with the identity of its reducer"),
         (conditional, "block conditional runs under a condition"),
         (ordered, "block ordered is computed in an order of v"),
     ],
@@ -175,5 +175,5 @@ def two_at_once(
 
 
 def test_components_that_depend_on_each_other_are_no_sums():
-    with pytest.raises(UnrecoveredError, match="has a reducer that is not known"):
+    with pytest.raises(UnrecoveredError, match="has an unknown reducer"):
         recovered(two_at_once, [te.placeholder((4,), name="x")])

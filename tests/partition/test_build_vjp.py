@@ -303,7 +303,7 @@ X = te.placeholder((3,), D, "x")
 Y = te.compute((3,), lambda i: te.exp(X[i]), "y")
 N = te.compute((3,), lambda i: i, "n")
 BAD = {
-    "a negative budget": (lambda: ad.build_vjp(X, Y, memory_budget=-1), "the least is 0"),
+    "a negative budget": (lambda: ad.build_vjp(X, Y, memory_budget=-1), "the minimum is 0"),
     "a share": (lambda: ad.build_vjp(X, Y, memory_budget=0.5), "number of bytes, got 0.5"),
     "no output": (lambda: ad.build_vjp(X, []), "outputs is empty"),
     "no float output": (lambda: ad.build_vjp(X, N), "n has dtype int32"),
@@ -330,7 +330,7 @@ def test_bad_calls() -> None:
     forward, backward = ad.build_vjp(X, [Y, N], cache=False)
     _, residuals = forward(np.ones(3))
     one = np.ones(3)
-    with pytest.raises(ad.CallError, match=r"gives 1 arrays \(y\), and there are 2"):
+    with pytest.raises(ad.CallError, match=r"returns 1 arrays \(y\), but got 2"):
         backward([*residuals, one], one, None)
     with pytest.raises(ad.CallError, match="there are 2 outputs"):
         backward(residuals, one)

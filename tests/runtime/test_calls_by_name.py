@@ -70,9 +70,9 @@ def test_numbers_and_symbols_by_name():
 BAD = {
     "unknown": (lambda f: f(X, W, c=B), "no argument 'c'. There are x, weight, b"),
     "misspelt": (lambda f: f(X, wieght=W, b=B), "no argument 'wieght'; did you mean 'weight'"),
-    "twice": (lambda f: f(X, W, B, x=X), "argument 'x' is given twice: in order, and by name"),
+    "twice": (lambda f: f(X, W, B, x=X), "argument 'x' is passed twice: by position and by name"),
     "missing": (lambda f: f(x=X, b=B), r"expected 3 arrays \(x, weight, b\), got 2: weight miss"),
-    "too many": (lambda f: f(X, W, B, X, b=B), "given twice"),
+    "too many": (lambda f: f(X, W, B, X, b=B), "passed twice"),
     "wrong shape": (lambda f: f(X, b=B[:3], weight=W), r"argument 'b' must have shape \(4,\)"),
     "wrong dtype": (lambda f: f(X, b=B, weight=W.astype(int)), "'weight' must have dtype float32"),
     "result by name": (lambda f: f(X, W, B, y=B), "no argument 'y'"),

@@ -143,7 +143,7 @@ def test_what_a_call_refuses(arguments, message):
 
 
 def test_out_must_fit():
-    with pytest.raises(ad.CallError, match="out= must hold 1 arrays, got 2"):
+    with pytest.raises(ad.CallError, match="out= must contain 1 arrays, got 2"):
         function()(VALUES, 1.0, out=[np.zeros(4), np.zeros(4)])
     with pytest.raises(ad.CallError, match="output 'out' must have shape"):
         function()(VALUES, 1.0, out=np.zeros(5, "float32"))

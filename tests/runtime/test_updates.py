@@ -208,7 +208,7 @@ BAD = [
     ({A: A}, "input a is its own new value"),
     ([(A, NEW), (A, NEW)], "two new values for input a"),
     ({A: 1.0}, "updates maps Tensor to float"),
-    ([A], "updates holds .*: give pairs"),
+    ([A], "updates contains .*: pass pairs"),
     (3, "updates must be a mapping"),
     ("a", "updates must be a mapping"),
 ]

@@ -104,7 +104,7 @@ class TestRefused:
             np.testing.assert_array_equal(out, 2 * array)
 
     def test_alone(self):
-        with pytest.warns(PlainScheduleWarning, match="bad_too.*TVM refuses.*warp_shuffle") as told:
+        with pytest.warns(PlainScheduleWarning, match="bad_too.*TVM rejects.*warp_shuffle") as told:
             function = build(*self.program(), cache=False)
         assert len(told) == 1
         assert "stage bad by" in str(told[0].message)
@@ -122,7 +122,7 @@ class TestRefused:
         arrays = [np.arange(8 + n, dtype="float32") for n in range(3)]
         text = str(function.profile(*arrays, repeats=1))
         assert "elementwise of bad, as no faster rule applies:" in text
-        assert "broken: TVM refuses its code" in text
+        assert "broken: TVM rejects its code" in text
 
     def test_a_chain_comes_apart(self, monkeypatch):
         def broken_chain(chain, machine):
@@ -134,7 +134,7 @@ class TestRefused:
 
         rules = (ChainRule(broken_chain), *CPU_RULES[1:])
         monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: rules)
-        with pytest.warns(PlainScheduleWarning, match="broken_chain: TVM refuses") as told:
+        with pytest.warns(PlainScheduleWarning, match="broken_chain: TVM rejects") as told:
             softmax = build(*chain_cases.softmax(40, 50), cache=False)
         assert len(told) == 1
         rules = {launch.rule for launch in softmax._record.launches}

@@ -100,7 +100,7 @@ def extern():
 
 
 REFUSED = {
-    "a place": (gathered, r"stage y reads x\[index\[i\]\], at a place that is data"),
+    "a place": (gathered, r"stage y reads x\[index\[i\]\], at an index that is data"),
     "a range": (jagged, r"sums k over a range that is data, index\[i\]"),
     "a scatter": (lambda: ad.scatter_add(X, INDEX, (8,)), "is a ScatterAdd stage: its pattern"),
     "an extern": (extern, "is a Opaque stage: its pattern"),

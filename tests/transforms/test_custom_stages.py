@@ -391,7 +391,7 @@ MESSAGES = {
             X,
             W,
         ),
-        "the vjp of the rule of y is not linear in its cotangents.*give the rule a jvp",
+        "the vjp of the rule of y is not linear in its cotangents.*define a jvp",
     ),
     "a jvp that is no linear map, in reverse mode": (
         lambda: ad.vjp(
@@ -401,15 +401,15 @@ MESSAGES = {
             X,
             W,
         ),
-        "the jvp of the rule of y is not linear in its tangents.*give the rule a vjp",
+        "the jvp of the rule of y is not linear in its tangents.*define a vjp",
     ),
     "a rule without a derivative": (
         lambda: ad.with_rule(Y, X, ad.Rule(batch=lambda *a: [])),
-        "the rule has no derivative: give it vjp, jvp, transpose or form",
+        "the rule has no derivative: pass vjp, jvp, transpose or form",
     ),
     "a form beside a vjp": (
         lambda: ad.Rule(form=lambda i: i, vjp=lambda *a: a[2]),
-        "a rule with a form to differentiate has no vjp: leave one of them out",
+        "a rule with form= cannot have vjp: leave one of them out",
     ),
     "forms of the wrong number": (
         lambda: ad.vjp(ad.with_rule(Y, X, ad.Rule(form=lambda i: [])), X, W),
@@ -425,7 +425,7 @@ MESSAGES = {
     ),
     "a form that reads something else": (
         lambda: ad.vjp(ad.with_rule(Y, X, ad.Rule(form=lambda i: [W])), X, W),
-        r"the form of the rule of y reads w, which is no input of the rule.*stop_gradient\(w\)",
+        r"the form of the rule of y reads w, which is not an input of the rule.*stop_gradient\(w\)",
     ),
     "no rule": (lambda: ad.with_rule(Y, X, lambda *a: a), "rule must be a Rule, got function"),
     "a rule that is no function": (lambda: ad.Rule(vjp=3), "vjp of a rule must be a function"),

@@ -170,7 +170,7 @@ WRONG = {
         r"derivative of copy has 1073741824 elements.*linearize",
     ),
     "too large for a matrix": (lambda: ad.linearize(COPY, HUGE).to_dense(), "allow_large=True"),
-    "no scalar": (lambda: ad.hessian(Y, X), r"y has shape \(3,\); a Hessian is that of a scalar"),
+    "no scalar": (lambda: ad.hessian(Y, X), r"y has shape \(3,\); a Hessian needs a scalar"),
     "no scalar, hvp": (lambda: ad.hvp(Y, X, X), r"y has shape \(3,\)"),
 }
 

@@ -245,7 +245,7 @@ WRONG = {
     "an integer output": (lambda: ad.jvp(INTEGER, X, DX), "integer has dtype int32"),
     "an integer input": (lambda: ad.jvp(Y, [INTEGER], [DX]), "integer has dtype int32"),
     "no tangents": (lambda: ad.jvp(Y, X, []), r"1 inputs \(x\) and 0 tangents"),
-    "None": (lambda: ad.jvp(Y, X, None), r"tangents\[0\] is None: give the tangent of x"),
+    "None": (lambda: ad.jvp(Y, X, None), r"tangents\[0\] is None: pass the tangent of x"),
     "a shape": (
         lambda: ad.jvp(Y, X, te.placeholder((2,), "float32", name="t")),
         r"tangents\[0\] t has shape \(2,\) and dtype float32; x has shape \(3,\)",

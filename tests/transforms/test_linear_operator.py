@@ -106,7 +106,7 @@ BAD = te.placeholder((4,), F64, name="bad")
 WRONG = {
     "no output": (lambda: ad.linearize([], X), "outputs is empty"),
     "a vector of another shape": (
-        lambda: J @ BAD, r"takes x: float64\(5,\), and was applied to bad: float64\(4,\)",
+        lambda: J @ BAD, r"takes x: float64\(5,\), but was applied to bad: float64\(4,\)",
     ),
     "too many vectors": (lambda: J @ [V, V], "takes x"),
     "no tensor": (lambda: J @ 3, "the operand of @ must be a te.Tensor"),

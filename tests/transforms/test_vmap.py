@@ -137,7 +137,7 @@ def batch(*shape, dtype="float32"):
 
 
 WRONG = {
-    "no batches": (lambda: ad.vmap(Y, {}), "batches must be a dictionary"),
+    "no batches": (lambda: ad.vmap(Y, {}), "batches must be a non-empty dictionary"),
     "a shape": (lambda: ad.vmap(Y, {X: batch(8, 4)}), r"xs has shape \(8, 4\).*must be \(3\)"),
     "a dtype": (lambda: ad.vmap(Y, {X: batch(8, 3, dtype="float64")}), "and dtype float32"),
     "an axis": (lambda: ad.vmap(Y, {X: batch(8, 3)}, 2), "in_axes of x is 2"),

@@ -1,1 +1,1 @@
-"""TIR: functions of stages, loop nests, host functions, checks of arguments."""
+"""Generation of TIR: functions of stages, loop nests, host functions and argument checks."""

@@ -1,6 +1,6 @@
-"""Statements written one after the other in an order that functions of `graph` give.
+"""Collects the statements that a function writes into a single statement.
 
-In: a function that writes statements. Out: one statement of all that it wrote.
+Functions of `graph` decide the order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .loop_nest import Statement
 
 
 def collected(write: Callable[[], None]) -> Statement:
-    """What a function writes, with the buffers that it allocates."""
+    """The statements that a function writes, with the buffers that it allocates."""
     with IRBuilder() as builder, T.prim_func():
         T.func_name("collected")
         write()
@@ -22,5 +22,5 @@ def collected(write: Callable[[], None]) -> Statement:
 
 
 def put(statement: Statement) -> None:
-    """Write a statement; what it binds is bound for those that follow."""
+    """Write a statement; its bindings are visible to the following statements."""
     T.add_to_parent(statement)

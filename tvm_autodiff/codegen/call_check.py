@@ -1,14 +1,12 @@
-"""The arrays of a call, looked at by compiled code: a loop over a table, in LLVM's language.
+"""Checks the arrays of a call in compiled code: a loop over a table, in LLVM IR.
 
-In: shapes and dtypes of the arrays of a program, and which of them are written. Out: the table that
-a call is given, and the functions that read it: one checks every array and keeps its address in the
-table, the others hand out what it found. TVM's own checks are code for each array, which took LLVM
-minutes for some hundreds of them.
+One function checks every array and stores its address in the table; others return what it found.
+TVM's own checks generate code for each array, which took LLVM minutes for several hundred arrays.
 
 A table is a list of 64-bit words and serves one call at a time: the numbers of arrays, of those
 with memory and of those with memory that are written; six words for each array (dtype, rank, bytes,
-place of its shape, mask of its alignment, its place among the spans, in which written arrays come
-first and arrays without memory last); the addresses; where the spans begin; where they end; the
+position of its shape, mask of its alignment, position among the spans, in which written arrays come
+first and arrays without memory last); the addresses; the starts of the spans; their ends; the
 shapes.
 """
 
@@ -20,14 +18,14 @@ from math import prod
 import numpy as np
 import tvm_ffi
 
-#: what the check returns
+#: the results of the check
 FITS, MISMATCH, OVERLAP = 0, 1, 2
 
 _HEAD, _SPEC = 3, 6  #: words
 
 
 def address_word(count: int, number: int) -> int:
-    """Where the address of an array lies in the table of `count` arrays."""
+    """The position of an array's address in the table of `count` arrays."""
     return _HEAD + _SPEC * count + number
 
 
@@ -37,9 +35,9 @@ def call_table(arrays: Sequence[tuple[str, Sequence[int]]], written: Collection[
     Parameters
     ----------
     arrays
-        Dtype and shape of each.
+        The dtype and shape of each array.
     written
-        Numbers of those that are written: no other array may share their memory.
+        The numbers of written arrays, whose memory no other array may share.
 
     Examples
     --------

@@ -1,9 +1,7 @@
-"""Calls of TVM's recursive passes with a stack that deep programs fit in.
+"""Calls TVM's recursive passes in a thread with a large stack, for deep programs.
 
-In: a function and its arguments. Out: its result, or its exception. TVM walks expressions and
-statements by C++ recursion, which overflows the 8 MiB stack of the main thread on chains of
-thousands of stages; so the call is made in a short-lived thread with a large stack. Python-side
-walks are iterative already (see `rewrite`).
+TVM walks expressions and statements by C++ recursion, which overflows the 8 MiB stack of the main
+thread for chains of thousands of stages. The library's own walks are iterative (see `rewrite`).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ _inside = threading.local()
 def run_deep(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
     """Call ``function(*args, **kwargs)`` with a stack of 512 MiB.
 
-    Exceptions are raised again in the caller. A call from within such a call is a plain call.
+    Exceptions are re-raised in the caller. A nested call is a plain call.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Functions that are called by the addresses of their arrays, and one that calls them in order.
+"""Functions that are called by the addresses of their arrays, and ``main``, which calls them in
+order.
 
-In: scheduled PrimFuncs, and for each call of one where its arrays lie: in a parameter of the
-program or at a place in its workspace. Out: the same functions without a calling convention of
-their own, and ``main``, which looks at all arrays once and then only calls. No memory is planned
-here.
+Each array is a parameter of the program or lies in its workspace. The functions have no calling
+convention of their own; ``main`` checks all arrays once and then only calls. Memory is planned
+elsewhere.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from .primfunc import PrimFunc
 
 Statement = Any  #: a TVM statement
 
-#: what ``main`` takes for the number of the launch to run
+#: the type of the launch number of ``main``
 ALL_LAUNCHES, NO_LAUNCH = -1, 2**31 - 1
-#: in the place of a launch, before a pointer: exchanges what divides loops among threads
+#: instead of a launch, before a pointer: exchanges the function that divides loops among threads
 EXCHANGE = -2
 ALIGNMENT = 64  #: bytes: places in a workspace begin at multiples
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An array that is given to the program, by its number among inputs and then outputs."""
+    """An array that is passed to the program, by its number among inputs followed by outputs."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Offset:
-    """Memory in the workspace, from some byte on."""
+    """Memory in the workspace, at an offset in bytes."""
 
     bytes: int
 
@@ -68,9 +68,9 @@ class DirectCall:
     function : GlobalVar
     arguments : tuple of Place
     launches : int
-        How many numbers of launches it takes: more than one where it calls other functions.
+        The number of launches; more than one if it calls other functions.
     selects : bool
-        Whether its last argument is the number of the launch to run among these, or -1.
+        Whether its last argument selects one of these launches, or -1 for all.
     """
 
     function: Any
@@ -80,7 +80,7 @@ class DirectCall:
 
 
 def sizes_of(func: PrimFunc) -> list[Var]:
-    """The sizes that the shapes of the buffers of a function are over, and no parameter tells."""
+    """The sizes in buffer shapes of a function that no parameter defines."""
     given = {node_id(param) for param in func.params if not is_buffer(param)}
     dims = [dim for param in func.params if is_buffer(param) for dim in param.ty.shape]
     found = {node_id(var): var for var in variables_of(dims) if node_id(var) not in given}
@@ -88,13 +88,13 @@ def sizes_of(func: PrimFunc) -> list[Var]:
 
 
 def is_buffer(param: Any) -> bool:
-    """Whether a parameter is an array, and not a size."""
+    """Whether a parameter is an array rather than a size."""
     return hasattr(param.ty, "shape")
 
 
 def by_address(func: PrimFunc, name: str, only: Var | None = None) -> PrimFunc:
-    """``f(buffers, sizes) → f(addresses, sizes, those of the shapes, only)``, whose end is added by
-    `PIPELINE`.
+    """``f(buffers, sizes) → f(addresses, sizes, sizes of the shapes, only)``; `PIPELINE` adds the
+    end.
     """
     params: list[Var] = []
     views: list[Statement] = []
@@ -118,19 +118,19 @@ def by_address(func: PrimFunc, name: str, only: Var | None = None) -> PrimFunc:
 
 @tirx.transform.prim_func_pass(opt_level=0)
 def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
-    """The body of a function that is called by address becomes one that LLVM does not inline.
+    """Prevent LLVM from inlining the body of a function that is called by address.
 
-    In ``main``, all kernels would be one function, which LLVM's passes do not take well. TVM does
-    the same for functions that are called from outside, and likewise after `StorageRewrite`, which
-    would move local buffers out of the scope. It frees large ones at the end of the scope, which a
-    return must not precede.
+    Otherwise all kernels would become one function in ``main``, which LLVM's passes handle badly.
+    TVM does the same for functions that are called from outside, also after `StorageRewrite`, which
+    would move local buffers out of the scope. TVM frees large buffers at the end of the scope,
+    which a return must not precede.
     """
     if func.attrs is None or _BY_ADDRESS not in func.attrs:
         return func
     scope = func.body
     for key, value in (
         ("compute_scope", ir.StringImm(f"{func.attrs[_BY_ADDRESS]}_compute_")),
-        # where large local buffers are allocated
+        # large local buffers are allocated here
         ("device_type", const(tvm.cpu().dlpack_device_type(), "int32")),
         ("device_id", const(0, "int32")),
     ):
@@ -141,8 +141,9 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
 
 @tirx.transform.prim_func_pass(opt_level=0)
 def _internal(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
-    """A function that is called by address is seen by its module only: Relax makes every function
-    one that is called from outside, with arguments packed.
+    """Make a function that is called by address visible only in its module.
+
+    Relax would make every function callable from outside, with packed arguments.
     """
     if func.attrs is None or _BY_ADDRESS not in func.attrs:
         return func
@@ -164,16 +165,16 @@ tirx.register_tir_pipeline(PIPELINE, _pipeline)
 
 
 def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
-    """``main(launch, table, workspace, *arrays)``: runs all launches, or the one of that number.
+    """``main(launch, table, workspace, *arrays)``: runs all launches, or the one with that number.
 
-    It returns nothing, or what `call_check` found wrong.
+    It returns nothing, or the violation that `call_check` found.
 
     Parameters
     ----------
     count
-        How many arrays the program has: inputs, then outputs.
+        The number of arrays of the program: inputs, then outputs.
     calls
-        In order of execution; None for a launch that has nothing to do.
+        The calls in order of execution; None for a launch that has nothing to do.
     """
     args, given = _handle("args"), tirx.Var("given", "int32")
     result, table, workspace = _handle("result"), _handle("table"), _handle("workspace")
@@ -220,13 +221,13 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
 
 
 def called(function: Any, arguments: Sequence[Expr]) -> Statement:
-    """The call of a function by addresses, which raises what it raises."""
+    """A call of a function by addresses, which raises what the function raises."""
     failed = compare("ne", ir.Call(function, list(arguments), ret_ty="int32"), const(0, "int32"))
     return when(failed, tirx.Evaluate(tirx.op.tvm_throw_last_error()))
 
 
 def chosen(launch: Expr, first: int, count: int = 1) -> Expr:
-    """Whether launches from `first` on are among those to run: all are, or `launch` is."""
+    """Whether launches from `first` on are selected: all are, or `launch` is one of them."""
     every = compare("lt", launch, const(0, "int32"))
     if count == 1:
         return any_of([every, compare("eq", launch, const(first, "int32"))])

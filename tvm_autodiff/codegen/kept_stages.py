@@ -1,8 +1,7 @@
-"""Stages that a function keeps as text, since its blocks do not tell them.
+"""Stores stages as text in an attribute of a function whose blocks do not determine them.
 
-In: a function that was made of stages, and these. Out: the function with an attribute; from that
-the stages over other tensors. Scatters and prefix scans have blocks like any loops, and reductions
-over pairs are written out: neither can be read back from blocks (`recovered.py`).
+Scatters and prefix scans have blocks like any loops, and reductions over pairs are spelled out, so
+`recovered.py` cannot read either back from blocks.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from .primfunc import StageFunction
 from .sizes import moved_over
 
 ATTRIBUTE = "tvm_autodiff.stages"
-#: kinds whose attributes TVM writes down whole
+#: kinds whose attributes TVM serialises completely
 _WRITTEN = (Input, Compute, Scan, ScatterAdd, UpdateLoops)
 
 
 def keeping_stages(launch: StageFunction) -> StageFunction:
-    """A function with its stages as text; the function itself where TVM cannot write these down."""
+    """A function with its stages as text, or the function itself if TVM cannot serialise them."""
     if not all(isinstance(kind_of(op), _WRITTEN) for op in topological(launch.outputs)):
         return launch
     text = serialized([launch.inputs, launch.scalars, launch.outputs])
@@ -37,7 +36,7 @@ def keeping_stages(launch: StageFunction) -> StageFunction:
 
 
 def sizes_matching(dims: Sequence[Expr], extents: Sequence[Expr]) -> dict[Var, Expr]:
-    """``[n, 4], [3*m, 4] → {n: 3*m}``: what the variables stand for that are dimensions."""
+    """``[n, 4], [3*m, 4] → {n: 3*m}``: the values of variables that are dimensions."""
     pairs = zip(dims, extents, strict=True)
     return {dim: extent for dim, extent in pairs if op_name(dim) == "var"}
 
@@ -45,8 +44,9 @@ def sizes_matching(dims: Sequence[Expr], extents: Sequence[Expr]) -> dict[Var, E
 def kept_stages(
     func: Any, arguments: Sequence[Any], shapes: Sequence[Sequence[Expr]] = ()
 ) -> list[Tensor] | None:
-    """The stages that a function keeps, over its arguments; None where it keeps none. `shapes` are
-    those of its results, where they are known.
+    """The stored stages of a function, over its arguments, or None if there are none.
+
+    `shapes` are those of its results, if known.
     """
     if not func.attrs or ATTRIBUTE not in func.attrs:
         return None

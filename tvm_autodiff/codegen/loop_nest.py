@@ -1,10 +1,8 @@
-"""Functions written loop by loop: what stages and schedules cannot say.
+"""Writes functions loop by loop, for what stages and schedules cannot express.
 
-In: expressions over te tensors, a buffer for each tensor. Out: statements (loops, stores, local
-buffers), and a PrimFunc made of them, without a block for
-each stage. Several stages can so share a loop, keep a
-row of their results in a buffer of the stack, and end together. What the loops are is left to the
-rules of `schedule`.
+Expressions over te tensors, with a buffer for each tensor, become loops, stores, local buffers and
+a PrimFunc without a block for each stage. Several stages can thus share a loop and keep a row of
+their results on the stack. The rules of `schedule` decide what the loops are.
 """
 
 from __future__ import annotations
@@ -42,10 +40,10 @@ def parameter(tensor: Tensor, name: str) -> Buffer:
 
 @dataclass(frozen=True)
 class Local:
-    """A buffer of a function's own, of constant shape, that lies in memory in one piece.
+    """A contiguous local buffer of constant shape.
 
-    To TVM it has one dimension: a dimension whose index is always zero would be taken out of a
-    buffer of several, while here the next index may run on through it.
+    For TVM it has one dimension. TVM would remove a dimension whose index is always zero from a
+    buffer of several, but here the next index may run beyond it.
     """
 
     buffer: Buffer
@@ -61,8 +59,9 @@ class Local:
 
 
 def local(name: str, shape: Sequence[int], dtype: str, scope: str = "global") -> Local:
-    """A buffer of constant shape for `allocated`, on the stack up to 1 KiB, else in the heap; of
-    the scope ``"local"`` in the registers of a thread.
+    """A buffer of constant shape for `allocated`, on the stack up to 1 KiB, otherwise on the heap.
+
+    With scope ``"local"`` it is in the registers of a thread.
     """
     count = 1
     for extent in shape:
@@ -71,7 +70,7 @@ def local(name: str, shape: Sequence[int], dtype: str, scope: str = "global") ->
 
 
 def allocated(buffers: Sequence[Local], body: Statement) -> Statement:
-    """`body` with local buffers, which live as long as it runs."""
+    """`body` with local buffers, which live while it runs."""
     return sequence([*(tirx.AllocBuffer(local.buffer) for local in buffers), body])
 
 
@@ -95,12 +94,12 @@ def loop(
 
 
 def when(condition: Expr, body: Statement) -> Statement:
-    """`body`, where a condition holds."""
+    """`body`, if a condition holds."""
     return body if const_value(condition) else tirx.IfThenElse(condition, body, None)
 
 
 def branch(condition: Expr, then: Statement, otherwise: Statement) -> Statement:
-    """`then` where a condition holds, `otherwise` elsewhere."""
+    """`then` if a condition holds, else `otherwise`."""
     return tirx.IfThenElse(condition, then, otherwise)
 
 
@@ -138,7 +137,7 @@ def counter(name: str, extent: Extent) -> Var:
 
 
 class Places:
-    """Where the elements of tensors lie: a buffer each, of which some dimensions are left out.
+    """The buffers of tensors, with some dimensions omitted.
 
     A buffer that holds one row of a tensor at a time has no dimension for the row's position.
     """
@@ -149,7 +148,7 @@ class Places:
     def put(
         self, tensor: Tensor, buffer: Buffer | Local, kept: Sequence[int] | None = None
     ) -> None:
-        """Keep a tensor in a buffer that has its dimensions `kept`, or all of them."""
+        """Store a tensor in a buffer that has its dimensions `kept`, or all of them."""
         kept = range(len(shape_of(tensor))) if kept is None else kept
         self._places[tensor_key(tensor)] = buffer, tuple(kept)
 
@@ -159,7 +158,7 @@ class Places:
         return store(buffer, value, [indices[dim] for dim in kept])
 
     def read(self, expr: Expr) -> Expr:
-        """The expression with reads of tensors made reads of their buffers."""
+        """The expression with reads of tensors replaced by reads of their buffers."""
 
         def place(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
             buffer, kept = self._places[tensor_key(tensor)]
@@ -171,13 +170,13 @@ class Places:
 def function(parameters: Sequence[Buffer], body: Statement, once: bool = False) -> PrimFunc:
     """A PrimFunc over buffers that do not overlap.
 
-    With `once`, each element of a result is stored at most once, so that a result may take the
-    place of a parameter (see `in_place`).
+    With `once`, each element of a result is stored at most once, so that a result may reuse the
+    memory of a parameter (see `in_place`).
     """
     attrs: dict[str, Any] = {"tirx.noalias": True, "s_tir": True}
     if once:
         attrs[WRITES_ONCE] = True
-    # Relax looks for a block at the root of every function that a program calls
+    # Relax expects a block at the root of every function that a program calls
     root = s_tir.SBlock([], [], [], "root", body)
     body = s_tir.SBlockRealize([], const(1, "bool"), root)
     made = tirx.PrimFunc(list(parameters), body, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
@@ -185,9 +184,9 @@ def function(parameters: Sequence[Buffer], body: Statement, once: bool = False) 
 
 
 def _with_own_variables(func: PrimFunc) -> PrimFunc:
-    """``a[0] = let t = x in f(t); a[1] = let t = y in f(t)  →  .. let u = y in f(u)``.
+    """``a[0] = let t = x in f(t); a[1] = let t = y in f(t) → .. let u = y in f(u)``.
 
-    An expression that is written in several places binds its variables in each, which TVM refuses.
+    An expression that is written several times binds its variables each time, which TVM rejects.
     """
     module = tvm.IRModule({"main": func})
     return tirx.transform.ConvertSSA()(module)["main"]

@@ -1,8 +1,4 @@
-"""Modules of functions, as TVM compiles them.
-
-In: functions by name, or by the variables that other functions of the module call. Out: a module,
-and what TVM compiles of it.
-"""
+"""Makes modules of functions, and compiles them with TVM."""
 
 from __future__ import annotations
 
@@ -22,12 +18,12 @@ FunctionVar: TypeAlias = GlobalVar  #: what a call within a module names its fun
 
 
 def function_var(name: str) -> FunctionVar:
-    """The variable of a function of some name."""
+    """The variable of a function with a given name."""
     return GlobalVar(name)
 
 
 def with_functions(func: PrimFunc, table: Sequence[tuple[FunctionVar, FunctionVar]]) -> PrimFunc:
-    """A function with calls of others in the place of some calls."""
+    """A function with some of its calls replaced by calls of others."""
     news = {node_id(old): new for old, new in table}
 
     def new(var: FunctionVar) -> FunctionVar:
@@ -45,16 +41,18 @@ def module_of(functions: Mapping[FunctionVar, Any] | Mapping[str, Any]) -> Modul
 def compiled_module(
     module: Module, target: Any, relax_pipeline: Any = "default", tir_pipeline: Any = "default"
 ) -> Any:
-    """What TVM compiles of a module; it raises whatever its passes and code generators raise."""
+    """The result of compiling a module; exceptions of TVM's passes and code generators pass
+    through.
+    """
     return tvm.compile(
         module, target=target, relax_pipeline=relax_pipeline, tir_pipeline=tir_pipeline
     )
 
 
 def kernels_as_they_are() -> Any:
-    """The passes that lower a Relax function and leave the kernels that it calls alone.
+    """The passes that lower a Relax function and do not change the kernels that it calls.
 
-    TVM's own pipeline for CUDA fuses kernels and schedules them anew.
+    TVM's own CUDA pipeline would fuse and reschedule the kernels.
     """
     return tvm.transform.Sequential(
         [
@@ -74,10 +72,10 @@ def kernels_as_they_are() -> Any:
 
 
 def only_reshapes(func: PrimFunc) -> bool:
-    """Whether a function writes the elements that it reads in the same order."""
+    """Whether a function writes the elements that it reads, in the same order."""
     return bool(relax.analysis.has_reshape_pattern(func))
 
 
 def function_hash(func: PrimFunc) -> int:
-    """Equal for functions that differ in nothing but the names of their variables."""
+    """Equal for functions that differ only in the names of their variables."""
     return int(tvm_ffi.structural_hash(func))

@@ -1,4 +1,4 @@
-"""Functions in LLVM's language as machine code of this process."""
+"""Compiles functions in LLVM IR to machine code in this process."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ define i32 @__tvm_ffi_address_{name}(ptr %self, ptr %args, i32 %count, ptr %resu
 
 
 def native_functions(names: Sequence[str], text: str) -> tuple[list[int], Any]:
-    """The addresses of functions, and what keeps their machine code.
+    """The addresses of functions, and the object that owns their machine code.
 
     Parameters
     ----------
     names : sequence of str
-        Of the functions.
+        The names of the functions.
     text : str
-        Their definitions in LLVM's language, with all that they use.
+        Their definitions in LLVM IR, with everything that they use.
 
     Examples
     --------
@@ -41,8 +41,8 @@ def native_functions(names: Sequence[str], text: str) -> tuple[list[int], Any]:
     >>> ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
     7
     """
-    # TVM makes functions in code that it imports into a module copies for inlining, without
-    # addresses; in a module that it loads they stay
+    # TVM turns functions in imported code into copies for inlining, without addresses; in a loaded
+    # module they keep theirs
     addresses = "".join(_ADDRESS.format(name=name) for name in names)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "code.ll")
@@ -53,7 +53,7 @@ def native_functions(names: Sequence[str], text: str) -> tuple[list[int], Any]:
 
 @functools.cache
 def _head() -> str:
-    """The lines that say which machine code is for, which LLVM asks to be this host's."""
+    """The header with the target triple and data layout, which LLVM requires to be this host's."""
     empty = tirx.PrimFunc([], tirx.Evaluate(0), ir.PrimType("void"))
     empty = empty.with_attr("global_symbol", "main")
     module = compiled_module(module_of({"main": empty}), host_target())

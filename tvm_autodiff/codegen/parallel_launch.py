@@ -1,13 +1,13 @@
-"""Who divides the loops of a program among threads: TVM's runtime, or what a caller puts there.
+"""Exchanges the function that divides the loops of a program among threads.
 
-Kernels call a function by a pointer that TVM's runtime sets when it loads a module. Here it is
-exchanged, for programs inside of a framework that has threads of its own.
+Kernels call it by a pointer that TVM's runtime sets when it loads a module. Programs inside a
+framework with its own threads get another function.
 """
 
 from __future__ import annotations
 
 #: ``tvm_autodiff_exchange(args, result)``: the second argument of a call becomes the pointer, and
-#: its result is the one before
+#: the result is the previous one
 CODE = """
 @__TVMBackendParallelLaunch = linkonce global ptr null
 

@@ -1,7 +1,7 @@
-"""Addresses of arrays in functions that call others: parts of them, a choice of two, copies.
+"""Addresses of arrays in functions that call others: offsets, a choice of two, copies.
 
-In: buffers, or addresses, and offsets in bytes. Out: expressions and statements for functions that
-`with_pointers` has completed. TVM's own expressions cannot choose between two addresses.
+TVM's own expressions cannot choose between two addresses. `with_pointers` completes functions that
+use these expressions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ define linkonce_odr ptr @{_EITHER}(i32 %first, ptr %a, ptr %b) alwaysinline {{
 
 
 def address_of(buffer: Buffer) -> Pointer:
-    """Where the elements of a buffer begin, whatever their dtype."""
+    """The address of the elements of a buffer of any dtype."""
     return tirx.handle_add_byte_offset(buffer.data, const(0, "int64"))
 
 
@@ -39,7 +39,7 @@ def pointer(name: str) -> Var:
 
 
 def moved(start: Pointer, offset: Expr | int) -> Pointer:
-    """The address some bytes behind another one."""
+    """The address at an offset in bytes."""
     if const_value(offset) == 0 or offset == 0:
         return start
     wide = const(offset, "int64") if isinstance(offset, int) else cast("int64", offset)
@@ -55,11 +55,11 @@ def either(condition: Expr, first: Pointer, second: Pointer) -> Pointer:
 
 
 def copied(target: Pointer, source: Pointer, size: Expr | int) -> Statement:
-    """The bytes from one address on copied to another one."""
+    """Copy bytes from one address to another."""
     count = const(size, "int64") if isinstance(size, int) else cast("int64", size)
     views, statements = [], []
     for name, start in (("target", target), ("source", source)):
-        # TVM's passes do not look for what is shared in the address of a buffer
+        # TVM's passes do not look for shared parts in the address of a buffer
         var = pointer(name)
         views.append(tirx.decl_buffer([count], "uint8", name, data_alignment=1))
         statements += [bind(var, start), tirx.DeclBuffer(views[-1], data=var)]
@@ -69,5 +69,5 @@ def copied(target: Pointer, source: Pointer, size: Expr | int) -> Statement:
 
 
 def with_pointers(func: PrimFunc) -> PrimFunc:
-    """A function that uses what is above, with the code that it needs."""
+    """A function that uses these expressions, with the code that it needs."""
     return with_llvm_code(func, _CODE)

@@ -1,8 +1,7 @@
-"""Stages as TVM functions: one PrimFunc from a few stages, ready to be scheduled.
+"""Makes one TVM function (PrimFunc) from a few stages, ready to be scheduled.
 
-In: stages over the tensors of a larger graph. Out: a PrimFunc whose parameters are the tensors that
-these stages read, then those they hand on, in buffers of any alignment. Which stages belong
-together, and how their loops run, is decided in `schedule`.
+Its parameters are the tensors that the stages read, followed by those they pass on, in buffers of
+any alignment. `schedule` decides which stages belong together, and how their loops run.
 """
 
 from __future__ import annotations
@@ -57,14 +56,15 @@ class Callee:
     Attributes
     ----------
     var : GlobalVar
-        What stands for it in the calls; the module that it becomes a part of has one of its own.
+        The variable in the calls; the module that includes it has its own.
     name : str
     func : PrimFunc
-        Over buffers and sizes; `direct_calls.by_address` gives the function that is called.
+        A function over buffers and sizes; `direct_calls.by_address` makes the function that is
+        called.
     only : Var, optional
-        As of `StageFunction`.
+        As in `StageFunction`.
     callees : tuple of Callee
-        What it calls itself.
+        The functions that it calls.
     """
 
     var: Any
@@ -76,12 +76,12 @@ class Callee:
 
 @dataclass(frozen=True)
 class StageFunction:
-    """A PrimFunc and what its parameters stand for, in order: inputs, scalars, outputs.
+    """A PrimFunc and the meaning of its parameters, in order: inputs, scalars, outputs.
 
-    Scalars are shape variables that the shape of no parameter tells. A function that calls others
+    Scalars are shape variables that no parameter's shape defines. A function that calls others
     (`callees`) has a free variable, `only`: the number of the one to run, or -1 for all of them.
-    `reuses` has pairs of an output and an input, whose memory the output may take where nothing
-    reads the input later.
+    `reuses` has pairs of an output and an input whose memory the output may reuse if nothing reads
+    the input later.
     """
 
     func: PrimFunc
@@ -94,7 +94,7 @@ class StageFunction:
 
 
 def external_reads(ops: Sequence[Operation]) -> list[Tensor]:
-    """The tensors that stages read and none of them computes, in order of first occurrence."""
+    """The tensors that stages read but none of them computes, in order of first occurrence."""
     own = {hash(op) for op in ops}
     found: dict[tuple[int, int], Tensor] = {}
     for op in ops:
@@ -105,11 +105,11 @@ def external_reads(ops: Sequence[Operation]) -> list[Tensor]:
 
 
 class RefusedStageError(LoweringError):
-    """TVM makes no function of stages."""
+    """TVM cannot make a function of stages."""
 
 
 def first_line(error: BaseException) -> str:
-    """The line of an error of TVM that holds its message."""
+    """The line of a TVM error that contains its message."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     told = [line for line in lines if line and not line.startswith(("#", "File ", "Traceback"))]
     chosen = next((line for line in told if "rror" in line), told[-1] if told else "")
@@ -119,10 +119,10 @@ def first_line(error: BaseException) -> str:
 def stage_function(
     ops: Sequence[Operation], outputs: Sequence[Tensor], *, wide: bool = False
 ) -> StageFunction:
-    """The unscheduled PrimFunc of some stages, in topological order, that hands on `outputs`.
+    """The unscheduled PrimFunc of some stages, in topological order, which returns `outputs`.
 
     Every block is named after its stage; names are made unique in order. With `wide`, shapes and
-    indices are int64, as those of Relax are.
+    indices are int64, as in Relax.
     """
     inputs = external_reads(ops)
     table: dict[tuple[int, int], Tensor] = {}
@@ -145,14 +145,14 @@ def stage_function(
         names = ", ".join(op.name for op in ops)
         reason = first_line(error)
         raise RefusedStageError(f"TVM cannot lower the stages {names}: {reason}") from error
-    # schedules simplify indices, and TVM fails on numbers that int32 does not hold
+    # schedules simplify indices, and TVM fails on numbers that do not fit int32
     func = func.without_attr("global_symbol")
     func = func if wide else bounded_function(func)
     return StageFunction(func, tuple(inputs), tuple(outputs), tuple(scalars))
 
 
 def _not_root(tensors: list[Tensor]) -> list[Tensor]:
-    """The stage under another name where it has that of TVM's outermost block."""
+    """The stage under another name if it is named like TVM's outermost block."""
     op = tensors[0].op
     if op.name != "root" or not is_compute(op):
         return tensors
@@ -160,10 +160,10 @@ def _not_root(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def _lets_once(tensors: list[Tensor]) -> list[Tensor]:
-    """The stage with every let bound in one place: TVM refuses a variable that is bound in two.
+    """The stage with every let bound once: TVM rejects a variable that is bound twice.
 
-    A let occurs twice when what holds it is shared: it is expanded, and what is then shared too
-    often is bound anew.
+    A let occurs twice if the node that contains it is shared. It is expanded, and parts that are
+    then shared too often are bound anew.
     """
     op = tensors[0].op
     if not is_compute(op):
@@ -216,8 +216,8 @@ def _unbound_shape_variables(parameters: Sequence[Tensor], ops: Sequence[Operati
 def relax_alignment(func: PrimFunc) -> PrimFunc:
     """The same function for buffers that are aligned to their elements only.
 
-    TVM assumes 64 bytes; numpy arrays and views do not keep that, and the kernel would crash the
-    process.
+    TVM assumes 64 bytes. numpy arrays and views do not guarantee that, and the kernel would crash
+    the process.
     """
     new: dict[Any, Any] = {}
     parameters = []
@@ -244,8 +244,10 @@ def relax_alignment(func: PrimFunc) -> PrimFunc:
 def launch_of(
     func: PrimFunc, op: Operation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> StageFunction:
-    """A function ``(*inputs, *outputs)`` that computes a stage, with the sizes that no dimension
-    of these is as scalars in between: ``f(x: [n - 1], y: [n - 1]) → f(x, n, y)``.
+    """A function ``(*inputs, *outputs)`` that computes a stage.
+
+    Sizes that are not a dimension of these tensors become scalars in between: ``f(x: [n - 1], y: [n
+    - 1]) → f(x, n, y)``.
     """
     stages = [*(tensor.op for tensor in inputs), op]
     scalars = _unbound_shape_variables([*inputs, *outputs], stages)
@@ -256,7 +258,7 @@ def launch_of(
 
 
 def same_function(left: PrimFunc, right: PrimFunc) -> bool:
-    """Whether two functions differ in nothing but the names of their variables."""
+    """Whether two functions differ only in the names of their variables."""
     return bool(tvm_ffi.structural_equal(left, right))
 
 
@@ -266,7 +268,7 @@ def with_parameters(func: PrimFunc, params: Sequence[Any]) -> PrimFunc:
 
 
 def with_value(func: PrimFunc, var: Var, value: int) -> PrimFunc:
-    """A function with a number in the place of a free variable."""
+    """A function with a free variable replaced by a number."""
     number, known = tirx.const(value, str(var.ty.dtype)), node_id(var)
 
     def new(node: Var) -> Expr:
@@ -277,8 +279,10 @@ def with_value(func: PrimFunc, var: Var, value: int) -> PrimFunc:
 
 
 def with_scalars(launch: StageFunction, ops: Sequence[Operation]) -> StageFunction:
-    """``f(x: (3*n,)) → f(x, n)``: sizes of some stages that their function uses and that no
-    dimension of its parameters is. Loop nests that are written directly may use any.
+    """``f(x: (3*n,)) → f(x, n)``: adds sizes that a function uses and that no parameter has as a
+    dimension.
+
+    Loop nests that are written directly may use any sizes.
     """
     if launch.scalars:
         return launch
@@ -302,9 +306,9 @@ def buffer_of(tensor: Tensor, name: str) -> Any:
 
 
 def with_sizes_from_shapes(launch: StageFunction, tensors: Sequence[Tensor]) -> StageFunction:
-    """``f(x, m, y) → f(x, b, y)`` with a tensor b of shape (m, ...) in the place of a scalar m.
+    """``f(x, m, y) → f(x, b, y)``: a tensor b of shape (m, ...) replaces a scalar m.
 
-    A shape may be int32 where Relax passes scalars as int64, and TVM checks that shapes agree.
+    A shape may be int32 while Relax passes scalars as int64, and TVM checks that shapes agree.
     """
     if not launch.scalars:
         return launch
@@ -336,8 +340,8 @@ def with_sizes_from_shapes(launch: StageFunction, tensors: Sequence[Tensor]) -> 
 
 
 def wide_dimension(dim: Any, symbols: dict[int, Var]) -> Any:
-    """A dimension over int64 variables, as Relax wants them; `symbols` holds the variables made
-    so far.
+    """A dimension over int64 variables, as Relax requires; `symbols` holds the variables made so
+    far.
     """
     if isinstance(dim, int):
         return dim

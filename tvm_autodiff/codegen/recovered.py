@@ -1,8 +1,7 @@
-"""Stages of te read back from a function: the inverse of `te.create_prim_func`.
+"""Reads te stages back from a function: the inverse of `te.create_prim_func`.
 
-In: a PrimFunc whose blocks are those that TVM makes of te, and the tensors that its parameters
-stand for. Out: the stages again, over these tensors. TVM keeps no te beside the functions that its
-pipelines pass around; each block tells its axes, what it reads and what it writes.
+TVM keeps no te beside the functions that its pipelines pass on, but each block of a function made
+from te has axes, reads and writes, from which the stage follows.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from ..graph.stage import (
 from .kept_stages import kept_stages, sizes_matching
 from .recovered_pairs import Selection, selection
 
-Argument = Any  #: what a parameter stands for: a tensor for a buffer, an expression for a scalar
-Table = Mapping[Var, Expr]  #: what variables stand for
+Argument = Any  #: the value of a parameter: a tensor for a buffer, an expression for a scalar
+Table = Mapping[Var, Expr]  #: the values of variables
 
 
 class UnrecoveredError(LoweringError):
-    """A function did not come from te; the message names what te does not make."""
+    """A function was not made from te; the message names the reason."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class _Reducer:
     identity: Callable[[str], float]
 
 
-#: node of an update → its reducer
+#: update node → its reducer
 _REDUCERS: dict[type, _Reducer] = {
     prim.Add: _Reducer("add", lambda dtype: 0),
     prim.Mul: _Reducer("mul", lambda dtype: 1),
@@ -81,15 +80,15 @@ def recovered(
     func : PrimFunc
         Blocks that each compute all of a buffer from others, in the order of execution.
     arguments : sequence of Tensor or Expr
-        What its parameters but the last ones stand for: tensors for buffers, integer expressions
+        The values of all parameters except the last ones: tensors for buffers, integer expressions
         for scalars. The other parameters are its results.
     shapes : sequence of sequences of Expr, optional
-        Of the results, where a size is a dimension of these alone.
+        The shapes of the results, if a size is a dimension only of these.
 
     Raises
     ------
     UnrecoveredError
-        A block is none that TVM makes of a compute stage.
+        If TVM does not make such a block from a compute stage.
 
     Examples
     --------
@@ -110,7 +109,7 @@ def recovered(
 
 
 def _holds_blocks(statement: Any) -> bool:
-    """Whether a statement is loops around blocks, or several such."""
+    """Whether a statement is loops around blocks, or a sequence of such loops."""
     if isinstance(statement, tirx.SeqStmt):
         return all(_holds_blocks(part) for part in statement.seq)
     while isinstance(statement, tirx.For):
@@ -122,8 +121,8 @@ def _holds_blocks(statement: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Frame:
-    """What a block stands in: the axes of blocks around it, output and reduced, what their
-    variables stand for, and the initial values of what they reduce into.
+    """The context of a block: enclosing axes, output and reduced, the values of their variables,
+    and the initial values of reductions.
     """
 
     axes: tuple[Axis, ...] = ()
@@ -150,7 +149,7 @@ class _Reader:
             self._sizes = sizes_matching(param.ty.shape, shape) | self._sizes
 
     def tensor(self, buffer: Any) -> Tensor:
-        """The tensor that stands for a buffer."""
+        """The tensor for a buffer."""
         found = self._tensors.get(node_id(buffer))
         if found is None:
             raise UnrecoveredError(f"buffer {buffer.name} is read before a block writes all of it")
@@ -159,7 +158,7 @@ class _Reader:
     def read(self, statement: Any, frame: _Frame) -> None:
         """The stages of a statement.
 
-        Loops do not matter: each block tells which points it runs over.
+        Loops do not matter, because each block states the points it runs over.
         """
         if isinstance(statement, tirx.SeqStmt):
             for part in statement.seq:
@@ -169,24 +168,24 @@ class _Reader:
         elif isinstance(statement, s_tir.SBlockRealize):
             self._block(statement, frame)
         else:
-            raise UnrecoveredError(f"a {type(statement).__name__} stands outside of blocks")
+            raise UnrecoveredError(f"a {type(statement).__name__} is outside of blocks")
 
     def _block(self, realize: Any, frame: _Frame) -> None:
         block, name = realize.block, str(realize.block.name_hint)
         if const_value(realize.predicate) != 1:
             raise UnrecoveredError(f"block {name} runs under a condition")
         if block.match_buffers:
-            raise UnrecoveredError(f"block {name} has views of buffers")
+            raise UnrecoveredError(f"block {name} uses views of buffers")
         inside = self._inside(realize, frame)
         if not _holds_blocks(block.body):
             self._stage(block, inside)
         elif inside.axes and block.alloc_buffers:
-            raise UnrecoveredError(f"block {name} has buffers of its own")
+            raise UnrecoveredError(f"block {name} allocates buffers")
         else:
             self.read(block.body, inside)
 
     def _inside(self, realize: Any, frame: _Frame) -> _Frame:
-        """The frame inside of a block."""
+        """The frame inside a block."""
         block, table = realize.block, dict(frame.table)
         axes, reduced = list(frame.axes), list(frame.reduced)
         for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
@@ -202,7 +201,9 @@ class _Reader:
                 new = data_axis(name, extent, dtype)
                 axes.append(new)
             else:
-                raise UnrecoveredError(f"block {block.name_hint} is computed in an order of {name}")
+                raise UnrecoveredError(
+                    f"block {block.name_hint} is computed in an order of {name}"
+                )
             table[axis.var] = new.var
         starts = {**frame.starts, **_starts(block)}
         return _Frame(tuple(axes), tuple(reduced), table, starts)
@@ -246,19 +247,19 @@ class _Reader:
         frame: _Frame,
         states: Mapping[int, Var],
     ) -> Tensor:
-        """What a block writes into one buffer, independently of others."""
+        """The value that a block writes into one buffer, independently of others."""
         source, reducer = value, None
         if start is not None or frame.reduced:
             source, reducer = _reduced(value, states[node_id(store.buffer)], start, title)
         others = {node_id(var) for var in variables_of(source)}
         if others & {node_id(var) for var in states.values()}:
-            raise UnrecoveredError(f"block {title} has a reducer that is not known")
+            raise UnrecoveredError(f"block {title} has an unknown reducer")
         if reducer is None:
             return make_stage(title, frame.axes, [source])[0]
         return _reduction(title, frame.axes, frame.reduced, source, reducer)
 
     def _check_places(self, stores: Sequence[Any], name: str, frame: _Frame, table: Table) -> None:
-        """Each buffer is written once, at all of its places, in the order of the axes."""
+        """Check that each buffer is written once, completely, in the order of the axes."""
         for one in stores:
             if node_id(one.buffer) in self._tensors:
                 raise UnrecoveredError(f"block {name} writes {one.buffer.name} a second time")
@@ -277,7 +278,7 @@ class _Reader:
         return substituter({**self._sizes, **table})(expr)
 
     def _value(self, expr: Expr, table: Table, states: Mapping[int, Var]) -> Expr:
-        """An expression over tensors; what the block has computed so far is a variable."""
+        """An expression over tensors; the value computed so far is a variable."""
 
         def read(node: Any) -> Expr:
             state = states.get(node_id(node.source))
@@ -289,12 +290,12 @@ class _Reader:
 
 
 def _axis_name(axis: Axis) -> str:
-    """The name of an axis of te, which TVM gave a prefix."""
+    """The name of a te axis, without the prefix that TVM adds."""
     return str(axis.var.name).removeprefix("v_")
 
 
 def _state(store: Any) -> Var:
-    """What a block has computed so far for the element that a store writes."""
+    """The value computed so far for the element that a store writes."""
     return tirx.Var(f"{store.buffer.name}_state", str(store.buffer.ty.dtype))
 
 
@@ -307,12 +308,12 @@ def _starts(block: Any) -> dict[int, Expr]:
 
 
 def _reduced(value: Expr, state: Var, start: Expr | None, name: str) -> tuple[Expr, _Reducer]:
-    """``state + x → x`` and the sum, by whichever reducer it is."""
+    """``state + x → x`` and the sum, for any reducer."""
     reducer = _REDUCERS.get(type(value))
     if reducer is None:
-        raise UnrecoveredError(f"block {name} has a reducer that is not known")
+        raise UnrecoveredError(f"block {name} has an unknown reducer")
     if start is None or const_value(start) != reducer.identity(dtype_of(value)):
-        raise UnrecoveredError(f"block {name} starts with no identity of its reducer")
+        raise UnrecoveredError(f"block {name} does not start with the identity of its reducer")
     left, right = value.a, value.b
     if same_node(left, state):
         return right, reducer

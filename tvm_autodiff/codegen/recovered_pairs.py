@@ -1,9 +1,8 @@
-"""Reductions over tuples read back from blocks: those that select one of their elements.
+"""Reads reductions over tuples back from blocks, if they select one of their elements.
 
-In: what a block writes into each of its buffers, over what it has computed so far. Out: the
-reducer and its sources. ``v = select(v > x[k], v, x[k]), i = select(v > x[k], i, k)`` is argmax:
-where a component keeps what it has, its source is the other side of the select, and the condition
-over the sources is that of the reducer.
+``v = select(v > x[k], v, x[k]), i = select(v > x[k], i, k)`` is argmax. Where a component keeps its
+value, its source is the other side of the select, and the condition over the sources is that of the
+reducer.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from ..graph.stage import Combiner
 
 @dataclass(frozen=True)
 class Selection:
-    """A reducer that selects, and what it reduces; components may be of wider integers than the
-    buffers that they are written into.
+    """A reducer that selects, and its sources; components may be wider integers than their buffers.
     """
 
     combiner: Combiner
@@ -42,14 +40,14 @@ class Selection:
 def selection(
     values: Sequence[Expr], states: Sequence[Var], starts: Sequence[Expr | None]
 ) -> Selection | None:
-    """The reducer of a block that selects; None where it does anything else.
+    """The reducer of a block that selects, or None for any other block.
 
     Parameters
     ----------
     values : sequence of Expr
-        What is written, over `states`.
+        The written values, over `states`.
     states : sequence of Var
-        What has been computed so far.
+        The values computed so far.
     starts : sequence of Expr or None
         Initial values.
     """
@@ -86,7 +84,7 @@ def selection(
 
 
 def _sides(value: Expr, state: Var) -> tuple[Expr, Expr, bool] | None:
-    """``select(c, state, x) → c, x`` and that the state is kept where c holds."""
+    """``select(c, state, x) → c, x``, and that the state is kept if c holds."""
     if op_name(value) != "select":
         return None
     condition, then, otherwise = operands(value)
@@ -96,8 +94,9 @@ def _sides(value: Expr, state: Var) -> tuple[Expr, Expr, bool] | None:
 
 
 def _widened(values: Sequence[Expr], states: Sequence[Var]) -> tuple[list[Expr], list[Var]]:
-    """``int32(select(c, int64(i), k)) → select(c, i, k)`` over int64: TVM's indices are int64, and
-    what holds one may be int32.
+    """``int32(select(c, int64(i), k)) → select(c, i, k)`` over int64.
+
+    TVM's indices are int64, while their buffer may be int32.
     """
     inner: list[Expr] = []
     lhs: list[Var] = []

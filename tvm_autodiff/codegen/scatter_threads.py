@@ -1,8 +1,7 @@
 """A scatter-add as a GPU function: the loop nests that te cannot express, bound to threads.
 
-Either each thread adds one update with an atomic addition, in no fixed order,
-or each owns a slice of the result and adds all that belongs to it in order. Which one is left to
-the schedule.
+Either each thread adds one update atomically, in no fixed order, or each thread owns a slice of the
+result and adds its updates in order. The schedule decides which one is used.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
     scatter : ScatterAdd
         The stage.
     atomic : bool
-        A thread for each update, which adds it atomically; else one for each slice.
+        Whether each update has a thread that adds it atomically. Otherwise each slice has one.
     grid : int
-        Blocks where the number of elements is symbolic.
+        The number of blocks if the number of elements is symbolic.
     """
     layout, updates = scatter.layout, scatter.updates
     dtype, shape = dtype_of(updates), shape_of(scatter.result)
@@ -91,7 +90,7 @@ def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
 
 @contextmanager
 def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
-    """A thread for each point of a box; gives the indices of the point."""
+    """One thread for each point of a box; returns the indices of the point."""
     total = reduce(_product, extents, 1)
     size = _literal(total)
     blocks = grid if size is None else max(1, min(-(-size // _BLOCK), _MAX_GRID))
@@ -125,7 +124,7 @@ def _literal(extent: Any) -> int | None:
 
 
 def _like(sample: Any, value: Any) -> Any:
-    """A literal of the dtype of an expression; other values as they are."""
+    """A literal in the dtype of an expression; other values are unchanged."""
     if not isinstance(value, int) or isinstance(sample, int):
         return value
     return const(value, dtype_of(sample))

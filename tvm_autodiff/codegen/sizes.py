@@ -1,7 +1,8 @@
-"""Sizes that only expressions of an input's shape tell, written over the dimension itself.
+"""Rewrites sizes that are only defined by expressions in an input's shape, in terms of the
+dimension.
 
-``x: (2*p + 1,) → x: (d,)`` with ``(d - 1)//2`` in the place of p everywhere: TVM and Relax take a
-size from a dimension that is a variable, and solve nothing. A call has to check that d fits.
+``x: (2*p + 1,) → x: (d,)`` with ``(d - 1)//2`` instead of p everywhere. TVM and Relax read a size
+from a dimension that is a variable, and solve nothing. A call must check that d is valid.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def with_plain_sizes(
     Raises
     ------
     LoweringError
-        An opaque stage uses a size that has to be solved for.
+        If an opaque stage uses a size that has to be solved for.
     """
     table, dims = _solved(inputs)
     if not table:
@@ -70,20 +71,21 @@ def with_plain_sizes(
 def moved_over(
     tensors: Sequence[Tensor], news: Mapping[tuple[int, int], Tensor], table: Mapping[Var, Expr]
 ) -> list[Tensor]:
-    """Tensors over others and over other sizes.
+    """Tensors over other tensors and sizes.
 
     Parameters
     ----------
     tensors : sequence of Tensor
+        The tensors to rewrite.
     news : mapping
-        By their keys, the tensors in the place of those that are read.
+        The replacements of tensors that are read, by key.
     table : mapping
-        The expressions in the place of sizes.
+        The expressions that replace sizes.
 
     Raises
     ------
     LoweringError
-        An opaque stage uses one of the sizes.
+        If an opaque stage uses one of the sizes.
     """
     done, replaced = dict(news), {node_id(var) for var in table}
     for op in topological(tensors):
@@ -101,14 +103,13 @@ def moved_over(
 
 
 def known_sizes(inputs: Sequence[Tensor]) -> list[Var]:
-    """The variables whose values the shapes of some tensors tell."""
+    """The variables whose values the shapes of some tensors define."""
     shapes = [dim for tensor in inputs for dim in shape_of(tensor) if not isinstance(dim, int)]
     return [*(dim for dim in shapes if op_name(dim) == "var"), *_solved(inputs)[0]]
 
 
 def _solved(inputs: Sequence[Tensor]) -> tuple[dict[Var, Expr], dict[int, Var]]:
-    """What stands for each size that no dimension is, and variables for the dimensions that tell
-    them, by id.
+    """Expressions for the sizes that are not dimensions, and variables for the dimensions, by id.
     """
     shapes = [dim for tensor in inputs for dim in shape_of(tensor) if not isinstance(dim, int)]
     known = {node_id(dim) for dim in shapes if op_name(dim) == "var"}
@@ -133,7 +134,7 @@ def _solved(inputs: Sequence[Tensor]) -> tuple[dict[Var, Expr], dict[int, Var]]:
 
 
 def _solution(dim: Expr, var: Var, value: Var) -> Expr | None:
-    """``factor*var + rest = value → var = (value - rest)//factor``; None for other forms."""
+    """``factor*var + rest = value → var = (value - rest)//factor``, or None for other forms."""
     terms, constant = linear_terms(dim)
     mine = [factor for node, factor in terms if node_id(node) == node_id(var)]
     rest = [(node, -factor) for node, factor in terms if node_id(node) != node_id(var)]
@@ -150,13 +151,13 @@ def _solution(dim: Expr, var: Var, value: Var) -> Expr | None:
 
 
 def _renamed(op: Operation, table: Mapping[Var, Expr]) -> list[Tensor]:
-    """A stage with expressions in the place of sizes."""
+    """A stage with sizes replaced by expressions."""
     kind = kind_of(op)
     rule = _RENAMED.get(type(kind))
     if rule is None:
         names = ", ".join(var.name for var in table)
         raise LoweringError(
-            f"stage {op.name} is opaque and uses a size ({names}) that is no dimension of an "
+            f"stage {op.name} is opaque and uses a size ({names}) that is not a dimension of an "
             "input: add an input with that dimension"
         )
     return rule(op, kind, substituter(table))

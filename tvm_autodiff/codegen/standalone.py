@@ -1,8 +1,8 @@
-"""The function `run` of exported libraries, in C++: it needs neither TVM nor Python.
+"""The C++ function `run` of exported libraries, which needs neither TVM nor Python.
 
-A compiled program calls TVM's runtime for threads and for memory, and takes a table and a workspace
-of the caller. `run` takes the arrays alone: it brings the table, allocates the workspace, looks at
-the features of the CPU, and stands in for the runtime where the process has none.
+A compiled program calls TVM's runtime for threads and memory, and takes a table and a workspace
+from the caller. `run` takes only the arrays: it supplies the table, allocates the workspace, checks
+the features of the CPU, and replaces the runtime if the process has none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: LLVM's names of features of x86 that compilers of C++ know to ask for, by the same names
+#: LLVM's names of x86 features that C++ compilers can test under the same names
 _ASKED = frozenset(
     ("aes", "avx", "avx2", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f")
     + ("avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vl", "avx512vnni", "avx512vpopcntdq")
@@ -33,15 +33,15 @@ def standalone_source(
     Parameters
     ----------
     signature, target : str
-        What errors tell.
+        Texts for error messages.
     features : sequence of str
-        LLVM's names of what the code needs of an x86 CPU.
+        LLVM's names of the x86 CPU features that the code needs.
     threads : int
-        How many threads kernels run on where there is no runtime of TVM.
+        The number of threads without TVM's runtime.
     table : array or None
-        What the program is called with, see `call_check`; None where it takes the arrays alone.
+        The table argument of the program (see `call_check`), or None if it takes only arrays.
     workspace : int
-        Bytes of temporaries, which the program takes beside a table.
+        The bytes of temporaries, which the program takes in addition to a table.
     """
     words = ", ".join(f"{word}ll" for word in (table.tolist() if table is not None else [0]))
     checks = "\n".join(

@@ -1,8 +1,8 @@
-"""Expressions as statements: what is shared, or large, is stored in a buffer of one element.
+"""Writes expressions as statements: shared or large parts are stored in buffers of one element.
 
-TVM walks expressions as trees, and its simplifier walks what is nested in choices again for each
-of them: an index of 400 nodes can take minutes, and n doublings take 2^n. Here each statement is
-small, and their number is about that of the graph's nodes. A read stays under its guards.
+TVM walks expressions as trees, and its simplifier revisits nested choices for each enclosing
+choice: an index of 400 nodes can take minutes, and n doublings take 2^n steps. Here each statement
+is small, and their number is about that of the graph's nodes. A read stays under its guards.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ def written(
     Parameters
     ----------
     values : sequence of Expr
-        Over te tensors; lets are expanded.
+        Expressions over te tensors; lets are expanded.
     places : Places
-        Where the tensors lie.
+        The buffers of the tensors.
     scope : str
-        Of the local buffers.
+        The scope of the local buffers.
     """
     writer = _Writer([_guarding(expand_lets(value)) for value in values], places, scope)
     return writer.buffers, writer.statements, writer.values
 
 
 def _guarding(expr: Expr) -> Expr:
-    """``select(c, x[i], 0) → if c then x[i] else 0``, as TVM does where it sees both, and branches
-    in the place of conjunctions with marks.
+    """``select(c, x[i], 0) → if c then x[i] else 0``, as TVM does if it sees both.
+
+    Conjunctions with marks become branches as well.
     """
 
     def visit(node: Expr) -> Expr | None:

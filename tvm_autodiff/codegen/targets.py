@@ -1,7 +1,6 @@
-"""Targets that code is made for, and what TVM and LLVM know of them, of this host and of its GPU.
+"""Targets for code generation, and what TVM and LLVM know about them, this host and its GPU.
 
-In: what a user calls a target, or a target. Out: a target, and plain facts: kind, features, limits.
-Which target or which limits a program should have is decided elsewhere.
+Other files decide which target or limits a program should have.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def target_from(given: Any) -> Target:
     Raises
     ------
     InvalidArgumentError
-        TVM does not know it.
+        If it is unknown to TVM.
     """
     if isinstance(given, tvm.target.Target):
         return given
@@ -37,7 +36,7 @@ def target_from(given: Any) -> Target:
     except (ValueError, TypeError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InvalidArgumentError(
-            f"target {given!r} is not one that TVM knows ({reason}); use None for this host's CPU"
+            f"target {given!r} is unknown to TVM ({reason}); use None for this host's CPU"
         ) from None
 
 
@@ -53,27 +52,27 @@ def target_kind(target: Target) -> str:
 
 
 def target_attributes(target: Target) -> dict[str, Any]:
-    """What a target says beside its kind: ``mcpu``, ``max_threads_per_block``..."""
+    """The attributes of a target besides its kind: ``mcpu``, ``max_threads_per_block``..."""
     return dict(target.attrs)
 
 
 def with_host(target: Target, host: Target) -> Target:
-    """The target with a CPU that launches its kernels, unless it names one."""
+    """The target with a CPU that launches its kernels, unless it specifies one."""
     return target if target.host is not None else tvm.target.Target(target, host=host)
 
 
 def with_cores(target: Target, cores: int) -> Target:
-    """The target of a CPU, with the number of its cores, which meta-schedule wants."""
+    """A CPU target with the number of its cores, which meta-schedule requires."""
     return tvm.target.Target({**target.export(), "num-cores": cores})
 
 
 def cpu_part(target: Target) -> Target | None:
-    """The target of what runs on the CPU; None where a target says nothing of it."""
+    """The target of the CPU part, or None if a target does not specify it."""
     return target if target_kind(target) == "llvm" else target.host
 
 
 def cpu_features(target: Target) -> frozenset[str]:
-    """The features that LLVM uses for the target of a CPU; none where TVM has no LLVM."""
+    """The LLVM features of a CPU target; empty if TVM has no LLVM."""
     found = _function("target.llvm_get_cpu_features")
     return frozenset() if found is None else frozenset(map(str, found(target)))
 
@@ -89,25 +88,25 @@ def host_triple() -> str:
 
 
 def host_features() -> Mapping[str, bool]:
-    """Whether this CPU has them, for all features that LLVM can ask it for."""
+    """All CPU features that LLVM can query, and whether this CPU has them."""
     found = _function("tvm.codegen.llvm.GetHostCPUFeatures")
     return {} if found is None else {str(name): bool(has) for name, has in found().items()}
 
 
 def gpu_arch() -> str | None:
-    """The architecture of the first GPU, as ``"sm_90"``; None where there is none."""
+    """The architecture of the first GPU, such as ``"sm_90"``, or None without a GPU."""
     device = tvm.cuda(0)
     return f"sm_{device.compute_version.replace('.', '')}" if device.exist else None
 
 
 def gpu_multiprocessors() -> int | None:
-    """How many groups of threads the first GPU runs at a time; None where there is none."""
+    """The number of multiprocessors of the first GPU, or None without a GPU."""
     device = tvm.cuda(0)
     return int(device.multi_processor_count) if device.exist else None
 
 
 def compiler_versions() -> tuple[str, str]:
-    """The versions of TVM and of LLVM, which is empty where TVM has none."""
+    """The versions of TVM and LLVM; the latter is empty if TVM has no LLVM."""
     llvm = _function("target.llvm_version_major")
     return tvm.__version__, "" if llvm is None else str(llvm())
 

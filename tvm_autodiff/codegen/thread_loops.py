@@ -1,9 +1,7 @@
-"""Loops over the threads of a GPU, written as statements: what a block does in each phase.
+"""Writes loops over the threads of a GPU as statements, in phases.
 
-In: what each thread does in a phase. Out: loops bound to threads, and buffers that a block shares
-or that a thread keeps in registers. A phase is a loop of its own over all threads, so that the
-same function means the same with plain loops; where threads have to wait for each other between
-phases TVM finds out.
+A phase is a separate loop over all threads, so the function has the same meaning with plain loops.
+TVM finds out where threads must wait for each other between phases.
 """
 
 from __future__ import annotations
@@ -29,6 +27,6 @@ def bound(var: Var, extent: int, tag: str, body: Statement) -> Statement:
 
 
 def buffer_in(scope: str, name: str, shape: Sequence[int], dtype: str) -> Local:
-    """A buffer of constant shape that a block shares, or that each thread has for itself."""
+    """A buffer of constant shape that a block shares, or that is private to each thread."""
     flat = tirx.decl_buffer([max(1, prod(shape))], dtype, name, scope=scope)
     return Local(flat, tuple(shape))

@@ -1,7 +1,6 @@
-"""Vectors written out: neighbours in memory, and elements picked from them.
+"""Writes vectors explicitly: contiguous elements in memory, and elements picked from them.
 
-In: statements and expressions for one element. Out: the same for several neighbours at once. TVM
-takes a vector of every second element apart into single reads; here it is two whole vectors and a
+TVM splits a vector of every second element into single reads; here it is two whole vectors and a
 shuffle.
 """
 
@@ -41,17 +40,17 @@ def whole(place: Local) -> Expr:
 
 
 def run_of(place: Local, start: Expr, lanes: int) -> Expr:
-    """``place[start .. start + lanes]`` of a buffer as it lies in memory."""
+    """``place[start .. start + lanes]`` of a buffer in memory order."""
     return tirx.BufferLoad(place.buffer, [_run(start, lanes)])
 
 
 def stored_run(place: Local, start: Expr, value: Expr, lanes: int) -> Statement:
-    """``place[start .. start + lanes] = value`` of a buffer as it lies in memory."""
+    """``place[start .. start + lanes] = value`` of a buffer in memory order."""
     return tirx.BufferStore(place.buffer, value, [_run(start, lanes)])
 
 
 def picked(vectors: Sequence[Expr], numbers: Sequence[int]) -> Expr:
-    """Elements of the vectors, counted through all of them, as one vector."""
+    """Elements of the concatenation of the vectors, as one vector."""
     return tirx.Shuffle(list(vectors), [const(number, "int32") for number in numbers])
 
 

@@ -1,4 +1,4 @@
-"""From tensors to a callable: `lower`, `build` and `load`."""
+"""Compiles tensors into callable functions: `lower`, `build` and `load`."""
 
 from ..runtime.build_cache import clear_cache
 from ..runtime.loading import load

@@ -1,9 +1,4 @@
-"""`lower` and `build`.
-
-In: te tensors, the placeholders that they read, and a target. Out: a scheduled IRModule, or a
-compiled function that is called with arrays. The steps are those of `schedule`; here arguments are
-checked and TVM's compiler is called.
-"""
+"""`lower` and `build`: check the arguments, schedule the program, and call TVM's compiler."""
 
 from __future__ import annotations
 
@@ -59,28 +54,28 @@ def lower(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        The placeholders that the outputs read, in the order of the parameters. One that nothing
-        reads stays a parameter: a signature is the caller's.
+        The placeholders that the outputs read, in the order of the parameters. A placeholder that
+        nothing reads stays a parameter.
     outputs : Tensor or sequence of Tensor
         The tensors to compute.
     target : optional
-        An LLVM or a CUDA target; None is this host's CPU with its features, ``"cuda"`` this
-        machine's GPU (sm_90 where there is none).
+        An LLVM or a CUDA target. None means this host's CPU with its features, and ``"cuda"`` this
+        machine's GPU (sm_90 if there is none).
     exact_math : bool
-        As of `build`.
+        As in `build`.
 
     Returns
     -------
     IRModule
-        Its ``main`` takes the inputs and then the outputs, and writes these: a PrimFunc when there
-        is one kernel, else a Relax function that calls the kernels.
+        A module whose ``main`` takes the inputs followed by the outputs, which it writes. It is a
+        PrimFunc for a single kernel, and otherwise a Relax function that calls the kernels.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is no tensor, occurs twice, or is an input and an output at once.
+        If an argument is not a tensor, is repeated, or is both an input and an output.
     LoweringError, OutOfBoundsError
-        As for `build`.
+        As in `build`.
 
     Examples
     --------
@@ -118,42 +113,44 @@ def build(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        The placeholders that the outputs read, in the order of the arguments. One that nothing
-        reads stays an argument that is checked, and may be what tells a symbolic size.
+        The placeholders that the outputs read, in the order of the arguments. A placeholder that
+        nothing reads stays an argument. It is checked, and may define a symbolic size.
     outputs : Tensor or sequence of Tensor
-        What a call returns: a list for a sequence, one array for a single tensor; scipy.sparse
-        matrices for those of ``jacobian(..., format="csr")`` and the like.
+        The tensors that a call computes. It returns a list for a sequence and one array for a
+        single tensor. Sparse results, as of ``jacobian(..., format="csr")``, are scipy.sparse
+        matrices.
     target : optional
-        An LLVM or a CUDA target; None is this host's CPU with its features, ``"cuda"`` this
-        machine's GPU (sm_90 where there is none).
+        An LLVM or a CUDA target. None means this host's CPU with its features, and ``"cuda"`` this
+        machine's GPU (sm_90 if there is none).
     updates : mapping from Tensor to Tensor, or sequence of pairs, optional
-        Inputs and their new values, of equal shape and dtype: a call writes these into the arrays
-        that it is given, and does not return them. Everything else reads the old values.
+        Inputs and their new values, of equal shape and dtype. A call writes the new values into the
+        arrays of these inputs, and does not return them. All other computation reads the old
+        values.
     num_threads : int, optional
-        CPU threads to use; None is all that this process may use.
+        The number of CPU threads. None means all that this process may use.
     exact_math : bool
-        Turns off, on a CPU, what rounds otherwise than the expressions as they are written: exp,
-        log, tanh and the like of float32, float16 and bfloat16, and exp of float64, are the C
-        library's, exp10 is a power, sigmoid is computed in float64, and a divisor that a row shares
-        divides each element. By default these functions are arithmetic that vectorises, with an
-        error of a few units in the last place (table: docs/internals/performance.md) and with C's
-        results for zeros, infinities and NaN, and such a divisor becomes factors, one rounding more
-        and finite wherever the quotient is. Loops over time run one step after the other, and not
-        in parts where their states change affinely. The order of sums, of products of three and
-        more factors under a sum, and float32 inside of sums of float16 and bfloat16 stay in either
-        case. On a GPU it changes nothing.
+        Whether a CPU rounds exactly as the expressions are written. If true, exp, log, tanh and
+        similar functions of float32, float16 and bfloat16, and exp of float64, are the C library's,
+        exp10 is a power, sigmoid is computed in float64, a divisor shared by a row divides each
+        element, and loops over time run step by step. By default, these functions are vectorised
+        arithmetic with an error of a few units in the last place (see the table in
+        docs/internals/performance.md) and the C library's results for zeros, infinities and NaN; a shared
+        divisor becomes factors, which adds one rounding and stays finite wherever the quotient is;
+        and loops whose states change affinely run in several parts. In both cases the library
+        chooses the order of sums and of products of three or more factors under a sum, and sums
+        float16 and bfloat16 in float32. The option has no effect on a GPU.
     cache : bool or path
-        Whether to keep what was built on disk, for other processes that build the same: a program
-        that took long to compile in the user's cache folder (`clear_cache` empties it), any one in
-        a folder that is named. What lies there is run as code: the folder must belong to this user.
-        Where the user's cache folder cannot be used, nothing can be linked, or a library cannot be
-        loaded, nothing is kept.
+        Whether to store the compiled program on disk for other processes that build the same
+        program. True stores programs that took long to compile in the user's cache folder, which
+        `clear_cache` empties. A path stores every program in that folder. The files are executed as
+        code, so the folder must belong to this user. Nothing is stored if the user's cache folder
+        cannot be used, nothing can be linked, or a library cannot be loaded.
     tune : Tuning, optional
-        Try out schedules of the kernels, which takes seconds a trial, and use those that are faster
-        than the rules'. What was found is kept in `tune`'s database and not in the cache.
+        Search for kernel schedules, which takes seconds for each trial, and use those that are
+        faster than the rules'. The results are stored in the database of `tune`, not in the cache.
     debug_nan : bool
-        Compute every stage of each call on its own beforehand, and raise a `NonFiniteError` that
-        names the first one with a NaN, or with an infinity while what it read was finite.
+        Whether each call first computes every stage separately, and raises a `NonFiniteError` that
+        names the first stage with a NaN, or with an infinity computed from finite values.
 
     Returns
     -------
@@ -162,21 +159,21 @@ def build(
     Raises
     ------
     InvalidArgumentError
-        An argument is no tensor, occurs twice, or is an input and an output at once; a new value
-        does not fit its input; the cache folder that is named cannot be used, or others can write
-        into it.
+        If an argument is not a tensor, is repeated, or is both an input and an output; if a new
+        value does not fit its input; or if the given cache folder cannot be used, or other users
+        can write into it.
     LoweringError
-        A placeholder is missing, a variable is free, a stage is a te.scan, or TVM compiles a stage
-        in no schedule.
+        If a placeholder is missing, a variable is free, a stage is a te.scan, or TVM compiles no
+        schedule of a stage.
     OutOfBoundsError
-        A stage is certain to read outside of a tensor.
+        If a stage certainly reads outside a tensor.
 
     Warns
     -----
     PlainScheduleWarning
-        Stages are slower than they could be: TVM refused the code of their schedule, or no schedule
+        If stages are slower than necessary: TVM rejected the code of their schedule, or no schedule
         rule fits a stage that is more than a twentieth of the work. The text names the stages and
-        the reasons, `CompiledFunction.profile` what they cost.
+        the reasons, and `CompiledFunction.profile` shows their cost.
 
     Examples
     --------
@@ -187,7 +184,7 @@ def build(
     >>> double(np.arange(4, dtype="float32"))
     array([0., 2., 4., 6.], dtype=float32)
 
-    An input that is updated in place:
+    Update an input in place:
 
     >>> new = te.compute((4,), lambda i: A[i] + 1.0, name="new")
     >>> total = te.compute((), lambda: A[0] + A[3], name="total")
@@ -196,7 +193,7 @@ def build(
     >>> float(step(state)), float(step(state)), state
     (3.0, 5.0, array([2., 3., 4., 5.], dtype=float32))
 
-    A folder for what was built, where a second process finds it:
+    Store the compiled program in a folder, for other processes:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -245,10 +242,10 @@ def _built(
         data = library_bytes(executable, record)
         with contextlib.suppress(OSError):  # a full disk keeps nobody from computing
             store.put(key, data)
-        # what was linked need not be compiled once more, at the first call
+        # a linked program does not have to be compiled again at the first call
         return loaded(data, threads, folder=store.folder, recompile=lambda: executable, make=make)
     except (LinkError, UnloadableError, LoweringError):
-        # no linker, no folder to load from, or a target that is not this machine: it is compiled
+        # there is no linker, no folder to load from, or the target is not this machine: compile
         return make(executable, record, threads)
 
 
@@ -271,7 +268,7 @@ def _from_cache(
 
 
 def _plan(request: Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
-    """The kernels of a request, sums under equations that data solve made scatters and reads."""
+    """The kernels of a request; sums under equations that data solve become scatters and reads."""
     count = len(request.outputs)
     wanted = solve_masks([*request.outputs, *(new for _, new in request.updates)])
     updates = [(old, new) for (old, _), new in zip(request.updates, wanted[count:], strict=True)]
@@ -298,7 +295,7 @@ def _compiled(
 def _fault(request: Request, error: Exception) -> LoweringError:
     names = ", ".join(str(tensor.op.name) for tensor in request.outputs)
     return LoweringError(
-        f"building {names} failed with {type(error).__name__}: {error}. This is a fault of "
+        f"building {names} failed with {type(error).__name__}: {error}. This is a bug in "
         "tvm_autodiff: please report it with the program"
     )
 

@@ -20,6 +20,7 @@ from .request import Request
 
 
 def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
+    """The record of a request, for the finished module and its plan."""
     signature, program = request.signature, done.program
     symbols: dict[int, Dim] = {}
     for spec, shape in zip((*signature.inputs, *signature.outputs), done.shapes, strict=False):
@@ -35,7 +36,7 @@ def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
     rows = [
         (one, name if one is step else one.kernel.name)
         for step, name in zip(program.steps, program.names, strict=True)
-        # a virtual machine does not see what a loop calls
+        # a virtual machine cannot see the calls inside a loop
         for one in ((step,) if program.uses_vm or not step.inner else step.inner)
     ]
     kernels = {id(step.kernel): step.kernel for step, _ in rows}
@@ -68,7 +69,7 @@ def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
 
 
 def _loop_back(request: Request, op: Operation, rewind: Rewind) -> LoopBack:
-    """A loop back over the symbols of the signature."""
+    """The plan of a reverse loop, in the symbols of the signature."""
     specs = (*request.signature.inputs, *request.signature.outputs)
     symbols = {
         node_id(expr): dim

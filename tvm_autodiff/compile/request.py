@@ -1,4 +1,4 @@
-"""What a caller wants built: checked tensors, and the signature of the function."""
+"""A checked build request: the tensors, and the signature of the function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Updates = Mapping[Tensor, Tensor] | Sequence[Update]
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller wants built."""
+    """A checked build request."""
 
     inputs: list[Tensor]
     outputs: list[Tensor]
@@ -30,6 +30,7 @@ class Request:
     signature: Signature
 
     def key(self, machine: Machine) -> str | None:
+        """The key of the request in the build cache of a machine."""
         old, new = [pair[0] for pair in self.updates], [pair[1] for pair in self.updates]
         groups = [self.inputs, self.outputs, old, new]
         options = {"machine": machine, "single": self.signature.single}
@@ -37,11 +38,12 @@ class Request:
 
 
 def request_of(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) -> Request:
+    """Check the arguments of `build` and `lower`."""
     input_list = tensors_of(inputs, "inputs")
     output_list = tensors_of(outputs, "outputs")
     update_list = updates_of(updates, input_list)
     if not output_list and not update_list:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
+        raise InvalidArgumentError("outputs is empty: pass at least one tensor to compute")
     output_list, update_list = plain_program(output_list, update_list)
     check_graph(input_list, output_list, update_list)
     signature = signature_of(input_list, output_list, is_tensor(outputs))

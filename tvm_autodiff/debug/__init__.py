@@ -1,4 +1,4 @@
-"""Builds that check what every stage computes."""
+"""Compiled functions that check the result of every stage."""
 
 from __future__ import annotations
 

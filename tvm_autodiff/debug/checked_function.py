@@ -1,4 +1,4 @@
-"""A compiled function whose calls are looked at before they run."""
+"""A compiled function that checks every stage before each call."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class CheckedFunction:
-    """The function of ``build(..., debug_nan=True)``: as the one that it checks, and slower.
+    """The slower function that ``build(..., debug_nan=True)`` returns.
 
     Attributes
     ----------
     function : CompiledFunction
-        The function without checks, which every other attribute is that of.
+        The function without checks. All other attributes are forwarded to it.
     """
 
     def __init__(self, function: Any, inspect: Callable[..., None]) -> None:
@@ -20,19 +20,19 @@ class CheckedFunction:
         self._inspect = inspect
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Run the program, after its stages were computed one by one and found finite.
+        """Run the program after computing the stages one by one and finding them finite.
 
         Parameters
         ----------
         *arrays, out, **named
-            As of the function. Nothing is written before the checks.
+            As for the unchecked function. Nothing is written before the checks.
 
         Raises
         ------
         NonFiniteError
-            A NaN or an infinity arises.
+            If a NaN or an infinity occurs.
         CallError
-            As of the function.
+            As for the unchecked function.
         """
         given = self.function.in_order(arrays, named) if named else arrays
         self._inspect(*given)

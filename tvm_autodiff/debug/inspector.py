@@ -1,9 +1,8 @@
-"""The stage of a program in which a NaN or an infinity first arises.
+"""Finds the stage of a program in which a NaN or an infinity first occurs.
 
-In: the inputs and outputs of a program, a way to compile, and the arrays of a call. Out: an error
-that names stage, element, expression and what was read there, or nothing. All stages are computed
-as results of one program, so that none is fused away. A value that is not finite is looked at with
-a second program, which tells of what kinds the numbers were that the element read.
+All stages are computed as results of one program, so that none is fused away. For the first
+non-finite value, a second program finds out what kinds of numbers the element read. The error names
+the stage, the element, the expression and these numbers.
 """
 
 from __future__ import annotations
@@ -52,18 +51,19 @@ _MOST_SHOWN = 6  #: values that a message lists
 
 @dataclass(frozen=True)
 class _Values:
-    """The numbers of a call: arrays of the inputs, and of every stage."""
+    """The numbers of a call: the arrays of the inputs and of every stage."""
 
     inputs: list[np.ndarray]
     by_tensor: dict[Key, np.ndarray]
 
 
 class Inspector:
-    """Looks for the first NaN or infinity of a program.
+    """Searches a program for the first NaN or infinity.
 
     Parameters
     ----------
     inputs, outputs : list of Tensor
+        The program.
     build : callable
         Compiles outputs over inputs to a function of arrays.
     """
@@ -81,8 +81,8 @@ class Inspector:
         self._tests: dict[tuple[Key, Test], Callable[..., list[Any]]] = {}
 
     def __call__(self, *arrays: Any) -> None:
-        """Raise `NonFiniteError` where a stage is the first with a NaN, or with an infinity that it
-        did not read.
+        """Raise `NonFiniteError` for the first stage with a NaN, or with an infinity that it did
+        not read.
         """
         results = self._function(*arrays)
         given = [
@@ -102,7 +102,7 @@ class Inspector:
         nan = np.isnan(array)
         if nan.any():
             arises = nan & ~self._read(tensor, is_nan, values)
-            # all stages before have none: what was read is an input's
+            # all earlier stages are finite, so the number comes from an input
             _raise(tensor, "NaN", arises if arises.any() else nan, arises.any(), values)
         arises = np.isinf(array)
         arises &= ~self._read(tensor, is_not_finite, values)
@@ -110,7 +110,7 @@ class Inspector:
             _raise(tensor, "an infinity", arises, True, values)
 
     def _read(self, tensor: Tensor, test: Test, values: _Values) -> np.ndarray:
-        """Where an element was made of a number that passes the test."""
+        """The element of an input that entered the value and passes the test."""
         reads = tensors_read_by(tensor.op)
         if not is_compute(tensor.op):  # which element of what it reads is not known
             passes = np.isnan if test is is_nan else _not_finite
@@ -126,7 +126,7 @@ class Inspector:
     def _test_program(
         self, tensor: Tensor, reads: Sequence[Tensor], test: Test
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Over the inputs and the stage itself, too: their shapes tell the sizes."""
+        """A program over the inputs and the stage itself, because their shapes define the sizes."""
         fresh = [placeholder_like(read) for read in reads]
         table = {tensor_key(old): new for old, new in zip(reads, fresh, strict=True)}
         op = retarget(tensor.op, lambda read: table.get(tensor_key(read)))[0].op
@@ -190,7 +190,7 @@ def _kinds(array: np.ndarray) -> str:
 
 
 def _read_at(op: Operation, component: int, place: Index, values: _Values) -> list[str]:
-    """What an elementwise stage reads for one element, where that is no matter of data."""
+    """What an elementwise stage reads for one element, unless the index is data."""
     if reduction_of(op) is not None:
         return []
     at = substituter(

@@ -1,7 +1,7 @@
-"""What an element of a stage read that was NaN or infinite already, as stages of their own.
+"""Makes a stage that marks the elements of another stage which read a NaN or an infinity.
 
-In: a stage. Out: for each kind of number a stage of ones where an element that enters the value is
-of the kind, zeros elsewhere. Branches that are not taken, conditions and indices do not count.
+The stage has ones where such a number enters the value, and zeros elsewhere. Branches that are not
+taken, conditions and indices do not count.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def _wide(value: Expr) -> Expr:
 
 
 def stage_of_reads(op: Operation, component: int, test: Test) -> Tensor:
-    """Ones where an element of a compute stage read a number that a test holds for.
+    """Ones where an element of a compute stage read a number that passes a test.
 
-    ``y[i] = Σ_k (if c then x[i, k]*w[k] else 0)  →  max_k (if c then test(x[i, k]) | test(w[k]))``
+    ``y[i] = Σ_k (if c then x[i, k]*w[k] else 0) → max_k (if c then test(x[i, k]) | test(w[k]))``
     """
     reduction = reduction_of(op)
     name = f"{op.name}_reads"
@@ -73,7 +73,7 @@ def stage_of_reads(op: Operation, component: int, test: Test) -> Tensor:
         return make_stage(name, list(op.axis), [_flag(bodies(op)[component], test)])[0]
     flags = [_flag(source, test) for source in reduction.sources]
     start = [_flag(value, test) for value in (*reduction.combiner.identity, *reduction.init)]
-    # where a reduction runs over nothing, it is what it starts with
+    # an empty reduction has its initial value
     found = replace(reduction, combiner=_most(_any(start)), sources=(_any(flags),), init=())
     return reduction_stage(name, list(op.axis), found)[0]
 
@@ -92,7 +92,7 @@ def _any(flags: list[Expr]) -> Expr:
 
 
 def _flag(root: Expr, test: Test) -> Expr:
-    """Whether any number that an expression is made of passes the test."""
+    """Whether any number that an expression uses passes the test."""
     zero = const(0, _FLAG)
     done: dict[int, Expr] = {}
     body = expand_lets(root)

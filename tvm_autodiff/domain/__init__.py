@@ -1,4 +1,8 @@
-"""Integer domains: linear equations and inequalities over the integers, solved exactly."""
+"""Exact solvers for systems of linear equations and inequalities over the integers.
+
+The package can be used without the rest of the library: describe a set of integer points as a
+`Domain`, then simplify or solve it.
+"""
 
 from .divmod import eliminate_div_mod
 from .domain import Domain, DomainTransformation

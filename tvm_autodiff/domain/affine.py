@@ -1,8 +1,7 @@
-"""Linear forms of TVM expressions: reading, substitution, conditions.
+"""Converts integer TVM expressions to linear forms ``{atom: coefficient}`` and back.
 
-In: integer TVM expressions. Out: forms ``{atom: coefficient}`` over a table of atoms. Equal
-expressions get equal atoms, so differences cancel; ``x % c`` is ``x - c * (x // c)`` inside. Facts
-about atoms beyond constant intervals live in `bounds`.
+Equal expressions get equal atoms, so differences cancel. Internally ``x % c`` is ``x - c * (x //
+c)``. Facts about atoms beyond constant intervals are in `bounds`.
 """
 
 from __future__ import annotations
@@ -89,8 +88,8 @@ class Atoms(WritingTable):
     def _forget_cancelled(self, node: Expr) -> None:
         """``min(k // 2, 3) → min(0, 3)`` with k in [0, 2): equal keys have equal variables.
 
-        A form may depend on fewer variables than the expression that was read: an expression with
-        the others in it would outlive their substitution.
+        A form may depend on fewer variables than the original expression. An expression that still
+        contained the others would survive their substitution.
         """
         key = node_id(node)
         value = self._memo[key]
@@ -135,13 +134,15 @@ class Atoms(WritingTable):
         return {self._opaque(node): 1}
 
     def _is_exact(self, f: Form, dtype: str) -> bool:
-        """Whether arithmetic of a type gives the integer: indices are integers, narrow and
-        unsigned arithmetic wraps round unless the result is known to fit.
+        """Whether arithmetic of a type equals integer arithmetic.
+
+        This holds for index types. Narrow and unsigned arithmetic wraps unless the result is known
+        to fit.
         """
         return dtype in INDEX_DTYPES or self._fits(f, dtype)
 
     def _fits(self, f: Form, dtype: str) -> bool:
-        """Whether a form is known to lie in an integer type; variables lie in their own."""
+        """Whether a form is known to fit an integer type; variables fit their own type."""
         least, most = integer_range(dtype)
         low = high = 0
         for s, k in f.items():
@@ -156,14 +157,14 @@ class Atoms(WritingTable):
         return least <= low and high <= most
 
     def _structure(self, node: Expr) -> Any:
-        """A small number for a structure: ``("op", dtype, extra, operands)`` seen before gets the
-        same one.
+        """A small number for a structure ``("op", dtype, extra, operands)``; equal structures share
+        it.
         """
         name = op_name(node)
         parts = []
         for part in operands(node):
             value = self._memo.get(node_id(part))
-            # equal forms of other dtypes are other values where they wrap
+            # equal forms of different dtypes have different values if they wrap
             parts.append((dtype_of(part), key_of(value) if isinstance(value, dict) else value))
         key = ("structure", name, dtype_of(node), own_fields(node), tuple(parts))
         return self._ids.setdefault(key, -len(self._ids) - 1)
@@ -177,7 +178,10 @@ class Atoms(WritingTable):
         return index
 
     def _opaque_interval(self, node: Expr) -> Interval:
-        """``min``, ``max`` and branches lie between their operands, others in a narrow type."""
+        """The interval of an opaque node.
+
+        ``min``, ``max`` and branches lie between their operands, other nodes in a narrow type.
+        """
         name = op_name(node)
         if name not in ("min", "max", "select", "if_then_else"):
             return UNBOUNDED if dtype_of(node) in INDEX_DTYPES else integer_range(dtype_of(node))
@@ -195,7 +199,9 @@ class Atoms(WritingTable):
         )
 
     def substitute(self, f: Form, values: Mapping[int, Form]) -> Form:
-        """Replace variables everywhere, also inside divisions, products and opaque expressions."""
+        """Replace variables everywhere, including inside divisions, products and opaque
+        expressions.
+        """
         if not values:
             return f
         hit = self.mask_of(values)
@@ -240,8 +246,7 @@ class Atoms(WritingTable):
         """A condition as a conjunction of ``("ge", form)``, ``("eq", form)`` and ``("rest",
         expression)``.
 
-        ``min(a, b) >= c → a >= c, b >= c``, ``max(a, b) <= c → a <= c, b <= c``; negations turn
-        round.
+        ``min(a, b) >= c → a >= c, b >= c``, ``max(a, b) <= c → a <= c, b <= c``; negations reverse.
         """
         out: list[tuple[str, Any]] = []
         for part in build.conjuncts(condition):

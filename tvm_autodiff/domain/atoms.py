@@ -1,9 +1,9 @@
-"""The table of atoms that linear forms are made of, and arithmetic that makes new atoms.
+"""The table of atoms that linear forms consist of, and arithmetic that makes new atoms.
 
-In: forms. Out: forms of their quotients and products, in normal form, so that equal ones get equal
-atoms. An atom is a variable, ``floordiv(form, c)``, a quotient by a form, a product of atoms, or
-any other expression taken as a whole; each has an interval and knows the variables it depends on.
-Expressions are written by `writing` and read by `affine`.
+Quotients and products are kept in normal form, so that equal ones get equal atoms. An atom is a
+variable, ``floordiv(form, c)``, a quotient by a form, a product of atoms, or any other expression
+as a whole. Each atom has an interval and a set of variables that it depends on. `writing` writes
+expressions, and `affine` reads them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class AtomTable:
         ``("var", variable, None)``, ``("div", form, int)``, ``("sdiv", form, form)``,
         ``("mul", atoms, None)``, ``("opaque", expression, None)``.
     intervals : list of (low, high)
-        Inclusive; None where there is no bound.
+        Inclusive bounds; None means unbounded.
     masks : list of int
-        Bit sets of the variables that atoms depend on, also inside of them.
+        Bit sets of the variables that atoms depend on, including nested ones.
     wide : list of bool
         Whether the atom needs int64.
     """
@@ -70,7 +70,7 @@ class AtomTable:
         return found
 
     def symbol(self, var: Var, interval: Interval | None = None) -> int:
-        """The atom of a variable; `interval` is set where given."""
+        """The atom of a variable; sets its interval if one is given."""
         key = ("var", node_id(var))
         found = self._ids.get(key)
         if found is None:
@@ -87,14 +87,14 @@ class AtomTable:
         return found
 
     def fresh(self, wide: bool = False, interval: Interval = UNBOUNDED) -> int:
-        """The atom of a new variable, whose TVM variable `name_variable` makes later, if at all."""
+        """The atom of a new variable; `name_variable` makes its TVM variable later if needed."""
         index = len(self.kinds)
         self._intern(("fresh", index), "var", None, None, 1 << index, wide)
         self.intervals[index] = interval
         return index
 
     def name_variable(self, atom: int, name: str) -> Var:
-        """Make the TVM variable of an atom that `fresh` gave."""
+        """Make the TVM variable of an atom that `fresh` returned."""
         var = build.variable(name, "int64" if self.wide[atom] else "int32")
         self.kinds[atom] = ("var", var, None)
         self._exprs[atom] = var
@@ -107,7 +107,7 @@ class AtomTable:
         return self.kinds[atom][1]
 
     def mask_of(self, f: Iterable[int]) -> int:
-        """Bit set of the variables that the atoms depend on, also inside of them."""
+        """The bit set of the variables that the atoms depend on, including nested ones."""
         mask = 0
         for s in f:
             mask |= self.masks[s]
@@ -140,9 +140,9 @@ class AtomTable:
     def floordiv(self, f: Form, c: int) -> Form:
         """``f // c`` for a positive constant, as a form in normal form.
 
-        ``(c*x + y) // c → x + y // c``, common factors cancel, ``(x // a) // b → x // (a*b)``,
-        terms too small to matter go, and of ``y`` and ``-y - 1`` the one with smaller coefficients
-        is kept.
+        ``(c*x + y) // c → x + y // c``; common factors cancel; ``(x // a) // b → x // (a*b)``;
+        terms too small to matter are dropped; and of ``y`` and ``-y - 1`` the one with smaller
+        coefficients is kept.
         """
         out: Form = {}
         while True:
@@ -211,7 +211,7 @@ class AtomTable:
         return index
 
     def symbolic_floordiv(self, f: Form, g: Form) -> Form:
-        """``f // g`` where the divisor is no constant: ``(n*x + y) // n → x + y // n``."""
+        """``f // g`` with a divisor that is not constant: ``(n*x + y) // n → x + y // n``."""
         if is_constant(g) and g.get(CONST, 0) > 0:
             return self.floordiv(f, g[CONST])
         out: Form = {}
@@ -238,7 +238,7 @@ class AtomTable:
         return combine(out, {index: 1})
 
     def _whole_quotient(self, f: Form) -> tuple[Form, Form] | None:
-        """Numerator and divisor of a form that is one quotient and nothing else."""
+        """The numerator and divisor of a form that is a single quotient."""
         if len(f) != 1:
             return None
         ((s, k),) = f.items()
@@ -248,7 +248,7 @@ class AtomTable:
         return x, constant(divisor) if kind == "div" else divisor
 
     def product(self, f: Form, g: Form) -> Form:
-        """``f * g``; products of atoms become atoms, the same in either order."""
+        """``f * g``; products of atoms become atoms, independent of their order."""
         if is_constant(f):
             return scaled(g, f.get(CONST, 0))
         if is_constant(g):
@@ -265,7 +265,7 @@ class AtomTable:
         return {self._product_atom(tuple(sorted(factors))): 1}
 
     def factors(self, atom: int) -> tuple[int, ...]:
-        """The atoms that a product atom is made of; itself for any other."""
+        """The factors of a product atom, or the atom itself."""
         if atom == CONST:
             return ()
         kind = self.kinds[atom]
@@ -290,7 +290,7 @@ class AtomTable:
 
 
 def _without(factors: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The factors without the wanted ones, None where one of these is missing."""
+    """The factors without the unwanted ones, or None if one of these is missing."""
     rest = list(factors)
     for s in wanted:
         if s not in rest:
@@ -300,7 +300,7 @@ def _without(factors: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ..
 
 
 def _weight(f: Form) -> tuple[int, int, FormKey]:
-    """Order among equivalent numerators: small coefficients, then few constants, then any fixed
+    """An order among equivalent numerators: small coefficients, then few constants, then any fixed
     order.
     """
     return sum(k for s, k in f.items() if s != CONST), f.get(CONST, 0), key_of(f)

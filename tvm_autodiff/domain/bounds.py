@@ -1,9 +1,8 @@
-"""What is known about atoms, and proofs of inequalities from it.
+"""Known facts about atoms, and proofs of inequalities from them.
 
-In: intervals and symbolic bounds of atoms, forms known to be nonnegative. Out: lower bounds of
-forms, verdicts on inequalities. A quick way comes first (intervals, with divisions and
-symbolically bounded atoms replaced by their bounds one after the other), then an exact rational
-one (`simplex`). Nothing is searched for long.
+Facts are intervals and symbolic bounds of atoms, and forms known to be non-negative. A quick method
+is tried first: intervals, with divisions and symbolically bounded atoms replaced by their bounds
+one after the other. An exact rational method (`simplex`) follows. Both have bounded effort.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _MAX_EXACT_WORK = 100_000  #: entries of tableaus times their rows
 
 
 class Facts:
-    """Knowledge about the atoms of one table.
+    """Known facts about the atoms of one table.
 
     Parameters
     ----------
     atoms : Atoms
-        Carries the constant intervals.
+        The table, which holds the constant intervals.
 
     Examples
     --------
@@ -75,10 +74,10 @@ class Facts:
         """Record ``form >= 0``."""
         self.known.append(form)
 
-    # ------------------------------------------------------------- the quick way
+    # ------------------------------------------------------------- the quick method
 
     def minimum(self, f: Form) -> tuple[int, int] | None:
-        """A lower bound as numerator and denominator, not always the best one; None if none is
+        """A lower bound as numerator and denominator, not necessarily the tightest; None if none is
         found.
         """
         self.work += 1
@@ -97,8 +96,8 @@ class Facts:
         return best
 
     def _replace_one(self, f: Form, done: set[int]) -> tuple[Form, int] | None:
-        """Replace the last atom that has symbolic bounds by the one that makes f smaller (scaled
-        by a factor).
+        """Replace the last atom that has symbolic bounds by the bound that makes f smaller, up to a
+        factor.
         """
         kinds = self.atoms.kinds
         for s in sorted(f, reverse=True):
@@ -119,7 +118,7 @@ class Facts:
         return None
 
     def maximum_extent(self, f: Form, divisor: int) -> int | None:
-        """Most integers in an interval of real length ``f / divisor``, at least 0; None if
+        """The maximum number of integers in an interval of real length ``f / divisor``, or None if
         unbounded.
         """
         found = self.minimum(scaled(f, -1))
@@ -129,7 +128,8 @@ class Facts:
         return max(0, -numerator // (denominator * divisor) + 1)
 
     def symbolic_extent(self, f: Form, divisor: int, sizes: int) -> Form | None:
-        """The same as a form in the variables of the bit set `sizes` alone, where bounds allow."""
+        """The same as a form in the variables of the bit set `sizes` only, if the bounds allow it.
+        """
         masks, scale = self.atoms.masks, 1
         for _ in range(_MAX_STEPS):
             s = max((t for t in f if t != CONST and masks[t] & ~sizes), default=None)
@@ -152,10 +152,10 @@ class Facts:
                 return None
         return None
 
-    # ------------------------------------------------------------- the exact way
+    # ------------------------------------------------------------- the exact method
 
     def nonnegative(self, f: Form, others: Sequence[Form] = ()) -> bool:
-        """Whether ``f >= 0`` follows from what is known and from `others`, each nonnegative."""
+        """Whether ``f >= 0`` follows from the facts and from `others`, which are non-negative."""
         found = self.minimum(f)
         if found is not None and found[0] > -found[1]:
             return True  # an integer above -1
@@ -168,7 +168,8 @@ class Facts:
         return exact is not None and exact[0] > -exact[1]
 
     def infeasible(self, forms: Sequence[Form]) -> bool:
-        """Whether no point makes all the forms nonnegative (proved over the rationals)."""
+        """Whether it is proved, over the rationals, that no point makes all the forms non-negative.
+        """
         constraints = list(forms)
         for f in forms:
             for g in self._relevant(f, ()):
@@ -180,7 +181,7 @@ class Facts:
     def _exact(
         self, f: Form, constraints: Sequence[Form], enough: int | None = None
     ) -> tuple[int, int] | None:
-        """The minimum by the simplex method, as long as the work allowed for one table lasts."""
+        """The minimum by the simplex method, within the effort allowed for one table."""
         rows = len({s for g in (f, *constraints) for s in g})
         self.exact_work += rows * rows * (len(constraints) + 2 * rows)
         if self.exact_work > _MAX_EXACT_WORK:
@@ -188,7 +189,7 @@ class Facts:
         return simplex_minimum(f, constraints, self.atoms.intervals, enough)
 
     def _relevant(self, f: Form, others: Iterable[Form]) -> list[Form]:
-        """Nonnegative forms connected with f through shared atoms."""
+        """Non-negative forms that are connected with f through shared atoms."""
         pool = [*others, *self.known]
         holding: dict[int, list[int]] = {}
         for n, g in enumerate(pool):
@@ -219,7 +220,9 @@ class Facts:
         return out
 
     def _definition(self, s: int) -> list[Form]:
-        """Nonnegative forms that hold by what an atom is: bounds, division, products of bounds."""
+        """Non-negative forms that follow from the definition of an atom: bounds, division, products
+        of bounds.
+        """
         out = [combine({s: 1}, g, 1, -1) for g in self.lowers.get(s, ())]
         out += [combine(g, {s: 1}, 1, -1) for g in self.uppers.get(s, ())]
         kind, a, c = self.atoms.kinds[s]

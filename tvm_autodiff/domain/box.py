@@ -1,9 +1,8 @@
-"""From linear inequalities over free variables to a box that starts at zero.
+"""Turns linear inequalities over free variables into a box that starts at zero.
 
-In: variables, inequalities over them and parameters. Out: for each variable its value in new
-variables, which run from 0 to an extent that no index parameter enters (constant, or symbolic in
-sizes), and the inequalities that the box does not imply. Among orders and bases of the variables
-the smallest box wins.
+Each variable is expressed in new variables, which run from 0 to an extent that contains no index
+parameter (it is constant, or symbolic in sizes). Inequalities that the box does not imply remain as
+guards. Several orders and bases of the variables are tried, and the smallest box is chosen.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NOMINAL_SIZE = 64  #: what a size parameter counts as when symbolic volumes are 
 
 @dataclass
 class Box:
-    """A box and what it was made from.
+    """A box, and how it relates to the original variables.
 
     Attributes
     ----------
@@ -42,13 +41,13 @@ class Box:
         Atoms of the new variables.
     extents : dict of variable to Form
     values : dict of old variable to Form
-        In new variables and parameters.
+        Values of the old variables, in new variables and parameters.
     back : dict of new variable to Form
-        In old variables, parameters and earlier new variables.
+        Values of the new variables, in old variables, parameters and earlier new variables.
     guards : list of Form
-        Nonnegative forms that are still to be demanded.
+        Forms that must still be checked to be non-negative.
     volume : int
-        Product of the extents, sizes counted as `NOMINAL_SIZE`.
+        The product of the extents, with `NOMINAL_SIZE` for sizes.
     """
 
     variables: list[int] = field(default_factory=list)
@@ -59,7 +58,9 @@ class Box:
     volume: int = 1
 
     def score(self, atoms: Atoms) -> tuple[int, int, int, int]:
-        """Smaller is better: volume, number of guards, then how long the values are."""
+        """The rank of the box, smaller is better: volume, then number of guards, then length of the
+        values.
+        """
         inner = atoms.mask_of(self.variables)
         guards = sum(1 for f in self.guards if atoms.mask_of(f) & inner)
         length = sum(
@@ -70,7 +71,9 @@ class Box:
 
 @dataclass(frozen=True)
 class _Shift:
-    """A way to make a variable start at zero: ``y = base + sign * t`` with t in ``[0, extent)``."""
+    """A way to shift a variable so that it starts at zero: ``y = base + sign * t`` with t in ``[0,
+    extent)``.
+    """
 
     extent: Form
     base: Form
@@ -88,11 +91,11 @@ class _Shift:
 
 
 class EmptyBox(Exception):
-    """Raised inside this package where inequalities turn out to contradict each other."""
+    """Raised internally if inequalities contradict each other."""
 
 
 class UnboundedBox(Exception):
-    """Raised inside this package where a variable has no bounds of the wanted kind."""
+    """Raised internally if a variable has no bounds of the required kind."""
 
 
 def smallest_box(
@@ -103,13 +106,13 @@ def smallest_box(
     units: Sequence[Sequence[int]],
     wide: bool,
 ) -> Box | None:
-    """The smallest box among the orders and bases that are tried; None for an empty set.
+    """The smallest box among the orders and bases that are tried, or None for an empty set.
 
     Parameters
     ----------
     units : sequence of rows
         Linear forms in the variables (a row of coefficients each), the natural coordinates: bases
-        whose coordinates are among them are tried besides the given one.
+        whose coordinates are among them are tried in addition to the given one.
     """
     atoms = facts.atoms
     limit = facts.work + _MAX_WORK
@@ -135,7 +138,7 @@ def smallest_box(
 
 
 def _candidates(n: int, units: Sequence[Sequence[int]]) -> Iterator[tuple[Matrix, tuple[int, ...]]]:
-    """Bases (rows: coordinates in the variables) and orders, likely good ones first."""
+    """Bases (rows: coordinates in the variables) and orders, the most promising first."""
     natural = _natural_bases(n, units) if n > 1 else []
     bases = [*natural[:1], identity_matrix(n), *natural[1:]]
     if n == 1:
@@ -170,9 +173,7 @@ def _box(
     sizes: int,
     wide: bool,
 ) -> Box:
-    """Project, then go from the first variable to the last: shift each by its best lower or upper
-    bound.
-    """
+    """Project, then shift each variable in order by its best lower or upper bound."""
     atoms = facts.atoms
     n = len(variables)
     box = Box()
@@ -225,7 +226,7 @@ def _box(
 
 
 def _best_shift(facts: Facts, z: int, bounds: Sequence[Form], sizes: int) -> _Shift:
-    """Among all pairs of a lower and an upper bound the smallest extent, then the simplest base."""
+    """The smallest extent among all pairs of a lower and an upper bound, then the simplest base."""
     atoms = facts.atoms
     lowers = [(f[z], {s: k for s, k in f.items() if s != z}) for f in bounds if f[z] > 0]
     uppers = [(-f[z], {s: k for s, k in f.items() if s != z}) for f in bounds if f[z] < 0]
@@ -260,7 +261,7 @@ def _best_shift(facts: Facts, z: int, bounds: Sequence[Form], sizes: int) -> _Sh
 
 
 def nominal(atoms: Atoms, f: Form) -> int:
-    """The value of a form with every variable counted as `NOMINAL_SIZE`."""
+    """The value of a form with `NOMINAL_SIZE` for every variable."""
     pending, needed = list(f), set()
     while pending:
         s = pending.pop()

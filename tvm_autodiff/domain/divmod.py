@@ -1,9 +1,8 @@
-"""Divisions and remainders as variables of their own.
+"""Replaces divisions and remainders in the conditions of a domain by new variables.
 
-In: a domain whose conditions hold ``//`` and ``%`` of its variables by constants. Out: a
-transformation to a domain with one more variable for each quotient, linear conditions that define
-them, and nothing else changed. Quotients of parameters are parameters already. `simplify` does the
-same without writing it out.
+Each ``//`` or ``%`` of the domain's variables by a constant becomes one more variable with linear
+conditions that define it. Quotients of parameters are parameters already. `simplify` does the same
+internally.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from .system import System
 def eliminate_div_mod(domain: Domain) -> DomainTransformation:
     """Replace ``x // c`` and ``x % c`` in the conditions by new variables.
 
-    ``x // c → q`` and ``x % c → x - c*q`` with ``0 <= x - c*q <= c - 1``. Nested ones come out one
-    by one. Truncating division and remainder are treated where the sign of the numerator is known;
-    elsewhere, and where the divisor is not a constant, they stay.
+    ``x // c → q`` and ``x % c → x - c*q`` with ``0 <= x - c*q <= c - 1``. Nested divisions are
+    replaced one by one. Truncating division and remainder are replaced if the sign of the numerator
+    is known. Divisions by non-constants stay.
 
     Parameters
     ----------
@@ -35,12 +34,12 @@ def eliminate_div_mod(domain: Domain) -> DomainTransformation:
     Returns
     -------
     DomainTransformation
-        The old variables are variables of the new domain too, followed by the quotients.
+        A transformation to a domain with the old variables, followed by the quotients.
 
     Raises
     ------
     UnsolvableError
-        Where a quotient has no constant bounds.
+        If a quotient has no constant bounds.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""Integer domains and the bijections between them.
+"""Integer domains and bijections between them.
 
-In: variables with ranges, conditions on them, both as TVM expressions; other variables that occur
-are parameters. Out: `Domain`, and `DomainTransformation`, which maps the integer points of one
-domain to those of another and back. How a transformation is found is left to `equations`,
-`inequalities`, `divmod`, `simplify`.
+A `Domain` has variables with ranges, and conditions on them, all as TVM expressions; other
+variables are parameters. A `DomainTransformation` maps the integer points of one domain to those of
+another and back. `equations`, `inequalities`, `divmod` and `simplify` find transformations.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Range = tuple["Expr | int", "Expr | int | None"]
 
 
 def _plain(value: Expr | int | None) -> Expr | int | None:
-    """Literals as Python integers."""
+    """A literal as a Python integer."""
     if value is None:
         return None
     number = const_value(value)
@@ -31,21 +30,22 @@ def _plain(value: Expr | int | None) -> Expr | int | None:
 
 @dataclass(frozen=True)
 class Domain:
-    """The integer points of a box that fulfil conditions.
+    """The integer points of a box that satisfy conditions.
 
     Parameters
     ----------
     variables : sequence of Var
         The variables of the domain, in order. dtype int32 or int64.
     ranges : mapping of Var to (min, extent)
-        For every variable, and for parameters where known: ``min <= var < min + extent``. Minimum
-        and extent are ints or TVM expressions; an extent of None means no upper end. A parameter
-        without an upper end (or without a range) is a *size*: extents of new variables may depend
+        Ranges of every variable, and of parameters if known: ``min <= var < min + extent``. Minimum
+        and extent are ints or TVM expressions; an extent of None means no upper bound. A parameter
+        without an upper bound (or without a range) is a *size*: extents of new variables may depend
         on it.
     conditions : sequence of TVM boolean expressions
-        All of them hold. May be anything, loads included; what is not linear is kept as it is.
+        Conditions that all hold. They may contain anything, including loads; non-linear ones are
+        kept unchanged.
     is_empty : bool
-        Set where the domain is known to have no points, whatever the parameters.
+        Whether the domain is known to have no points for any parameters.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class Domain:
         for var in self.variables:
             if op_name(var) != "var" or dtype_of(var) not in ("int32", "int64"):
                 raise InvalidArgumentError(
-                    f"a domain's variable must be an int32 or int64 Var, not {var}"
+                    f"a variable of a domain must be an int32 or int64 Var, not {var}"
                 )
             if node_id(var) in seen:
                 raise InvalidArgumentError(f"variable {var} occurs twice in a domain")
@@ -86,7 +86,7 @@ class Domain:
 
     @property
     def parameters(self) -> tuple[Var, ...]:
-        """Variables that occur in conditions or ranges and are not variables of the domain."""
+        """The variables in conditions or ranges that are not variables of the domain."""
         if not self._parameters:
             own = {node_id(var) for var in self.variables}
             roots: list[Expr] = list(self.ranges)
@@ -101,14 +101,16 @@ class Domain:
         return self.ranges[var][1]
 
     def volume(self, parameters: Mapping[Var, int] | None = None) -> int:
-        """Points of the box, conditions not counted; `parameters` gives symbolic extents values."""
+        """The number of points of the box, ignoring conditions; `parameters` maps symbolic extents
+        to values.
+        """
         if self.is_empty:
             return 0
         total = 1
         for var in self.variables:
             extent = self.ranges[var][1]
             if extent is None:
-                raise UnsolvableError(f"the range of {var} has no upper end")
+                raise UnsolvableError(f"the range of {var} has no upper bound")
             values = dict(parameters or {})
             count = (
                 extent
@@ -119,7 +121,7 @@ class Domain:
         return total
 
     def points(self, parameters: Mapping[Var, int] | None = None) -> Iterator[tuple[int, ...]]:
-        """All points, by brute force, for given values of the parameters. Meant for tests."""
+        """All points for given parameter values, found by brute force. Intended for tests."""
         if self.is_empty:
             return
         given = dict(parameters or {})
@@ -129,7 +131,7 @@ class Domain:
         for n, var in enumerate(self.variables):
             lo, extent = self.ranges[var]
             if extent is None:
-                raise UnsolvableError(f"the range of {var} has no upper end")
+                raise UnsolvableError(f"the range of {var} has no upper bound")
             bounds.append(compile_integers([lo, extent], names[: len(given) + n]))
         holds = compile_integers(list(self.conditions), names)
 
@@ -148,7 +150,9 @@ class Domain:
     def parameter_values(
         self, ranges: Mapping[Var, Iterable[int]] | None = None
     ) -> Iterator[dict[Var, int]]:
-        """All combinations of parameter values within their constant ranges (or those given)."""
+        """All combinations of parameter values within their constant ranges, or within the given
+        ones.
+        """
         chosen = []
         for var in self.parameters:
             if ranges is not None and var in ranges:
@@ -156,7 +160,7 @@ class Domain:
                 continue
             lo, extent = self.ranges.get(var, (None, None))
             if not isinstance(lo, int) or not isinstance(extent, int):
-                raise UnsolvableError(f"parameter {var} has no constant range: give values for it")
+                raise UnsolvableError(f"parameter {var} has no constant range: pass values for it")
             chosen.append([(var, value) for value in range(lo, lo + extent)])
         for combination in itertools.product(*chosen):
             yield dict(combination)
@@ -170,10 +174,19 @@ class DomainTransformation:
     ----------
     new_domain, old_domain : Domain
     new_to_old : dict of Var to expression
-        For each variable of the new domain its value in variables of the old one (and parameters).
+        The value of each variable of the new domain, in variables of the old one (and parameters).
     old_to_new : dict of Var to expression
-        For each variable of the old domain its value in variables of the new one (and parameters):
+        The value of each variable of the old domain, in variables of the new one (and parameters).
         ``substitute(e, old_to_new)`` rewrites an expression for the new domain.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.domain import simplify_domain
+    >>> i, j = te.var("i"), te.var("j")
+    >>> t = simplify_domain(Domain((i, j), {i: (0, 9), j: (0, 9)}, (i.equal(j + 4),)))
+    >>> t.new_domain.volume(), t.old_to_new[i]
+    (5, i + 4)
     """
 
     new_domain: Domain
@@ -189,14 +202,14 @@ class DomainTransformation:
 
     @staticmethod
     def empty(domain: Domain) -> DomainTransformation:
-        """From a domain without points to the empty domain without variables."""
+        """The transformation of a domain without points to the empty domain without variables."""
         kept = {var: domain.ranges[var] for var in domain.parameters if var in domain.ranges}
         nothing = Domain((), kept, (build.const(False, "bool"),), is_empty=True)
         zeros = {var: build.const(0, dtype_of(var)) for var in domain.variables}
         return DomainTransformation(nothing, domain, {}, zeros)
 
     def then(self, other: DomainTransformation) -> DomainTransformation:
-        """The composition: first this one, then `other`, whose old domain is this one's new
+        """The composition of this transformation with `other`, which starts at this one's new
         domain.
         """
         forward = substituter(other.old_to_new)
@@ -219,7 +232,7 @@ class DomainTransformation:
         Raises
         ------
         AssertionError
-            Names the first point that has no partner.
+            If a point has no counterpart. The message names the first such point.
 
         Examples
         --------
@@ -240,9 +253,9 @@ class DomainTransformation:
         for point in old_points:
             image = to_new(*outer, *point)
             if image not in news or to_old(*outer, *image) != point:
-                raise AssertionError(f"old point {point} goes to {image}; parameters {given}")
+                raise AssertionError(f"old point {point} maps to {image}; parameters {given}")
         for point in new_points:
             image = to_old(*outer, *point)
             if image not in olds or to_new(*outer, *image) != point:
-                raise AssertionError(f"new point {point} goes to {image}; parameters {given}")
+                raise AssertionError(f"new point {point} maps to {image}; parameters {given}")
         return len(old_points)

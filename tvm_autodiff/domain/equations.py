@@ -1,9 +1,8 @@
-"""Systems of linear equations over the integers, with parameters on the right hand side.
+"""Solves systems of linear equations over the integers, with parameters on the right-hand side.
 
-In: forms that are zero, and the unknowns among their atoms. Out: the unknowns in terms of
-parameters and free variables (``x = P r + N y``, N a small basis of the null space), conditions on
-the parameters for a solution to exist, and the free variables in terms of the unknowns. Ranges of
-the free variables: `inequalities`.
+The solution expresses the unknowns in parameters and free variables (``x = P r + N y``, N a small
+basis of the null space), states the conditions on the parameters for a solution to exist, and
+expresses the free variables in the unknowns. `inequalities` gives the ranges of the free variables.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class Solution:
     Attributes
     ----------
     values : dict of unknown to Form
-        In parameters and free variables.
+        The unknowns in parameters and free variables.
     free : list of int
-        Atoms of the free variables, fresh ones.
+        New atoms for the free variables.
     back : dict of free variable to Form
-        In the unknowns and parameters.
+        The free variables in unknowns and parameters.
     conditions : list of Form
         Forms over parameters that must be zero.
     """
@@ -53,11 +52,11 @@ class Solution:
 def solve_forms(
     atoms: Atoms, unknowns: Sequence[int], equations: Sequence[Form], wide: bool = False
 ) -> Solution | None:
-    """Solve ``equation == 0`` for the unknowns; None where no parameters admit a solution.
+    """Solve ``equation == 0`` for the unknowns; None if no parameters admit a solution.
 
-    With ``U A V = D`` and ``x = V z``: ``d_i z_i = r_i`` for the pivots d, where r are the right
-    hand sides after U; so ``z_i = r_i // d_i`` under the condition ``r_i % d_i == 0``, and the
-    other z are free.
+    With ``U A V = D`` and ``x = V z``, ``d_i z_i = r_i`` holds for the pivots d, where r are the
+    right-hand sides after U. Hence ``z_i = r_i // d_i`` if ``r_i % d_i == 0``, and the other z are
+    free.
     """
     place = {s: n for n, s in enumerate(unknowns)}
     rows, sides = [], []
@@ -106,8 +105,7 @@ def solve_forms(
 
 
 def merge_parallel(inequalities: Sequence[Form]) -> tuple[list[Form], list[Form]] | None:
-    """Tightest of parallel inequalities; opposite ones that meet become equations; None if they
-    cross.
+    """Keep the tightest of parallel inequalities; opposite ones that meet become equations.
 
     Returns
     -------
@@ -145,16 +143,15 @@ def solve_linear_equations(domain: Domain) -> DomainTransformation:
     Parameters
     ----------
     domain : Domain
-        Equations with constant coefficients among its conditions are solved, ``//`` and ``%`` that
-        depend on variables must have been taken out before (`eliminate_div_mod`); the other
-        conditions stay.
+        A domain. Its equations with constant coefficients are solved, and its other conditions
+        stay. Remove ``//`` and ``%`` that depend on variables first, with `eliminate_div_mod`.
 
     Returns
     -------
     DomainTransformation
-        To a domain over as many free variables as the equations leave, with ranges from interval
-        arithmetic, the old ranges as conditions, and conditions on the parameters for a solution
-        to exist. A system without solutions gives the empty domain.
+        A transformation to a domain over the remaining free variables. Its ranges come from
+        interval arithmetic; the old ranges become conditions, as do the requirements on parameters
+        for a solution to exist. A system without solutions gives the empty domain.
 
     Notes
     -----
@@ -187,7 +184,7 @@ def solve_linear_equations(domain: Domain) -> DomainTransformation:
         upper = range_end(system, solution.back[s], 1)
         if lower is None or upper is None:
             raise UnsolvableError(
-                "a variable of the domain has no upper end: give its range an extent"
+                "a variable of the domain has no upper bound: give its range an extent"
             )
         extent = shifted(combine(upper, lower, 1, -1), 1)
         ranges[atoms.variable(s)] = (atoms.expr(lower), atoms.expr(extent))
@@ -204,7 +201,9 @@ def solve_linear_equations(domain: Domain) -> DomainTransformation:
 
 
 def range_end(system: System, f: Form, sign: int) -> Form | None:
-    """An end of a linear form's range: ends of the variables' ranges put in, parameters kept."""
+    """The end of a linear form's range: ends of the variables' ranges are substituted, parameters
+    stay.
+    """
     atoms = system.atoms
     out: Form = {s: k for s, k in f.items() if not atoms.masks[s] & system.mask}
     for var, s in zip(system.domain.variables, system.variables, strict=True):

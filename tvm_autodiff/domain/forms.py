@@ -1,8 +1,8 @@
-"""Linear forms with exact integer coefficients: ``{atom: coefficient}``, key `CONST` for the
+"""Linear forms with exact integer coefficients: ``{atom: coefficient}``, with key `CONST` for the
 constant.
 
-In and out: forms, which are plain dicts without zero coefficients. Atoms are numbers here; what
-they stand for is known to the tables of `atoms`.
+Forms are plain dicts without zero coefficients. Atoms are numbers, whose meaning is in the tables
+of `atoms`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def is_constant(f: Form) -> bool:
 
 
 def key_of(f: Form) -> FormKey:
-    """A hashable key: equal for equal forms."""
+    """A hashable key, equal for equal forms."""
     return tuple(sorted(f.items()))
 
 
@@ -73,7 +73,7 @@ def substitute_linear(f: Form, values: Mapping[int, Form]) -> Form:
 
 
 def content(f: Form) -> int:
-    """Greatest common divisor of the coefficients of the atoms, 0 for a constant."""
+    """The greatest common divisor of the coefficients of the atoms, or 0 for a constant."""
     g = 0
     for s, k in f.items():
         if s != CONST:

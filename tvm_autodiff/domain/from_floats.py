@@ -1,9 +1,8 @@
-"""Indices that are computed in floating point, as integer divisions.
+"""Rewrites indices computed in floating point as integer divisions.
 
-In: an index such as ``int32(floor(0.5*float32(i) + 1e-5))``, as resizing writes it, and the ranges
-of its axes. Out: ``i // 2``, which the solver understands. The division is found from the values at
-every point of the axis and equals the index at each, so nothing is approximated; an index without
-such a division stays as it is.
+Resizing computes indices such as ``int32(floor(0.5*float32(i) + 1e-5))``; the solver needs ``i //
+2``. The division is found from the values at every point of the axis and equals the index at each
+of them, so it is exact. An index without such a division is unchanged.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from ..expr.nodes import (
 )
 from ..expr.rewrite import postorder, rewrite, variables_of
 
-#: points of an axis that are tried at most
+#: the maximum number of points of an axis that are tried
 _MOST_POINTS = 1 << 16
-#: largest divisor that is looked for
+#: the largest divisor that is tried
 _MOST_DIVISOR = 64
 
 Values = np.ndarray
 
-#: dtype → what its values are rounded to
+#: dtype → the numpy type that its values are rounded to
 _FLOATS: dict[str, type] = {
     "float16": np.float16,
     "bfloat16": ml_dtypes.bfloat16,
@@ -68,7 +67,7 @@ def without_floats(expr: Expr, ranges: Mapping[Var, tuple[object, object]]) -> E
     expr : Expr
         An integer expression.
     ranges : mapping from Var to (minimum, extent)
-        Parts that depend on one variable with a constant range are tried.
+        Ranges of variables. Parts that depend on one variable with a constant range are tried.
 
     Examples
     --------
@@ -99,7 +98,7 @@ def _as_division(node: Expr, var: Var, low: int, extent: int) -> Expr | None:
     points = np.arange(low, low + extent, dtype=np.int64)
     exact = _evaluate(node, var, points, rounds=False)
     rounded = _evaluate(node, var, points, rounds=True)
-    # a compiler may round intermediate results or not: both must give the same index
+    # a compiler may or may not round intermediate results: both must give the same index
     if exact is None or rounded is None or not np.array_equal(exact, rounded):
         return None
     found = _division(points, exact)
@@ -113,10 +112,9 @@ def _as_division(node: Expr, var: Var, low: int, extent: int) -> Expr | None:
 
 
 def _evaluate(node: Expr, var: Var, points: Values, rounds: bool) -> Values | None:
-    """The values of an index at the points: with every float in float64, or rounded to its dtype.
+    """The values of an index at the points, with every float in float64 or rounded to its dtype.
 
-    None where an operator is not known, a value is not finite, or an integer does not fit its
-    dtype.
+    None if an operator is unknown, a value is not finite, or an integer does not fit its dtype.
     """
     values: dict[int, Values] = {}
     for part in postorder(node):
@@ -153,9 +151,7 @@ def _truncated(values: Values) -> Values:
 
 
 def _division(points: Values, values: Values) -> tuple[int, int, int] | None:
-    """``(a, c, m)`` with the smallest m such that ``values == (a*points + c) // m``; None if none
-    is.
-    """
+    """``(a, c, m)`` with the smallest m such that ``values == (a*points + c) // m``, or None."""
     span = int(points[-1] - points[0])
     rise = int(values[-1] - values[0])
     for divisor in range(1, _MOST_DIVISOR + 1):

@@ -1,9 +1,8 @@
-"""Systems of linear inequalities: Fourier-Motzkin elimination with integer tightening.
+"""Solves systems of linear inequalities by Fourier-Motzkin elimination with integer tightening.
 
-In: forms that are nonnegative, and an order of variables. Out: for each variable the inequalities
-that bound it by earlier variables and parameters. Eliminating only adds consequences, so where it
-would grow too large it stops adding some: bounds get wider, never wrong. Boxes are made from such
-bounds in `box`.
+For an order of variables, each variable is bounded by earlier variables and parameters. Elimination
+only adds consequences, so some can be left out where there would be too many: bounds get wider, but
+never wrong. `box` makes boxes from these bounds.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _MAX_INEQUALITIES = 48
 
 
 def project(inequalities: Sequence[Form], order: Sequence[int]) -> list[list[Form]] | None:
-    """Inequalities that bound each variable by those before it; None for a contradiction.
+    """Inequalities that bound each variable by earlier ones, or None for a contradiction.
 
     The last variable is eliminated first. A consequence of more than k + 1 inequalities after k
-    eliminations is redundant (Imbert 1990) and left out; of parallel ones the tightest is kept.
+    eliminations is redundant (Imbert 1990) and is dropped; of parallel ones the tightest is kept.
 
     Examples
     --------
@@ -72,14 +71,14 @@ def _keep_tightest(
 
 @dataclass(frozen=True)
 class VariableBounds:
-    """Bounds of the variables of a domain, each by earlier variables and parameters.
+    """Bounds of the variables of a domain in terms of earlier variables and parameters.
 
     Attributes
     ----------
     lower, upper : dict of Var to tuple of expressions
         The variable is at least each of `lower` and at most each of `upper` (inclusive).
     conditions : tuple of expressions
-        What says nothing on the variables, or is not linear.
+        Conditions that do not bound variables, or are not linear.
     is_empty : bool
         Whether the inequalities contradict each other.
     """
@@ -96,14 +95,15 @@ def solve_linear_inequalities(domain: Domain) -> VariableBounds:
     Parameters
     ----------
     domain : Domain
-        Its linear conditions and ranges are used, equations as two inequalities. Divisions that
-        depend on variables are not linear: take them out with `eliminate_div_mod` first.
+        A domain, whose linear conditions and ranges are used; an equation counts as two
+        inequalities. Divisions that depend on variables are not linear: remove them with
+        `eliminate_div_mod` first.
 
     Returns
     -------
     VariableBounds
-        The points of a loop nest with these bounds that fulfil the remaining conditions are the
-        points of the domain. A bound never depends on a later variable.
+        Bounds of a loop nest. Its points that satisfy the remaining conditions are the points of
+        the domain. A bound never depends on a later variable.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def solve_linear_inequalities(domain: Domain) -> VariableBounds:
 
 
 def _irredundant(system: System, level: list[Form]) -> list[Form]:
-    """Drop inequalities that the others imply, whatever the intervals of the variables."""
+    """Drop inequalities that the others imply for all intervals of the variables."""
     known = list(level)
     for f in list(level):
         others = [g for g in known if g is not f]
@@ -155,7 +155,7 @@ def _irredundant(system: System, level: list[Form]) -> list[Form]:
 
 
 def _implied_by_one(system: System, f: Form, others: Sequence[Form]) -> bool:
-    """Whether ``f - g >= 0`` for another g, from the parameters' bounds alone."""
+    """Whether ``f - g >= 0`` for some other g, from the bounds of the parameters only."""
     for g in others:
         difference = combine(f, g, 1, -1)
         if system.atoms.mask_of(difference) & system.mask:

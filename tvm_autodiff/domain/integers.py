@@ -1,9 +1,8 @@
 """Exact integer matrices: unimodular diagonalisation and small bases of a null space.
 
-In: matrices as lists of rows of Python integers, which cannot overflow. Out: ``U A V = D`` with
-unimodular
-`U` and `V` and diagonal `D` (no divisibility chain: solving does not need one), and the inverse of
-`V`. What the rows and columns mean is left to `equations`.
+Matrices are lists of rows of Python integers, which cannot overflow. The result is ``U A V = D``
+with unimodular `U` and `V` and diagonal `D` (without a divisibility chain, which solving does not
+need), and the inverse of `V`. `equations` defines the meaning of rows and columns.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def diagonalize(a: Sequence[Sequence[int]], columns: int) -> Diagonalization:
     Returns
     -------
     Diagonalization
-        With the null space basis and the particular columns reduced to small entries.
+        The diagonalisation, with small entries in the null space basis and the particular columns.
 
     Examples
     --------
@@ -119,7 +118,7 @@ def diagonalize(a: Sequence[Sequence[int]], columns: int) -> Diagonalization:
 
 
 def _smallest(d: Matrix, start: int) -> tuple[int, int] | None:
-    """Position of the nonzero entry of smallest absolute value, the first one on ties."""
+    """The position of the non-zero entry of smallest absolute value, the first one on ties."""
     best: tuple[int, int] | None = None
     size = 0
     for i in range(start, len(d)):
@@ -142,8 +141,8 @@ def _add_column(table: Matrix, target: int, source: int, factor: int) -> None:
 def _reduce_basis(right: Matrix, inverse: Matrix, rank: int) -> None:
     """Shorten the null space columns by each other, then the particular columns by them.
 
-    column i → column i - q * column j keeps V unimodular; the norm falls with each step, so it
-    ends. The first nonzero entry of each null space column is made positive.
+    column i → column i - q * column j keeps V unimodular, and the norm decreases with each step, so
+    the loop ends. The first non-zero entry of each null space column is made positive.
     """
     n = len(right)
     columns = [[line[j] for line in right] for j in range(n)]

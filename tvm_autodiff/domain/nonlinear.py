@@ -1,14 +1,12 @@
-"""Equations that become linear: symbolic quotients, mixed radix numbers, single variables.
+"""Rewrites some non-linear equations as linear ones: symbolic quotients, mixed-radix numbers,
+single variables.
 
-In: a `System` with equations among the conditions that are not linear. Out: the same system with
-some of them replaced by linear ones, and the variables that were substituted away, with their
-values. What is left stays a condition.
+A `System` keeps the equations that cannot be rewritten as conditions. Variables that were
+substituted are returned with their values.
 
-``a // n → 0`` with a in [0, n);
-``a // n == b  →  0 <= a - n*b <= n - 1``;
-``i*n + j == b`` with j in [0, n)  →  ``i == b // n, j == b % n``;
-``(i + j) % n == b`` with j in [0, n)  →  ``j := (b - i) % n``;
-``k + table[a] == b  →  k := b - table[a]``.
+``a // n → 0`` with a in [0, n); ``a // n == b → 0 <= a - n*b <= n - 1``; ``i*n + j == b`` with j in
+[0, n) → ``i == b // n, j == b % n``; ``(i + j) % n == b`` with j in [0, n) → ``j := (b - i) % n``;
+``k + table[a] == b → k := b - table[a]``.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ _MAX_STEPS = 32
 
 
 def linearize(system: System) -> dict[int, Form]:
-    """Rewrite equations that are not linear, as far as possible.
+    """Rewrite non-linear equations as far as possible.
 
     Returns
     -------
     dict of variable to Form
-        Variables that are no unknowns any more; their values hold variables (later ones of this
-        dict too).
+        Variables that are no longer unknowns. Their values contain variables, including later ones
+        of this dict.
     """
     eliminated: dict[int, Form] = {}
     for _ in range(_MAX_STEPS):
@@ -56,7 +54,7 @@ def _equations(system: System) -> list[Form]:
 
 
 def _vanishing_quotient(system: System) -> bool:
-    """``x // n → 0`` where x lies in [0, n): what topi's reshape adds to every index."""
+    """``x // n → 0`` where x lies in [0, n), as topi's reshape adds to every index."""
     atoms = system.atoms
     for f in _equations(system):
         for q in [q for s in f for q in atoms.factors(s) if atoms.kinds[q][0] == "sdiv"]:
@@ -72,7 +70,7 @@ def _vanishing_quotient(system: System) -> bool:
 
 
 def _extreme(system: System, x: Form, sign: int) -> Form | None:
-    """A bound of x over the ranges of its variables: from above for sign 1, from below for -1.
+    """A bound of x over the ranges of its variables: upper for sign 1, lower for sign -1.
 
     ``i*m + j  →  (n - 1)*m + (m - 1)`` with i in [0, n), j in [0, m).
     """
@@ -80,7 +78,7 @@ def _extreme(system: System, x: Form, sign: int) -> Form | None:
     if not strides:
         return None
     for v, stride in strides.items():
-        if system.atoms.kinds[v][0] != "var":  # a quotient that stands for itself has no range
+        if system.atoms.kinds[v][0] != "var":  # a quotient that equals itself has no range
             return None
         lo, extent = system.domain.ranges.get(system.atoms.variable(v), (None, None))
         if lo != 0 or extent is None:
@@ -98,7 +96,7 @@ def _extreme(system: System, x: Form, sign: int) -> Form | None:
 
 
 def _name_quotient(system: System) -> bool:
-    """``x // n == b  →  0 <= x - n*b <= n - 1``, and b for the quotient in all other conditions."""
+    """``x // n == b → 0 <= x - n*b <= n - 1``; b replaces the quotient in all other conditions."""
     atoms = system.atoms
     for f in _equations(system):
         inside = [s for s in f if atoms.masks[s] & system.mask]
@@ -136,7 +134,7 @@ def _mixed_radix(system: System) -> bool:
                 if n + 1 < len(digits):
                     quotient = atoms.symbolic_floordiv(value, extent)
                     value = combine(value, atoms.product(extent, quotient), 1, -1)
-                # what holds of digits, given the two conditions on the number below
+                # holds for digits, given the two conditions on the number below
                 system.facts.add(value)
                 system.facts.add(combine(shifted(extent, -1), value, 1, -1))
                 system.require("eq", combine({v: 1}, value, 1, -1))
@@ -148,9 +146,7 @@ def _mixed_radix(system: System) -> bool:
 
 
 def _strides(system: System, f: Form) -> tuple[dict[int, Form], Form]:
-    """What each variable is multiplied with, and what holds no variable; no strides for other
-    forms.
-    """
+    """The factor of each variable, and the part without variables; no strides for other forms."""
     atoms = system.atoms
     own = set(system.unknowns)
     strides: dict[int, Form] = {}
@@ -172,7 +168,7 @@ def _strides(system: System, f: Form) -> tuple[dict[int, Form], Form]:
 
 
 def _digits(system: System, strides: dict[int, Form]) -> list[tuple[int, Form]] | None:
-    """Variables from the lowest digit to the highest, with their extents, where the strides fit."""
+    """Variables from the lowest digit to the highest, with their extents, if the strides fit."""
     atoms = system.atoms
     left = dict(strides)
     expected = constant(1)
@@ -205,7 +201,7 @@ def _circular(system: System, eliminated: dict[int, Form]) -> bool:
             if least is None or least < 1 or atoms.mask_of(n) & system.mask:
                 continue
             for sign in (1, -1):
-                b = combine(remainder, f, 1, sign)  # f == 0 says remainder == b
+                b = combine(remainder, f, 1, sign)  # f == 0 means remainder == b
                 v = _full_digit(system, x, n)
                 if v is None or atoms.mask_of(b) & system.mask:
                     continue
@@ -238,7 +234,7 @@ def _full_digit(system: System, x: Form, n: Form) -> int | None:
 
 
 def _single(system: System, eliminated: dict[int, Form]) -> bool:
-    """``v + x == 0  →  v := -x`` where v does not occur in x, whatever x is."""
+    """``v + x == 0 → v := -x`` where v does not occur in x, for any x."""
     atoms = system.atoms
     for f in _equations(system):
         for v in system.variables:
@@ -256,7 +252,7 @@ def _single(system: System, eliminated: dict[int, Form]) -> bool:
 
 
 def _replace(system: System, values: dict[int, Form], solved: Form) -> None:
-    """Substitute in every condition but the one that was solved, and sort the conditions anew."""
+    """Substitute in every condition except the solved one, and classify the conditions again."""
     conditions = [("eq", f) for f in system.equations]
     conditions += [("ge", f) for f in system.inequalities]
     others = [(kind, f) for kind, f in system.rest if (kind, f) != ("eq", solved)]

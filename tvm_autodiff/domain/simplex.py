@@ -1,8 +1,7 @@
 """Exact lower bounds of linear forms under linear constraints, by the simplex method in integers.
 
-In: a form to be minimised, forms known to be nonnegative, intervals of the atoms. Out: the minimum
-over the rationals as numerator and denominator, or None where there is none. The tableau is kept
-free of fractions, so every number is exact. Cheaper first attempts live in `bounds`.
+The result is the minimum over the rationals as numerator and denominator, or None if there is none.
+The tableau contains no fractions, so every number is exact. `bounds` makes cheaper attempts first.
 """
 
 from __future__ import annotations
@@ -25,16 +24,17 @@ def minimum(
     intervals: Sequence[Interval],
     enough: int | None = None,
 ) -> tuple[int, int] | None:
-    """Minimum of a form where all constraints are nonnegative and the atoms lie in their intervals.
+    """The minimum of a form where all constraints are non-negative and the atoms lie in their
+    intervals.
 
-    Works on the dual: multipliers of the constraints and bounds that cancel the objective's atoms,
-    with the largest constant left over. The bounds alone are a first solution, and every step has a
-    lower bound of the minimum: one above `enough` ends the search.
+    The method works on the dual: multipliers of the constraints and bounds that cancel the
+    objective's atoms, with the largest remaining constant. The bounds alone are a first solution.
+    Every step gives a lower bound of the minimum, and one above `enough` ends the search.
 
     Returns
     -------
     (numerator, denominator) or None
-        None where the form is unbounded below (or the search was cut short); `INFEASIBLE` where the
+        None if the form is unbounded below or the search was cut short; `INFEASIBLE` if the
         constraints contradict each other, so that every bound holds.
 
     Examples
@@ -84,7 +84,7 @@ def _tableau(
     intervals: Sequence[Interval],
     atoms: Sequence[int],
 ) -> tuple[np.ndarray, list[int]]:
-    """The dual at the bounds alone: ``Σ_j table[row, j] * x_j = table[row, -1]`` for each atom.
+    """The dual at the bounds: ``Σ_j table[row, j] * x_j = table[row, -1]`` for each atom.
 
     Columns are the constraints, then each atom's two bounds. The last two rows are reduced costs:
     their finite part, and the multiple of a bound that is missing, which outweighs every number.
@@ -129,7 +129,7 @@ def _leaving(column: Sequence[int], values: Sequence[int], basis: Sequence[int])
 
 
 def _clipped(value: int) -> int:
-    """The value, or one that is too large to go on with."""
+    """The value, or a value that is too large to continue with."""
     return max(-_LARGEST, min(value, _LARGEST))
 
 

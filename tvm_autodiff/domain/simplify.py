@@ -1,10 +1,9 @@
-"""The whole way from a domain to a small box: divisions out, equations solved, inequalities made a
-box.
+"""Simplifies a domain to a small box: removes divisions, solves equations, and bounds the free
+variables.
 
-In: a `Domain`. Out: a `DomainTransformation` to a domain whose variables run from 0 to an extent
-that no index parameter enters, with the conditions that ranges do not imply. Systems are cut into
-independent components first, so that each is small. The steps are in `system`, `equations`,
-`inequalities` and `box`.
+The variables of the new domain run from 0 to an extent that contains no index parameter. Conditions
+that the ranges do not imply remain. Systems are cut into small independent components first. The
+steps are in `system`, `equations`, `inequalities` and `box`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_ROUNDS = 3
 
 @dataclass
 class _Solved:
-    """Components solved so far; fields as in `Box`, with equations among the guards."""
+    """The components solved so far; fields as in `Box`, with equations among the guards."""
 
     variables: list[int] = field(default_factory=list)
     extents: dict[int, Form] = field(default_factory=dict)
@@ -47,25 +46,25 @@ class _Component:
 
 
 def simplify_domain(domain: Domain) -> DomainTransformation:
-    """Transform a domain into a box that starts at zero and is as small as can be found.
+    """Transform a domain into a small box that starts at zero.
 
     Parameters
     ----------
     domain : Domain
-        Ranges of all variables must be bounded.
+        A domain with bounded ranges for all variables.
 
     Returns
     -------
     DomainTransformation
         The new variables run over ``[0, extent)``; extents are ints, or expressions in sizes
-        (parameters without an upper end). Conditions that follow from the ranges are gone,
-        conditions that are not linear stay, rewritten. `new_domain.is_empty` where no point exists
-        for any parameters.
+        (parameters without an upper bound). Conditions that follow from the ranges are removed, and
+        non-linear conditions are rewritten. `new_domain.is_empty` is set if no point exists for any
+        parameters.
 
     Raises
     ------
     UnsolvableError
-        Where a variable has no bounds that are constant or depend on sizes only.
+        If a variable has no bounds that are constant or depend only on sizes.
 
     Examples
     --------
@@ -88,7 +87,7 @@ def simplify_domain(domain: Domain) -> DomainTransformation:
 
 
 def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
-    """One round, and whether a condition has become linear, so that another round can use it."""
+    """One round, and whether a condition became linear, so that another round can use it."""
     if domain.is_empty:
         return DomainTransformation.empty(domain), False
     system = System(domain)
@@ -124,7 +123,7 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
 
 
 def _components(system: System) -> list[_Component]:
-    """Unknowns that conditions connect, with these conditions; parameters connect nothing."""
+    """Unknowns that conditions connect, with these conditions; parameters do not connect."""
     leader = {s: s for s in system.unknowns}
 
     def find(s: int) -> int:
@@ -158,7 +157,7 @@ def _components(system: System) -> list[_Component]:
 
 
 def _solve_component(system: System, component: _Component, solved: _Solved) -> bool:
-    """Solve one component and add it to `solved`; False where it has no points."""
+    """Solve one component and add it to `solved`; False if it has no points."""
     atoms = system.atoms
     unknowns, equations = component.unknowns, component.equations
     current = list(unknowns)
@@ -193,8 +192,8 @@ def _solve_component(system: System, component: _Component, solved: _Solved) -> 
         except UnboundedBox:
             names = ", ".join(str(atoms.variable(s)) for s in unknowns if s in own)
             raise UnsolvableError(
-                f"no bounds that are constant or depend on sizes only were found for {names}: give"
-                " their ranges constant extents, or leave out the ranges of the parameters in them"
+                f"found no bounds for {names} that are constant or depend only on sizes: give "
+                "their ranges constant extents, or omit the ranges of the parameters in them"
             ) from None
         if box is None:
             return False
@@ -213,7 +212,7 @@ def _width(system: System, s: int) -> int:
 
 
 def _needed_guards(system: System, solved: _Solved) -> list[tuple[str, Form]] | None:
-    """Conditions that ranges and other conditions do not imply; None for a contradiction."""
+    """The conditions that ranges and other conditions do not imply, or None for a contradiction."""
     facts = system.facts
     equations: list[Form] = []
     for f in solved.equations:
@@ -247,7 +246,7 @@ def _needed_guards(system: System, solved: _Solved) -> list[tuple[str, Form]] | 
 
 
 def _verdict(system: System, kind: str, f: Form) -> bool | None:
-    """Whether a condition always holds, never holds, or neither is seen quickly."""
+    """Whether a condition always holds, never holds, or cannot be decided quickly."""
     if is_constant(f):
         value = f.get(CONST, 0)
         return value == 0 if kind == "eq" else value >= 0
@@ -264,9 +263,7 @@ def _verdict(system: System, kind: str, f: Form) -> bool | None:
 
 
 def _became_linear(system: System, solved: _Solved, f: Form) -> bool:
-    """Whether only new variables and divisions of them are left among what depends on new
-    variables.
-    """
+    """Whether the form is now linear in the new variables and in divisions of them."""
     mask = system.atoms.mask_of(solved.variables)
     pending = [s for s in f if s != CONST]
     while pending:
@@ -288,7 +285,7 @@ def _assemble(
     rest: list[tuple[str, Any]],
     ordered: list[int],
 ) -> DomainTransformation:
-    """Write everything as TVM expressions."""
+    """Write the result as TVM expressions."""
     atoms, domain = system.atoms, system.domain
     old_forms: dict[int, Form] = {}
     for t in solved.variables:  # in order of creation: a shift may depend on earlier ones
@@ -311,7 +308,7 @@ def _assemble(
 
 
 def _name_variables(system: System, solved: _Solved) -> list[int]:
-    """Make TVM variables of the new ones, and return them in order."""
+    """Make TVM variables for the new variables, and return them in order."""
     place = {t: _source(system, solved, t) for t in solved.variables}
     ordered = sorted(solved.variables, key=lambda t: place[t][0])
     taken: set[str] = set()
@@ -327,9 +324,7 @@ def _name_variables(system: System, solved: _Solved) -> list[int]:
 
 
 def _source(system: System, solved: _Solved, t: int) -> tuple[int, str]:
-    """Place among the old variables, and the old variable's name where the new one is just that,
-    shifted.
-    """
+    """The index and name of the old variable that a new one equals up to a shift."""
     first = len(system.variables)
     for n, s in enumerate(system.variables):
         f = solved.values.get(s, {})

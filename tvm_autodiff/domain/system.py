@@ -1,9 +1,8 @@
-"""From a domain to systems of linear forms over unknowns.
+"""Converts a domain to a system of linear forms over unknowns.
 
-In: a `Domain`. Out: a `System`: the table of atoms with all that is known about parameters, the
-unknowns (the variables and the divisions that depend on them), equations, inequalities, and the
-conditions that are not linear in the unknowns. Solving is left to `equations`, `inequalities` and
-`simplify`.
+A `System` holds the table of atoms with the facts about parameters, the unknowns (the variables and
+the divisions that depend on them), equations, inequalities, and the conditions that are not linear
+in the unknowns. `equations`, `inequalities` and `simplify` solve it.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ class System:
     ----------
     domain : Domain
     divisions : bool
-        Whether divisions that depend on variables become unknowns; else conditions with them are
-        not linear.
+        Whether divisions that depend on variables become unknowns. Otherwise conditions that
+        contain them are non-linear.
 
     Attributes
     ----------
     atoms : Atoms
     facts : Facts
-        What is known about the parameters.
+        The facts about the parameters.
     variables : list of int
         Atoms of the domain's variables, in order.
     unknowns : list of int
         The variables, then the divisions that depend on them.
     equations, inequalities : list of Form
-        Linear in the unknowns: ``form == 0`` and ``form >= 0``. The ranges of the variables and
-        what defines the divisions are among the inequalities.
+        Forms that are linear in the unknowns: ``form == 0`` and ``form >= 0``. The inequalities
+        include the ranges of the variables and the definitions of the divisions.
     range_forms : list of Form
-        Those of the inequalities that say the ranges of the variables.
+        The inequalities that state the ranges of the variables.
     rest : list of (kind, Form or expression)
         Conditions that are not linear: ``("eq", form)``, ``("ge", form)`` or ``("rest",
         expression)``.
     sizes : int
-        Bit set of the parameters that extents may depend on.
+        The bit set of the parameters that extents may depend on.
     """
 
     def __init__(self, domain: Domain, divisions: bool = True) -> None:
@@ -73,7 +72,7 @@ class System:
                 self.require(kind, f)
 
     def _read_parameters(self) -> None:
-        """Ranges of parameters become facts; those without an upper end are sizes."""
+        """Record ranges of parameters as facts; parameters without an upper bound are sizes."""
         atoms, ranges = self.atoms, self.domain.ranges
         for var in self.domain.parameters:
             s = atoms.symbol(var)
@@ -92,8 +91,9 @@ class System:
                 self.facts.bound(s, lower, shifted(combine(lower, atoms.form(extent)), -1))
 
     def _assume_sizes_positive(self) -> None:
-        """An extent is never negative, and that of a parameter not zero: the parameter has a
-        value.
+        """Assume that extents are not negative, and that extents of parameters are positive.
+
+        A parameter with a range has a value, so its range is not empty.
         """
         own = {node_id(var) for var in self.domain.variables}
         for var, (_, extent) in self.domain.ranges.items():
@@ -109,7 +109,7 @@ class System:
                     self.atoms.intervals[s] = (least, hi)
 
     def _read_variables(self) -> None:
-        """Ranges of variables become inequalities, and intervals where they are constant."""
+        """Record ranges of variables as inequalities, and as intervals if they are constant."""
         for var, s in zip(self.domain.variables, self.variables, strict=True):
             lo, extent = self.domain.ranges[var]
             lower = self.atoms.form(lo)
@@ -125,7 +125,7 @@ class System:
                 self.require("ge", combine(upper, {s: 1}, 1, -1))
 
     def require(self, kind: str, f: Any) -> None:
-        """Add a condition to the list it belongs to."""
+        """Add a condition to the list of its kind."""
         if kind == "rest" or not self._is_linear(f):
             self.rest.append((kind, f))
         elif kind == "eq":
@@ -134,7 +134,7 @@ class System:
             self.inequalities.append(f)
 
     def forget_conditions(self) -> None:
-        """Drop all conditions, and the quotients among the unknowns with them."""
+        """Remove all conditions, and the quotients among the unknowns."""
         self.equations, self.inequalities, self.rest = [], [], []
         self._linear = dict.fromkeys(self.variables, True)
         self.unknowns = [s for s in self.unknowns if s in self._linear]
@@ -146,7 +146,7 @@ class System:
         return all(self._is_unknown(s) for s in f if self.atoms.masks[s] & self.mask)
 
     def _is_unknown(self, atom: int) -> bool:
-        """Decide for a division, its constituents first."""
+        """Whether a division is an unknown; its parts are decided first."""
         pending = [(atom, False)]
         while pending:
             s, ready = pending.pop()
@@ -175,7 +175,7 @@ class System:
         return any(dtype_of(var) == "int64" for var in self.domain.variables)
 
     def emitted_rest(self, values: Mapping[int, Form]) -> list[Expr]:
-        """The conditions that are not linear, with the variables replaced."""
+        """The non-linear conditions, with the variables replaced."""
         out: list[Expr] = []
         mapping: dict[Var, Expr] | None = None
         for kind, f in self.rest:
@@ -190,5 +190,5 @@ class System:
         return out
 
     def typed(self, atom: int, f: Form) -> Expr:
-        """The expression of a form with the dtype of a variable."""
+        """The expression of a form, in the dtype of a variable."""
         return self.atoms.expr(f, "int64" if self.atoms.wide[atom] else "int32")

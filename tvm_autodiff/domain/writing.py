@@ -1,8 +1,7 @@
-"""Linear forms as TVM expressions and conditions.
+"""Writes linear forms as TVM expressions and conditions.
 
-In: forms over the atoms of a table. Out: expressions with remainders and nested quotients
-recognised, and with the coefficients inside ``//`` and ``%`` by constants in [0, divisor): TVM 0.27
-compiles other forms wrongly where they index a buffer.
+Remainders and nested quotients are recognised, and coefficients inside ``//`` and ``%`` by
+constants are in [0, divisor). TVM 0.27 miscompiles other forms when they index a buffer.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ class WritingTable(AtomTable):
     """A table of atoms that can write its forms."""
 
     def expr(self, f: Form, dtype: str | None = None) -> Expr:
-        """The TVM expression of a form, with the coefficients inside ``//`` and ``%`` in [0,
-        divisor).
+        """The TVM expression of a form, with coefficients inside ``//`` and ``%`` in [0, divisor).
         """
         terms, value = self.terms(f)
         own = "int64" if any(self.wide[s] for s in f) else "int32"
-        # a narrow type may hold the sum and not its terms
+        # a narrow type may hold the sum but not its terms
         if own == "int64" or dtype not in INDEX_DTYPES:
             return build.cast(dtype or own, _sum(terms, value, own))
         return _sum(terms, value, dtype)
@@ -35,9 +33,7 @@ class WritingTable(AtomTable):
         return self._terms(f)
 
     def _emit_inner(self, f: Form) -> None:
-        """Build the expressions of all atoms below, constituents first (their numbers are
-        smaller).
-        """
+        """Build the expressions of all nested atoms, in order of their numbers."""
         pending, needed = list(f), set()
         while pending:
             s = pending.pop()
@@ -106,7 +102,7 @@ class WritingTable(AtomTable):
         return rest, [(k, build.binary(name, inner, build.const(c, dtype)))]
 
     def _symbolic_remainder(self, f: Form, atom: int) -> tuple[Form, list[tuple[int, Expr]]]:
-        """``x - n*(x // n) → x % n`` for a product in f, where that leaves fewer terms."""
+        """``x - n*(x // n) → x % n`` for a product in f, if that leaves fewer terms."""
         factors = self.kinds[atom][1] if atom in f else ()
         for place, q in enumerate(factors):
             if self.kinds[q][0] != "sdiv":
@@ -127,8 +123,8 @@ class WritingTable(AtomTable):
         return f, []
 
     def _numerators(self, q: int, rest: Form) -> list[tuple[Form, int]]:
-        """Ways to write the division q: its own, and ``x // (a*b) → (x // a) // b`` where ``x //
-        a`` occurs.
+        """Ways to write the division q: its own, and ``x // (a*b) → (x // a) // b`` if ``x // a``
+        occurs.
         """
         _, low, c = self.kinds[q]
         out = [(low, c)]
@@ -141,7 +137,7 @@ class WritingTable(AtomTable):
         return out
 
     def condition(self, name: str, f: Form) -> Expr:
-        """``f >= 0`` or ``f == 0`` (name ``"ge"``, ``"eq"``) with the terms spread over both
+        """``f >= 0`` or ``f == 0`` (name ``"ge"``, ``"eq"``) with the terms distributed over both
         sides.
         """
         terms, value = self.terms(f)
@@ -171,7 +167,7 @@ def _cost(rest: Form, k: int) -> tuple[int, int, int]:
 
 
 def _sum(terms: Sequence[tuple[int, Expr]], value: int, dtype: str) -> Expr:
-    """``sum(k * e) + value`` with the positive terms first and no literal ``+ -c``."""
+    """``sum(k * e) + value`` with the positive terms first and without a literal ``+ -c``."""
     result: Expr | None = None
     for k, e in sorted(terms, key=lambda term: term[0] < 0):
         e = build.cast(dtype, e)

@@ -1,1 +1,2 @@
-"""Scalar expressions: vocabulary of TVM's nodes, building, rewriting, simplification, printing."""
+"""Scalar expressions: the names of TVM's nodes, and how to build, rewrite, simplify and print them.
+"""

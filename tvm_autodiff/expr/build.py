@@ -1,9 +1,8 @@
-"""Construction of expressions, with the folding that calculus needs.
+"""Constructors for expressions that fold constants as calculus needs it: ``x*1 → x``, ``x*0 → 0``,
+``x+0 → x``.
 
-In: operands. Out: a node, or something simpler with the same value: ``x*1 → x``, ``x*0 → 0``, ``x+0
-→ x``. A product with a literal zero is zero here because a derivative that is structurally zero
-must vanish, also where the other factor could be NaN. Deeper simplification of indices and
-conditions lives in `simplify`.
+A product with a literal zero is zero because a structurally zero derivative must vanish, even where
+the other factor could be NaN. `simplify` handles indices and conditions.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def sub(left: Expr, right: Expr) -> Expr:
 
 
 def mul(left: Expr, right: Expr) -> Expr:
-    """``left * right``; ones disappear, a literal zero wins."""
+    """``left * right``; factors of one disappear, and a literal zero makes the product zero."""
     for one, other in ((left, right), (right, left)):
         if is_const(one, 0):
             return one
@@ -118,12 +117,12 @@ def div(left: Expr, right: Expr) -> Expr:
 
 
 def call(name: str, *args: Expr) -> Expr:
-    """An intrinsic applied to expressions, of the dtype of the first."""
+    """An intrinsic applied to expressions. The result has the dtype of the first operand."""
     return call_node(name, args, dtype_of(args[0]))
 
 
 def cast(dtype: str, expr: Expr) -> Expr:
-    """`expr` converted to `dtype`; nothing when it has it already."""
+    """`expr` converted to `dtype`, or `expr` itself if it already has that dtype."""
     if dtype_of(expr) == dtype:
         return expr
     value = const_value(expr)
@@ -147,7 +146,9 @@ def true() -> Expr:
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:
-    """Conjunction; literal truths disappear, one literal falsehood wins."""
+    """The conjunction of conditions; literal truths disappear, and one literal falsehood makes it
+    false.
+    """
     result: Expr | None = None
     for condition in conditions:
         value = const_value(condition)
@@ -159,7 +160,9 @@ def all_of(conditions: Iterable[Expr]) -> Expr:
 
 
 def any_of(conditions: Iterable[Expr]) -> Expr:
-    """Disjunction; literal falsehoods disappear, one literal truth wins."""
+    """The disjunction of conditions; literal falsehoods disappear, and one literal truth makes it
+    true.
+    """
     result: Expr | None = None
     for condition in conditions:
         value = const_value(condition)
@@ -171,7 +174,7 @@ def any_of(conditions: Iterable[Expr]) -> Expr:
 
 
 def negate(condition: Expr) -> Expr:
-    """The negation of a condition; comparisons of integers turn round: ``not (a < b) → a >= b``."""
+    """The negation of a condition; integer comparisons are reversed: ``not (a < b) → a >= b``."""
     name = op_name(condition)
     value = const_value(condition)
     if value is not None:
@@ -200,7 +203,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def if_then_else(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
-    """A branch that evaluates only the side it takes: the guard of a read."""
+    """A branch that evaluates only the side it takes. It guards a read."""
     value = const_value(condition)
     if value is not None:
         return then if value else otherwise
@@ -209,7 +212,7 @@ def if_then_else(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
 
 
 def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
-    """A choice that may evaluate both sides: vectorises, and does not guard a read."""
+    """A choice that may evaluate both sides. It vectorises, but does not guard a read."""
     value = const_value(condition)
     if value is not None:
         return then if value else otherwise

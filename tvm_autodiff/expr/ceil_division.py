@@ -1,8 +1,7 @@
-"""Divisions rounded up, as libraries write them, brought to one floor division.
+"""Rewrites rounded-up divisions, as libraries write them, into a single floor division.
 
-In: integer expressions. Out: equal ones in which ``select(e % m == 0, e // m, e // m + 1)`` is
-``(e + m - 1) // m``, which a solver of linear systems understands. Adaptive pooling computes the
-ends of its windows so.
+``select(e % m == 0, e // m, e // m + 1)`` becomes ``(e + m - 1) // m``, which the linear solver can
+handle. Adaptive pooling computes the ends of its windows this way.
 """
 
 from __future__ import annotations

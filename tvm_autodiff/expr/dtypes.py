@@ -1,4 +1,4 @@
-"""The width of a dtype, from its name."""
+"""Bit widths and byte sizes of dtypes, computed from their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tvm
 
 
 def bits_of(dtype: str) -> int:
-    """The bits of one element.
+    """The number of bits in one element.
 
     Examples
     --------
@@ -17,5 +17,5 @@ def bits_of(dtype: str) -> int:
 
 
 def itemsize(dtype: str) -> int:
-    """The bytes that one element takes in memory."""
+    """The number of bytes that one element takes in memory."""
     return (bits_of(dtype) + 7) // 8

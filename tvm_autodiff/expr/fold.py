@@ -1,7 +1,7 @@
-"""Expressions folded again after a substitution: ``1.0*x → x`` where a seed became the number one.
+"""Constant folding after a substitution: ``1.0*x → x`` where a seed became the number one.
 
-In: an expression built without folding, or one whose variables were replaced by literals. Out: the
-same value by the constructors of `build`. Indices and conditions are simplified elsewhere.
+The expression is rebuilt with the constructors of `build`. Indices and conditions are simplified
+elsewhere.
 """
 
 from __future__ import annotations

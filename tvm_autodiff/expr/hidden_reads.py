@@ -1,7 +1,7 @@
-"""Reads hidden from TVM's analyzer, which refuses them beside branches.
+"""Hides reads from TVM's analyzer, which fails on them beside branches.
 
-In ``select(i < 4, i, 7 - i) == I[j]`` it looks branches up by a hash of the whole comparison, and
-tensors have none: a TypeError.
+For ``select(i < 4, i, 7 - i) == I[j]`` the analyzer looks up branches by a hash of the whole
+comparison. Tensors have no hash, so it raises a TypeError.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ def hide_reads(
     exprs : sequence of Expr
         Integer expressions and conditions.
     ranges : mapping of Var to (min, extent), optional
-        Their bounds may read the same.
+        Ranges of variables. Their bounds may contain reads, too.
 
     Returns
     -------
     list of Expr, mapping, dict of Var to Expr
-        The expressions, the ranges, and what each new variable stands for: equal reads share one.
+        The expressions, the ranges, and the read that each new variable replaces. Equal reads share
+        one variable.
 
     Examples
     --------
@@ -50,7 +51,7 @@ def hide_reads(
 def hide_index_reads(
     exprs: Sequence[Expr], ranges: Ranges | None
 ) -> tuple[list[Expr], Ranges, dict[Var, Expr]]:
-    """The same for all reads of int32 and int64, which may have any value."""
+    """Hide all reads of int32 and int64 values, which may be arbitrary."""
     return _hidden(exprs, ranges, lambda n: is_load(n) and dtype_of(n) in INDEX_DTYPES)
 
 

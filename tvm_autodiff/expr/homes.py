@@ -1,9 +1,10 @@
-"""Where parts of expressions are computed once: in the outermost branches that surely need them.
+"""Chooses where shared parts of expressions are computed: in the outermost branches that certainly
+need them.
 
-A read, or a division by what may be zero, must not leave its guards. It has a home in each of
-sibling branches that need it, and one around a branch whose two sides do. A part with too many
-homes gets a guard of its own: ``(if c then f(v)) + (if d then g(v)) → the same with v' = (if c or d
-then v else 0)`` in place of v. Other parts may be computed in front of all of their uses.
+A read, or a division by a possible zero, must stay behind its guards. It is placed once in each
+sibling branch that needs it, and outside a branch whose two sides both need it. A part with too
+many places gets its own guard: ``(if c then f(v)) + (if d then g(v))`` becomes the same expression
+over ``v' = (if c or d then v else 0)``. All other parts may be computed before all of their uses.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .build import all_of, any_of, const, if_then_else, negate, zero_like
 from .nodes import Expr, const_value, is_load, node_id, op_name, operands, with_operands
 from .rewrite import contains, postorder
 
-#: branches that a node stands in, outermost first: (node, operand)
+#: the branches around a node, outermost first: (node, operand)
 Path = tuple[tuple[int, int], ...]
 
 #: node → operands that it may leave without evaluating them
@@ -31,18 +32,18 @@ GUARDS: Mapping[str, tuple[int, ...]] = {
 MOST_HOMES = 4  #: of a part that is not small
 _SMALL = 32  #: nodes, as a tree, that may be written in any number of branches
 _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
-#: in the place of an operand: behind a guard of its own; written at each use
+#: replacements of an operand: behind a separate guard; repeated at each use
 _GUARDED, _ALONE = 0, -1
 
 
 @dataclass(frozen=True)
 class Homes:
-    """Where each part of some expressions is computed.
+    """The branches in which each part of some expressions is computed.
 
     Attributes
     ----------
     roots, order : list of Expr
-        The expressions, some of whose parts may have got a guard, and all nodes, operands first.
+        The expressions, some parts of which may have been guarded, and all nodes in postorder.
     """
 
     roots: list[Expr]
@@ -52,21 +53,21 @@ class Homes:
     _branches: Mapping[str, tuple[int, ...]]
 
     def of(self, node: Expr) -> list[Path]:
-        """The branches that a part is computed in, once in each."""
+        """The branches in which a part is computed, once each."""
         return self._homes[node_id(node)]
 
     def seen_from(self, node: Expr, path: Path) -> Path:
-        """The home whose value is used in a branch."""
+        """The home whose value is used inside a branch."""
         return next(home for home in self.of(node) if path[: len(home)] == home)
 
     def inside(self, node: Expr, home: Path, place: int) -> Path:
-        """The branch that an operand of a part stands in, where the part is computed at `home`."""
+        """The branch of an operand of a part that is computed at `home`."""
         key = node_id(node)
         alone = ((key, _ALONE),) if key in self._alone else ()
         return (*home, *alone, *_entry(node, place, self._branches))
 
     def uses(self) -> dict[tuple[int, Path], int]:
-        """How often what is computed at a home is used."""
+        """How often the value computed at a home is used."""
         found: dict[tuple[int, Path], int] = {}
         everywhere: list[tuple[Expr, Path]] = [(root, ()) for root in self.roots]
         for node in self.order:
@@ -89,12 +90,12 @@ def homes_of(
     Parameters
     ----------
     roots : sequence of Expr
-        In which equal parts are one node (`lets.merge_equal`), without lets.
+        Expressions without lets in which equal parts are one node (`lets.merge_equal`).
     branches : mapping
         `BRANCHES` or `GUARDS`.
     can_be_stored : callable
-        Whether a part may be computed in front of its uses. A large one that may not, and has more
-        than `MOST_HOMES`, is written at each use.
+        Whether a part may be computed before its uses. A large part that may not be, and that has
+        more than `MOST_HOMES` homes, is repeated at each use.
     """
     first = _Placed(roots, branches, can_be_stored)
     if not first.guards:
@@ -149,7 +150,8 @@ class _Placed:
         return Homes(list(roots), self.order, self._homes, alone, self._branches)
 
     def _reached_by(self, paths: Sequence[Path], depth: int) -> Expr:
-        """The condition under which one of some paths is taken, seen from `depth` branches in."""
+        """The condition under which one of several paths is taken, seen from `depth` branches in.
+        """
         return any_of([self._taken(path[depth:]) for path in paths])
 
     def _taken(self, path: Path) -> Expr:

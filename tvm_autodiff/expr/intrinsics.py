@@ -1,8 +1,8 @@
-"""Scalar functions of our own, which TVM carries through its passes as calls.
+"""Defines the library's own scalar functions, which TVM's passes carry along as calls.
 
-In: a name, and LLVM functions of that name for some widths of vectors. Out: an intrinsic that is
-pure and vectorises, as exp does, and becomes a call of the function of its width where TVM lowers
-intrinsics, after it vectorised loops. LLVM inlines the functions before it vectorises in its turn.
+A function has a name and LLVM code for several vector widths. Its intrinsic is pure and vectorises
+as exp does. TVM lowers it to a call of the function of the right width after loop vectorisation,
+and LLVM inlines it before its own vectorisation.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ _PURE = "tirx.exp"  # an intrinsic with the effects that ours have
 
 
 def symbol(name: str, lanes: int) -> str:
-    """The name of the LLVM function for vectors of a width; 1 is that of scalars."""
+    """The name of the LLVM function for vectors of a given width; width 1 is the scalar function.
+    """
     return f"{_SPACE}_{name}_{lanes}"
 
 
 def define(name: str, arity: int) -> None:
-    """Give TVM a pure function of floats, ``tvm_autodiff.<name>``, for LLVM targets.
+    """Register a pure float function ``tvm_autodiff.<name>`` with TVM, for LLVM targets.
 
     Parameters
     ----------
     name
-        In the vocabulary of `nodes`.
+        The name in the vocabulary of `nodes`.
     arity
         The number of operands.
     """
@@ -46,12 +47,12 @@ def define(name: str, arity: int) -> None:
 
 
 def define_identity(name: str, arity: int = 1) -> ir.Op:
-    """Give TVM ``tvm_autodiff.<name>``, of the value of its first operand on every target."""
+    """Register ``tvm_autodiff.<name>``, which returns its first operand on every target."""
     return _register(name, arity, "default", lambda node: operands(node)[0])
 
 
 def _register(name: str, arity: int, target: str, lower: Callable[[Any], Expr]) -> ir.Op:
-    """A pure operator that vectorises; one that TVM has already stays as it is."""
+    """Register a pure operator that vectorises; an operator that TVM already has is unchanged."""
     full = f"{_SPACE}.{name}"
     if full in operators.Op.list_op_names():
         return ir.Op.get(full)  # the table of operators is TVM's and lives as long as the process
@@ -66,7 +67,8 @@ def _register(name: str, arity: int, target: str, lower: Callable[[Any], Expr]) 
 
 
 def own_call(name: str, args: Sequence[Expr], inside: str = "float32") -> Expr:
-    """A call of a function of ours, which computes in one dtype; others are converted.
+    """A call of a function of this library, which computes in one dtype; other dtypes are
+    converted.
 
     Examples
     --------
@@ -82,17 +84,17 @@ def own_call(name: str, args: Sequence[Expr], inside: str = "float32") -> Expr:
 
 
 def library_call(symbol: str, *args: Expr) -> Expr:
-    """A call of a C function without effects, of the dtype of its first argument."""
+    """A call of a C function without side effects, with the dtype of its first argument."""
     return tirx.call_pure_extern(dtype_of(args[0]), symbol, *args)
 
 
 def is_operator(name: str) -> bool:
-    """Whether TVM has an operator of a full name."""
+    """Whether TVM has an operator with this full name."""
     return name in operators.Op.list_op_names()
 
 
 def named_call(name: str, args: Sequence[Expr], dtype: str) -> Expr:
-    """A call of an operator of TVM by its full name, or else of a C function without effects."""
+    """A call of a TVM operator by its full name, or of a C function without side effects."""
     if is_operator(name):
         return ir.Call(ir.Op.get(name), list(args), ret_ty=ir.PrimType(dtype))
     return tirx.call_pure_extern(dtype, name, *args)
@@ -118,7 +120,7 @@ def replace_calls(func: Any, rules: Mapping[str, Callable[[Expr], Expr]]) -> Any
 
 
 def vector_widths(func: Any) -> list[int]:
-    """The widths that calls may come to have: 1, and the lengths of vectorised loops."""
+    """The vector widths that calls may get: 1, and the lengths of vectorised loops."""
     found = {1}
 
     def visit(loop: Any) -> None:
@@ -130,13 +132,13 @@ def vector_widths(func: Any) -> list[int]:
 
 
 def with_llvm_code(func: Any, text: str) -> Any:
-    """A PrimFunc that is compiled together with functions in LLVM's language."""
+    """A PrimFunc that is compiled together with functions in LLVM IR."""
 
     def marked(body: Any) -> Any:
         return tirx.AttrStmt(tirx.const(0), "pragma_import_llvm", ir.StringImm(text), body)
 
     realize = func.body
-    if isinstance(realize, s_tir.SBlockRealize):  # Relax wants the root block outermost
+    if isinstance(realize, s_tir.SBlockRealize):  # Relax requires the root block to be outermost
         root = realize.block
         block = s_tir.SBlock(
             root.iter_vars,

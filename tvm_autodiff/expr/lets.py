@@ -1,10 +1,9 @@
-"""Equal sub-expressions made one node (`merge_equal`), and shared nodes bound by lets
+"""Merges equal sub-expressions into one node (`merge_equal`) and binds shared nodes by lets
 (`bind_shared`).
 
-In: expressions. Out: expressions with the same value. TVM walks expressions as trees, so a value
-that occurs twice is walked and compiled twice at every level: 2^n for n doublings. A let keeps it
-single. It is placed where the value is surely needed (`expr.homes`), so that no guarded read leaves
-its guard.
+TVM walks expressions as trees, so a value that occurs twice is walked and compiled twice at every
+level: 2^n for n doublings. A let keeps it single. The let is placed where the value is certainly
+needed (`expr.homes`), so that no guarded read leaves its guard.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from .nodes import (
 )
 from .rewrite import expand_lets, postorder, tree_size
 
-#: how many times larger than its graph an expression may be before lets are worth their noise
+#: how many times larger than its graph an expression's tree must be before lets pay off
 _TREE_TO_GRAPH = 4
 _SMALLEST_TREE = 64
 
 
 def merge_equal(roots: Sequence[Expr]) -> list[Expr]:
-    """The same expressions with structurally equal parts made one node.
+    """Merge structurally equal parts of expressions into one node.
 
     Afterwards two reads of one element are one node: ``x[i]*x[i]`` has a single read site.
     """
@@ -56,8 +55,8 @@ def merge_equal(roots: Sequence[Expr]) -> list[Expr]:
 def bind_shared(expr: Expr) -> Expr:
     """``f(e, e) → let t = e in f(t, t)`` where the tree is much larger than the graph.
 
-    Expressions whose tree is small, or about as large as their graph, come back as they are. A
-    reduction is treated source by source.
+    Expressions whose tree is small, or about as large as their graph, are returned unchanged. Each
+    source of a reduction is treated separately.
     """
     if op_name(expr) == "reduce":
         return with_operands(expr, [bind_shared(part) for part in operands(expr)])
@@ -69,7 +68,7 @@ def bind_shared(expr: Expr) -> Expr:
 
 
 class _Binder:
-    """Places a let for each shared node in front of each of its homes."""
+    """Places a let for each shared node before each of its homes."""
 
     def __init__(self, root: Expr) -> None:
         index_parts = _index_parts(postorder(root))
@@ -84,7 +83,7 @@ class _Binder:
         self.bound = self._emit()
 
     def _found_bound(self) -> set[tuple[int, Path]]:
-        """The nodes to bind, and where: a let stands in one place of what is written only."""
+        """The nodes to bind, and where each let goes."""
         homes, uses = self._homes, self._homes.uses()
         index_parts = _index_parts(homes.order)
         bound: set[tuple[int, Path]] = set()
@@ -130,7 +129,7 @@ class _Binder:
 
 
 def _index_parts(order: Sequence[Expr]) -> set[int]:
-    """Ids of the nodes that indices of reads consist of."""
+    """Ids of the nodes that occur in indices of reads."""
     indices = [part for node in order if is_load(node) for part in operands(node)]
     return {node_id(node) for node in postorder(indices)}
 

@@ -1,9 +1,7 @@
-"""The vocabulary of expressions: what a node is called, what its operands are, how it is rebuilt.
+"""The vocabulary of expressions: the name and the operands of each node, and how to rebuild it.
 
-In: TVM expression nodes. Out: a plain name (``"add"``, ``"exp"``, ``"load"``), a tuple of operands,
-a new node with other operands. All other packages speak this vocabulary, so that a TVM release that
-renames its classes costs this file. Traversal lives in `rewrite`, construction with folding in
-`build`.
+All other packages use these names, so a TVM release that renames its node classes only affects this
+file. `rewrite` traverses expressions, and `build` constructs them with folding.
 """
 
 from __future__ import annotations
@@ -55,12 +53,12 @@ BITWISE_CLASSES: dict[str, type] = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
-#: the dtypes of indices, whose arithmetic counts as that of integers: what would leave the dtype is
-#: widened where it is emitted; all other integer arithmetic wraps round
+#: the dtypes of indices, whose arithmetic is treated as exact: values that would overflow are
+#: widened on emission; all other integer arithmetic wraps
 INDEX_DTYPES = ("int32", "int64")
 
 _address = Object.__hash__
-#: of arrays of nodes; `array[n]` and slices go through several calls in Python
+#: for arrays of nodes; `array[n]` and slices go through several Python calls
 _length = tvm_ffi.get_global_func("ffi.ArraySize")
 _element = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _NAME_OF_CLASS: dict[type, str] = {
@@ -77,14 +75,14 @@ _NAME_OF_CLASS: dict[type, str] = {
     ir.Var: "var",
     tirx.Reduce: "reduce",
 }
-#: nodes that are known by their class, dtype and operands
+#: nodes that are determined by their class, dtype and operands
 _VALUE_IN_OPERANDS = frozenset(
     (*BINARY_CLASSES.values(), *BITWISE_CLASSES.values())
     + (prim.Not, prim.BitwiseNot, prim.Select, prim.Cast)
 )
 _LOAD = "te.tensor_load"
-#: the texts of types by their addresses, which are valid while the types live: TVM has one for each
-#: dtype as long as the process, and its text costs ten times a look here
+#: names of types by address, valid while the types live: TVM keeps one type object for each dtype
+#: for the whole process, and printing it takes ten times as long as this look-up
 _DTYPES: dict[int, tuple[str, Any]] = {}
 #: calls whose name in the vocabulary differs from TVM's
 _CALL_NAMES = {_LOAD: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
@@ -120,7 +118,7 @@ def op_name(expr: Expr) -> str:
 
 @cache
 def _op_name(op: ir.Op) -> str:
-    """The name of an operator, which lives as long as the process."""
+    """The name of an operator. Operators live as long as the process."""
     return _CALL_NAMES.get(op.name) or op.name.rpartition(".")[2]
 
 
@@ -224,12 +222,12 @@ def is_expr(value: Any) -> bool:
 
 
 def as_expr(value: Any) -> Expr:
-    """The expression that a user's value stands for: an element ``A[i]`` is a slice until used."""
+    """A user's value as an expression; an element ``A[i]`` is a slice until it is used."""
     return value.asobject() if isinstance(value, te.TensorSlice) else value
 
 
 def is_const(expr: Expr, value: float | None = None) -> bool:
-    """Whether a node is a literal, and, where `value` is given, whether it equals it."""
+    """Whether a node is a literal and, if `value` is given, equals it."""
     cls = type(expr)
     if cls is not prim.IntImm and cls is not prim.FloatImm:
         return False
@@ -237,7 +235,7 @@ def is_const(expr: Expr, value: float | None = None) -> bool:
 
 
 def const_value(expr: Expr) -> int | float | None:
-    """The value of a literal, or None for any other node. Booleans come back as 0 or 1."""
+    """The value of a literal, or None for any other node. Booleans are returned as 0 or 1."""
     if isinstance(expr, (int, float)):
         return expr
     cls = type(expr)
@@ -248,7 +246,7 @@ def dtype_of(node: Any) -> str:
     """The dtype of an expression or tensor as a plain string (``"float32"``, ``"int32"``,
     ``"bool"``).
     """
-    # isinstance asks Python's abstract classes, for all nodes
+    # isinstance would go through Python's abstract base classes for every node
     ty = node.dtype if type(node) is te.Tensor else node.ty
     known = _DTYPES.get(_address(ty))
     if known is None:
@@ -295,9 +293,9 @@ def keeps_values(source: str, target: str) -> bool:
 
 
 def common_index(*dtypes: str) -> str:
-    """The index dtype that integers of several dtypes are compared in.
+    """The index dtype in which integers of several dtypes are compared.
 
-    It holds the values of all of them but those of uint64 from 2**63 on, which are no index.
+    It holds all of their values, except uint64 values from 2**63 on, which are not valid indices.
 
     Examples
     --------
@@ -308,10 +306,9 @@ def common_index(*dtypes: str) -> str:
 
 
 def node_id(node: Any) -> int:
-    """Identity of a node: equal for two Python handles of one TVM object. Valid while the node
-    lives.
+    """The identity of a node: equal for two Python handles of one TVM object while the node lives.
     """
-    # the hash of an integer literal is that of its value: Python gives -1 and -2 the same one
+    # an integer literal hashes as its value, and Python gives -1 and -2 the same hash
     return _address(node) if type(node) is prim.IntImm else hash(node)
 
 
@@ -321,11 +318,11 @@ def same_node(left: Any, right: Any) -> bool:
 
 
 def own_fields(node: Expr) -> Hashable:
-    """What a node holds beside its dtype and operands, as far as that decides about its value.
+    """The fields of a node, besides its dtype and operands, that determine its value.
 
-    Two nodes of equal name, dtype and own fields over equal operands compute the same. Variables,
-    reductions and nodes outside of the vocabulary equal only themselves; so keys are valid while
-    the nodes live.
+    Two nodes of equal name, dtype and own fields over equal operands compute the same value.
+    Variables, reductions and nodes outside the vocabulary equal only themselves, so keys are valid
+    while the nodes live.
 
     Examples
     --------
@@ -339,7 +336,7 @@ def own_fields(node: Expr) -> Hashable:
     if cls in _VALUE_IN_OPERANDS:
         return None
     if cls is prim.IntImm or cls is prim.FloatImm:
-        return repr(node.value)  # tells -0.0 from 0.0, and a NaN is equal to itself
+        return repr(node.value)  # distinguishes -0.0 from 0.0, and treats a NaN as equal to itself
     if cls is ir.StringImm:
         return node.value
     if cls is prim.Let:
@@ -353,9 +350,9 @@ def own_fields(node: Expr) -> Hashable:
 
 
 def matched(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """Two operands of one dtype: of int32 and int64, the one that is int32 is widened.
+    """Two operands of one dtype: if one is int32 and the other int64, the int32 one is widened.
 
-    Indices of both meet wherever a program has sizes of both; TVM's nodes take one dtype only.
+    Both dtypes meet in programs with sizes of both, and TVM's nodes take only one.
     """
     a, b = left.ty, right.ty
     if a.same_as(b) or a == b:
@@ -384,10 +381,10 @@ def call_node(name: str, args: Sequence[Expr], dtype: str) -> Expr:
 
 
 def tensor_key(tensor: Tensor) -> tuple[int, int]:
-    """Key of a tensor for dictionaries: its operation and its place among the outputs.
+    """A dictionary key for a tensor: its operation and its output number.
 
-    Equality of te tensors of rank 0 raises, so tensors themselves are no keys. Valid while the
-    tensor lives.
+    Tensors themselves cannot be keys because equality of te tensors of rank 0 raises. The key is
+    valid while the tensor lives.
     """
     return (hash(tensor.op), tensor.value_index)
 

@@ -1,9 +1,8 @@
-"""Traversal and rewriting of expressions, as graphs and without recursion.
+"""Traverses and rewrites expressions as graphs, without recursion.
 
-In: expressions, in which sub-expressions may be shared. Out: their nodes in order, rewritten copies
-in which what was shared stays shared. Every walk keeps its own stack, so that an expression
-thousands of nodes deep does not end the process, and visits each node once, so that n doublings
-cost n and not 2^n.
+Every walk keeps its own stack, so an expression thousands of nodes deep does not overflow Python's.
+It visits each node once, so n doublings cost n steps instead of 2^n. Rewritten expressions keep
+their sharing.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
 
 
 def preorder(roots: Expr | Iterable[Expr]) -> Iterator[Expr]:
-    """Every node once, before its operands: for searches, which end at what they look for.
+    """Every node once, before its operands: for searches that stop at the first match.
 
     Leaves come in the order of `postorder`.
 
@@ -83,7 +82,7 @@ def preorder(roots: Expr | Iterable[Expr]) -> Iterator[Expr]:
 
 
 class Rewriter:
-    """A bottom-up rewriting with a memo that lasts as long as the object.
+    """A bottom-up rewriting whose memo lives as long as the object.
 
     Parameters
     ----------
@@ -137,9 +136,9 @@ def substitute(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
 
 
 def substituter(mapping: Mapping[Var, Expr]) -> Callable[[Expr], Expr]:
-    """A substitution that can be applied to several expressions and keeps what they share.
+    """A substitution for several expressions that preserves sharing between them.
 
-    Values take the dtype of the variable: an int64 axis may be read at an int32 index.
+    Values are converted to the dtype of the variable: an int64 axis may be read at an int32 index.
     """
     if not mapping:
         return lambda expr: expr
@@ -153,7 +152,7 @@ def variables_of(roots: Expr | Iterable[Expr]) -> list[Var]:
 
 
 def contains(roots: Expr | Iterable[Expr], predicate: Callable[[Expr], bool]) -> bool:
-    """Whether some node fulfils the predicate."""
+    """Whether any node satisfies the predicate."""
     return any(map(predicate, preorder(roots)))
 
 
@@ -163,12 +162,12 @@ def contains_load(roots: Expr | Iterable[Expr]) -> bool:
 
 
 def loaded_tensors(expr: Expr) -> list[Tensor]:
-    """The tensor of each read, in order; a tensor read twice comes twice."""
+    """The tensor of each read, in order; a tensor that is read twice occurs twice."""
     return [load_tensor(node) for node in postorder(expr) if is_load(node)]
 
 
 def depends_on(expr: Expr, variables: Iterable[Var]) -> bool:
-    """Whether one of the variables occurs."""
+    """Whether any of the variables occurs."""
     wanted = {node_id(var) for var in variables}
     return contains(expr, lambda node: op_name(node) == "var" and node_id(node) in wanted)
 
@@ -231,7 +230,7 @@ def _expand_let(node: Expr) -> Expr | None:
 
 
 def tree_size(expr: Expr) -> int:
-    """The number of nodes when nothing is shared: what TVM's own recursive passes walk."""
+    """The number of nodes with nothing shared, which is what TVM's recursive passes walk."""
     sizes: dict[int, int] = {}
     for node in postorder(expr):
         sizes[node_id(node)] = 1 + sum(sizes[node_id(part)] for part in operands(node))
@@ -239,7 +238,7 @@ def tree_size(expr: Expr) -> int:
 
 
 def replace_outermost(root: Expr, replacements: Mapping[int, Expr]) -> Expr:
-    """Replace nodes by id; where one replaced node lies inside another, the outer one counts."""
+    """Replace nodes by id; of nested replaced nodes, only the outermost is replaced."""
     done: dict[int, Expr] = dict(replacements)
     pending = [(root, False)]
     while pending:

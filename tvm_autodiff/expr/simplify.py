@@ -1,7 +1,9 @@
-"""Simplification and proofs by TVM's analyzer, and the form of divisions that TVM compiles rightly.
+"""Simplification and proofs with TVM's analyzer, and a form of divisions that TVM compiles
+correctly.
 
-TVM 0.27 turns an index with a negative coefficient inside ``//`` or ``%`` into wrong code, so all
-that is emitted or lowered goes through `normalize_div_mod`. Exact linear reasoning is in `domain`.
+TVM 0.27 compiles an index with a negative coefficient inside ``//`` or ``%`` to wrong code, so
+every emitted or lowered index goes through `normalize_div_mod`. Exact linear reasoning is in
+`domain`.
 """
 
 from __future__ import annotations
@@ -34,14 +36,12 @@ from .weights import provable
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 
-#: a coefficient above this is not multiplied with a whole operand, which may be large
+#: a coefficient above this does not multiply a whole operand, which may be large
 _LARGE = 64
 
 
 def _analyzer(ranges: Ranges | None, endless: Sequence[Var] = ()) -> Any:
-    """An analyzer that knows the ranges; those that others depend on are bound first. What is
-    `endless` has no bounds, not even those of its type.
-    """
+    """An analyzer that knows the ranges; `endless` variables have no bounds at all."""
     analyzer = sym.Analyzer()
     anything = sym.ConstIntBound(sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
     for var in endless:
@@ -62,7 +62,8 @@ def _analyzer(ranges: Ranges | None, endless: Sequence[Var] = ()) -> Any:
         ]
         for var, (lo, extent) in ready or pending:
             if extent is not None:
-                # of the dtype of the variable, since an extent of one puts the minimum in its place
+                # in the dtype of the variable, because an extent of one replaces the variable by
+                # the minimum
                 bounds = (_of_dtype(part, dtype_of(var)) for part in (lo, extent))
                 analyzer.bind(var, ir.Range.from_min_extent(*bounds))
             elif const_value(lo) is not None:
@@ -78,15 +79,16 @@ def _of_dtype(bound: Expr | int, dtype: str) -> Expr:
 
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
-    """An equal expression, simplified by TVM's analyzer and put in the form that compiles rightly.
+    """Simplify an expression with TVM's analyzer, in a form that TVM compiles correctly.
+
+    An expression that the analyzer would take too long to walk is returned unchanged.
 
     Parameters
     ----------
     expr : integer or boolean expression
+        The expression.
     ranges : mapping of Var to (min, extent), optional
-        An extent of None means no upper end.
-
-    An expression that the analyzer would walk for long keeps its form.
+        Ranges of variables. An extent of None means no upper bound.
 
     Examples
     --------
@@ -105,7 +107,7 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
 def _prepared(
     exprs: Sequence[Expr], ranges: Ranges | None, endless: Sequence[Var] = ()
 ) -> tuple[Any, list[Expr], dict[Var, Expr]]:
-    """An analyzer that knows the ranges, the expressions as it can treat them, what is hidden."""
+    """An analyzer with the ranges, the expressions in a form it can handle, and what is hidden."""
     exprs, ranges, reads = hide_reads(exprs, ranges)
     analyzer = _analyzer(ranges, endless)
     exact, wrapping = hide_wrapping(exprs, analyzer)
@@ -113,7 +115,7 @@ def _prepared(
 
 
 def _put_back(expr: Expr, hidden: Mapping[Var, Expr]) -> Expr:
-    """The expression with what was hidden, the outermost last: they may hold each other."""
+    """The expression with hidden parts restored, the outermost last: they may be nested."""
     for var, value in reversed(list(hidden.items())):
         expr = substituter({var: value})(expr)
     return expr
@@ -126,10 +128,10 @@ def prove(
     given: Sequence[Expr] = (),
     strong: bool = False,
 ) -> bool:
-    """Whether TVM's analyzer proves a condition, from those that are `given`; `strong` lets it ask
-    its SMT solver too.
+    """Whether TVM's analyzer proves a condition from the `given` ones; `strong` adds its SMT
+    solver.
 
-    Nothing is proved of a condition that the analyzer would walk for long, nor from one.
+    Conditions that the analyzer would take too long to walk are neither proved nor used.
 
     Examples
     --------
@@ -173,12 +175,12 @@ def prove_equal(left: Expr | int, right: Expr | int, ranges: Ranges | None = Non
 
 
 def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int, int]:
-    """The least and the largest value that an integer expression may have, both inclusive.
+    """The smallest and the largest possible value of an integer expression, both inclusive.
 
     Raises
     ------
     UnsolvableError
-        Where there is no constant bound.
+        If there is no constant bound.
 
     Examples
     --------
@@ -209,7 +211,7 @@ def constant_bounds(expr: Expr | int, ranges: Ranges | None = None) -> tuple[int
 
 
 def _endless(exprs: Sequence[Expr], ranges: Ranges) -> list[Var]:
-    """The index variables without a range: their type bounds them, but by what bounds no loop."""
+    """The index variables without a range, which are treated as unbounded."""
     bounds = [part for pair in ranges.values() for part in pair]
     roots = [*exprs, *(part for part in bounds if part is not None and not isinstance(part, int))]
     known = {node_id(var) for var in ranges}
@@ -220,10 +222,10 @@ def _endless(exprs: Sequence[Expr], ranges: Ranges) -> list[Var]:
 def normalize_div_mod(expr: Expr) -> Expr:
     """Reduce the coefficients inside ``//`` and ``%`` by positive constants to [0, divisor).
 
-    ``(a*i + c) % n → ((a % n)*i + c % n) % n``,
-    ``(a*i + c) // n → (a // n)*i + c // n + ((a % n)*i + c % n) // n``, or the same of the mirrored
-    numerator ``-x - 1``, whichever has smaller coefficients. Large coefficients multiply ``i % n``
-    and not ``i``, which keeps numbers small. Nothing else in the expression changes.
+    ``(a*i + c) % n → ((a % n)*i + c % n) % n``, ``(a*i + c) // n → (a // n)*i + c // n + ((a % n)*i
+    + c % n) // n``, or the same of the mirrored numerator ``-x - 1``, whichever has smaller
+    coefficients. Large coefficients multiply ``i % n`` instead of ``i``, which keeps numbers small.
+    Nothing else in the expression changes.
 
     Examples
     --------
@@ -236,7 +238,7 @@ def normalize_div_mod(expr: Expr) -> Expr:
 
 
 def normalize_node(node: Expr) -> Expr | None:
-    """The step of `normalize_div_mod` at one node; None where nothing changes."""
+    """The step of `normalize_div_mod` at one node, or None if nothing changes."""
     name = op_name(node)
     if name != "floordiv" and name != "floormod":
         return None
@@ -263,9 +265,9 @@ def normalize_node(node: Expr) -> Expr | None:
 
 
 def collect_indices(expr: Expr) -> Expr:
-    """``x[i + (3 - i), (2*k)//2] → x[3, k]``: terms that cancel in the indices of reads.
+    """``x[i + (3 - i), (2*k)//2] → x[3, k]``: cancel terms in the indices of reads.
 
-    What does not cancel stays as it was written.
+    Indices without such terms are unchanged.
 
     Examples
     --------
@@ -292,9 +294,7 @@ def collect_indices(expr: Expr) -> Expr:
 
 
 def _summands(expr: Expr) -> int:
-    """How many operands the sums in an expression have; `linear_terms` has fewer where some
-    cancel.
-    """
+    """The number of operands of sums; `linear_terms` has fewer where some cancel."""
     count, pending = 0, [expr]
     while pending:
         node = pending.pop()
@@ -306,8 +306,7 @@ def _summands(expr: Expr) -> int:
 
 
 def _without_remainder(node: Expr, factor: int, c: int) -> Expr:
-    """``e % m → e`` as a term ``factor*(e % m)`` of a numerator of ``% c``, where c divides
-    factor*m.
+    """``e % m → e`` in a term ``factor*(e % m)`` of a numerator of ``% c`` if c divides factor*m.
     """
     if op_name(node) != "floormod":
         return node

@@ -1,8 +1,9 @@
-"""Structural keys: two expressions get the same key exactly when they compute the same thing in the
-same way, up to the names of bound variables.
+"""Structural keys of expressions, equal exactly for expressions that compute the same value in the
+same way.
 
-Tensors may occur inside (TVM's own structural hash refuses those). Keys are small ints, comparable
-within one `StructuralKeys` object. Shared sub-expressions are visited once.
+Names of bound variables do not matter. Expressions may contain tensors, which TVM's own structural
+hash refuses. Keys are small ints, comparable within one `StructuralKeys` object. Shared
+sub-expressions are visited once.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from .rewrite import postorder
 class StructuralKeys:
     """Interned keys of expressions.
 
-    Tensors are compared by identity, or by the representative that `same_tensor` gave them. Free
-    variables are compared by identity, bound ones by position.
+    Tensors are compared by identity, or by the representative set with `same_tensor`. Free
+    variables are compared by identity, bound variables by position.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ class StructuralKeys:
         self.alive.append(tensor)
 
     def inner(self) -> StructuralKeys:
-        """A scope inside: what is said of tensors there stays in it."""
+        """An inner scope: representatives and keys set there stay in it."""
         scope = type(self)()
         scope._table, scope.alive = self._table, self.alive
         scope._tensors = dict(self._tensors)
@@ -61,11 +62,11 @@ class StructuralKeys:
         return self._tensors.get(key, key)
 
     def intern(self, key: Any) -> int:
-        """The number of a key: equal for equal keys."""
+        """The number of a key; equal keys have equal numbers."""
         return self._table.setdefault(key, len(self._table))
 
     def expr(self, expr: Expr, bound: Mapping[Var, Any] | None = None) -> int:
-        """Key of an expression; `bound` numbers the variables that are compared by position."""
+        """The key of an expression; `bound` numbers the variables that are compared by position."""
         self.alive.append(expr)
         numbers = {node_id(var): ("bound", number) for var, number in (bound or {}).items()}
         keys: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""How much of an expression TVM's passes walk.
+"""Estimates how many nodes of an expression TVM's passes walk.
 
-They take expressions for trees, and their simplifier takes what is nested in choices of integers
-again for each of them: an index of five nested choices is minutes of work to it.
+The passes treat expressions as trees, and TVM's simplifier revisits nested integer choices once for
+each enclosing choice: an index with five nested choices takes it minutes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from .rewrite import postorder
 MAX_WEIGHT = 1_500  #: of an expression that TVM's passes take in less than about a second
 MAX_PROVED = 10_000  #: of one that TVM's analyzer takes in less than about a tenth of a second
 
-#: node of integers → how often TVM's simplifier walks its operands
+#: integer node → how often TVM's simplifier walks its operands
 _WALKS = {"select": 3, "if_then_else": 3, "min": 2, "max": 2, "floordiv": 2, "floormod": 2}
 
 
 def weight(expr: Expr | Sequence[Expr], bound: Sequence[Expr] = (), limit: int = MAX_WEIGHT) -> int:
-    """About how many nodes TVM's passes walk; a number above `limit` stands for any.
+    """Approximately how many nodes TVM's passes walk; any number above `limit` means too many.
 
-    Nodes that are bound to a name are leaves to what uses them. Of several expressions it is the
-    largest.
+    Named nodes are leaves of the expressions that use them. For several expressions it is the
+    largest weight.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def weight(expr: Expr | Sequence[Expr], bound: Sequence[Expr] = (), limit: int =
 def weights(
     expr: Expr | Sequence[Expr], bound: Sequence[Expr] = (), limit: int = MAX_WEIGHT
 ) -> dict[int, int]:
-    """The weight of each node by its id; arguments as of `weight`."""
+    """The weight of each node by its id, with the arguments of `weight`."""
     names = {node_id(node) for node in bound}
     found: dict[int, int] = {}
     for node in postorder(expr):
@@ -48,10 +48,10 @@ def weights(
 
 
 def weighed(node: Expr, parts: int) -> int:
-    """The weight of a node over that of its operands."""
+    """The weight of a node, computed from the weights of its operands."""
     return 1 + parts * (1 if is_float(node) else _WALKS.get(op_name(node), 1))
 
 
 def provable(expr: Expr) -> bool:
-    """Whether TVM's analyzer may be asked about an expression."""
+    """Whether an expression is small enough for TVM's analyzer."""
     return weight(expr, limit=MAX_PROVED) <= MAX_PROVED

@@ -1,7 +1,7 @@
-"""Transforms of Python functions: from functions of te tensors to functions of arrays.
+"""Transforms of Python functions: they turn functions of te tensors into functions of arrays.
 
-The names are those of JAX. `tvm_autodiff.jvp` and others of the package transform te tensors; given
-a function as the first argument they are the ones here.
+The names are those of JAX. `tvm_autodiff.jvp` and others at top level transform te tensors; with a
+function as the first argument, they are the transforms of this package.
 """
 
 from .array_function import ArrayFunction

@@ -26,10 +26,11 @@ from .leaves import contiguous, quick_key
 from .signature import DEFAULT, Options, Signature, signature_of
 from .tracing import Trace, described, traced
 
-#: programs that a function keeps, each for one signature; those compiled first are dropped first
+#: the maximum number of programs that a function keeps, one for each signature; the oldest are
+#: dropped first
 KEPT_PROGRAMS = 64
 
-#: what a signature is compiled to: from the leaves of the arguments to the result
+#: the compiled form of a signature: from the leaves of the arguments to the result
 Runnable = Callable[[Sequence[Any]], Any]
 
 
@@ -40,11 +41,11 @@ class Program:
     Attributes
     ----------
     function : CompiledFunction
-        From the leaves of the arguments to those outputs that are not written in place.
+        A function from the leaves of the arguments to the outputs that are not written in place.
     form : Form
-        What is around all outputs.
+        The form of all outputs.
     in_place : tuple of (int, int)
-        Pairs (output, leaf of the arguments that it is written over).
+        Pairs of an output and the argument leaf that it overwrites.
     """
 
     function: CompiledFunction
@@ -66,8 +67,10 @@ class Program:
 def called_again(
     function: CompiledFunction, leaves: Sequence[Any]
 ) -> tuple[Sequence[Any], list[Any]]:
-    """The arguments and the results of a call that was refused, where copies of arrays that are
-    not contiguous are what it takes; nothing was written.
+    """The arguments and results of a rejected call, repeated with contiguous copies if that is
+    sufficient.
+
+    The rejected call wrote nothing.
     """
     copies = [contiguous(leaf) for leaf in leaves]
     if all(copy is leaf for copy, leaf in zip(copies, leaves, strict=True)):
@@ -79,15 +82,26 @@ class ArrayFunction:
     """A Python function of te tensors that takes arrays.
 
     A call with arrays (numpy, PyTorch, JAX, CuPy, TVM, anything with DLPack) traces the function
-    for their shapes and dtypes, compiles it, and runs it; later calls with the same shapes and
-    dtypes only run it. Results are arrays of the kind of the first argument. A call with te
-    tensors, while another function is traced, gives te tensors. What the function closes over is
-    looked at while it is traced, and must not change afterwards.
+    for their shapes and dtypes, compiles it, and runs it. Later calls with the same shapes and
+    dtypes only run it. Results are arrays of the framework of the first argument. A call with te
+    tensors, while another function is traced, returns te tensors. Variables of enclosing scopes are
+    read during tracing, and must not change afterwards. Make instances with `jit`, `grad` and the
+    other transforms.
 
     Attributes
     ----------
     function : callable
         The function of te tensors.
+
+    Examples
+    --------
+    >>> from tvm import te, topi
+    >>> from tvm_autodiff import grad, show
+    >>> slope = grad(lambda x: topi.sum(x * x * x))
+    >>> type(slope).__name__
+    'ArrayFunction'
+    >>> print(show(slope(te.placeholder((4,), name="x"))).splitlines()[0])
+    inputs  x: float32[4]
     """
 
     def __init__(self, function: Callable[..., Any], options: Options = DEFAULT) -> None:
@@ -129,8 +143,8 @@ class ArrayFunction:
             if not is_tensor(leaf) and kind_of(leaf) is not None:
                 raise InvalidArgumentError(
                     f"{described(self.function)} is called with te tensors and an array, "
-                    f"{type(leaf).__name__}: a function that is traced gets all arrays as "
-                    "arguments; make it one of the outermost function"
+                    f"{type(leaf).__name__}: a traced function gets all arrays as arguments; make "
+                    "it an argument of the outermost function"
                 )
 
     def _static_key(
@@ -144,8 +158,8 @@ class ArrayFunction:
                     hash(value)
                 except TypeError as error:
                     raise InvalidArgumentError(
-                        f"argument {number} of {described(self.function)} is static and "
-                        f"{type(value).__name__}, which has no hash: give a value that has one"
+                        f"argument {number} of {described(self.function)} is static, and "
+                        f"{type(value).__name__} is not hashable: pass a hashable value"
                     ) from error
                 parts.append((type(value), value))
             else:
@@ -174,7 +188,7 @@ class ArrayFunction:
         return program
 
     def _check_sizes(self, signature: Signature) -> None:
-        """Raise an error where different sizes do not fit together: as symbols they look as if."""
+        """Raise an error if sizes are inconsistent, which symbolic sizes cannot show."""
         fixed = replace(signature, symbols=[{} for _ in signature.symbols])
         refuse_reads_out_of_bounds(Graph(self._traced(fixed).outputs).ops)
 
@@ -209,7 +223,7 @@ class ArrayFunction:
         return options
 
     def _in_place(self, trace: Trace, signature: Signature) -> list[tuple[int, int]]:
-        """Which outputs are written over arguments that the caller gives up."""
+        """The outputs that overwrite donated arguments."""
         donated = self._options.donated
         free = [
             number
@@ -240,7 +254,7 @@ def _owners(form: Form) -> list[int]:
 
 
 def _with_static(function: Callable[..., Any], static: Mapping[int, Any]) -> Callable[..., Any]:
-    """The function with its static arguments in the places where None is given."""
+    """The function with its static arguments inserted where None is given."""
     if not static:
         return function
 
@@ -251,12 +265,12 @@ def _with_static(function: Callable[..., Any], static: Mapping[int, Any]) -> Cal
 
 
 def plain_outputs(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors that a program can return: no input, and each once."""
+    """Tensors that a program can return: no inputs, and each tensor once."""
     return distinct([copy_of(t) if is_placeholder(t.op) else t for t in tensors])
 
 
 class _Derived(dict[Hashable, ArrayFunction]):
-    """Functions derived from a function, kept with it; copies of it start anew."""
+    """Functions derived from a function, stored with it; copies of it start without them."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Derived, ()
@@ -270,20 +284,20 @@ def derived(
     *,
     own_arguments: bool = False,
 ) -> ArrayFunction:
-    """A function of te tensors that was made from another one, with what it compiled earlier.
+    """A function of te tensors derived from another one, with its compiled programs.
 
     Parameters
     ----------
     function : callable
-        What it was made from: it keeps the result, where it has attributes.
+        The original function, which stores the result if it can have attributes.
     key
-        What tells the result from others of the same function.
+        The key of the result among those of the same function.
     made : callable
         The function of te tensors.
     kind : type
-        What compiles it.
+        The class that compiles it.
     own_arguments : bool
-        Whether it takes other arguments than `function`.
+        Whether its arguments differ from those of `function`.
     """
     if not callable(function) or is_tensor(function):
         raise InvalidArgumentError(f"expected a function, got {type(function).__name__}")
@@ -301,7 +315,9 @@ def derived(
 
 
 def _options_of(function: Callable[..., Any], own_arguments: bool) -> Options:
-    """The options of what is derived from a function; it gives other results, and writes none."""
+    """The options for a function derived from another; it has other results and writes none in
+    place.
+    """
     if not isinstance(function, ArrayFunction):
         return DEFAULT
     options = replace(function._options, donated=())

@@ -1,4 +1,6 @@
-"""`vmap` of Python functions: a function of one member of a batch, for all of them."""
+"""`vmap` of Python functions: turns a function of one batch member into a function of the whole
+batch.
+"""
 
 from __future__ import annotations
 
@@ -20,30 +22,29 @@ from .tracing import called, described, results_of
 
 @checked_keywords
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> ArrayFunction:
-    """The function for a whole batch of a function for one member.
+    """Vectorise a function over a batch axis.
 
     Parameters
     ----------
     f : callable
-        From te tensors to te tensors, in containers.
+        A function from te tensors to te tensors, in containers.
     in_axes : int, None or tuple of these and of containers
-        Which axis of each argument counts the members: one for all arguments, or a tuple with one
-        for each, which may be containers that stop where all tensors below have the same axis.
-        None for an argument that is the same for all members. Arguments given by name have the
-        members in front.
+        The batch axis of each argument: one number for all arguments, or a tuple with one entry for
+        each. Entries may be containers that stop where all tensors below have the same axis. None
+        marks an argument without a batch axis. Keyword arguments have the batch axis in front.
     out_axes : int or containers
-        Where the members' axis stands in the results, likewise.
+        The batch axis of the results, in the same way.
 
     Returns
     -------
     ArrayFunction
-        From batches to batches. What depends on no batch is computed once for all members.
+        A function from batches to batches. What depends on no batch is computed once for all
+        members.
 
     Raises
     ------
     InvalidArgumentError
-        In the call: axes do not fit the arguments, numbers of members differ, or nothing is
-        batched.
+        In the call: if axes do not fit the arguments, batch sizes differ, or nothing is batched.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def _batched(
     leaves, form = flattened((args, kwargs))
     names = paths(form.parts[0], "argument") + paths(form.parts[1], "argument")
     if isinstance(in_axes, list):
-        raise InvalidArgumentError("in_axes is a list: give a tuple with one axis an argument")
+        raise InvalidArgumentError("in_axes is a list: pass a tuple with one axis per argument")
     axes = spread(in_axes, form.parts[0], "in_axes") + [0] * form.parts[1].count
     size: tuple[str, Extent] | None = None
     pairs: list[tuple[Tensor, Tensor]] = []
@@ -106,18 +107,18 @@ def _key(axes: Any) -> Any:
 
 
 def _axis(leaf: Any, axis: Any, name: str) -> int:
-    """The members' axis, counted from zero."""
+    """The batch axis, counted from zero."""
     if isinstance(axis, bool) or not isinstance(axis, int):
-        raise InvalidArgumentError(f"in_axes has {axis!r} for {name}: give a number or None")
+        raise InvalidArgumentError(f"in_axes has {axis!r} for {name}: pass a number or None")
     if not is_tensor(leaf):
         raise InvalidArgumentError(
-            f"{name} is {type(leaf).__name__} and has no members: give None for it in in_axes"
+            f"{name} is {type(leaf).__name__} and has no batch axis: pass None for it in in_axes"
         )
     rank = len(leaf.shape)
     if not -rank <= axis < rank:
         raise InvalidArgumentError(
             f"in_axes has {axis} for {name}, of shape {shape_text(shape_of(leaf))}: "
-            + (f"give one from {-rank} to {rank - 1}" if rank else "give None, it has no axis")
+            + (f"pass one from {-rank} to {rank - 1}" if rank else "pass None, it has no axis")
         )
     return axis % rank
 

@@ -21,24 +21,25 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     Parameters
     ----------
     f : callable
-        From te tensors to te tensors, in containers.
+        A function from te tensors to te tensors, in containers.
     primals : sequence
         Its arguments: arrays, or te tensors while another function is traced.
     tangents : sequence
-        A direction: in the form of the arguments; None for zeros, and for arguments that are not
-        floating point.
+        The direction, in the form of the arguments. None means zeros, and is required for arguments
+        that are not floating point.
 
     Returns
     -------
     result, tangent
-        ``f(*primals)``, and its derivative in the same form, None for what is not floating point.
+        ``f(*primals)``, and its derivative in the same form, with None for results that are not
+        floating point.
 
     Raises
     ------
     InvalidArgumentError
-        The tangents do not fit the arguments.
+        If the tangents do not fit the arguments.
     NotDifferentiableError
-        A stage on the way has no derivative.
+        If a stage has no derivative.
 
     Examples
     --------
@@ -50,7 +51,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     given = _sequence(primals, "primals"), _sequence(tangents, "tangents")
     if len(given[0]) != len(given[1]):
         raise InvalidArgumentError(
-            f"{described(f)} has {len(given[0])} primals and {len(given[1])} tangents: give one "
+            f"{described(f)} has {len(given[0])} primals and {len(given[1])} tangents: pass one "
             "tangent for each argument"
         )
     return pushforward_of(f)(*given)
@@ -77,7 +78,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     Parameters
     ----------
     f : callable
-        From te tensors to te tensors, in containers.
+        A function from te tensors to te tensors, in containers.
     *primals
         Its arguments: arrays, or te tensors while another function is traced.
 
@@ -86,15 +87,16 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     result
         ``f(*primals)``.
     linear : callable
-        From one tangent for each argument to the tangent of the result. For arrays it holds what
-        the first pass kept, so that what does not depend on the tangents is computed once.
+        A function from one tangent for each argument to the tangent of the result. For arrays it
+        holds residuals of the first pass, so that what does not depend on the tangents is computed
+        once.
 
     Raises
     ------
     InvalidArgumentError
-        Tangents do not fit the arguments.
+        If tangents do not fit the arguments.
     NotDifferentiableError
-        A stage on the way has no derivative, or no argument is floating point.
+        If a stage has no derivative, or no argument is floating point.
 
     Examples
     --------
@@ -118,24 +120,24 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
 
 
 def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """The product of the Hessian of a function with a direction, without the Hessian.
+    """The product of the Hessian of a function with a direction, without forming the Hessian.
 
     Parameters
     ----------
     f : callable
-        With a scalar value, of arguments that are all floating point.
+        A function with a scalar value. All of its arguments are floating point.
     primals, tangents : sequence
-        As of `jvp`.
+        As in `jvp`.
 
     Returns
     -------
     tuple
-        The derivative of the gradient by each argument along the direction.
+        The derivative of the gradient with respect to each argument, along the direction.
 
     Raises
     ------
     InvalidArgumentError, NotDifferentiableError
-        As of `jvp` and `grad`.
+        As in `jvp` and `grad`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Whole derivatives of Python functions: `jacfwd`, `jacrev` and `hessian`."""
+"""Full derivatives of Python functions: `jacfwd`, `jacrev` and `hessian`."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from .tracing import described
 
 @checked_keywords
 def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunction:
-    """The function that gives the Jacobian of a function, by forward mode: for results that are
-    larger than the arguments.
+    """The Jacobian of a function by forward mode, which suits results larger than the arguments.
 
     Parameters
     ----------
     f : callable
-        From te tensors to te tensors, in containers.
+        A function from te tensors to te tensors, in containers.
     argnums : int or sequence of int
-        Which positional arguments to differentiate by.
+        The positional arguments to differentiate with respect to.
 
     Returns
     -------
     ArrayFunction
-        For each tensor of the result, in its form, the form of the argument with tensors of shape
-        ``result.shape + argument.shape``; for a sequence of numbers, a tuple of such forms.
+        A function that returns the form of the result with, for each of its tensors, the form of
+        the argument, which holds tensors of shape ``result.shape + argument.shape``. For a sequence
+        of argument numbers it is a tuple of such forms.
 
     Raises
     ------
     NotDifferentiableError
-        In the call: an argument or a result is not floating point.
+        In the call: if an argument or a result is not floating point.
 
     Examples
     --------
@@ -51,23 +51,22 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunc
 
 @checked_keywords
 def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunction:
-    """The function that gives the Jacobian of a function, by reverse mode: for arguments that are
-    larger than the results.
+    """The Jacobian of a function by reverse mode, which suits arguments larger than the results.
 
     Parameters
     ----------
     f, argnums
-        As of `jacfwd`.
+        As in `jacfwd`.
 
     Returns
     -------
     ArrayFunction
-        As of `jacfwd`.
+        As in `jacfwd`.
 
     Raises
     ------
     NotDifferentiableError
-        As of `jacfwd`.
+        As in `jacfwd`.
 
     Examples
     --------
@@ -82,23 +81,23 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunc
 
 @checked_keywords
 def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> ArrayFunction:
-    """The function that gives the second derivative of a function, forward over reverse.
+    """The second derivative of a function, computed forward over reverse.
 
     Parameters
     ----------
     f, argnums
-        As of `jacfwd`.
+        As in `jacfwd`.
 
     Returns
     -------
     ArrayFunction
-        ``jacfwd(jacrev(f, argnums), argnums)``: for a scalar function of one tensor x a tensor of
-        shape ``x.shape + x.shape``.
+        ``jacfwd(jacrev(f, argnums), argnums)``. For a scalar function of one tensor x it returns a
+        tensor of shape ``x.shape + x.shape``.
 
     Raises
     ------
     NotDifferentiableError
-        As of `jacfwd`.
+        As in `jacfwd`.
 
     Examples
     --------

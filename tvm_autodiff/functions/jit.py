@@ -1,4 +1,4 @@
-"""`jit`: the options of a compiled function of arrays."""
+"""`jit`: compiles a function of te tensors into a function of arrays, with options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .array_function import ArrayFunction
 from .signature import Options
 from .tracing import described
 
-#: how a symbolic size is marked: the arguments by name, and which axes of their arrays
+#: marks of symbolic sizes: arguments by name, and the axes of their arrays
 Dynamic = Mapping[str, Sequence[int]]
 
 
@@ -33,21 +33,21 @@ def jit(
     Parameters
     ----------
     f : callable
-        From te tensors to te tensors, in nested tuples, lists, dictionaries and dataclasses. It is
-        called once for each signature of shapes and dtypes, with placeholders.
+        A function from te tensors to te tensors, in nested tuples, lists, dictionaries and
+        dataclasses. It is called with placeholders, once for each signature of shapes and dtypes.
     static_argnums : int or sequence of int
-        Positional arguments that are no arrays: hashable values that `f` gets as they are, with one
-        compilation for each.
+        Positional arguments that are not arrays: hashable values that are passed to `f` unchanged,
+        with one compilation for each value.
     donate_argnums : int or sequence of int
-        Positional arguments whose arrays the caller gives up: results of the same shape and dtype
-        are written into them, the first result into the first such array, and the arrays are what
-        is returned.
+        Positional arguments whose arrays may be overwritten. Results of the same shape and dtype
+        are written into them, the first result into the first such array, and these arrays are
+        returned.
     dynamic : mapping from str to sequence of int, optional
-        For arguments by name the axes of their arrays whose size is symbolic: one compilation for
-        all sizes. Sizes of such axes that are equal in the first call are taken for one size; a
-        call where they differ compiles once more.
+        Axes with symbolic size, by argument name, so that one compilation serves all sizes. Axes
+        that have equal sizes in the first call share one symbol; a call in which they differ
+        compiles again.
     target, num_threads, exact_math, cache
-        As of `build`.
+        As in `build`.
 
     Returns
     -------
@@ -56,9 +56,10 @@ def jit(
     Raises
     ------
     InvalidArgumentError
-        An option has the wrong form. In the call: an argument is no array, a result no tensor.
+        If an option has the wrong form. In the call: if an argument is not an array, or a result
+        not a tensor.
     CallError
-        In the call: arrays lie on different devices.
+        In the call: if arrays are on different devices.
 
     Examples
     --------
@@ -69,7 +70,7 @@ def jit(
     >>> float(total(np.ones(5, "float32"), 2.0)), float(total(np.ones(7, "float32"), 0.5))
     (10.0, 3.5)
 
-    A training step that writes over its parameters:
+    As a decorator of a training step:
 
     >>> @jit
     ... def step(w, x):
@@ -91,7 +92,9 @@ def jit(
     )
     both = set(options.static) & set(options.donated)
     if both:
-        raise InvalidArgumentError(f"argument {min(both)} is static and donated: it is no array")
+        raise InvalidArgumentError(
+            f"argument {min(both)} is static and donated, but a static argument is not an array"
+        )
     return ArrayFunction(f, options)
 
 
@@ -103,7 +106,7 @@ def _positions(value: Any, what: str) -> tuple[int, ...]:
     for number in found:
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise InvalidArgumentError(
-                f"{what} holds {number!r}: give numbers of positional arguments, from 0 on"
+                f"{what} contains {number!r}: pass numbers of positional arguments, starting from 0"
             )
     return found
 
@@ -113,14 +116,14 @@ def _checked_dynamic(f: Any, dynamic: Any) -> tuple[tuple[str, tuple[int, ...]],
         return ()
     form = 'such as {"x": (0,)}: the names of arguments, and axes of their arrays'
     if not isinstance(dynamic, Mapping):
-        raise InvalidArgumentError(f"dynamic is {dynamic!r}: give a dictionary {form}")
+        raise InvalidArgumentError(f"dynamic is {dynamic!r}: pass a dictionary {form}")
     found = []
     for name, axes in dynamic.items():
         numbers = (axes,) if isinstance(axes, int) else axes
         if not isinstance(name, str) or not isinstance(numbers, (tuple, list)):
-            raise InvalidArgumentError(f"dynamic holds {name!r}: {axes!r}; give one {form}")
+            raise InvalidArgumentError(f"dynamic contains {name!r}: {axes!r}; pass one {form}")
         if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in numbers):
-            raise InvalidArgumentError(f"dynamic holds {name!r}: {axes!r}; give one {form}")
+            raise InvalidArgumentError(f"dynamic contains {name!r}: {axes!r}; pass one {form}")
         found.append((name, tuple(numbers)))
     try:
         parameters = inspect.signature(f).parameters
@@ -130,7 +133,7 @@ def _checked_dynamic(f: Any, dynamic: Any) -> tuple[tuple[str, tuple[int, ...]],
     for name, _ in found:
         if name not in parameters and not open_:
             raise InvalidArgumentError(
-                f"dynamic names {name!r}, which is no argument of {described(f)}: it has "
+                f"dynamic names {name!r}, which is not an argument of {described(f)}: it has "
                 f"{', '.join(parameters)}"
             )
     return tuple(found)

@@ -1,4 +1,4 @@
-"""The leaves of arguments: what tells two compilations apart, and what a placeholder needs."""
+"""The leaves of arguments: the properties that distinguish compilations and define placeholders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import CallError, InvalidArgumentError
 from ..runtime.arrays import Array, kind_of
 from ..runtime.device_arrays import gpu_of
 
-#: the dtype of a Python number: floating point numbers have that of the arrays beside them
+#: the dtype of a Python number; floats take the dtype of the arrays in the call
 _NUMBERS = {bool: "bool", int: "int32", float: "float32"}
 
 _DTYPES = frozenset(
@@ -31,11 +31,11 @@ class Leaf:
     shape : tuple of int
         Its shape.
     dtype : str
-        TVM's name of its dtype.
+        The TVM name of its dtype.
     gpu : int or None
-        The number of the GPU that holds it; None for the host, and for numbers.
+        The number of the GPU that holds it, or None for the host and for numbers.
     writable : bool
-        Whether its memory may be written: not that of numbers and of JAX.
+        Whether its memory may be written; false for numbers and JAX arrays.
     """
 
     shape: tuple[int, ...]
@@ -48,13 +48,14 @@ class Leaf:
 
 
 def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """What is the same for arrays that take the same program; quick to make, and different for the
-    dtypes of different frameworks.
+    """A key that is equal only for arrays that take the same program, and fast to make.
+
+    It also differs for dtypes of different frameworks.
 
     Raises
     ------
     AttributeError
-        A leaf is neither an array nor a number.
+        If a leaf is neither an array nor a number.
     """
     parts: list[Any] = []
     for leaf in leaves:
@@ -73,14 +74,14 @@ def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 def leaves_of(values: Sequence[Any], names: Sequence[str]) -> list[Leaf]:
-    """What each value is.
+    """The properties of each value.
 
     Raises
     ------
     InvalidArgumentError
-        A value is neither an array nor a number, or a number does not fit its dtype.
+        If a value is neither an array nor a number, or a number does not fit its dtype.
     CallError
-        Arrays lie on different devices.
+        If arrays are on different devices.
     """
     floats = "float32"
     found: list[Leaf | None] = []
@@ -91,9 +92,9 @@ def leaves_of(values: Sequence[Any], names: Sequence[str]) -> list[Leaf]:
         kind = kind_of(value)
         if kind is None:
             raise InvalidArgumentError(
-                f"{name} is {type(value).__name__}: arguments are arrays and numbers, in tuples, "
-                "lists, dictionaries and dataclasses; name what the program is to be specialised "
-                "for in static_argnums of jit"
+                f"{name} is {type(value).__name__}: arguments must be arrays and numbers, in "
+                "tuples, lists, dictionaries and dataclasses; list arguments that specialise the "
+                "program in static_argnums of jit"
             )
         shape, dtype = kind.shape_dtype(value)
         if dtype not in _DTYPES:
@@ -117,7 +118,7 @@ def _number_dtype(value: Any, floats: str, name: str) -> str:
         return floats
     if type(value) is int and not -(2**31) <= value < 2**31:
         raise InvalidArgumentError(
-            f"{name} is {value}, which int32 cannot hold: pass an array of int64"
+            f"{name} is {value}, which does not fit int32: pass an array of int64"
         )
     return _NUMBERS[type(value)]
 
@@ -131,8 +132,8 @@ def _one_device(found: Sequence[Leaf | None], names: Sequence[str]) -> None:
     for gpu, name in places[1:]:
         if gpu != places[0][0]:
             raise CallError(
-                f"{places[0][1]} lies on {_device(places[0][0])} and {name} on {_device(gpu)}: "
-                "move them to one device"
+                f"{places[0][1]} is on {_device(places[0][0])} and {name} on {_device(gpu)}: move "
+                "them to one device"
             )
 
 
@@ -141,7 +142,7 @@ def _device(gpu: int | None) -> str:
 
 
 def contiguous(array: Array) -> Array:
-    """The array, or a copy of it where its elements do not lie one after the other."""
+    """The array, or a contiguous copy if its elements are not contiguous."""
     if isinstance(array, np.ndarray):
         native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
         return np.require(native, requirements=["C", "A"])

@@ -1,7 +1,7 @@
-"""A function called with placeholders of its own in place of some arguments.
+"""Calls a function with new placeholders instead of some arguments.
 
-A derivative by these placeholders takes other reads of the same tensors, by closures or by other
-arguments, for constants.
+A derivative with respect to these placeholders treats other reads of the same tensors, by closures
+or other arguments, as constants.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class LocalCall:
     function : callable
         The function, for messages.
     actual, formal : list of Tensor
-        The leaves of the replaced arguments, and the placeholders that stand for them.
+        The leaves of the replaced arguments, and the placeholders that replace them.
     form : Form
-        What is around these leaves: a tuple of the arguments.
+        The form of these leaves: a tuple of the arguments.
     names : list of str
-        How each leaf is written in messages.
+        The name of each leaf in messages.
     result : Any
-        What the function returned.
+        The result of the function.
     """
 
     function: Callable[..., Any]
@@ -48,17 +48,17 @@ class LocalCall:
     result: Any
 
     def outputs(self) -> tuple[list[Tensor], Form]:
-        """The leaves of the result, and the form around them.
+        """The leaves of the result, and their form.
 
         Raises
         ------
         InvalidArgumentError
-            A leaf is no tensor, or there is none.
+            If a leaf is not a tensor, or there is none.
         """
         return results_of(self.function, self.result)
 
     def require_floats(self) -> None:
-        """Raise `NotDifferentiableError` where a leaf is not floating point."""
+        """Raise `NotDifferentiableError` if a leaf is not floating point."""
         for leaf, name in zip(self.actual, self.names, strict=True):
             if not is_float(leaf):
                 raise NotDifferentiableError(
@@ -68,7 +68,7 @@ class LocalCall:
                 )
 
     def moved(self, value: Any) -> Any:
-        """Containers of tensors computed from the placeholders, computed from the arguments."""
+        """Containers of tensors, rewritten from the placeholders to the actual arguments."""
         leaves, form = flattened(value)
         numbers = [number for number, leaf in enumerate(leaves) if is_tensor(leaf)]
         pairs = list(zip(self.formal, self.actual, strict=True))
@@ -84,12 +84,12 @@ def local_call(
     kwargs: Mapping[str, Any],
     argnums: Argnums,
 ) -> LocalCall:
-    """The function called with placeholders in place of the arguments of some numbers.
+    """Call a function with placeholders instead of the arguments with the given numbers.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such argument, or a leaf of one is no tensor.
+        If there is no such argument, or one of its leaves is not a tensor.
     """
     numbers = (argnums,) if isinstance(argnums, int) else argnums
     for number in numbers:
@@ -118,36 +118,37 @@ def local_call(
 
 
 def checked_argnums(argnums: Any) -> Argnums:
-    """The number of an argument, or a tuple of them.
+    """The number of an argument, or a tuple of numbers.
 
     Raises
     ------
     InvalidArgumentError
-        It is anything else.
+        For any other value.
     """
     numbers = [argnums] if not isinstance(argnums, (tuple, list)) else argnums
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int):
             raise InvalidArgumentError(
-                f"argnums is {argnums!r}: give the number of a positional argument, or a tuple of "
-                "them"
+                f"argnums is {argnums!r}: pass the number of a positional argument, or a tuple of "
+                "numbers"
             )
     return argnums if isinstance(argnums, int) else tuple(numbers)
 
 
 def picked(parts: Sequence[Any], argnums: Argnums) -> Any:
-    """What belongs to the arguments: one thing for a number, a tuple for a tuple."""
+    """The parts for the arguments: one part for a number, a tuple for a tuple."""
     return parts[0] if isinstance(argnums, int) else parts
 
 
 def fitted(value: Any, like: Sequence[Tensor], form: Form, what: str) -> list[Tensor | None]:
-    """A tangent or cotangent for each of some tensors, from containers of their form; None for
-    zeros, and for what is not floating point.
+    """A tangent or cotangent for each of the tensors, from containers of their form.
+
+    None means zeros, and is required for tensors that are not floating point.
 
     Raises
     ------
     InvalidArgumentError
-        The containers differ, or a tensor has another shape or dtype.
+        If the containers differ, or a tensor has another shape or dtype.
     """
     found = matched(value, form, what)
     for part, tensor, path in zip(found, like, paths(form, what), strict=True):
@@ -156,7 +157,7 @@ def fitted(value: Any, like: Sequence[Tensor], form: Form, what: str) -> list[Te
         if not is_float(tensor):
             raise InvalidArgumentError(
                 f"{path} belongs to {tensor.op.name}, of dtype {dtype_of(tensor)}, which has no "
-                "derivative: give None"
+                "derivative: pass None"
             )
         if (
             not is_tensor(part)
@@ -164,7 +165,7 @@ def fitted(value: Any, like: Sequence[Tensor], form: Form, what: str) -> list[Te
             or not same_extents(shape_of(part), shape_of(tensor))
         ):
             raise InvalidArgumentError(
-                f"{path} is {_described(part)}, and {tensor.op.name} is {_described(tensor)}: give "
+                f"{path} is {_described(part)}, and {tensor.op.name} is {_described(tensor)}: pass "
                 "a tensor of that shape and dtype"
             )
     return found

@@ -1,6 +1,4 @@
-"""Both modes on lists of tensors where not all have derivatives: None stands for those that have
-none, and for zeros.
-"""
+"""Both modes on lists of tensors, with None for zeros and for tensors without derivatives."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from ..transforms.vjp import vjp
 def pulled(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], heads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Cotangents of the inputs, None for those that are not floating point."""
+    """The cotangents of the inputs, with None for inputs that are not floating point."""
     floats = [tensor for tensor in inputs if is_float(tensor)]
     if not floats:
         return [None] * len(inputs)
@@ -25,7 +23,7 @@ def pulled(
 def pushed(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Tangents of the outputs, None for those that are not floating point."""
+    """The tangents of the outputs, with None for outputs that are not floating point."""
     pairs = [(x, t) for x, t in zip(inputs, tangents, strict=True) if t is not None]
     floats = [tensor for tensor in outputs if is_float(tensor)]
     if not pairs or not floats:

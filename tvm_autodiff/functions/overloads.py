@@ -1,4 +1,4 @@
-"""Names that stand for two transforms: of te tensors, and of Python functions."""
+"""Public names for two transforms each: of te tensors, and of Python functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from . import batching, forward, jacobians, reverse
 
 
 def _either(of_tensors: Callable[..., Any], of_functions: Callable[..., Any]) -> Callable[..., Any]:
-    """The transform of tensors, or that of functions where the first argument is one."""
+    """A function that dispatches to the transform of functions if its first argument is a function.
+    """
 
     def transform(*args: Any, **kwargs: Any) -> Any:
         chosen = of_functions if args and _is_function(args[0]) else of_tensors

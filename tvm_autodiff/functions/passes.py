@@ -1,5 +1,5 @@
-"""`vjp` and `linearize` on arrays: a first program that keeps residuals, and a second one for each
-cotangent or tangent.
+"""`vjp` and `linearize` on arrays: a first program that keeps residuals, and a second one for
+derivatives.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class SplitProgram:
     Attributes
     ----------
     first : CompiledFunction
-        From the leaves of the arguments to the leaves of the result, and to residuals.
+        A function from the leaves of the arguments to the leaves of the result, and residuals.
     form : Form
-        What is around the result.
+        The form of the result.
     second : CompiledFunction
-        From residuals, and cotangents or tangents, to the derivatives.
+        A function from residuals, and cotangents or tangents, to the derivatives.
     passed, kept : tuple of int
-        Which leaves of the arguments, and then which outputs of the first function, are residuals.
+        The leaves of the arguments, and then the outputs of the first function, that are residuals.
     later : Form
-        What is around the arguments of the second function.
+        The form of the arguments of the second function.
     taken : tuple of bool
-        Which leaves of these have derivatives.
+        The leaves of these that have derivatives.
     result : Form
-        What is around the derivatives.
+        The form of the derivatives.
     given : tuple of bool
-        Which leaves of it are floating point; the others are None.
+        The leaves of the derivatives that are floating point; the others are None.
     """
 
     first: CompiledFunction
@@ -61,7 +61,7 @@ class SplitProgram:
     given: tuple[bool, ...]
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        """The result, and a function that takes cotangents or tangents."""
+        """The result, and a function of cotangents or tangents."""
         given, results = _called(self.first, leaves)
         residuals = [*(given[n] for n in self.passed), *(results[n] for n in self.kept)]
         outputs = results[: self.form.count]
@@ -79,7 +79,7 @@ class SplitProgram:
                         leaf = np.zeros(spec.shape, numpy_dtype(spec.dtype))
                     arguments.append(leaf)
                 elif leaf is not None:
-                    raise CallError(f"{path} has no derivative: give None")
+                    raise CallError(f"{path} has no derivative: pass None")
             derivatives = iter(_called(self.second, arguments)[1])
             return self.result.filled([next(derivatives) if g else None for g in self.given])
 
@@ -94,7 +94,7 @@ def _called(function: CompiledFunction, leaves: Sequence[Any]) -> tuple[Sequence
 
 
 class SplitFunction(ArrayFunction):
-    """A function whose calls give the result and a function of cotangents, or of tangents."""
+    """A function that returns its result and a function of cotangents or tangents."""
 
     forward: ClassVar[bool]  #: whether the second function takes tangents
 
@@ -150,5 +150,5 @@ def _present(tensors: Sequence[Tensor | None]) -> list[Tensor]:
 def two_passes(
     f: Callable[..., Any], kind: type[SplitFunction], primals: Sequence[Any]
 ) -> tuple[Any, Callable[[Any], Any]]:
-    """The result of a function for arrays, and the function of cotangents, or of tangents."""
+    """The result of a function for arrays, and the function of cotangents or tangents."""
     return derived(f, kind.__name__, partial(f), kind)(*primals)

@@ -25,31 +25,34 @@ from .tracing import described, holds_tensors
 def value_and_grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> ArrayFunction:
-    """The function that gives the value and the gradient of a function with a scalar value.
+    """The value and the gradient of a function with a scalar value.
 
     Parameters
     ----------
     f : callable
-        From te tensors to a te tensor of shape (), or to a pair (value, others) beside `has_aux`.
-        Arguments and others are tensors in nested tuples, lists, dictionaries and dataclasses.
+        A function from te tensors to a te tensor of shape (), or to a pair (value, aux) if
+        `has_aux`. Arguments and aux are tensors in nested tuples, lists, dictionaries and
+        dataclasses.
     argnums : int or sequence of int
-        Which positional arguments to differentiate by; all tensors in them are floating point.
+        The positional arguments to differentiate with respect to. All of their tensors must be
+        floating point.
     has_aux : bool
-        Whether the function returns others beside the value, which have no derivative.
+        Whether the function also returns auxiliary results, which are not differentiated.
 
     Returns
     -------
     ArrayFunction
-        From the arguments of `f` to ``(value, gradient)``, with aux ``((value, others),
-        gradient)``. The gradient has the form of the argument; for a sequence of numbers it is a
-        tuple of such. It takes arrays, and te tensors while another function is traced.
+        A function from the arguments of `f` to ``(value, gradient)``, or to ``((value, aux),
+        gradient)`` if `has_aux`. The gradient has the form of the argument; for a sequence of
+        argument numbers it is a tuple of such forms. It takes arrays, and te tensors while another
+        function is traced.
 
     Raises
     ------
     NotDifferentiableError
-        In the call: an argument or the value is not floating point.
+        In the call: if an argument or the value is not floating point.
     InvalidArgumentError
-        In the call: the value is no scalar.
+        In the call: if the value is not a scalar.
 
     Examples
     --------
@@ -81,22 +84,23 @@ def _value_and_gradient(
 def grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> ArrayFunction:
-    """The function that gives the gradient of a function with a scalar value.
+    """The gradient of a function with a scalar value.
 
     Parameters
     ----------
     f, argnums, has_aux
-        As of `value_and_grad`.
+        As in `value_and_grad`.
 
     Returns
     -------
     ArrayFunction
-        From the arguments of `f` to the gradient, with aux to ``(gradient, others)``.
+        A function from the arguments of `f` to the gradient, or to ``(gradient, aux)`` if
+        `has_aux`.
 
     Raises
     ------
     NotDifferentiableError, InvalidArgumentError
-        As of `value_and_grad`.
+        As in `value_and_grad`.
 
     Examples
     --------
@@ -121,12 +125,12 @@ def _gradient(
 
 
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """The result of a function, and the function that pulls cotangents of it back.
+    """The result of a function, and a function that pulls its cotangents back.
 
     Parameters
     ----------
     f : callable
-        From te tensors to te tensors, in containers.
+        A function from te tensors to te tensors, in containers.
     *primals
         Its arguments: arrays, or te tensors while another function is traced.
 
@@ -135,17 +139,17 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     result
         ``f(*primals)``.
     pullback : callable
-        From cotangents, in the form of the result, to a tuple with the cotangent of each argument,
-        in its form. None stands for zeros in what it takes, and for what has no derivative in what
-        it gives. For arrays it holds what the forward pass kept: arguments among that must not
-        change before it is called.
+        A function from cotangents, in the form of the result, to a tuple with the cotangent of each
+        argument, in the argument's form. An argument None means zeros; a result None means that
+        there is no derivative. For arrays it holds the residuals of the forward pass. These may be
+        arguments, which must not change before it is called.
 
     Raises
     ------
     InvalidArgumentError
-        Cotangents do not fit the result.
+        If cotangents do not fit the result.
     NotDifferentiableError
-        A stage on the way has no derivative, or no argument is floating point.
+        If a stage has no derivative, or no argument is floating point.
 
     Examples
     --------
@@ -164,31 +168,31 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         heads = fitted(cotangents, outputs, form, "the cotangent")
-        # the cotangents are tensors of the caller's graph: only the rest is moved
+        # the cotangents are tensors of the caller's graph: only the others are moved
         return local.moved(local.form.filled(pulled(outputs, local.formal, heads)))
 
     return local.moved(local.result), pullback
 
 
 def _scalar(local: LocalCall, has_aux: bool) -> Tensor:
-    """The value that is differentiated."""
+    """The value to differentiate."""
     name, value = described(local.function), local.result
     if has_aux:
         if not isinstance(value, tuple) or len(value) != 2:
             raise InvalidArgumentError(
                 f"{name} returned {flattened(value)[1]}: with has_aux=True it must return a pair "
-                "(value, others)"
+                "(value, aux)"
             )
         value = value[0]
     if not is_tensor(value):
         raise InvalidArgumentError(
-            f"{name} returned {_form_text(value)}: a gradient is that of one te.Tensor of shape "
-            "(); with others beside it, return a pair (value, others) and set has_aux=True"
+            f"{name} returned {_form_text(value)}: a gradient needs one te.Tensor of shape (); to "
+            "return auxiliary results, return a pair (value, aux) and set has_aux=True"
         )
     if shape_of(value) != ():
         raise InvalidArgumentError(
             f"{name} returned {value.op.name} of shape {shape_text(shape_of(value))}: a gradient "
-            "is that of a scalar, of shape (); sum it up, or take jacrev or vjp"
+            "needs a scalar of shape (); sum it, or use jacrev or vjp"
         )
     if not is_float(value):
         raise NotDifferentiableError(

@@ -1,4 +1,4 @@
-"""What one compilation of a function is for: forms, shapes, dtypes and static arguments."""
+"""The signature of one compilation: forms, shapes, dtypes and static arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tracing import inputs_of
 
 @dataclass(frozen=True)
 class Options:
-    """How a function is compiled; see `jit`."""
+    """The compile options of a function; see `jit`."""
 
     static: tuple[int, ...] = ()
     donated: tuple[int, ...] = ()
@@ -31,19 +31,19 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Signature:
-    """What a program is compiled for.
+    """The properties for which a program is compiled.
 
     Attributes
     ----------
     form : Form
-        Of the pair (positional arguments, named arguments) without the static ones.
+        The form of the pair (positional arguments, keyword arguments) without static ones.
     names : list of str
-        How each leaf is written.
+        The name of each leaf.
     leaves : list of Leaf
         Shapes, dtypes and devices.
     symbols : list of dict
-        For each leaf the axes whose size is symbolic, with the number of the size: axes of equal
-        size share one.
+        For each leaf, the axes with symbolic size and the number of the size. Axes of equal size
+        share a number.
     static : dict
         Static arguments by position.
     donates : bool
@@ -59,7 +59,7 @@ class Signature:
 
     @property
     def key(self) -> Hashable:
-        """Equal for calls that take the same program, beside equal containers."""
+        """Equal for calls that take the same program, given equal containers."""
         shapes = tuple(
             (
                 leaf.dtype,
@@ -100,14 +100,14 @@ def signature_of(
     kwargs: Mapping[str, Any],
     look: Callable[[Sequence[Any], Sequence[str]], list[Leaf]] = leaves_of,
 ) -> Signature:
-    """What a call with these arguments is compiled for; `look` tells what each leaf is.
+    """The signature of a call with these arguments; `look` returns the properties of leaves.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is no array, or has no axis that is marked as symbolic.
+        If an argument is not an array, or lacks an axis that is marked as symbolic.
     CallError
-        Arrays lie on different devices.
+        If arrays are on different devices.
     """
     static = {n: value for n, value in enumerate(args) if n in options.static}
     given = tuple(None if n in static else value for n, value in enumerate(args))
@@ -143,7 +143,7 @@ def _symbols(
     owners: Sequence[str],
     names: Sequence[str],
 ) -> list[dict[int, int]]:
-    """For each leaf its symbolic axes, with the number of the size."""
+    """The symbolic axes of each leaf, with the numbers of their sizes."""
     numbers: dict[int, int] = {}
     found: list[dict[int, int]] = []
     for leaf, owner, name in zip(leaves, owners, names, strict=True):
@@ -155,7 +155,7 @@ def _symbols(
                     f"dynamic names axis {axis} of {owner}, and {name} is {leaf}: it has "
                     f"{rank} axes"
                 )
-            # sizes that are equal in the first call stay equal: others are another program
+            # sizes that are equal in the first call stay equal: other calls get another program
             size = leaf.shape[axis]
             symbols[axis % rank] = numbers.setdefault(size, len(numbers))
         found.append(symbols)

@@ -1,4 +1,4 @@
-"""A Python function of tensors, called once on placeholders: the program that it writes."""
+"""Traces a Python function of tensors: calls it once on placeholders and records the program."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..graph.stage import Extent, placeholder, placeholder_like
 
 @dataclass(frozen=True)
 class Trace:
-    """What a function computes.
+    """The program that a function computes.
 
     Attributes
     ----------
     inputs : list of Tensor
-        The placeholders that stand for the leaves of its arguments.
+        The placeholders for the leaves of its arguments.
     outputs : list of Tensor
-        The leaves of its result. One may be an input, or occur twice.
+        The leaves of its result. One may be an input, or be repeated.
     form : Form
-        What is around the outputs.
+        The form of the outputs.
     """
 
     inputs: list[Tensor]
@@ -40,16 +40,17 @@ def traced(function: Callable[..., Any], inputs: Sequence[Tensor], form: Form) -
     Parameters
     ----------
     function : callable
-        From containers of tensors to containers of tensors.
+        A function from containers of tensors to containers of tensors.
     inputs : sequence of Tensor
         The leaves of the arguments.
     form : Form
-        Of the pair (positional arguments, named arguments).
+        The form of the pair (positional arguments, keyword arguments).
 
     Raises
     ------
     InvalidArgumentError
-        A leaf of the result is no tensor, there is none, or TVM refuses a call in the function.
+        If a leaf of the result is not a tensor, there is none, or TVM rejects a call in the
+        function.
     """
     args, kwargs = form.filled(inputs)
     outputs, around = results_of(function, called(function, *args, **kwargs))
@@ -57,12 +58,12 @@ def traced(function: Callable[..., Any], inputs: Sequence[Tensor], form: Form) -
 
 
 def fresh_inputs(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Placeholders like some tensors: a derivative by them does not see what else reads these."""
+    """New placeholders like some tensors; a derivative with respect to them ignores other reads."""
     return [placeholder_like(tensor) for tensor in tensors]
 
 
 def inputs_of(specs: Sequence[tuple[Sequence[Extent], str]], names: Sequence[str]) -> list[Tensor]:
-    """Placeholders of the given shapes and dtypes, named as the arguments that they stand for.
+    """Placeholders of the given shapes and dtypes, named after the arguments that they replace.
 
     Examples
     --------
@@ -88,7 +89,7 @@ def results_of(function: Callable[..., Any], result: Any) -> tuple[list[Tensor],
     Raises
     ------
     InvalidArgumentError
-        One is no tensor, or there is none.
+        If one is not a tensor, or there is none.
     """
     leaves, form = flattened(result)
     for leaf, path in zip(leaves, paths(form, "result"), strict=True):
@@ -105,12 +106,12 @@ def results_of(function: Callable[..., Any], result: Any) -> tuple[list[Tensor],
 
 
 def called(function: Callable[..., Any], *args: Any, **kwargs: Mapping[str, Any]) -> Any:
-    """What a function returns for tensors.
+    """The result of a function for tensors.
 
     Raises
     ------
     InvalidArgumentError
-        TVM refuses a call in the function; the message has the line of the function's code.
+        If TVM rejects a call in the function. The message contains the line of the function's code.
     """
     try:
         return function(*args, **kwargs)
@@ -121,13 +122,13 @@ def called(function: Callable[..., Any], *args: Any, **kwargs: Mapping[str, Any]
         if place is None:
             raise  # the function's own
         raise InvalidArgumentError(
-            f"{described(function)}: {place}TVM refuses it: {error} (while a function is traced, "
-            "tensors have shapes and dtypes and no values)"
+            f"{described(function)}: {place}TVM rejects it: {error} (during tracing, tensors have "
+            "shapes and dtypes but no values)"
         ) from error
 
 
 def _refused_at(traceback: TracebackType | None) -> str | None:
-    """Where the user's code calls TVM, for an error that arose in TVM; None for any other."""
+    """The position of the user's call of TVM for an error that arose in TVM, or None."""
     place, by_tvm = "", False
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -143,7 +144,7 @@ def _refused_at(traceback: TracebackType | None) -> str | None:
 
 
 def described(function: Any) -> str:
-    """A function's name, and where it is written.
+    """The name of a function, and where it is defined.
 
     Examples
     --------
@@ -157,7 +158,7 @@ def described(function: Any) -> str:
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether a leaf of nested containers is a te tensor: a function is being traced."""
+    """Whether a leaf of nested containers is a te tensor, so that a function is being traced."""
     leaves: list[Any] = []
     skeleton(value, leaves)
     return any(map(is_tensor, leaves))

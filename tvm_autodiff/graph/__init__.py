@@ -1,1 +1,1 @@
-"""Stages, the graphs that they form, and rewrites of whole stages."""
+"""Stages, the graphs they form, and rewrites of whole stages."""

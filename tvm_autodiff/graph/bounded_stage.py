@@ -1,6 +1,6 @@
-"""Stages whose index arithmetic cannot overflow: `widths` applied to bodies and bounds.
+"""Makes stages whose index arithmetic cannot overflow, by applying `widths` to bodies and bounds.
 
-All stages that the gradient is made of are made here.
+All stages of a gradient are made here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .stage import (
 
 
 def widths_over(axes: Sequence[Axis]) -> Widths:
-    """The widths of expressions over axes; what extents depend on beside them is a size."""
+    """The widths of expressions over axes; variables that only extents depend on are sizes."""
     return widths_in({axis.var: axis_range(axis) for axis in axes})
 
 
@@ -67,7 +67,7 @@ def elementwise_stage(
 
 
 def bounded_reduction(axes: Sequence[Axis], reduction: Reduction) -> Reduction:
-    """A reduction in which no index arithmetic leaves its type; the same where none does."""
+    """A reduction whose index arithmetic stays in its type; the same object if nothing changes."""
     widths = widths_over([*axes, *reduction.axes])
     old = [*reduction.sources, *reduction.init, reduction.condition]
     new = [widths.value(part) for part in old]

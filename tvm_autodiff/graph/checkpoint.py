@@ -1,9 +1,9 @@
-"""``checkpoint(e)``: an expression of the value of `e` that no forward pass keeps for a backward
-pass, which computes it again.
+"""``checkpoint(e)``: an expression equal to `e` that the backward pass recomputes instead of
+keeping.
 
-Two operators of the expression mark it, as `stop_gradient` does: ``checkpoint(e)`` is the user's,
-``recomputed(e, g)`` marks what the sweep number `g` computes again, so that nothing merges it with
-what the forward pass computed. Programs are lowered without either.
+Two operators mark expressions, as in `stop_gradient`. ``checkpoint(e)`` is the user's mark;
+``recomputed(e, g)`` marks what sweep number `g` recomputes, so that it is not merged with the
+forward pass. Both are removed before lowering.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def recomputed(expr: Expr, generation: int) -> Expr:
 
 
 def generation_of(op: Operation) -> int:
-    """The latest sweep that computes a stage again; 0 for a stage of the forward pass."""
+    """The latest sweep that recomputes a stage, or 0 for a stage of the forward pass."""
     if not is_compute(op):
         return 0
     return max(
@@ -93,8 +93,8 @@ def without_generations(op: Operation) -> list[Tensor]:
 
 
 def checkpoints(ops: Sequence[Operation]) -> dict[Key, Tensor]:
-    """The tensors that are never kept: those whose stage is a mark as a whole, and those that are
-    read right under a mark.
+    """The tensors that are never kept: stages that are marked as a whole, and tensors read directly
+    under a mark.
     """
     found: dict[Key, Tensor] = {}
     for op in ops:
@@ -112,7 +112,7 @@ def checkpoints(ops: Sequence[Operation]) -> dict[Key, Tensor]:
 
 
 def computed_again(graph: Graph) -> dict[Key, Tensor]:
-    """For each checkpoint of a graph, a tensor of equal value that is computed from what is kept.
+    """For each checkpoint of a graph, an equal tensor that is recomputed from what is kept.
 
     ``c = checkpoint(t), t[i] = f(x[i]) → c' = checkpoint(t'), t'[i] = f(recomputed(x[i], g))``
     """
@@ -137,7 +137,7 @@ def _again(op: Operation, again: dict[Key, Tensor], generation: int) -> list[Ten
         return retarget(op, lambda tensor: inputs.get(tensor_key(tensor)))
     moved = retarget(op, lambda tensor: again.get(tensor_key(tensor)))[0].op
     fresh = {tensor_key(tensor) for tensor in again.values()}
-    # only values are marked, and no indices
+    # only values are marked, not indices
     values = {
         node_id(node): recomputed(node, generation)
         for node in outermost_loads(bodies(moved))
@@ -148,7 +148,7 @@ def _again(op: Operation, again: dict[Key, Tensor], generation: int) -> list[Ten
 
 
 def _copy(tensor: Tensor, generation: int) -> Tensor:
-    """What an opaque stage reads, marked: the copy goes where programs are lowered."""
+    """A marked copy of what an opaque stage reads; lowering removes the copy."""
     return elementwise_stage(
         f"{tensor.op.name}_again",
         shape_of(tensor),
@@ -157,7 +157,7 @@ def _copy(tensor: Tensor, generation: int) -> Tensor:
 
 
 def outermost_loads(roots: Sequence[Expr]) -> list[Expr]:
-    """The loads that are not part of the index of another one."""
+    """The loads that are not part of the index of another load."""
     found: dict[int, Expr] = {}
     seen: set[int] = set()
     pending = list(roots)

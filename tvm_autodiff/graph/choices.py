@@ -1,4 +1,6 @@
-"""How a reducer chooses between two operands: by which conditions, and what a tie leaves open."""
+"""Analyses how a reducer chooses between two operands: the conditions, and what a tie leaves
+undetermined.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from .stage import Combiner
 from .structural import StructuralKeys
 
 _BRANCHES = {"select", "if_then_else"}
-#: comparison → the same one with its operands exchanged, that of the negation, without equality
+#: comparison → the one with exchanged operands, its negation, and the strict one
 _EXCHANGED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 _NEGATED = {"gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
 _STRICT = {"gt": "gt", "ge": "gt", "lt": "lt", "le": "lt"}
@@ -50,8 +52,10 @@ def _keeps_left(combiner: Combiner, component: int, result: Expr) -> Expr | None
 
 
 def is_open(choice: Choice, combiner: Combiner) -> bool:
-    """Whether operands that tie can differ in a component of the choice; not where the condition
-    reads components that accumulate, of which there is no single winner.
+    """Whether tied operands can differ in a component of the choice.
+
+    This is False if the condition reads components that accumulate, because no single operand is
+    chosen then.
     """
     chosen = {n for one in choices(combiner) for n in one.components}
     accumulated = [
@@ -73,9 +77,9 @@ def _is_bound(combiner: Combiner, component: int) -> bool:
 
 
 def _equal_in_ties(condition: Expr, combiner: Combiner) -> set[int]:
-    """Components that a condition compares one after the other: operands that tie are equal there.
+    """The components that a condition compares one after the other, which are equal in a tie.
 
-    ``l1 > r1 or l1 == r1 and l0 <= r0  →  {0, 1}``.
+    ``l1 > r1 or l1 == r1 and l0 <= r0 → {0, 1}``.
     """
     if op_name(condition) == "not":
         return _equal_in_ties(operands(condition)[0], combiner)
@@ -94,8 +98,9 @@ def _equal_in_ties(condition: Expr, combiner: Combiner) -> set[int]:
 
 
 def prefers(condition: Expr, combiner: Combiner) -> tuple[int, str] | None:
-    """The component that a condition of keeping the left operand compares first, and how the better
-    value compares with the other: ``gt`` or ``lt``.
+    """The component that a condition of keeping the left operand compares first, and the direction.
+
+    The direction is ``gt`` or ``lt``: how the better value compares with the other one.
     """
     name = op_name(condition)
     if name == "or":
@@ -119,7 +124,7 @@ def _either_way(pair: Sequence[Expr]) -> list[tuple[Expr, Expr]]:
 
 
 def _compared(comparison: Expr, combiner: Combiner) -> set[int]:
-    """The component of which a comparison reads the left and the right value as they are."""
+    """The component whose left and right values a comparison reads directly."""
     sides = {node_id(side) for side in operands(comparison)}
     return {
         n

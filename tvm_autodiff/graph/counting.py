@@ -1,7 +1,7 @@
-"""Counts of work: multiplications of an expression, points of a loop nest, and their sums.
+"""Counts work: multiplications of an expression, points of a loop nest, and their sums.
 
-The definition is that of the RFC's branch, so that figures can be compared with the ones it
-recorded.
+The definitions are those of the RFC's branch, so the figures are comparable with the ones recorded
+there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..expr.simplify import constant_bounds
 from .stage import axis_range, shape_of
 from .value_marks import MARKS
 
-#: gives symbolic extents their values
+#: maps symbolic extents to their values
 Put = Callable[[Any], Any]
 
 #: nodes that cost nothing next to a multiplication
@@ -34,16 +34,22 @@ _FREE = frozenset(
 
 @dataclass(frozen=True)
 class Cost:
-    """Work and memory of tensors; ints, or TVM expressions where shapes are symbolic.
+    """The work and memory of tensors, as ints, or as TVM expressions for symbolic shapes.
 
     Attributes
     ----------
     iterations
-        Sum over stages of output elements times reduce extents.
+        The sum over stages of output elements times reduce extents.
     multiplications
-        mul, div, mod, floordiv, floormod and intrinsic calls except if_then_else, times iterations.
+        The number of mul, div, mod, floordiv, floormod and intrinsic calls (except if_then_else),
+        times iterations.
     memory
-        Elements allocated by the stages; inputs are not counted.
+        The number of elements that the stages allocate, without inputs.
+
+    Examples
+    --------
+    >>> Cost(iterations=4, multiplications=8, memory=4).iterations
+    4
     """
 
     iterations: Any
@@ -59,7 +65,7 @@ class Cost:
 
 
 def multiplications_in(expr: Expr) -> int:
-    """Multiplications of one evaluation; what a let binds is counted once."""
+    """The multiplications of one evaluation; a let-bound value is counted once."""
     counts: dict[int, int] = {}
     for node in postorder(expr):
         own = 0 if op_name(node) in _FREE else 1
@@ -68,10 +74,11 @@ def multiplications_in(expr: Expr) -> int:
 
 
 def loop_iterations(axes: Sequence[Axis], put: Put = lambda extent: extent) -> Any:
-    """Points of a loop nest whose inner extents may depend on outer axes: adaptive windows.
+    """The points of a loop nest whose inner extents may depend on outer axes, as in adaptive
+    windows.
 
-    Where such points are too many to count, every extent is at its largest. The variable of an axis
-    counts as its extent where that is data, or follows axes and has no constant bound.
+    If there are too many points to count, every extent takes its maximum. An axis variable is
+    replaced by its extent where the extent is data, or depends on axes and has no constant bound.
     """
     known, unknown = _apart(axes)
     if unknown:
@@ -90,7 +97,7 @@ def loop_iterations(axes: Sequence[Axis], put: Put = lambda extent: extent) -> A
 
 
 def _apart(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
-    """The axes whose extents can be known, and those whose extents are data or follow such axes."""
+    """The axes with known extents, and those whose extents are data or depend on such axes."""
     known: list[Axis] = []
     unknown: list[Axis] = []
     for axis in axes:
@@ -103,7 +110,7 @@ def _apart(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
 
 
 def _largest(loops: Sequence[tuple[Var, int, Any]]) -> list[Any]:
-    """The extents, those that depend on axes at their largest."""
+    """The extents; those that depend on axes take their maximum."""
     ranges: dict[Var, tuple[int, Any]] = {}
     for var, low, extent in loops:
         if not isinstance(extent, int) and any(node in ranges for node in variables_of(extent)):

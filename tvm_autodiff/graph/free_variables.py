@@ -1,4 +1,4 @@
-"""The variables of a stage that it does not bind: symbolic sizes and scalars."""
+"""The free variables of a stage: symbolic sizes and scalars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .stage import Operation, is_placeholder, outputs_of, shape_of
 
 
 def free_variables(op: Operation) -> list[Var]:
-    """Each variable once, those of shapes first."""
+    """Each free variable once, those of shapes first."""
     roots: list[Any] = [dim for tensor in outputs_of(op) for dim in shape_of(tensor)]
     bound: set[int] = set()
     if not is_placeholder(op):

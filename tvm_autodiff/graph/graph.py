@@ -1,8 +1,8 @@
 """The graph that stages form through the tensors they read.
 
-In: output tensors. Out: stages in topological order, consumers of a tensor, a graph rebuilt over
-other inputs. Stages that no output needs do not appear, so rebuilding drops dead ones. No walk
-recurses: a chain of thousands of stages is as safe as one of three.
+It gives the stages in topological order and the consumers of a tensor, and rebuilds a graph over
+other inputs. Stages that no output needs are not included, so rebuilding removes dead stages. No
+walk is recursive, so thousands of stages in sequence are safe.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from .stage import (
 
 
 def tensors_read_by(op: Operation) -> list[Tensor]:
-    """The tensors that a stage reads, in bounds too, each once, in order of first occurrence."""
+    """The tensors that a stage reads, including those in bounds, each once, in order of first
+    occurrence.
+    """
     if not is_compute(op):
         return [] if is_placeholder(op) else list(op.input_tensors)
     found: dict[tuple[int, int], Tensor] = {}
@@ -47,8 +49,7 @@ def topological(
     tensors: Iterable[Tensor],
     reads: Callable[[Operation], Sequence[Tensor]] = tensors_read_by,
 ) -> list[Operation]:
-    """Every stage that the tensors need, producers first, in the order in which bodies read
-    them.
+    """Every stage that the tensors need, producers first, in the order in which bodies read them.
     """
     order: list[Operation] = []
     seen: set[int] = set()
@@ -69,15 +70,15 @@ def topological(
 
 
 class Graph:
-    """The stages that some tensors need, with who reads whom.
+    """The stages that some tensors need, and the reads between them.
 
     Parameters
     ----------
     tensors : sequence of Tensor
         The outputs.
     reads : callable, optional
-        Tells the tensors that a stage reads; default: those in its body. A custom derivative
-        makes a stage depend on other tensors than its body does.
+        Returns the tensors that a stage reads; by default, those in its body. With a custom
+        derivative a stage may depend on tensors that its body does not read.
 
     Attributes
     ----------
@@ -115,7 +116,7 @@ class Graph:
         return self._consumers.get(tensor_key(tensor), [])
 
     def place(self, key: int) -> int:
-        """Where the stage of a hash comes in topological order."""
+        """The position of a stage in topological order, by its hash."""
         return self._places[key]
 
     def contains(self, tensor: Tensor) -> bool:
@@ -131,8 +132,10 @@ class Graph:
         tensors: Iterable[Tensor],
         reads: Callable[[Operation], Sequence[Tensor]] | None = None,
     ) -> set[int]:
-        """Hashes of the stages that are, or read directly or not, one of the tensors' stages;
-        `reads` tells those reads of a stage that count.
+        """Hashes of the stages that are, or that read directly or indirectly, one of the tensors'
+        stages.
+
+        `reads` returns the reads of a stage that count.
         """
         reached = {hash(tensor.op) for tensor in tensors}
         for op in self.ops:
@@ -142,9 +145,9 @@ class Graph:
 
 
 def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> list[Tensor]:
-    """The same stage reading other tensors; its own tensors when nothing it reads is replaced.
+    """The same stage reading other tensors; its own outputs if nothing it reads is replaced.
 
-    Attributes that hold tensors follow the same replacement.
+    Attributes that hold tensors are replaced as well.
     """
     reads = tensors_read_by(op)
     if not any(replacement(tensor) is not None for tensor in reads):
@@ -185,7 +188,7 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
 def _buffers_over(
     buffers: Sequence[Any], tensors: Sequence[Tensor], body: Any
 ) -> tuple[list[Any], Any]:
-    """Buffers declared with the very shape objects of the tensors, as TVM asks, and the body."""
+    """Buffers declared with the shape objects of the tensors, as TVM requires, and the body."""
     renewed: dict[int, Any] = {}
     for buffer, tensor in zip(buffers, tensors, strict=True):
         old = buffer.ty
@@ -225,10 +228,10 @@ def _retarget_attrs(
 def rebuild(
     tensors: Sequence[Tensor], replacement: Callable[[Tensor], Tensor | None]
 ) -> list[Tensor]:
-    """The tensors with some of the tensors they need replaced, directly or deep in the graph.
+    """The tensors with some of the tensors they need replaced, at any depth of the graph.
 
-    A replaced tensor is not entered: what only it needs disappears. One that is replaced by itself
-    stays, with all that it needs.
+    The walk stops at a replaced tensor, so stages that only it needs disappear. A tensor that is
+    replaced by itself stays, with everything it needs.
     """
     done: dict[tuple[int, int], Tensor] = {}
 
@@ -267,8 +270,10 @@ def rebuild(
 def each_stage(
     tensors: Sequence[Tensor], change: Callable[[Operation], Sequence[Tensor] | None]
 ) -> list[Tensor]:
-    """The tensors with stages changed, producers first: `change` gets a stage over what took the
-    place of the stages that it reads, and gives its new outputs, or None to leave it.
+    """The tensors with changed stages, producers first.
+
+    `change` gets each stage over the replaced stages that it reads, and returns its new outputs, or
+    None to keep it.
     """
     replaced: dict[tuple[int, int], Tensor] = {}
     for op in Graph(tensors).ops:
@@ -285,7 +290,7 @@ def each_stage(
 def replace_tensors(
     tensors: Sequence[Tensor], mapping: Mapping[Tensor, Tensor] | Sequence[tuple[Tensor, Tensor]]
 ) -> list[Tensor]:
-    """`rebuild` with the replacements given as a mapping or as pairs (old, new)."""
+    """`rebuild` with replacements given as a mapping or as pairs (old, new)."""
     pairs = list(mapping.items()) if isinstance(mapping, Mapping) else list(mapping)
     table = {tensor_key(old): new for old, new in pairs}
     return rebuild(tensors, lambda tensor: table.get(tensor_key(tensor)))

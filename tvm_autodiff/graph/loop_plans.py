@@ -1,4 +1,4 @@
-"""What the loops back of a program keep and compute again, as numbers to be told."""
+"""What the reverse loops of a program keep and recompute, as numbers for reports."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .stage import Extent, Operation, shape_of
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """The plan of one loop back.
+    """The plan of one reverse loop.
 
     Attributes
     ----------
     name : str
-        Of the stage.
+        The name of the stage.
     length : int or None
-        The number of steps; None where it is symbolic.
+        The number of steps, or None if it is symbolic.
     states : int
-        The states that are kept at a time, the first one included.
+        The number of states that are kept at a time, including the first one.
     state_bytes : int or None
-        Bytes of one of them; None where sizes are symbolic.
+        The size of one state in bytes, or None if it is symbolic.
 
     Examples
     --------
@@ -42,17 +42,17 @@ class LoopPlan:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of the states."""
+        """The size of all states in bytes."""
         return None if self.state_bytes is None else self.states * self.state_bytes
 
     @property
     def extra_steps(self) -> int | None:
-        """The steps that are computed again to reach states, the fewest for their number."""
+        """The steps that are recomputed to reach states, the minimum for this number of states."""
         return None if self.length is None else extra_steps(self.length, self.states)
 
     @property
     def repeats(self) -> int | None:
-        """How often a step is computed at most before it is reversed, the first time included."""
+        """The maximum number of times that a step is computed before it is reversed."""
         return None if self.length is None else repeats_of(self.length, self.states)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class LoopPlan:
 
 
 def loops_back(tensors: Sequence[Tensor]) -> Iterator[tuple[Operation, Rewind]]:
-    """The loops back that tensors are computed by, those in steps of loops included."""
+    """The reverse loops that compute some tensors, including those in steps of loops."""
     for op in topological(tensors):
         kind = kind_of(op)
         if isinstance(kind, Rewind):
@@ -73,7 +73,7 @@ def loops_back(tensors: Sequence[Tensor]) -> Iterator[tuple[Operation, Rewind]]:
 
 
 def size_of_state(rewind: Rewind) -> Extent:
-    """The bytes of one state: an int, or an expression where sizes are symbolic."""
+    """The size of one state in bytes: an int, or an expression if sizes are symbolic."""
     total: Extent = 0
     for carry in rewind.ahead.step.carries:
         size: Extent = itemsize(dtype_of(carry))
@@ -84,7 +84,7 @@ def size_of_state(rewind: Rewind) -> Extent:
 
 
 def plan_of(op: Operation, rewind: Rewind) -> LoopPlan:
-    """The plan of a loop back."""
+    """The plan of a reverse loop."""
     length, state = rewind.ahead.length, size_of_state(rewind)
     return LoopPlan(
         str(op.name),

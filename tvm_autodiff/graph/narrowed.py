@@ -1,8 +1,9 @@
-"""Stages of literal sizes over int32 axes: what front ends write in int64 is scheduled like int32.
+"""Converts stages of literal sizes from int64 to int32 axes, so that stages of front ends schedule
+well.
 
-``x[i, j*2] over int64 i < 4, j < 8  →  the same over int32 axes``: an axis becomes int32 where its
-range fits, and arithmetic where its bounds do; the rest stays int64. Stages with symbolic sizes
-stay as they are.
+``x[i, j*2] over int64 i < 4, j < 8 → the same over int32 axes``. An axis becomes int32 if its range
+fits, and arithmetic if its bounds fit; the rest stays int64. Stages with symbolic sizes are
+unchanged.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ARITHMETIC = frozenset(("add", "sub", "mul", "floordiv", "floormod", "min", "ma
 
 
 def narrowed(op: Operation) -> Operation:
-    """The stage over int32 axes; the stage itself where nothing is int64, or sizes are large."""
+    """The stage over int32 axes, or the stage itself if nothing is int64 or sizes are large."""
     if not is_compute(op):
         return op
     reduction = reduction_of(op)
@@ -83,13 +84,13 @@ def narrowed(op: Operation) -> Operation:
 
 
 def is_small(tensor: Tensor) -> bool:
-    """Whether the places of a tensor's elements are literals that int32 holds."""
+    """Whether the positions of a tensor's elements are literals that fit int32."""
     shape = shape_of(tensor)
     return all(isinstance(dim, int) for dim in shape) and prod(shape) < _LIMIT
 
 
 def plain_shape(tensor: Tensor) -> list[Any]:
-    """The shape of a tensor, in int32 where that holds all places."""
+    """The shape of a tensor, in int32 if that holds all positions."""
     return list(shape_of(tensor)) if is_small(tensor) else list(tensor.shape)
 
 
@@ -106,7 +107,7 @@ def _narrow_axis(axis: Axis) -> Axis:
 
 
 class _Narrowing:
-    """Rewrites expressions over int32 axes; dtypes of results stay."""
+    """Rewrites expressions over int32 axes; dtypes of results do not change."""
 
     def __init__(self, axes: Sequence[Axis]) -> None:
         self._analyzer = sym.Analyzer()
@@ -144,7 +145,7 @@ class _Narrowing:
         return wide[node_id(root)]
 
     def _small(self, node: Expr, narrow: dict[int, Expr], wide: dict[int, Expr]) -> Expr | None:
-        """An int64 node in int32; None where that is not known to hold it."""
+        """An int64 node in int32, or None if it is not known to fit."""
         name, parts = op_name(node), operands(node)
         value = const_value(node)
         if value is not None:
@@ -169,10 +170,10 @@ class _Narrowing:
 
 
 def _widened(chosen: Sequence[Expr], small: Sequence[Expr], parts: Sequence[Expr]) -> list[Expr]:
-    """The operands of a node in int64, whose bounds are not those of int32."""
+    """The operands of a node in int64, for nodes whose bounds exceed int32."""
     return [*parts[: len(parts) - len(chosen)], *(cast("int64", part) for part in small)]
 
 
 def small_placeholder(tensor: Tensor, name: str) -> Tensor:
-    """A fresh input of the dtype of a tensor, and of its shape in int32 where that does."""
+    """A new input with the dtype and the shape of a tensor, the shape in int32 if it fits."""
     return te.placeholder(plain_shape(tensor), dtype_of(tensor), name)

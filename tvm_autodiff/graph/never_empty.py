@@ -1,4 +1,4 @@
-"""Reductions whose ranges are never empty, as TVM's loops need them where bounds vary."""
+"""Makes the ranges of reductions non-empty, as TVM's loops require when bounds vary."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .stage import (
 def never_empty(tensors: list[Tensor]) -> list[Tensor]:
     """``⊕_{k < n(i)} f  →  ⊕_{k < max(n(i), 1)} if k < n(i) then f else identity``.
 
-    In loops whose bounds vary, TVM writes the identity in the first iteration of all, and an empty
-    range has none: its result would be what lay in memory.
+    With varying bounds TVM writes the identity in the first iteration. An empty range has no
+    iteration, so its result would be uninitialised memory.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Extents of axes that become dimensions: a loop may have a negative extent, a tensor may not."""
+"""Makes the extents of axes that become dimensions non-negative: a loop may have a negative extent,
+a tensor may not.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from .stage import Extent
 
 
 def nonnegative(extent: Extent) -> Extent:
-    """``n//2 - 1  →  max(n//2 - 1, 0)``, where it is not known to be positive for all sizes.
+    """``n//2 - 1 → max(n//2 - 1, 0)``, unless the extent is known to be positive for all sizes.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Reads that are certain to be out of bounds: an error before anything is built upon them.
+"""Refuses reads that are provably out of bounds before anything is built on them.
 
-Only what is proved is refused. A read counts where every loop around it runs; its index where the
-extreme values are exact: affine in axes of a box, or small enough to be tried out. Reads in
-branches are tried at the points where the conditions hold. Data in an index or in a condition,
-ragged loops and `where=` are left alone.
+Only proved violations are errors. A read is checked if every loop around it runs and if the extreme
+values of its index are exact: the index is affine in the axes of a box, or the box is small enough
+to try all points. Reads in branches are tried at the points where the conditions hold. Data in an
+index or a condition, ragged loops and `where=` are not checked.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from .stage import (
     shape_of,
 )
 
-#: points of a box that an index which is not affine is tried at
+#: the maximum number of points at which a non-affine index is tried
 _MOST_POINTS = 1 << 12
 _LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 
 
 @dataclass(frozen=True)
 class _Box:
-    """The axes around a read: minimum and extent of each, and sizes, which are at least one."""
+    """The axes around a read, with minimum and extent, and sizes, which are at least one."""
 
     ranges: dict[int, tuple[Extent, Extent]]
     axes: dict[int, Var]
@@ -60,20 +60,20 @@ class _Box:
 
 
 def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
-    """Raise where a stage is certain to read outside of a tensor.
+    """Raise if a stage provably reads outside a tensor.
 
     Parameters
     ----------
     ops : sequence of Operation
-        The stages of a graph, placeholders included: their shapes tell the sizes.
+        The stages of a graph, including placeholders, whose shapes define the sizes.
 
     Raises
     ------
     OutOfBoundsError
-        The message names stage, tensor, index and bounds.
+        The message names the stage, the tensor, the index and the bounds.
     """
     if any(map(is_scan, ops)):
-        return  # the ranges of what a te.scan repeats are not those of the axes
+        return  # the ranges of the repeated stages of a te.scan are not those of its axes
     sizes: dict[Var, tuple[int, None]] = {
         dim: (1, None)
         for op in ops
@@ -96,7 +96,7 @@ def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
 
 
 def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
-    """The axes of a stage and the expressions that every point of them evaluates."""
+    """The axes of a stage, and the expressions that it evaluates at every point of them."""
     reduction = reduction_of(op)
     if reduction is None:
         yield list(op.axis), [expand_lets(body) for body in bodies(op)]
@@ -108,7 +108,7 @@ def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
 
 
 def _unguarded_reads(roots: Iterable[Expr]) -> list[Expr]:
-    """The reads that are evaluated whatever a condition says, those in conditions included."""
+    """The reads that are evaluated whatever the conditions are, including reads in conditions."""
     pending, seen, found = list(roots), set(), []
     while pending:
         node = pending.pop()
@@ -118,13 +118,13 @@ def _unguarded_reads(roots: Iterable[Expr]) -> list[Expr]:
         name, parts = op_name(node), operands(node)
         if is_load(node):
             found.append(node)
-        # of a choice, and of a condition that may be cut short, the first operand alone
+        # of a choice, and of a short-circuit condition, only the first operand
         pending += parts[:1] if name in ("if_then_else", "select", "and", "or") else parts
     return found
 
 
 def _guarded_reads(roots: Iterable[Expr]) -> Iterator[tuple[Expr, list[Expr]]]:
-    """The reads in branches, each with the conditions of one place where it occurs."""
+    """The reads in branches, each with the conditions of one of its occurrences."""
     pending: list[tuple[Expr, list[Expr]]] = [(root, []) for root in roots]
     seen: set[tuple[int, bool]] = set()
     while pending:
@@ -143,7 +143,7 @@ def _guarded_reads(roots: Iterable[Expr]) -> Iterator[tuple[Expr, list[Expr]]]:
                 pending.append((then, [*conditions, condition]))
                 pending.append((other, [*conditions, negate(condition)]))
             continue
-        # a condition that may be cut short evaluates its first operand alone
+        # a short-circuit condition always evaluates only its first operand
         parts = parts[:1] if name in ("and", "or") else parts
         pending += [(part, conditions) for part in parts]
 
@@ -153,7 +153,7 @@ def _reads_data(roots: Sequence[Expr]) -> bool:
 
 
 def _is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
-    """Whether each index is plainly an axis that is as long as the dimension."""
+    """Whether each index is simply an axis that is as long as the dimension."""
     extents = {node_id(axis.var): axis.dom for axis in axes}
     for index, dim in zip(operands(read), load_tensor(read).shape, strict=True):
         dom = extents.get(node_id(index))
@@ -167,7 +167,7 @@ def _is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
 
 
 def _box(axes: Sequence[Axis], sizes: Mapping[Var, tuple[int, None]]) -> _Box | None:
-    """The axes as a box all of whose points are visited, for all sizes; None for other loops."""
+    """The axes as a box whose points are all visited, for all sizes, or None for other loops."""
     known = {node_id(var) for var in sizes}
     ranges: dict[int, tuple[Extent, Extent]] = {}
     for axis in axes:
@@ -210,7 +210,7 @@ def _error(
 def _check_at_points(
     op: Operation, read: Expr, conditions: Sequence[Expr], axes: Sequence[Axis], box: _Box
 ) -> None:
-    """The check of a read in a branch: its indices at the points where the branch is taken."""
+    """Check a read in a branch: evaluate its indices at the points where the branch is taken."""
     if _is_inside(read, axes):
         return
     for number, (index, dim) in enumerate(
@@ -226,7 +226,9 @@ def _check_at_points(
 
 
 def _independent(index: Expr, conditions: Sequence[Expr]) -> list[list[Expr]]:
-    """Groups that share no variable: the index with what bears on it first, then conditions."""
+    """Groups that share no variable: the index with the conditions related to it, then other
+    conditions.
+    """
     groups = [[index]]
     for part in (part for condition in conditions for part in conjuncts(condition)):
         used = _variables([part])
@@ -243,7 +245,7 @@ def _variables(exprs: Sequence[Expr]) -> set[int]:
 
 
 def _below(value: Extent, bound: Extent, box: _Box, certain: bool = True) -> bool:
-    """Whether ``value < bound`` is certain; or, with `certain` off, whether it is possible."""
+    """Whether ``value < bound`` is certain, or possible if `certain` is false."""
     if isinstance(value, int) and isinstance(bound, int):
         return value < bound
     return prove(value < bound, box.sizes) if certain else not prove(value >= bound, box.sizes)
@@ -254,7 +256,8 @@ def _shown(value: Extent) -> str:
 
 
 def _extremes(index: Expr, dim: Extent, box: _Box) -> tuple[Extent, Extent] | None:
-    """The least and the largest value of an index, both taken; None where unknown or inside."""
+    """The smallest and the largest value of an index, both attained; None if unknown or in bounds.
+    """
     value = const_value(index)
     if value is not None:
         return int(value), int(value)
@@ -293,7 +296,7 @@ def _affine_extremes(index: Expr, box: _Box) -> tuple[Extent, Extent] | None:
 
 
 def _tried_extremes(index: Expr, dim: Extent, box: _Box) -> tuple[int, int] | None:
-    """The extremes over all points; None where they are inside, which is cheaper to see."""
+    """The extremes over all points, or None if they are in bounds, which is cheaper to check."""
     bounds = _bounds([index], box)
     if bounds is None:
         return None
@@ -308,7 +311,7 @@ def _tried_extremes(index: Expr, dim: Extent, box: _Box) -> tuple[int, int] | No
 
 
 def _bounds(exprs: Sequence[Expr], box: _Box) -> dict[Var, tuple[int, int]] | None:
-    """Minimum and extent of the variables; None where a size is among them."""
+    """The minimum and extent of each variable, or None if one of them is a size."""
     bounds: dict[Var, tuple[int, int]] = {}
     for var in variables_of(list(exprs)):
         low, extent = box.ranges.get(node_id(var), (None, None))
@@ -319,12 +322,12 @@ def _bounds(exprs: Sequence[Expr], box: _Box) -> dict[Var, tuple[int, int]] | No
 
 
 def _is_below(interval: tuple[int, int], dtype: str) -> bool:
-    """Whether all values are within a dtype, and none at its end."""
+    """Whether all values lie strictly inside the range of a dtype."""
     return max(-interval[0], interval[1]) < _LARGEST[dtype]
 
 
 def _tried(exprs: Sequence[Expr], box: _Box) -> list[tuple[int, ...]] | None:
-    """The values at all points, where these are few and no step leaves its dtype."""
+    """The values at all points, if there are few points and no step leaves its dtype."""
     bounds = _bounds(exprs, box)
     if bounds is None or prod(extent for _, extent in bounds.values()) > _MOST_POINTS:
         return None
@@ -339,7 +342,7 @@ def _tried(exprs: Sequence[Expr], box: _Box) -> list[tuple[int, ...]] | None:
             return None
         if kind == "bool" or _is_below(intervals.of(node), kind):
             continue
-        try:  # TVM's analyzer, made anew for each node, sees what cancels
+        try:  # TVM's analyzer, created for each node, finds terms that cancel
             if not _is_below(constant_bounds(node, bounds), kind):
                 return None
         except UnsolvableError:

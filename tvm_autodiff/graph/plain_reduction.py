@@ -1,7 +1,7 @@
-"""Reductions without `where=` and `init=`, which TVM's lowering drops without a word.
+"""Rewrites reductions to have neither `where=` nor `init=`, which TVM's lowering silently ignores.
 
-In: a stage that reduces. Out: stages of equal value whose reduction has neither. Differentiation
-needs the second step (an initial value is one more operand of the combiner), lowering needs both.
+Differentiation needs the second step, because an initial value is one more operand of the combiner.
+Lowering needs both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def split_init(op: Operation) -> tuple[list[Tensor], list[Tensor]]:
     Returns
     -------
     combination, plain : list of Tensor
-        The outputs of the stage that combines, over the axes of `op`, and of the reduction without
+        The outputs of the combining stage, over the axes of `op`, and of the reduction without
         init.
     """
     reduction = reduction_of(op)

@@ -1,7 +1,7 @@
 """Tensors as text, by TVM's own serialisation.
 
-It holds names and sharing, visits tensors in the order in which they refer to each other, and
-holds no address: equal programs have equal texts, in whatever process.
+The text contains names and sharing but no addresses, and visits tensors in the order of their
+references, so equal programs have equal texts in every process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .stage import Operation, is_placeholder, outputs_of
 
 
 def serialized(groups: Sequence[Sequence[Tensor]]) -> str | None:
-    """The text of groups of tensors; None where the attributes of a stage hold functions or arrays.
+    """The text of groups of tensors, or None if attributes of a stage hold functions or arrays.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def serialized(groups: Sequence[Sequence[Tensor]]) -> str | None:
 
 
 def _attributes(op: Operation) -> list[Any]:
-    """The values of a stage's attributes, those in containers one by one."""
+    """The values of a stage's attributes, with containers flattened."""
     found, pending = [], [op.attrs]
     while pending:
         value = pending.pop()
@@ -52,8 +52,9 @@ def _attributes(op: Operation) -> list[Any]:
 
 
 def _with_steps_apart(groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """The groups with loops whose attributes hold no step, and the steps of these as more groups:
-    TVM writes down no Python object.
+    """The groups with the steps of loops moved from attributes into further groups.
+
+    TVM cannot serialise Python objects.
     """
     done: dict[tuple[int, int], Tensor] = {}
     apart = [list(group) for group in groups]

@@ -1,8 +1,8 @@
-"""Stages of a tensor program: what a stage holds and how a new one is made.
+"""Stages of a tensor program: reading the contents of a stage, and making new ones.
 
-In: a te operation or tensor. Out: its axes, bodies and reduction as plain Python data, and new
-compute stages from axes and bodies. The graph that stages form is in `graph`; expressions inside
-bodies in `rewrite`.
+A te operation or tensor is read as axes, bodies and reduction in plain Python data, and compute
+stages are made from axes and bodies. `graph` holds the graph of stages, `rewrite` the expressions
+inside bodies.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ _DATA_PARALLEL, _REDUCE = 0, 2
 
 @dataclass(frozen=True)
 class Combiner:
-    """A commutative reducer over tuples: ``result(lhs, rhs)`` component by component, and its
-    identity.
+    """A commutative reducer over tuples: ``result(lhs, rhs)`` for each component, and its identity.
     """
 
     lhs: tuple[Var, ...]
@@ -46,7 +45,7 @@ class Combiner:
     identity: tuple[Expr, ...]
 
     def apply(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The combination of two tuples of expressions, one expression a component."""
+        """The combination of two tuples of expressions, one expression for each component."""
         table = {
             node_id(var): value
             for var, value in zip((*self.lhs, *self.rhs), (*lhs, *rhs), strict=True)
@@ -57,8 +56,7 @@ class Combiner:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction as data: Σ or another combiner over `sources`, for `axes`, where `condition`
-    holds.
+    """A reduction as data: Σ or another combiner of `sources` over `axes`, where `condition` holds.
     """
 
     combiner: Combiner
@@ -104,7 +102,7 @@ def axis_vars(op: Operation) -> list[Var]:
 
 
 def axis_range(axis: Axis) -> tuple[Extent, Extent]:
-    """``(minimum, extent)`` of an axis; ints where they are literals."""
+    """``(minimum, extent)`` of an axis, as ints if they are literals."""
     low, extent = const_value(axis.dom.min), const_value(axis.dom.extent)
     return (
         axis.dom.min if low is None else low,
@@ -118,17 +116,17 @@ def bounds_of(axis: Axis) -> tuple[Expr, Expr]:
 
 
 def shape_of(tensor: Tensor) -> tuple[Extent, ...]:
-    """The shape of a tensor; ints where extents are literals."""
+    """The shape of a tensor, with ints for literal extents."""
     return tuple(dim if (value := const_value(dim)) is None else int(value) for dim in tensor.shape)
 
 
 def reduction_of(op: Operation) -> Reduction | None:
-    """The reduction that a stage performs, or None for an elementwise or an opaque one."""
+    """The reduction that a stage performs, or None for an elementwise or opaque stage."""
     return reduction_of_body(op.body[0]) if is_compute(op) else None
 
 
 def reduction_of_body(body: Expr) -> Reduction | None:
-    """The reduction that is the body of a stage, or None for another body."""
+    """The reduction that is the body of a stage, or None for any other body."""
     if op_name(body) != "reduce":
         return None
     combiner = body.combiner
@@ -157,14 +155,16 @@ def reduce_axis(name: str, extent: Extent, minimum: Extent = 0, dtype: str | Non
 
 
 def reduce_axis_over(var: Var, extent: Extent) -> Axis:
-    """The reduce axis ``0 <= var < extent`` for a variable that expressions hold already."""
+    """The reduce axis ``0 <= var < extent`` for a variable that already occurs in expressions."""
     if isinstance(extent, int):
         extent = tirx.const(extent, str(var.ty))
     return tirx.IterVar(ir.Range.from_min_extent(tirx.const(0, str(var.ty)), extent), var, _REDUCE)
 
 
 def reduce_axis_within(var: Var, low: Expr, extent: Expr) -> Axis:
-    """The reduce axis ``low <= var < low + extent`` over a variable that expressions hold."""
+    """The reduce axis ``low <= var < low + extent`` for a variable that already occurs in
+    expressions.
+    """
     return tirx.IterVar(ir.Range.from_min_extent(low, extent), var, _REDUCE)
 
 
@@ -179,19 +179,19 @@ def _axis(name: str, low: Extent, extent: Extent, kind: int, dtype: str | None) 
 
 
 def index_dtype(extent: Extent) -> str:
-    """The dtype of an index below `extent`: that of the extent, int32 for small literal ints."""
+    """The dtype of an index below `extent`: that of the extent, or int32 for small literals."""
     if isinstance(extent, int):
         return "int32" if extent < 2**31 else "int64"
     return str(extent.ty)
 
 
 def renew_axis(axis: Axis, name: str | None = None) -> Axis:
-    """A copy of an axis with a variable of its own."""
+    """A copy of an axis with a new variable."""
     return tirx.IterVar(axis.dom, tirx.Var(name or axis.var.name, str(axis.var.ty)), axis.iter_type)
 
 
 def as_data_axis(axis: Axis) -> Axis:
-    """The axis as one of the output, with the same variable."""
+    """The axis as an output axis with the same variable."""
     return tirx.IterVar(axis.dom, axis.var, _DATA_PARALLEL)
 
 
@@ -203,7 +203,7 @@ def widened_axis(axis: Axis, extent: int) -> Axis:
 
 
 def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
-    """The axis with its own variable and its bounds renamed: adaptive windows have bounds on output
+    """The axis with its own variable and renamed bounds; bounds of adaptive windows contain output
     axes.
     """
     low, extent = axis.dom.min, axis.dom.extent
@@ -214,7 +214,7 @@ def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
 
 
 def reduction_bounds(op: Operation) -> list[Expr]:
-    """Minimum and extent of every reduce axis of a compute stage that are no literals."""
+    """The minimum and extent of every reduce axis of a compute stage, without literals."""
     body = op.body[0]
     axes = list(body.axis) if op_name(body) == "reduce" else []
     return [
@@ -226,7 +226,7 @@ def reduction_bounds(op: Operation) -> list[Expr]:
 
 
 def mapped_reduction(reduction: Reduction, move: Callable[[Expr], Expr]) -> Reduction:
-    """The reduction over axes of its own, its expressions rewritten, those of the bounds too."""
+    """The reduction over new axes, with its expressions and bounds rewritten."""
     fresh = renewed_reduction(reduction, {})
     return Reduction(
         fresh.combiner,
@@ -238,7 +238,7 @@ def mapped_reduction(reduction: Reduction, move: Callable[[Expr], Expr]) -> Redu
 
 
 def renewed_reduction(reduction: Reduction, table: Mapping[Var, Expr]) -> Reduction:
-    """The reduction over axes of its own, with other variables replaced, in bounds too."""
+    """The reduction over new axes, with other variables replaced, also in bounds."""
     inner = [renew_axis(axis) for axis in reduction.axes]
     own: dict[Var, Expr] = {
         old.var: new.var for old, new in zip(reduction.axes, inner, strict=True)
@@ -292,10 +292,10 @@ def make_stage(
 ) -> list[Tensor]:
     """A compute stage ``name[axes] = body``; one tensor for each body.
 
-    The bodies are all reductions that share combiner and axes, or none is one.
+    Either all bodies are reductions that share a combiner and axes, or none is a reduction.
     """
     if len(body) > 1 and op_name(body[0]) == "reduce":
-        first = body[0]  # TVM wants the components to hold the very same arrays, not equal ones
+        first = body[0]  # TVM requires the components to share the same arrays, not equal ones
         shared = (first.combiner, first.source, first.axis, first.condition)
         body = [tirx.Reduce(*shared, index, first.init) for index in range(len(body))]
     op = te._ffi_api.ComputeOp(name, tag, dict(attrs or {}), list(axes), list(body))
@@ -308,8 +308,9 @@ def with_bodies(
     axes: Sequence[Axis] | None = None,
     name: str | None = None,
 ) -> list[Tensor]:
-    """The compute stage with other bodies, over its axes or others, under its name or another one:
-    of the same kind.
+    """The compute stage with other bodies and, optionally, other axes or another name.
+
+    The result is a stage of the same kind.
     """
     own = list(op.axis if axes is None else axes)
     return make_stage(name or op.name, own, body, op.tag, dict(op.attrs))
@@ -322,17 +323,17 @@ def reduction_stage(name: str, axes: Sequence[Axis], reduction: Reduction) -> li
 
 
 def placeholder(shape: Sequence[Extent], dtype: str, name: str) -> Tensor:
-    """A fresh input."""
+    """A new input."""
     return te.placeholder(tuple(shape), dtype, name)
 
 
 def placeholder_like(tensor: Tensor, name: str | None = None) -> Tensor:
-    """A fresh input of the shape and dtype of a tensor."""
+    """A new input with the shape and dtype of a tensor."""
     return te.placeholder(tuple(tensor.shape), str(tensor.dtype), name or tensor.op.name)
 
 
 def whole_tensor(source: Expr, axes: Sequence[Axis]) -> Tensor | None:
-    """``dx[b] = dy[b] → dx = dy``: the tensor that an expression copies as it is, else None."""
+    """``dx[b] = dy[b] → dx = dy``: the tensor that an expression copies entirely, or None."""
     if not is_load(source):
         return None
     tensor, indices = load_tensor(source), operands(source)

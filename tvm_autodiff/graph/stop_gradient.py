@@ -1,8 +1,8 @@
-"""``stop_gradient(e)``: an expression of the value of `e` whose derivative is zero.
+"""``stop_gradient(e)``: an expression equal to `e` whose derivative is zero.
 
-The mark is an operator of the expression and no attribute of a stage, so whatever moves, inlines or
-rewrites expressions keeps it, and every mode finds it in the table of scalar rules. Programs are
-lowered without it; where TVM lowers by itself, it becomes its operand.
+The mark is an operator in the expression, not an attribute of a stage, so every rewrite keeps it
+and every mode finds it in the table of scalar rules. It is removed before lowering; if TVM lowers
+the program directly, it becomes its operand.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def stopped(expr: Expr) -> Expr:
 
 
 def has_stop(op: Operation) -> bool:
-    """Whether a stage marks a part of its expressions."""
+    """Whether a stage marks part of its expressions."""
     return is_compute(op) and any(op_name(node) == NAME for node in postorder(bodies(op)))
 
 
 def stopped_reads(op: Operation) -> set[tuple[int, int]]:
-    """Keys of the tensors that a stage reads within marked expressions only."""
+    """Keys of the tensors that a stage reads only within marked expressions."""
     if not has_stop(op):
         return set()
     free: set[tuple[int, int]] = set()

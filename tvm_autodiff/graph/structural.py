@@ -11,7 +11,9 @@ class StageKeys(StructuralKeys):
     """Interned keys of expressions and stages."""
 
     def stage(self, op: Operation) -> int:
-        """Key of a stage: equal for stages of one kind that compute the same in the same way."""
+        """The key of a stage; stages of one kind that compute the same in the same way have equal
+        keys.
+        """
         self.alive.append(op)
         if is_placeholder(op):
             return self.intern(("input", hash(op)))
@@ -20,9 +22,9 @@ class StageKeys(StructuralKeys):
 
 
 class EqualStages:
-    """The first of the stages that compute the same thing in the same way, for each stage shown.
+    """Maps each stage to the first equal one.
 
-    Stages are shown producers first, over the tensors of the first ones.
+    Stages must be passed producers first, over the tensors of the first equal stages.
     """
 
     def __init__(self) -> None:
@@ -30,7 +32,7 @@ class EqualStages:
         self._known: dict[int, Operation] = {}
 
     def first(self, op: Operation) -> Operation:
-        """The first stage equal to this one; itself where it is new or opaque."""
+        """The first stage equal to this one, or the stage itself if it is new or opaque."""
         first = self._known.setdefault(self._keys.stage(op), op)
         if hash(first) != hash(op):
             for copy, original in zip(outputs_of(op), outputs_of(first), strict=True):

@@ -1,6 +1,6 @@
-"""Marks for transforms: operators of an expression that have the value of their operand.
+"""Marks for transforms: operators whose value is that of their operand.
 
-Programs are lowered without them; where TVM lowers by itself, a mark becomes its operand.
+They are removed before lowering; if TVM lowers the program directly, a mark becomes its operand.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MARKS = frozenset((STOP, CHECKPOINT, RECOMPUTED))  #: in the vocabulary of `node
 
 
 def unmarked(node: Expr) -> Expr | None:
-    """``mark(e, ...) → e``, the step of a rewriting; None for other nodes."""
+    """``mark(e, ...) → e``, a step of a rewrite; None for other nodes."""
     return operands(node)[0] if op_name(node) in MARKS else None
 
 
 def has_marks(op: Operation) -> bool:
-    """Whether a stage marks a part of its expressions."""
+    """Whether a stage marks part of its expressions."""
     return is_compute(op) and any(op_name(node) in MARKS for node in postorder(bodies(op)))
 
 
@@ -36,18 +36,18 @@ def with_mark(
     Parameters
     ----------
     value : Tensor or expression
-        What is marked.
+        The value to mark.
     mark : callable
-        From an expression to the one with the mark.
+        Maps an expression to the marked one.
     suffix : str
-        Of the name of a tensor's stage.
+        The suffix of the stage name.
     who : str
-        The function that was called, for the message.
+        The name of the public function, for error messages.
 
     Raises
     ------
     InvalidArgumentError
-        The value is neither a tensor nor an expression.
+        If the value is neither a tensor nor an expression.
     """
     if is_tensor(value):
         return elementwise_stage(

@@ -1,7 +1,8 @@
-"""Integer expressions over int64 variables: one dtype for what compares sizes of int32 and int64.
+"""Rewrites integer expressions over int64 variables, so that int32 and int64 sizes can be compared.
 
-``cast(int64, i) + n → i' + n'`` with int64 variables ``i'`` and ``n'``. Proofs of TVM's analyzer
-stop at casts between the two; a cast that could lose bits stays. A read becomes a variable, too.
+``cast(int64, i) + n → i' + n'`` with int64 variables ``i'`` and ``n'``. TVM's analyzer cannot prove
+through casts between the two types. A cast that could lose bits stays, and a read becomes a
+variable.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ _BOTH = (_NARROW, _WIDE)
 
 
 class Widened:
-    """Widens expressions; a variable becomes the same new one in all of them."""
+    """Widens expressions; each variable gets the same new variable in all of them."""
 
     def __init__(self) -> None:
         self._variables: dict[int, tuple[Var, Var]] = {}
         self._reads: dict[int, tuple[Expr, Var]] = {}
 
     def variable(self, var: Var) -> Var:
-        """The int64 variable in the place of an int32 or int64 one."""
+        """The int64 variable that replaces an int32 or int64 one."""
         return self._variables.setdefault(node_id(var), (var, Var(var.name, _WIDE)))[1]
 
     def others(self, known: Iterable[Var]) -> list[Var]:
-        """The new variables of all but some."""
+        """The new variables, except those for `known` ones."""
         keys = {node_id(var) for var in known}
         return [new for key, (_, new) in self._variables.items() if key not in keys]
 
@@ -63,7 +64,7 @@ class Widened:
 
 
 def _keeps_values(source: str, target: str) -> bool:
-    """Whether a cast between integers gives every value as it is."""
+    """Whether a cast between integers preserves every value."""
     if source == "bool":
         return True
     unsigned = source.startswith("uint")

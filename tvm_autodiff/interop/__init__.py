@@ -1,1 +1,1 @@
-"""The library inside of other frameworks: one package for each, which imports its framework."""
+"""Bridges to other frameworks, one package for each, which imports its framework."""

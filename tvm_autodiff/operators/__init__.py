@@ -1,4 +1,5 @@
-"""Operators that te cannot write: stages that differentiate and schedule like any other."""
+"""Operators that te cannot express: their stages are differentiated and scheduled like any other.
+"""
 
 from .scatter import scatter_add, segment_sum
 

@@ -1,4 +1,4 @@
-"""Sums into places that tensors of indices give: `scatter_add` and `segment_sum`."""
+"""Scatter-adds at positions given by index tensors: `scatter_add` and `segment_sum`."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ def scatter_add(
     *,
     name: str = "scatter_add",
 ) -> Tensor:
-    """Add values up at places that index tensors give: ``out[i[p], j[p], ..., t] += values[p, t]``.
+    """Add values at positions given by index tensors: ``out[i[p], j[p], ..., t] += values[p, t]``.
 
-    The result starts from zero. Equal places add up, in the order of the values. A place with an
-    index below zero or beyond the extent is left out (negative indices do not count from the end).
+    The result starts from zero. Values at equal positions are summed, in the order of the values.
+    Positions with a negative or too large index are skipped; negative indices do not count from the
+    end.
 
     Parameters
     ----------
     values : Tensor
-        What is added, of shape ``points + shape[len(indices):]``; of a floating point or integer
-        dtype, which is that of the result.
+        The values to add, of shape ``points + shape[len(indices):]`` and of a floating point or
+        integer dtype, which is the dtype of the result.
     indices : Tensor or sequence of Tensor
-        For each of the leading dimensions of the result a tensor of shape `points`, of any integer
-        dtype. One tensor indexes the first dimension alone.
+        One tensor of shape `points` and of any integer dtype for each of the leading dimensions of
+        the result. A single tensor indexes the first dimension.
     shape : sequence of int or expression
-        Of the result; extents may be symbolic.
+        The shape of the result. Extents may be symbolic.
     name : str
-        Name of the stage.
+        The name of the stage.
 
     Returns
     -------
     Tensor
-        Of shape `shape`. Its derivative with respect to `values` reads the cotangent at the same
-        places, and is differentiable again.
+        A tensor of shape `shape`. Its derivative with respect to `values` reads the cotangent at
+        the same positions, and is differentiable again.
 
     Raises
     ------
     InvalidArgumentError
-        Something is no tensor, an index tensor is not of integers, or shapes do not fit each other.
+        If an argument is not a tensor, an index tensor is not of an integer dtype, or shapes do not
+        match.
 
     Examples
     --------
@@ -61,8 +63,8 @@ def scatter_add(
 
     Notes
     -----
-    ``scatter_add(v, i, s)`` is ``jax.numpy.zeros(s).at[i].add(v)`` for indices that are not
-    negative, and ``numpy.add.at(numpy.zeros(s), i, v)`` for indices inside of the shape.
+    ``scatter_add(v, i, s)`` equals ``jax.numpy.zeros(s).at[i].add(v)`` for non-negative indices,
+    and ``numpy.add.at(numpy.zeros(s), i, v)`` for indices inside the shape.
     """
     values = _tensor(values, "values")
     listed = [indices] if is_tensor(indices) else indices
@@ -85,29 +87,29 @@ def scatter_add(
 def segment_sum(
     data: Tensor, segment_ids: Tensor, num_segments: Any, *, name: str = "segment_sum"
 ) -> Tensor:
-    """Sums of the elements with equal segment ids: ``out[ids[e], t] += data[e, t]``.
+    """Sum the elements with equal segment ids: ``out[ids[e], t] += data[e, t]``.
 
     Parameters
     ----------
     data : Tensor
-        Of shape ``segment_ids.shape + rest``; floating point or integer.
+        A tensor of shape ``segment_ids.shape + rest``, of a floating point or integer dtype.
     segment_ids : Tensor
-        The segment of each element, of any integer dtype, in any order. An element with an id below
-        zero or beyond `num_segments` is left out.
+        The segment of each element, of any integer dtype, in any order. Elements with a negative
+        id, or an id of `num_segments` or more, are skipped.
     num_segments : int or expression
-        The number of segments; may be symbolic.
+        The number of segments, which may be symbolic.
     name : str
-        Name of the stage.
+        The name of the stage.
 
     Returns
     -------
     Tensor
-        Of shape ``(num_segments,) + rest``, zero for segments without elements.
+        A tensor of shape ``(num_segments,) + rest``, with zeros for segments without elements.
 
     Raises
     ------
     InvalidArgumentError
-        See `scatter_add`.
+        As in `scatter_add`.
 
     Examples
     --------
@@ -172,14 +174,14 @@ def _check(values: Tensor, places: Sequence[Tensor], extents: Sequence[Any]) -> 
             )
     if len(places) > len(extents):
         raise InvalidArgumentError(
-            f"{len(places)} index tensors for a result of rank {len(extents)}: give one at "
-            "most for each of its dimensions"
+            f"{len(places)} index tensors for a result of rank {len(extents)}: pass at most one "
+            "for each of its dimensions"
         )
     wanted = (*shape_of(places[0]), *extents[len(places) :])
     if not _equal(shape_of(values), wanted):
         raise InvalidArgumentError(
-            f"values {values.op.name} must have the shape of the index tensors and then that of a "
-            f"place in the result, {_text(wanted)}, got {_text(shape_of(values))}"
+            f"values {values.op.name} must have the shape of the index tensors followed by that of "
+            f"an element of the result, {_text(wanted)}, got {_text(shape_of(values))}"
         )
 
 

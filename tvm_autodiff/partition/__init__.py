@@ -1,4 +1,4 @@
-"""A program and its gradient as two functions: a forward pass and a backward pass."""
+"""Splits a program and its gradient into two functions: a forward pass and a backward pass."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The least work within a budget of bytes.
+"""Minimises the recomputation within a budget of bytes.
 
-Least work for a price of bytes is a minimum cut (`problem.cheapest`); the best price gives a lower
-bound and, rounded to the budget, a choice. Where they differ, branch and bound decides items one by
-one: exact for small problems, and for large ones until a number of cuts is spent.
+For a fixed price of a byte, the least work is a minimum cut (`problem.cheapest`). The best price
+gives a lower bound and, rounded to the budget, a choice. If they differ, branch and bound decides
+items one by one. Small problems are solved exactly; for large ones the number of cuts is limited.
 
 References
 ----------
@@ -18,27 +18,27 @@ from fractions import Fraction
 
 from .problem import Choice, Problem, cheapest, recomputed_from
 
-#: items times subproblems that branch and bound may look at: a few seconds
+#: the maximum number of items times subproblems for branch and bound: a few seconds
 _EFFORT = 20_000
-#: items beyond which no improvement by single items is tried
+#: the maximum number of items for improvements by single items
 _MOST_SINGLE = 200
 
 
 @dataclass(frozen=True)
 class Within:
-    """A choice within a budget, and a bound of the work of all such choices."""
+    """A choice within a budget, and a lower bound of the work of all such choices."""
 
     choice: Choice
     bound: int
 
     def exact(self, problem: Problem) -> bool:
-        """Whether no choice has less work."""
+        """Whether no other choice has less work."""
         return self.choice.work(problem) <= self.bound
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A subproblem: items that are certainly kept or not, a bound, and what to decide next."""
+    """A subproblem: the items that are decided, a bound, and the item to decide next."""
 
     bound: int
     always: frozenset[int]
@@ -48,7 +48,7 @@ class _Node:
 
 
 def within_budget(problem: Problem, budget: int) -> Within:
-    """The choice of least work whose kept items take at most `budget` bytes.
+    """The choice with the least work whose kept items take at most `budget` bytes.
 
     Examples
     --------
@@ -97,13 +97,13 @@ def _order(problem: Problem, choice: Choice) -> tuple[int, int]:
 def _node(
     problem: Problem, budget: int, always: frozenset[int], without: frozenset[int]
 ) -> _Node | None:
-    """The bound of a subproblem by the best price of a byte; None where nothing fits."""
+    """The bound of a subproblem by the best price of a byte, or None if nothing fits."""
 
     def at(rate: Fraction) -> Choice:
         return cheapest(problem, rate, always=always, without=without, priced=False)
 
     total = sum(item.bytes for item in problem.items)
-    # of equal work the fewest bytes, and of equal bytes the least work
+    # prefer fewer bytes for equal work, and less work for equal bytes
     least_work = at(Fraction(1, 1 + total))
     if least_work.bytes(problem) <= budget:
         return _Node(least_work.work(problem), always, without, least_work, None)
@@ -131,7 +131,7 @@ def _node(
 
 
 def _improved(problem: Problem, budget: int, choice: Choice, without: frozenset[int]) -> Choice:
-    """The choice with further items kept, one by one, while there is room."""
+    """The choice with further items kept, one by one, as long as they fit."""
     if len(problem.items) > _MOST_SINGLE:
         return choice
     while True:

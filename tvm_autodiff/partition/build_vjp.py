@@ -1,8 +1,7 @@
-"""`build_vjp`: a forward function that also gives residuals, and a backward function that takes
-them.
+"""`build_vjp`: compiles a forward function that also returns residuals, and a backward function
+that takes them.
 
-In: te tensors. Out: two compiled functions, as automatic differentiation of other frameworks wants
-them. What is a residual is decided in `choice`.
+`choice` decides which tensors are residuals.
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ from .split import split
 
 
 class ForwardPass:
-    """A compiled program that also gives what its backward pass needs.
+    """A compiled program that also returns what its backward pass needs.
 
     Attributes
     ----------
     function : CompiledFunction
-        From the inputs to the outputs and then to the kept tensors that are no outputs.
+        A function from the inputs to the outputs, followed by the kept tensors that are not
+        outputs.
     program : Program
         The te tensors that it was built from.
     """
@@ -51,20 +51,20 @@ class ForwardPass:
         Parameters
         ----------
         *arrays, **named
-            As of `CompiledFunction`.
+            As in `CompiledFunction`.
 
         Returns
         -------
         outputs : array or list of arrays
             One array for a single tensor.
         residuals : tuple of arrays
-            What `backward` takes. Inputs among them are passed on, not copied: they must not change
-            before the backward pass.
+            The first argument of `backward`. Inputs among them are not copied, so they must not
+            change before the backward pass.
 
         Raises
         ------
         CallError
-            As of `CompiledFunction`.
+            As in `CompiledFunction`.
         """
         given = self.function.in_order(arrays, named) if named else arrays
         results = self.function(*given)
@@ -81,7 +81,8 @@ class BackwardPass:
     Attributes
     ----------
     function : CompiledFunction
-        From residuals and then cotangents of the outputs that are floating point to the adjoints.
+        A function from residuals, followed by cotangents of the floating point outputs, to the
+        cotangents of the inputs.
     program : Program
         The te tensors that it was built from.
     """
@@ -96,32 +97,33 @@ class BackwardPass:
         self._single = single
 
     def __call__(self, residuals: Sequence[Any], *cotangents: Any) -> Any:
-        """The cotangents of what was differentiated by.
+        """The cotangents of the inputs.
 
         Parameters
         ----------
         residuals : sequence of arrays
-            As the forward pass gave them.
+            The residuals that the forward pass returned.
         *cotangents
-            One for each output, of its shape and dtype; None for one that is not floating point.
+            One array for each output, of its shape and dtype, or None for an output that is not
+            floating point.
 
         Raises
         ------
         CallError
-            The number of residuals or cotangents is wrong, or an array does not fit.
+            If the number of residuals or cotangents is wrong, or an array does not fit.
         """
         given = list(residuals)
         if len(given) != self._residuals:
             names = ", ".join(t.op.name for t in self.program.inputs[: self._residuals]) or "none"
             raise CallError(
-                f"residuals: the forward pass gives {self._residuals} arrays ({names}), and there "
-                f"are {len(given)}: pass on what it returned"
+                f"residuals: the forward pass returns {self._residuals} arrays ({names}), but got "
+                f"{len(given)}: pass what it returned"
             )
         if len(cotangents) != len(self._outputs):
             names = ", ".join(name for name, _ in self._outputs)
             raise CallError(
                 f"cotangents: there are {len(self._outputs)} outputs ({names}) and "
-                f"{len(cotangents)} cotangents; give one for each output"
+                f"{len(cotangents)} cotangents; pass one for each output"
             )
         for cotangent, (name, wanted) in zip(cotangents, self._outputs, strict=True):
             if (cotangent is None) == wanted:
@@ -140,14 +142,14 @@ class BackwardPass:
 
 
 class VjpFunctions:
-    """The pair of `build_vjp`; ``forward, backward = build_vjp(...)`` takes it apart.
+    """The result of `build_vjp`; unpack it as ``forward, backward = build_vjp(...)``.
 
     Attributes
     ----------
     forward : ForwardPass
     backward : BackwardPass
     residuals : Residuals
-        What is kept and what is computed again, with bytes and iterations; prints as a table.
+        What is kept and what is recomputed, with bytes and iterations; prints as a table.
     """
 
     def __init__(self, forward: ForwardPass, backward: BackwardPass, residuals: Residuals) -> None:
@@ -159,7 +161,7 @@ class VjpFunctions:
         return iter((self.forward, self.backward))
 
     def explain(self) -> str:
-        """What is kept and what is computed again, as a table to read.
+        """A table of what is kept and what is recomputed.
 
         Examples
         --------
@@ -206,29 +208,29 @@ def build_vjp(
     """Compile a program and its pullback into two functions.
 
     ``outputs, residuals = forward(*inputs)`` and ``adjoints = backward(residuals, *cotangents)``.
-    Residuals are arrays on the device: inputs that the backward pass reads, which are passed on,
-    and tensors that the forward pass keeps. Which these are is the choice of least estimated time,
-    or, with `memory_budget`, of the fewest iterations that the backward pass repeats; both are
-    minimum cuts, the second with branch and bound, and `explain` tells the result. A `checkpoint`
-    is never kept.
+    Residuals are arrays on the device: inputs that the backward pass reads, and tensors that the
+    forward pass keeps. By default, the kept tensors minimise the estimated time. With
+    `memory_budget` they minimise the number of recomputed iterations. Both choices are minimum
+    cuts, the second with branch and bound; `explain` shows the result. A `checkpoint` is never
+    kept.
 
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
         The placeholders that the outputs read, in the order of the arguments.
     outputs : Tensor or sequence of Tensor
-        What the forward pass computes; may be gradients themselves.
+        The tensors that the forward pass computes. They may themselves be gradients.
     wrt : Tensor or sequence of Tensor, optional
-        What to differentiate by; None is all inputs that are floating point.
+        The tensors to differentiate with respect to. None means all floating point inputs.
     memory_budget : int, optional
-        The most bytes that kept tensors take, outputs among them included and inputs not.
+        The maximum size of the kept tensors in bytes, including kept outputs but not inputs.
     sizes : mapping from str to int, optional
-        Values of symbolic sizes that the choice is made for; without them it is made for 64, and a
-        budget is refused. The functions themselves take any sizes.
+        Values of symbolic sizes for this choice. The default is 64, which is not allowed with a
+        budget. The functions themselves take any sizes.
     target, num_threads, exact_math, cache, debug_nan
-        As of `build`.
+        As in `build`.
     manual, override
-        As of `differentiate`.
+        As in `differentiate`.
 
     Returns
     -------
@@ -237,16 +239,16 @@ def build_vjp(
     Raises
     ------
     InvalidArgumentError
-        An argument has the wrong form, or the bytes of a tensor are not known beside a budget.
+        If an argument has the wrong form, or a budget is given and the size of a tensor is unknown.
     NotDifferentiableError
-        As of `vjp`; no output is floating point.
+        As in `vjp`, and if no output is floating point.
     LoweringError, OutOfBoundsError
-        As of `build`.
+        As in `build`.
 
     References
     ----------
     H. He, "Min-cut optimal recomputation with AOTAutograd" (PyTorch developer mailing list, 2022),
-    for the cut; its rule for what is fused and its prices are other ones.
+    for the cut; the rule for fusion and the prices differ.
 
     Examples
     --------
@@ -262,15 +264,17 @@ def build_vjp(
     given = as_tensors(inputs, "inputs")
     results = [as_tensor(t, f"outputs[{n}]") for n, t in enumerate(listed(outputs, "outputs"))]
     if not results:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor to compute")
+        raise InvalidArgumentError("outputs is empty: pass at least one tensor to compute")
     budget = _checked_budget(memory_budget)
     values = Sizes(_checked_sizes(sizes))
     asked = [t for t in given if is_float(t)] if wrt is None else as_tensors(wrt, "wrt")
     if not asked:
         raise InvalidArgumentError(
-            "wrt: no input is floating point" if wrt is None else "wrt is empty: name a tensor"
+            "wrt: no input is floating point"
+            if wrt is None
+            else "wrt is empty: pass at least one tensor"
         )
-    # a function returns no input, and nothing twice
+    # a function returns neither inputs nor repeated outputs
     own = distinct([copy_of(t) if is_placeholder(t.op) else t for t in results])
     if not any(map(is_float, own)):
         raise NotDifferentiableError(
@@ -304,13 +308,13 @@ def build_vjp(
 
 
 def _checked_budget(value: Any) -> int | None:
-    """The budget, when it is a number of bytes: with none at all, everything is computed again."""
+    """The budget if it is a number of bytes; without one, everything is recomputed."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidArgumentError(
-            f"memory_budget must be a number of bytes, got {value!r}; the least is 0, which keeps "
-            "inputs only and computes everything else again"
+            f"memory_budget must be a number of bytes, got {value!r}; the minimum is 0, which "
+            "keeps only inputs and recomputes everything else"
         )
     return value
 

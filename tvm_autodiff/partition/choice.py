@@ -1,9 +1,9 @@
-"""Which residuals a forward pass keeps: by estimated time, or by bytes.
+"""Chooses the residuals that a forward pass keeps: by estimated time, or by bytes.
 
 Without a budget, time counts as operations. A kept tensor is written, unless the forward pass
-writes it anyway, and read. A stage that is computed again costs its arithmetic, and is written and
-read, too, where it is not fused into its readers. An input costs its reading. With a budget, the
-bytes of the kept tensors stay below it and iterations are fewest, arithmetic breaking ties.
+writes it anyway, and read. A recomputed stage costs its arithmetic, and is written and read if it
+is not fused into its readers. An input costs one read. With a budget, the bytes of the kept tensors
+stay below it and iterations are minimal; arithmetic breaks ties.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from .budget import within_budget
 from .joint import Joint, Sizes, Stage
 from .problem import Choice, Item, Problem, cheapest
 
-#: What a machine computes while memory moves a byte: 67 TFLOP/s of float32 and 3.35 TB/s of an H100
-#: (NVIDIA's data sheet) are 20, 7.4 TFLOP/s and 461 GB/s of an EPYC 9654 (AMD's) are 16; half of
-#: the smaller one, since these count a fused multiplication and addition as two.
+#: The operations that a machine performs while memory transfers a byte: 67 TFLOP/s of float32 and
+#: 3.35 TB/s of an H100 (NVIDIA's data sheet) are 20, 7.4 TFLOP/s and 461 GB/s of an EPYC 9654
+#: (AMD's) are 16; half of the smaller one, since these count a fused multiplication and addition as
+#: two.
 OPERATIONS_PER_BYTE = 8
 
 
 @dataclass(frozen=True)
 class Row:
-    """A tensor, or a stage, and what was decided about it.
+    """A tensor or a stage, and the decision about it.
 
     Attributes
     ----------
     tensor : Tensor
+        The tensor.
     kind : {"kept", "input", "recomputed"}
+        The decision.
     bytes : int
-        Of the tensor; estimated with a sample size where a symbol has no value.
+        The size of the tensor, estimated with a sample size for symbols without a value.
     iterations : int
-        What computing it again takes, from what its stage reads; 0 for an input.
+        The iterations to recompute it from what its stage reads; 0 for an input.
     """
 
     tensor: Tensor
@@ -46,18 +49,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What a forward pass keeps for a backward pass, and what the latter computes again.
+    """What a forward pass keeps for a backward pass, and what the backward pass recomputes.
 
     Attributes
     ----------
     rows : tuple of Row
-        Inputs first, then in the order of the forward pass.
+        The rows, inputs first, then in the order of the forward pass.
     budget : int or None
         The budget in bytes.
     exact : bool
-        Whether no choice within the budget computes less again.
+        Whether no choice within the budget recomputes less.
     sampled : bool
-        Whether symbolic sizes without a value were taken as a sample.
+        Whether symbolic sizes without a value were replaced by a sample size.
     """
 
     rows: tuple[Row, ...]
@@ -70,18 +73,18 @@ class Residuals:
         return [row.tensor for row in self.rows if row.kind == kind]
 
     def with_inputs(self, tensors: Sequence[Tensor], sizes: Sizes) -> Residuals:
-        """The same, with the inputs that are passed on in front."""
+        """The same residuals, preceded by the inputs that are passed on."""
         rows = [Row(tensor, "input", sizes.bytes_of(tensor), 0) for tensor in tensors]
         return replace(self, rows=(*rows, *self.rows))
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that are kept in addition to inputs."""
+        """The bytes that are kept in addition to inputs."""
         return sum(row.bytes for row in self.rows if row.kind == "kept")
 
     @property
     def iterations(self) -> int:
-        """Iterations of the backward pass that the forward pass did already."""
+        """The iterations that both passes perform."""
         return sum(row.iterations for row in self.rows if row.kind == "recomputed")
 
     def __str__(self) -> str:
@@ -107,12 +110,12 @@ def _note(row: Row) -> str:
 
 
 def choose(program: Joint, sizes: Sizes, budget: int | None) -> Residuals:
-    """What is kept and what is computed again.
+    """Decide what is kept and what is recomputed.
 
     Raises
     ------
     InvalidArgumentError
-        A budget is given, and the bytes of a tensor are not known.
+        If a budget is given and the size of a tensor is unknown.
     """
     tensors = _tensors(program)
     unknown = [

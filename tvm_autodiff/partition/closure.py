@@ -1,7 +1,7 @@
-"""The cheapest closed set of a graph, by a minimum cut.
+"""Finds the cheapest closed set of a graph by a minimum cut.
 
-In: elements with a cost each, which may be negative, and implications ``x → y``. Out: a set that
-holds y wherever it holds x, of the least total cost. Everything is an exact integer.
+Elements have costs, which may be negative, and implications ``x → y`` require y wherever x is
+included. All arithmetic is exact.
 
 References
 ----------
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 def cheapest_closure(
     costs: Sequence[int], implications: Sequence[tuple[int, int]], required: Sequence[int] = ()
 ) -> set[int]:
-    """The least of the closed sets of least cost that hold what is required.
+    """The smallest of the cheapest closed sets that contain the required elements.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def cheapest_closure(
 
 
 class _Network:
-    """Capacities between places; flows are pushed along shortest ways until none is left."""
+    """A flow network; flow is pushed along shortest paths until none is left."""
 
     def __init__(self, count: int) -> None:
         self._ways: list[list[int]] = [[] for _ in range(count)]
@@ -54,14 +54,14 @@ class _Network:
         self._left: list[int] = []
 
     def add(self, first: int, second: int, capacity: int) -> None:
-        """An edge, and its reverse without capacity, numbered in pairs."""
+        """Add an edge and its reverse without capacity, numbered in pairs."""
         for place, end, left in ((first, second, capacity), (second, first, 0)):
             self._ways[place].append(len(self._ends))
             self._ends.append(end)
             self._left.append(left)
 
     def reached(self, start: int) -> set[int]:
-        """The places that capacity is left to."""
+        """The nodes reachable with remaining capacity."""
         return set(self._distances(start))
 
     def saturate(self, source: int, sink: int) -> None:
@@ -89,7 +89,7 @@ class _Network:
     def _push(
         self, source: int, sink: int, distances: dict[int, int], following: list[int]
     ) -> bool:
-        """Push along one shortest way; `following` are the edges not found useless so far."""
+        """Push flow along one shortest path; `following` are the edges not yet found useless."""
         path: list[int] = []
         place = source
         while place != sink:

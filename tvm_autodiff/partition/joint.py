@@ -1,7 +1,7 @@
-"""What a backward pass needs of a forward pass: the two in one graph, and what can be kept.
+"""Joins a forward pass and a backward pass in one graph, and lists what can be kept.
 
-In: outputs and the adjoints of inputs. Out: the stages that depend on no cotangent, which of their
-tensors the others read, and for each what keeping it takes and what computing it again takes.
+The candidates are stages that depend on no cotangent. For each, the costs of keeping and of
+recomputing its tensors are given.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ..zero_elimination.walk import each_stage
 
 Key = tuple[int, int]
 
-#: value of a symbolic size that has none, to compare ways with
+#: the assumed value of an unknown symbolic size
 SAMPLE = 64
 
 #: operations of exp, tanh and the like: what `schedule/cpu/elementary` writes for one
@@ -58,13 +58,14 @@ class Joint:
     Attributes
     ----------
     outputs, adjoints : list of Tensor
-        Stages that both read are the same ones.
+        The tensors of both passes, which share stages.
     cotangents : list of Tensor
         Placeholders.
     stages : list of Stage
-        What depends on no cotangent and the adjoints need, producers first.
+        The stages that the adjoints need and that depend on no cotangent, producers first.
     needed : list of Tensor
-        Those of their tensors, and inputs, that stages read which depend on cotangents.
+        The tensors of these stages, and the inputs, that are read by stages that depend on
+        cotangents.
     """
 
     outputs: list[Tensor]
@@ -76,19 +77,19 @@ class Joint:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the forward pass that the backward pass may compute again.
+    """A stage of the forward pass that the backward pass may recompute.
 
     Attributes
     ----------
     op : Operation
     reads : list of Tensor
     iterations, operations : int
-        Of one computation; the arithmetic counts in `operations`.
+        The cost of one computation; `operations` counts arithmetic.
     never_kept : bool
-        Whether a checkpoint says so.
+        Whether it is a checkpoint.
     stored_forward, stored_backward : bool
         Whether the forward pass writes it to memory even if it is not kept, and the backward pass
-        if it computes it again. What is not stored is fused into its readers.
+        if it recomputes it. A stage that is not stored is fused into its readers.
     """
 
     op: Operation
@@ -101,7 +102,7 @@ class Stage:
 
 
 class Sizes:
-    """Numbers for extents: given values of symbols, `SAMPLE` for others."""
+    """Values of extents: given values of symbols, and `SAMPLE` for others."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self._values = dict(values)
@@ -114,7 +115,7 @@ class Sizes:
             for var in variables_of(extent)
         }
         value = const_value(simplify(substituter(table)(extent)))
-        return SAMPLE if value is None else max(0, int(value))  # data has no size to know
+        return SAMPLE if value is None else max(0, int(value))  # the size of data is unknown
 
     def known(self, extent: Extent) -> bool:
         """Whether all symbols of an extent have a value."""
@@ -123,7 +124,7 @@ class Sizes:
         )
 
     def bytes_of(self, tensor: Tensor) -> int:
-        """What a tensor takes in memory."""
+        """The size of a tensor in bytes."""
         return prod(self(extent) for extent in shape_of(tensor)) * itemsize(dtype_of(tensor))
 
 
@@ -133,8 +134,8 @@ def joint(
     cotangents: Sequence[Tensor],
     sizes: Sizes,
 ) -> Joint:
-    """The two passes as one graph, in which equal stages are one."""
-    # what a gradient computes again by itself is the forward pass's: here that is decided
+    """Both passes as one graph, with equal stages merged."""
+    # stages that a gradient recomputes belong to the forward pass: this choice decides about them
     plain = each_stage(without_rules([*outputs, *adjoints]), without_generations)
     merged = merge_equal_stages(plain)
     outs, pulled = merged[: len(outputs)], merged[len(outputs) :]
@@ -184,7 +185,7 @@ def _stage(
 
 
 def _functions(op: Operation) -> int:
-    """How many functions one iteration of a stage calls."""
+    """The number of functions that one iteration of a stage calls."""
     if not is_compute(op):
         return 0
     reduction = reduction_of(op)

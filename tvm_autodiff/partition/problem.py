@@ -1,8 +1,8 @@
 """The choice of residuals as a problem about numbers, and its solution as a minimum cut.
 
-In: tensors with what keeping them costs, stages with what computing them again costs. Out: which
-tensors are kept and which stages are computed again, so that everything needed is there and the
-total is least. No tensor of TVM occurs here.
+Tensors have a cost of keeping them, and stages a cost of recomputing them. The solution keeps
+tensors and recomputes stages so that everything needed exists at the least total cost. This file
+does not use TVM.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Item:
     Attributes
     ----------
     stage : int or None
-        The number of the stage that computes it; None for an input.
+        The number of the stage that computes it, or None for an input.
     bytes : int
-        What it takes of the budget; 0 for an input.
+        Its part of the budget, which is 0 for an input.
     price : int
-        What it costs in time to keep it.
+        The time cost of keeping it.
     """
 
     stage: int | None
@@ -35,15 +35,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Problem:
-    """Tensors, stages and what is needed.
+    """Tensors, stages and the tensors that are needed.
 
     Attributes
     ----------
     items : sequence of Item
     reads : sequence of tuples of int
-        For each stage, the items that it reads.
+        The items that each stage reads.
     work : sequence of int
-        For each stage, what computing it again costs.
+        The cost of recomputing each stage.
     needed : sequence of int
         Items that the backward pass reads.
     banned : frozenset of int
@@ -73,15 +73,15 @@ class Choice:
     again: frozenset[int]
 
     def bytes(self, problem: Problem) -> int:
-        """What the kept items take of the budget."""
+        """The bytes of the kept items."""
         return sum(problem.items[number].bytes for number in self.kept)
 
     def work(self, problem: Problem) -> int:
-        """What computing stages again costs."""
+        """The cost of recomputing stages."""
         return sum(problem.work[number] for number in self.again)
 
     def price(self, problem: Problem) -> int:
-        """What both cost in time."""
+        """The time cost of both."""
         return self.work(problem) + sum(problem.items[number].price for number in self.kept)
 
 
@@ -93,18 +93,18 @@ def cheapest(
     always: Collection[int] = (),
     priced: bool = True,
 ) -> Choice:
-    """The choice of least ``work + price + rate * bytes``, exact.
+    """The exact choice with the least ``work + price + rate * bytes``.
 
-    An item is there if it is kept or its stage is computed again, for which what the stage reads
-    must be there: with one element for "the item is there", one for "the stage is computed again"
-    and one for both, which saves what keeping costs, that is a cheapest closed set.
+    An item is available if it is kept or its stage is recomputed, which requires the items that the
+    stage reads. With one element for "the item is available", one for "the stage is recomputed" and
+    one for both, which saves the cost of keeping, this is a cheapest closed set.
 
     Parameters
     ----------
     rate : Fraction
-        What a byte costs.
+        The cost of a byte.
     without, always : collection of int
-        Items not to keep, and items to keep.
+        Items that must not be kept, and items that must be kept.
     priced : bool
         Whether the prices of items count.
     """
@@ -117,7 +117,7 @@ def cheapest(
         costs.append(cost)
         return len(costs) - 1
 
-    # of equal choices, the one that computes least again
+    # of equal choices, take the one that recomputes least
     stages = [element(q * work * _FINE + 1) for work in problem.work]
     there = []
     for number, item in enumerate(problem.items):
@@ -148,7 +148,7 @@ _FINE = 1 << 20
 
 
 def recomputed_from(problem: Problem, kept: Collection[int]) -> Choice:
-    """What is computed again if these items may be kept; those that nothing reads are not."""
+    """The stages that are recomputed if these items may be kept; unused items are dropped."""
     again: set[int] = set()
     held: set[int] = set()
     seen: set[int] = set()
@@ -164,7 +164,7 @@ def recomputed_from(problem: Problem, kept: Collection[int]) -> Choice:
         elif stage not in again:
             again.add(stage)
             pending += problem.reads[stage]
-    # what is computed again anyway, for another output of its stage, need not be kept
+    # an item that is recomputed anyway, for another output of its stage, is not kept
     return Choice(
         frozenset(n for n in held if problem.items[n].stage not in again), frozenset(again)
     )

@@ -1,8 +1,7 @@
-"""The two programs that a choice of residuals makes of a program and its pullback.
+"""Makes the forward program and the backward program for a choice of residuals.
 
-In: the joint graph and what is kept. Out: a forward program from the inputs to outputs and kept
-tensors, a backward program from residuals and cotangents to adjoints, and where each residual comes
-from.
+The forward program computes outputs and kept tensors from the inputs. The backward program computes
+adjoints from residuals and cotangents. The source of each residual is recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .joint import Joint
 
 @dataclass(frozen=True)
 class Program:
-    """Tensors to build: placeholders, and what is computed from them."""
+    """Tensors to build: placeholders, and the tensors computed from them."""
 
     inputs: list[Tensor]
     outputs: list[Tensor]
@@ -35,13 +34,13 @@ class Passes:
     Attributes
     ----------
     forward : Program
-        From the inputs to the outputs, and then to kept tensors that are no outputs.
+        From the inputs to the outputs, followed by kept tensors that are not outputs.
     backward : Program
-        From residuals and then cotangents to the adjoints.
+        From residuals, followed by cotangents, to the adjoints.
     passed : tuple of int
-        Which inputs are residuals, the first ones.
+        The inputs that are residuals; they come first.
     kept : tuple of int
-        Which outputs of the forward program are the other residuals.
+        The outputs of the forward program that are the other residuals.
     """
 
     forward: Program
@@ -72,7 +71,7 @@ def passes_of(program: Joint, inputs: Sequence[Tensor], residuals: Residuals) ->
 
 
 def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors, those that occurred already as copies: a program returns each once."""
+    """The tensors, with repeated ones replaced by copies: a program returns each tensor once."""
     seen: set[tuple[int, int]] = set()
     results = []
     for tensor in tensors:
@@ -84,8 +83,10 @@ def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
 def inputs_of(
     adjoints: Sequence[Tensor], inputs: Sequence[Tensor], others: Sequence[Tensor]
 ) -> list[int]:
-    """The numbers of the inputs that a program reads, and of those whose shapes it needs for sizes
-    that nothing else tells.
+    """The numbers of the inputs that a program needs.
+
+    These are the inputs that it reads, and inputs whose shapes define sizes that nothing else
+    defines.
     """
     graph = Graph(adjoints)
     passed = [number for number, tensor in enumerate(inputs) if graph.contains(tensor)]

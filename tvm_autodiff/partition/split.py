@@ -1,4 +1,4 @@
-"""A program and what is derived from it, as two programs: the first one keeps what the second one
+"""Splits a program and what is derived from it into two programs: the first keeps what the second
 reads.
 """
 
@@ -25,17 +25,18 @@ def split(
     Parameters
     ----------
     inputs : sequence of Tensor
-        Placeholders that both read.
+        Placeholders that both programs read.
     outputs : sequence of Tensor
-        What the first program computes.
+        The tensors that the first program computes.
     derived : sequence of Tensor
-        What the second one computes, from the inputs and from `later`: adjoints, tangents.
+        The tensors that the second program computes from the inputs and `later`: adjoints,
+        tangents.
     later : sequence of Tensor
-        Placeholders that only the second program gets: cotangents, tangents of inputs.
+        Placeholders of the second program only: cotangents, tangents of inputs.
     sizes : Sizes
-        Values of symbolic sizes that the choice is made for.
+        Values of symbolic sizes for the choice.
     budget : int, optional
-        The most bytes that residuals take, without inputs.
+        The maximum size of residuals in bytes, without inputs.
     """
     program = joint(outputs, derived, later, sizes)
     residuals = choose(program, sizes, budget)

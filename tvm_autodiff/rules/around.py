@@ -1,8 +1,8 @@
-"""What stands at and around each element of a reduction: prefixes and suffixes, by two scans.
+"""Prefixes and suffixes around each element of a reduction, computed by two scans.
 
-In: a reduction. Out: the combination of the elements before each one, the element, and that of the
-elements after it, in iteration order. Elements become a tensor only where the source is no tensor
-as it is; a step of a scan is made for each. The derivative of the scans is `scans`'.
+For each element these are the combination of the elements before it and of those after it, in
+iteration order. A source that is not already a tensor is stored first. `scans` differentiates the
+scans.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def around_elements(op: Operation, reduction: Reduction) -> Around:
             continue
         key = (node_id(source), repr(identity))  # equal components share their elements
         if key not in made:
-            # a condition may read what exists only inside
+            # a condition may read variables that exist only inside
             counted = if_then_else(condition, places.rename(source), identity)
             body = if_then_else(places.inside, counted, identity)
             made[key] = element_tensor(f"{op.name}_elements", places.axes, body, len(op.axis))
@@ -66,9 +66,10 @@ def around_elements(op: Operation, reduction: Reduction) -> Around:
 
 
 def element_tensor(name: str, axes: Sequence[Axis], body: Expr, rows: int) -> Tensor:
-    """A value at each element as a tensor: one that it reads as it is, or a new stage.
+    """The value at each element as a tensor: one that the body reads directly, or a new stage.
 
-    A tensor that is the same in all rows has the last axes only; `rows` is how many may lack.
+    A tensor that is the same in all rows has only the last axes; `rows` is the number of axes that
+    may be missing.
     """
     for first in range(rows + 1):
         same = whole_tensor(body, axes[first:])
@@ -92,20 +93,20 @@ def combined_around(
     Parameters
     ----------
     name : str
-        Of the stages: ``name_before``, ``name_after``.
+        The prefix of the stage names ``name_before`` and ``name_after``.
     combiner : Combiner
-        What combines.
+        The combiner.
     elements, literals : mapping from int to Tensor, mapping from int to Expr
-        Each component of the elements: a tensor, or the same number everywhere.
+        Each component of the elements: a tensor, or a constant.
     axes : sequence of Axis
-        Those of one element each.
+        The axes, one element per point.
     rows : int
-        How many of the axes stay apart; along the others elements are combined.
+        The number of independent axes. Elements are combined along the others.
 
     Returns
     -------
     before, after : list of Tensor
-        One for each component.
+        One tensor for each component.
     """
     extents = [axis_range(axis)[1] for axis in axes]
 
@@ -126,6 +127,6 @@ def combined_around(
         )
         return scan_stage(f"{name}_{suffix}", whole)
 
-    # the state is the left operand of what comes later, the right one of what comes earlier
+    # the state is the left operand of later elements, and the right operand of earlier ones
     before = scan(combiner.lhs, combiner.rhs, "before")
     return before, scan(combiner.rhs, combiner.lhs, "after")

@@ -1,6 +1,6 @@
-"""One more axis in a stage: the stage for a whole batch of what it reads.
+"""Batching rules, one for each kind of stage: the same stage with one more axis.
 
-Each kind of stage has one rule. The new axis is the first of every batched tensor.
+The new axis is the first one of every batched tensor.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ def batched_stage(op: Operation, batched_of: BatchedOf, size: Extent) -> list[Te
     op : Operation
         A stage of any kind.
     batched_of : callable
-        The batch of a tensor that the stage reads; None where all members read the same.
+        Returns the batch of a tensor that the stage reads, or None if all members read the same
+        tensor.
     size : int or Expr
-        The number of members.
+        The size of the batch.
 
     Raises
     ------
     NotDifferentiableError
-        The stage is opaque.
+        If the stage is opaque.
     """
     kind = kind_of(op)
     return _RULES[type(kind)](op, kind, batched_of, size)
@@ -96,8 +97,8 @@ def _compute(op: Operation, kind: Compute, batched_of: BatchedOf, size: Extent) 
 def _opaque(op: Operation, kind: Opaque, batched_of: BatchedOf, size: Extent) -> list[Tensor]:
     names = ", ".join(tensor.op.name for tensor in tensors_read_by(op))
     raise NotDifferentiableError(
-        f"stage {op.name} is opaque and reads {names}: it has no expression that could get one "
-        "more axis; write it with te.compute, or give it a rule with batch= by with_rule"
+        f"stage {op.name} is opaque and reads {names}: it has no expression to which an axis could "
+        "be added; write it with te.compute, or attach a rule that has batch= with with_rule"
     )
 
 
@@ -107,7 +108,7 @@ def _prefix_scan(op: Operation, scan: Scan, batched_of: BatchedOf, size: Extent)
     elements = []
     for tensor in scan.elements:
         batched = batched_of(tensor)
-        # elements lack leading axes where rows share them: a batch of those is written out
+        # elements lack leading axes if rows share them: a batch of those gets all axes
         if batched is not None and len(tensor.shape) < len(whole):
             batched = _spread(batched, (size, *whole))
         elements.append(tensor if batched is None else batched)
@@ -116,7 +117,7 @@ def _prefix_scan(op: Operation, scan: Scan, batched_of: BatchedOf, size: Extent)
 
 
 def _spread(batched: Tensor, shape: tuple[Extent, ...]) -> Tensor:
-    """``xs[b, i] → xs[b, ..., i]``: the axes in between are added."""
+    """``xs[b, i] → xs[b, ..., i]``, with the axes in between added."""
     last = len(batched.shape) - 1
     return elementwise_stage(
         f"{batched.op.name}_spread",
@@ -128,8 +129,9 @@ def _spread(batched: Tensor, shape: tuple[Extent, ...]) -> Tensor:
 def _scatter_add(
     op: Operation, found: ScatterAdd, batched_of: BatchedOf, size: Extent
 ) -> list[Tensor]:
-    """``out[p] += u  →  outs[b, p] += us[b]``; with positions of its own for each member, the
-    member is one more position.
+    """``out[p] += u → outs[b, p] += us[b]``.
+
+    If each member has its own positions, the member number becomes one more position.
     """
     layout, shape = found.layout, (size, *shape_of(found.result))
     updates = batched_of(found.updates)
@@ -157,7 +159,7 @@ def _scatter_add(
 
 
 def repeated(tensor: Tensor, size: Extent) -> Tensor:
-    """A batch of which every member is the same tensor: ``xs[b, i] = x[i]``."""
+    """A batch in which every member is the same tensor: ``xs[b, i] = x[i]``."""
     shape = (size, *shape_of(tensor))
     return elementwise_stage(
         f"{tensor.op.name}_repeated", shape, lambda place: load(tensor, place[1:])

@@ -1,9 +1,8 @@
-"""Stages that only copy, and terms continued through them.
+"""Recognises stages that only copy, and continues terms through them to their sources.
 
-In: a term whose read site reads a copying stage: a padding, a transpose, a reshape, a
-concatenation. Out: the terms that reach the stage's own sources, so that the solver sees one
-system in place of two and the adjoint of the copy need not exist. Each element of such a stage
-comes from at most one read: continuing never repeats work.
+Examples are padding, transpose, reshape and concatenation. The solver then sees one system instead
+of two, and the copy needs no cotangent of its own. Each element of such a stage comes from at most
+one read, so no work is repeated.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from ..graph.stage import Operation, axis_vars, bodies, is_compute, shape_of
 from .linearize import linearize
 from .terms import Condition, Term
 
-#: paths from one element to the same tensor that are fused through a row of copies: the product of
-#: their branches is what is solved, and what each element of the tensor adds up
+#: the maximum number of paths from one element to the same tensor that are fused through a sequence
+#: of copies; the solver handles, and each element sums, the product of their branches
 _MOST_PATHS = 4
 
 Key = tuple[int, int]
@@ -30,16 +29,16 @@ Key = tuple[int, int]
 class Copies:
     """The copies that the terms of a graph continue through.
 
-    A row of copies that read the same tensor at several places has the product of these as paths.
-    Where there are more than `_MOST_PATHS`, the last copy keeps an adjoint of its own, so that the
-    work grows with the length of the row and not with the product.
+    A sequence of copies that read the same tensor at several places has the product of these
+    numbers as paths. Beyond `_MOST_PATHS` paths, the last copy keeps its own cotangent, so that the
+    work grows with the length of the sequence instead of the product.
 
     Parameters
     ----------
     may_pass : callable
-        Whether a tensor may be passed over, which then has no adjoint.
+        Whether a tensor may be fused through, so that it has no cotangent.
     counts : callable
-        Whether a tensor gets an adjoint at all.
+        Whether a tensor gets a cotangent at all.
     """
 
     def __init__(self, may_pass: Callable[[Tensor], bool], counts: Callable[[Tensor], bool]):
@@ -48,7 +47,7 @@ class Copies:
         self._ends: dict[Key, Counter[Key]] = {}
 
     def terms(self, tensor: Tensor) -> list[Term] | None:
-        """The terms of the stage of a tensor where it is passed over; None for other tensors."""
+        """The terms of a tensor's stage if it is fused through, or None."""
         key = tensor_key(tensor)
         if key not in self._terms:
             terms = terms_of_copy(tensor.op) if self._may_pass(tensor) else None
@@ -69,12 +68,12 @@ class Copies:
 
 
 def terms_of_copy(op: Operation) -> list[Term] | None:
-    """The terms of a stage that copies its sources, or None for any other stage.
+    """The terms of a stage that only copies, or None for any other stage.
 
     A copy is a read, a literal, or a branch between copies. A stage with fewer elements than a
-    source, such as a slice, does not count: the adjoint of its few elements is worth having. Nor
-    does one with a read at so many paths that they are joined: a sum over all of them would be
-    made for each element of the source.
+    source, such as a slice, does not count, because its small cotangent is worth storing. Nor does
+    a stage with so many paths that they are joined, because each element of the source would then
+    need a sum over all of them.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""The te tensors of equal value that a stage is differentiated as, where it is not differentiated
-itself.
+"""Equal te tensors that are differentiated instead of a stage.
 
 Scatter-adds and loops over updates become sums under an equation, which the solver turns into
-gathers. A custom rule may have a form of its own.
+gathers. A custom rule may have its own form.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .terms import Condition, guarded
 
 
 def equal_forms(op: Operation) -> list[Tensor] | None:
-    """The tensors to differentiate in place of a stage's outputs; None where there are none."""
+    """The tensors to differentiate instead of a stage's outputs, or None if there are none."""
     kind = kind_of(op)
     form = _FORMS.get(type(kind))
     return None if form is None else form(op, kind)

@@ -1,8 +1,8 @@
-"""The derivative of any associative reducer, single or tuple, by prefix and suffix.
+"""The derivative of any associative reducer, single or tuple, by prefixes and suffixes.
 
-In: a reduction with a user-made combiner ⊕. Out: what arrives at each component of the source, from
-``out = (before ⊕ F) ⊕ after``, where before and after combine the elements on either side of F
-(`around`). Right for combiners that do not commute, too.
+For a combiner ⊕, ``out = (before ⊕ F) ⊕ after``, where before and after combine the elements on
+either side of F (`around`). This gives the derivative with respect to each component of F, also for
+combiners that do not commute.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ def general(stage: Reducing) -> list[SourceSeed]:
 
 
 def one_of(variables: Sequence[Var]) -> Callable[[Expr], bool]:
-    """Tells the nodes that are one of some variables."""
+    """A predicate for nodes that are one of some variables."""
     ids = {node_id(var) for var in variables}
     return lambda node: node_id(node) in ids

@@ -1,9 +1,9 @@
-"""Tensors that outputs do not depend on, though they read them: the maximum that softmax subtracts.
+"""Finds tensors that outputs read but do not depend on, such as the maximum that softmax subtracts.
 
-To first order, a change δ of a tensor m moves what is computed from it, or scales it:
-``x - m → -δ``, ``exp(x - m) → ·(1 - δ)``, ``Σ_k`` of that ``→ ·(1 - δ)``, the quotient of the two
-not at all. Where every path from m ends so, its cotangent is zero whatever that of the outputs is,
-and no gradient need go there. What fits no rule proves nothing.
+To first order, a change δ of a tensor m shifts or scales what is computed from it: ``x - m → -δ``,
+``exp(x - m) → ·(1 - δ)``, ``Σ_k`` of that ``→ ·(1 - δ)``, and the quotient of the two does not
+change. If every path from m ends this way, its cotangent is zero for any cotangent of the outputs,
+and no gradient has to be computed for it. Expressions without a rule prove nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..graph.stage import Operation, axis_vars, bodies, is_compute, outputs_of, 
 from .reducers import classify
 from .scalar_rules import NO_DERIVATIVE
 
-#: stages that a change is followed through at most
+#: the maximum number of stages that a change is followed through
 _MOST_STAGES = 32
 
 Key = tuple[int, int]
@@ -44,7 +44,7 @@ Degree = tuple[tuple[Fraction, tuple[Expr, ...]], ...]
 
 @dataclass(frozen=True)
 class Shift:
-    """``value + degree``: no change at all where the degree is empty."""
+    """``value + degree``; an empty degree means no change."""
 
     degree: Degree = ()
 
@@ -59,13 +59,13 @@ class Scale:
 
 @dataclass(frozen=True)
 class Zero:
-    """A literal zero, which any scale leaves as it is."""
+    """A literal zero, which scaling does not change."""
 
 
 Change = Shift | Scale | Zero
 SAME = Shift()
 
-#: from the operands of a node and their changes to its change; None where that is not known
+#: maps the operands of a node and their changes to its change, or to None if it is unknown
 _Rule = Callable[[Sequence[Expr], Sequence[Change]], Change | None]
 
 
@@ -80,13 +80,13 @@ def unneeded_tensors(
     Parameters
     ----------
     graph : Graph
-        The stages between outputs and inputs.
+        The stages between the outputs and the inputs.
     ends : collection of keys
-        The tensors that cotangents are given for.
+        The tensors with given cotangents.
     reached : collection of int
-        Hashes of the stages that depend on the inputs.
+        The hashes of the stages that depend on the inputs.
     asked : collection of keys
-        Tensors whose cotangent is wanted in any case.
+        Tensors whose cotangent is always required.
     """
     found: set[Key] = set()
     for op in graph.ops:
@@ -126,14 +126,14 @@ def _is_unneeded(tensor: Tensor, graph: Graph, ends: Collection[Key]) -> bool:
 
 
 def _first(pending: dict[int, Operation], graph: Graph) -> Operation | None:
-    """The stage to look at next: none of the others comes before it."""
+    """The pending stage that comes before all others."""
     if not pending:
         return None
     return pending.pop(min(pending, key=graph.place))
 
 
 def _of_stage(op: Operation, changes: dict[Key, Change]) -> list[Change | None]:
-    """The change of each output of a stage; None where it is not known."""
+    """The change of each output of a stage, or None if it is unknown."""
     reduction = reduction_of(op)
     if reduction is None:
         return [_of_expression(expand_lets(body), changes) for body in bodies(op)]
@@ -218,7 +218,7 @@ def _literal(node: Expr) -> Fraction | None:
 
 
 def _scaled(changes: Sequence[Change], sign: int) -> Change | None:
-    """The product of two values, or their quotient, which scale by one base or not at all."""
+    """The product or quotient of two values that scale by the same base or not at all."""
     bases = {change.base for change in changes if isinstance(change, Scale)}
     if len(bases) != 1 or any(isinstance(c, Shift) and c.degree for c in changes):
         return None
@@ -237,7 +237,7 @@ def _added(sign: int) -> _Rule:
 
 
 def _joined(parts: Sequence[Expr], changes: Sequence[Change]) -> Change | None:
-    """One of several values, all of which change alike; zero is scaled by anything."""
+    """One of several values that all change in the same way; any scale fits zero."""
     scaled = any(isinstance(change, Scale) for change in changes)
     left, *rest = [c for c in changes if not isinstance(c, Zero)] if scaled else changes
     for right in rest:

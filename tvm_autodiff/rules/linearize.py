@@ -1,8 +1,7 @@
-"""The derivative of one stage as a list of terms, one or more for each read site.
+"""The derivative of one compute stage as a list of terms, one or more for each read site.
 
-In: a compute stage and the tensors that derivatives are asked for. Out: `Term`s, from which the
-pullback follows by transposition and the pushforward by reading them as they stand. Scalar rules
-and reducers give the values; nothing here looks at index maps, nor solves anything.
+The pushforward reads the terms directly, and the pullback transposes them. Values come from scalar
+rules and reducers. Index maps are not analysed here.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
     op : Operation
         A compute stage with one or several outputs.
     tensors : sequence of Tensor
-        The tensors whose reads count; reads of others are constants.
+        The tensors to differentiate with respect to. Reads of others are constants.
 
     Returns
     -------
     list of Term
-        In the order of the read sites in the body; empty when the stage does not depend on them
-        smoothly.
+        Terms in the order of the read sites in the body; empty if the stage does not depend
+        smoothly on the tensors.
 
     Raises
     ------
     NotDifferentiableError
-        The stage is a `te.extern` or `te.scan`, or holds an intrinsic without a rule on the way.
+        If the stage is a `te.extern` or `te.scan`, or uses an intrinsic without a rule.
 
     References
     ----------
@@ -73,7 +72,7 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
         raise NotDifferentiableError(
             f"stage {op.name} is an opaque {kind} stage that reads {names}: it has no expression "
             f"to differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
-            "f(out, deps, head) -> [adjoint of each], or give the stage a rule by with_rule"
+            "f(out, deps, head) -> [adjoint of each], or attach a rule to the stage with with_rule"
         )
     wanted = {tensor_key(tensor) for tensor in tensors}
     reduction = reduction_of(op)
@@ -123,7 +122,7 @@ def _terms_at(
 
 
 def _split(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-    """Conjunctions as conditions of their own: ``a and b → a, b``."""
+    """Split conjunctions into separate conditions: ``a and b → a, b``."""
     return tuple(
         Condition(part, condition.guards)
         for condition in conditions
@@ -154,7 +153,7 @@ def _reduction_terms(
 def _terms_with_init(
     op: Operation, reduction: Reduction, wanted: set[tuple[int, int]]
 ) -> list[Term]:
-    """init ⊕ (⊕ source): the terms of the combination, those through the plain reduction
+    """init ⊕ (⊕ source): the terms of the combination, with those through the plain reduction
     continued.
     """
     combination, plain = split_init(op)

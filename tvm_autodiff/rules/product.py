@@ -1,11 +1,10 @@
 """The derivative of a product: the seed times the product of the other factors.
 
-In: a reduction with ``*``. Out: the seed at every factor, right with one, two or all factors zero,
-in linear time: one pass computes P, the product of the factors that are not zero, and Z, the number
-of zeros; the product of the others is P/F where Z is 0, P at the only zero where Z is 1, and 0
-elsewhere. P has an exponent of its own, so that it neither under- nor overflows. That expression
-has the right value and the wrong derivative (at zeros); so two scans of products, another form of
-it, are differentiated in its place.
+It is correct with one, two or all factors zero, and takes linear time. One pass computes P, the
+product of the non-zero factors, and Z, the number of zeros. The product of the others is P/F if Z
+is 0, P at the only zero if Z is 1, and 0 elsewhere. P has a separate exponent, so that it neither
+underflows nor overflows. This expression has the right value but the wrong derivative at zeros, so
+an equal form, two scans of products, is differentiated instead.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from .reducing import (
 )
 from .terms import Contribution
 
-#: nodes of a factor that is written out wherever it is needed
+#: the maximum number of nodes of a factor that is repeated wherever it is needed
 _MOST_NODES = 16
 
 
@@ -76,16 +75,16 @@ def product(stage: Reducing) -> list[SourceSeed]:
 
 
 class _Factors:
-    """The factors, each 1 where there is none, as expressions, or as a tensor of their own.
+    """The factors, each 1 if there is none, as expressions or as a stored tensor.
 
-    They occur many times in what follows, so only what is short stays an expression. Nor does
-    bfloat16: TVM takes the bits of it for integers where one element is converted many times.
+    They occur many times in what follows, so only short expressions are not stored. bfloat16 is
+    always stored, because TVM treats its bits as integers when one element is converted many times.
     """
 
     def __init__(self, stage: Reducing, dtype: str) -> None:
         self.places = elements_of(stage.op, stage.reduction)
         one, rename = const(1, dtype), self.places.rename
-        # a condition may read what exists only inside
+        # a condition may read variables that exist only inside
         counted = if_then_else(
             rename(stage.reduction.condition), rename(cast(dtype, stage.source)), one
         )
@@ -98,7 +97,7 @@ class _Factors:
             self.everywhere = self.at([axis.var for axis in axes], self.everywhere)
 
     def at(self, place: Sequence[Expr], expr: Expr) -> Expr:
-        """The factor at a place, which is `expr` there."""
+        """The factor at an index, where it is `expr`."""
         if self._tensor is None:
             return expr
         return load(self._tensor, place[len(place) - len(self._tensor.shape) :])
@@ -137,7 +136,7 @@ def _scanned_products(
     reads: Sequence[Tensor],
     inputs: Sequence[Tensor],
 ) -> list[Tensor]:
-    """``others[a, k] = (Π_{k' < k} F(a, k'))·(Π_{k' > k} F(a, k'))``, two scans: linear time."""
+    """``others[a, k] = (Π_{k' < k} F(a, k'))·(Π_{k' > k} F(a, k'))``: two scans, in linear time."""
     [factors] = replace_tensors([elements], list(zip(reads, inputs, strict=True)))
     factor_dtype = dtype_of(factors)
     lhs, rhs = variable("lhs", factor_dtype), variable("rhs", factor_dtype)
@@ -150,15 +149,15 @@ def _scanned_products(
 
 
 class _Scaling:
-    """Numbers as ``significand * unit**exponent``, so that no product of them leaves the dtype.
+    """Numbers as ``significand * unit**exponent``, so that no product overflows the dtype.
 
     A significand lies between the square roots of 1/unit and unit, a product of two between 1/unit
-    and unit. Units are powers of two: scaling rounds nothing.
+    and unit. Units are powers of two, so scaling does not round.
 
     Attributes
     ----------
     dtype : str
-        Of the significands: float32 for narrower numbers.
+        The dtype of the significands: float32 for narrower numbers.
     """
 
     def __init__(self, dtype: str) -> None:
@@ -168,12 +167,12 @@ class _Scaling:
         self._limits = [2.0 ** (n * bits / 2) for n in (1, 3)]
 
     def variables(self, side: str) -> tuple[Var, Var, Var]:
-        """Significand, exponent and number of zeros of one side of a combiner."""
+        """The significand, exponent and number of zeros of one side of a combiner."""
         product = variable(f"product_{side}", self.dtype)
         return product, variable(f"scale_{side}"), variable(f"zeros_{side}")
 
     def split(self, number: Expr) -> tuple[Expr, Expr]:
-        """Significand and exponent of a number other than zero."""
+        """The significand and exponent of a non-zero number."""
         significand, exponent = cast(self.dtype, number), const(0, "int32")
         size = call("abs", significand)
         for limit in self._limits:
@@ -192,15 +191,16 @@ class _Scaling:
     def _moved(
         self, significand: Expr, exponent: Expr, large: Expr, small: Expr
     ) -> tuple[Expr, Expr]:
-        """The same number with another exponent where the significand is large or small."""
+        """The same number with another exponent if the significand is large or small."""
         factor = select(large, self._down, select(small, self._up, const(1, self.dtype)))
         up, none, down = (const(step, "int32") for step in (1, 0, -1))
         step = select(large, up, select(small, down, none))
         return mul(significand, factor), add(exponent, step)
 
     def value(self, significand: Expr, exponent: Expr) -> Expr:
-        """The number, for a quotient of two significands: four units make it zero or infinite,
-        whatever the exponent beyond.
+        """The number, for a quotient of two significands.
+
+        Beyond four units it is zero or infinite for every exponent.
         """
         for step in range(1, 5):
             larger = compare("ge", exponent, const(step, "int32"))

@@ -1,7 +1,7 @@
-"""The pushforward of a stage: stages for the tangents of its outputs, from those of what it reads.
+"""Pushforward rules, one for each kind of stage: stages for the tangents of its outputs.
 
-Each kind of stage has one rule. A sum stays a sum; the combiner of any other reduction works on
-pairs of value and tangent, which is exact at ties and at zeros of products.
+A sum stays a sum. The combiner of any other reduction works on pairs of value and tangent, which is
+exact at ties and at zeros of products.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ Tangents = dict[int, Tensor]  #: by number of the output; what is missing is zer
 
 
 def pushforward(op: Operation, tangent_of: TangentOf) -> Tangents:
-    """The tangents of a stage's outputs, each of the shape and dtype of its output.
+    """The tangents of a stage's outputs, each with the shape and dtype of its output.
 
     Parameters
     ----------
     op : Operation
         A stage of any kind.
     tangent_of : callable
-        The tangent of a tensor that the stage reads; None where it is zero.
+        Returns the tangent of a tensor that the stage reads, or None if it is zero.
 
     Raises
     ------
     NotDifferentiableError
-        The stage is opaque, or holds an intrinsic without a rule.
+        If the stage is opaque, or uses an intrinsic without a rule.
     """
     kind = kind_of(op)
     return _RULES[type(kind)](op, kind, tangent_of)
@@ -102,7 +102,7 @@ def _opaque(op: Operation, kind: Opaque, tangent_of: TangentOf) -> Tangents:
     raise NotDifferentiableError(
         f"stage {op.name} is an opaque {what} stage that reads {names}: it has no expression to "
         f"differentiate. Pass override={{{op.name}: ([{names}], f)}} with "
-        "f(out, deps, tangents) -> tangent of out, or give the stage a rule by with_rule"
+        "f(out, deps, tangents) -> tangent of out, or attach a rule to the stage with with_rule"
     )
 
 
@@ -126,7 +126,7 @@ def _update_loops(op: Operation, loops: UpdateLoops, tangent_of: TangentOf) -> T
 
 
 def _prefix_scan(op: Operation, scan: Scan, tangent_of: TangentOf) -> Tangents:
-    """``s ← step(s, x)  →  ds ← ∂step/∂s · ds + ∂step/∂x · dx``, which reads s from the outputs."""
+    """``s ← step(s, x) → ds ← ∂step/∂s · ds + ∂step/∂x · dx``, with s read from the outputs."""
     recurrence = scan.recurrence
     moving = {node_id(var): variable(f"{var.name}_dot", dtype_of(var)) for var in recurrence.state}
     given: dict[int, tuple[Var, Tensor]] = {}
@@ -240,7 +240,7 @@ def _dual_reduction(
 
 @dataclass(frozen=True)
 class _Dual:
-    """A combiner on values and tangents, and which components of the original each is of."""
+    """A combiner on values and tangents, and the original component of each."""
 
     combiner: Combiner
     values: tuple[int, ...]
@@ -299,8 +299,8 @@ def _tangents_of_results(
     dots: Sequence[Sequence[Var]],
     moving: Mapping[int, Expr],
 ) -> dict[int, Expr | None]:
-    """The tangents of what is combined, by component, where those in `moving` and all that is
-    combined from them move.
+    """The tangents of the results by component, given the components in `moving` that have
+    tangents.
     """
     floats = [number for number, var in enumerate(combiner.lhs) if is_float(var)]
     active = [number for number in floats if number in moving]

@@ -1,9 +1,8 @@
-"""The derivative of a reduction with respect to its source, reducer by reducer.
+"""The derivative of a reduction with respect to its source, by a table of reducers.
 
-In: a reduction stage. Out: for each component of the output, what arrives at each component of the
-source at every reduce position, given a seed. A table tells the reducers that have a rule of their
-own (sum; max, min and selections such as argmax by the winner; product without dividing by zero);
-every other reducer, single or tuple, takes the general rule.
+For seeds at the output, the rules give what arrives at each component of the source at every reduce
+position. Sum; max, min and selections such as argmax; and product have their own rules. Every other
+reducer uses the general rule.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ _SIMPLE_KINDS: dict[str, tuple[str, int | None]] = {
 def source_seeds(
     op: Operation, reduction: Reduction, seeds: Mapping[int, Expr]
 ) -> dict[int, list[SourceSeed]]:
-    """What arrives at the source of a reduction (without init) when seeds arrive at its outputs.
+    """The contributions to the source of a reduction (without init) for given seeds of its outputs.
 
-    Seeds and results are those of each component. The contributions are expressions in the stage's
-    axes and the reduction's own axes; the caller sums them over both.
+    Seeds and results are per component. The contributions are expressions in the stage's axes and
+    the reduction's own axes; the caller sums them over both.
     """
     around = cache(partial(around_elements, op, reduction))
     return {

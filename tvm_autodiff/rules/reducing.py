@@ -1,9 +1,9 @@
-"""A reduction taken apart for the rules of reducers, and stages that run over it a second time.
+"""A reduction decomposed for the rules of reducers, and stages that run over it a second time.
 
-In: a reduction stage. Out: the pieces that every rule needs: the condition of its elements, their
-place in iteration order, a stage of the forward shape that reduces something else over the same
-axes, the axes of a stage with one element for each reduced element. The rules themselves live in
-`reducers`, `winner`, `product` and `general_reducer`.
+It provides what every rule needs: the condition of the elements, their position in iteration order,
+a stage of the forward shape that reduces something else over the same axes, and the axes of a stage
+with one element per reduced element. The rules are in `reducers`, `winner`, `product` and
+`general_reducer`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from ..graph.stage import (
 )
 from .terms import Condition, Contribution
 
-#: (component of the source, what arrives there)
+#: (component of the source, its contribution)
 SourceSeed = tuple[int, Contribution]
 
 
 @dataclass(frozen=True)
 class Around:
-    """What stands at and around each element of a reduction, read in the axes of its stage.
+    """Prefix, element and suffix at each element of a reduction, in the axes of its stage.
 
-    One expression a component: the combination of the elements before it, itself, of those after.
+    One expression for each component.
     """
 
     before: tuple[Expr, ...]
@@ -52,7 +52,7 @@ class Around:
 
 @dataclass(frozen=True)
 class Reducing:
-    """A reduction stage taken apart for the rules: stage, reduction, and one seed a component.
+    """A reduction stage decomposed for the rules: stage, reduction, and one seed per component.
 
     `around` makes what the general rule needs, once for all components.
     """
@@ -65,18 +65,20 @@ class Reducing:
 
     @property
     def source(self) -> Expr:
-        """The source of the component at hand."""
+        """The source of the current component."""
         return self.reduction.sources[self.component]
 
 
 def own_condition(stage: Reducing) -> tuple[Condition, ...]:
+    """The condition under which an element takes part in the reduction."""
     condition = stage.reduction.condition
     return () if always(condition) else (Condition(condition, True),)
 
 
 def flat_position(axes: Sequence[Axis]) -> Expr:
-    """The place of the current element in iteration order, counted from zero: int32 where all
-    places are known to fit, whatever the dtype of the axes.
+    """The position of the current element in iteration order, from zero.
+
+    It is int32 if all positions are known to fit, whatever the dtype of the axes.
     """
     position: Expr | None = None
     ranges = [axis_range(axis) for axis in axes]
@@ -92,6 +94,7 @@ def flat_position(axes: Sequence[Axis]) -> Expr:
 
 
 def zero_based(axes: Sequence[Axis]) -> list[Expr]:
+    """The value of each axis counted from zero: ``k - low``."""
     result = []
     for axis in axes:
         low, _ = axis_range(axis)
@@ -106,8 +109,9 @@ def copy_of_stage(
     sources: Sequence[Expr],
     suffix: str,
 ) -> list[Tensor]:
-    """A stage of the forward shape that reduces `sources`, and the place where asked, over the same
-    axes.
+    """A stage of the forward shape that reduces `sources` over the same axes.
+
+    It also returns the position, if required.
     """
     if len(sources) < len(combiner.lhs):
         sources = [*sources, flat_position(reduction.axes)]
@@ -122,16 +126,16 @@ def copy_of_stage(
 
 @dataclass(frozen=True)
 class Elements:
-    """One place for each reduced element: the axes (a, k) of a stage, k from zero.
+    """One index for each reduced element: the axes (a, k) of a stage, with k from zero.
 
     Attributes
     ----------
     axes : list of Axis
-        Those of the reduction's stage, then one for each reduce axis, at its largest extent.
+        The axes of the reduction's stage, then one for each reduce axis, at its largest extent.
     rename : callable
-        From expressions in the stage's own axes to expressions in these.
+        Maps expressions in the stage's own axes to expressions in these axes.
     inside : Expr
-        Where there is an element: windows may be of different length.
+        Whether there is an element, because windows may differ in length.
     """
 
     axes: list[Axis]
@@ -140,12 +144,12 @@ class Elements:
 
 
 def elements_of(op: Operation, reduction: Reduction) -> Elements:
-    """The places of a stage with one element for each reduced element.
+    """The indices of a stage with one element for each reduced element.
 
     Raises
     ------
     NotDifferentiableError
-        The extent of a reduce axis depends on other axes and has no constant bound.
+        If the extent of a reduce axis depends on other axes and has no constant bound.
     """
     axes = [renew_axis(axis) for axis in op.axis]
     mapping: dict[Var, Expr] = {old.var: new.var for old, new in zip(op.axis, axes, strict=True)}

@@ -1,8 +1,8 @@
-"""Rules that users register: of scalar functions by name, and of externs by tag.
+"""Rules that users register: for scalar functions by name, and for externs by tag.
 
-The two tables live as long as the process and hold for all programs in it, as TVM's own tables of
-operators do: an intrinsic in an expression has a name and nothing else. Rules of tensors need no
-table; they are stages (`graph.kinds.custom`).
+The two tables live as long as the process and apply to all programs in it, like TVM's own operator
+tables, because an intrinsic in an expression has only a name. Rules of tensors need no table; they
+are stages (`graph.kinds.custom`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..graph.kinds.custom import Custom, Rule, custom_of
 from ..graph.stage import Operation, is_extern, outputs_of
 from .scalar_rules import RULES, ScalarRule
 
-#: calls of functions by name: the name is the first operand
+#: calls of functions by name, which is the first operand
 _CALLS = ("call_pure_extern", "call_extern")
 
 _SCALARS: dict[str, ScalarRule] = {}
@@ -25,7 +25,7 @@ _EXTERNS: dict[str, Rule] = {}
 
 
 def scalar_rule(node: Expr) -> ScalarRule | None:
-    """The row for a node: of the table of operators, or a registered one."""
+    """The rule for a node, from the table of operators or registered."""
     name = called_name(node)
     return RULES.get(name) or _SCALARS.get(name)
 
@@ -44,7 +44,7 @@ def called_name(node: Expr) -> str:
 
 
 def ruled(op: Operation) -> Custom | None:
-    """The custom rule that a stage carries, or that is registered for its tag; None without one."""
+    """The custom rule of a stage, or the one registered for its tag; None without one."""
     found = custom_of(op)
     if found is not None or not is_extern(op):
         return found
@@ -57,8 +57,7 @@ def ruled(op: Operation) -> Custom | None:
 
 @contextmanager
 def entered_scalar(rule: ScalarRule) -> Iterator[None]:
-    """Enter the rule of a scalar function in the place of an earlier one; an error inside of the
-    block takes it back.
+    """Register the rule of a scalar function; an error inside the block restores the earlier rule.
     """
     with _entered(_SCALARS, rule.name, rule):
         yield
@@ -66,7 +65,8 @@ def entered_scalar(rule: ScalarRule) -> Iterator[None]:
 
 @contextmanager
 def entered_extern(tag: str, rule: Rule) -> Iterator[None]:
-    """The same for the rule of externs with a tag."""
+    """Register the rule of externs with a tag; an error inside the block restores the earlier rule.
+    """
     with _entered(_EXTERNS, tag, rule):
         yield
 

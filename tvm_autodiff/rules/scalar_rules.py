@@ -1,12 +1,12 @@
-"""The table of scalar rules: one row an operator, read by both modes.
+"""The table of scalar rules: one row for each operator, used by both modes.
 
-In: a node and a seed (the cotangent of the node's value). Out: for each operand the seed times the
-partial derivative, in the operand's dtype: an expression, a `Branch` (it applies only where a
-condition holds), or None (identically zero). Entries are linear in the seed, so a row serves the
-pushforward too. Where a limit exists at a singular point the rule gives it, as the rows note;
-elsewhere the value is what mathematics says: infinite where the derivative is, NaN where the
-function is undefined. Lets are expanded before; loads, reductions and the walk are left to
-`linearize` and `reducers`.
+A row maps a node and a seed (the cotangent of the node's value) to one entry for each operand: the
+seed times the partial derivative in the operand's dtype, as an expression, a `Branch` (it applies
+only if a condition holds), or None (identically zero). Entries are linear in the seed, so a row
+also serves the pushforward. If a limit exists at a singular point, the rule gives it, as the rows
+note. Elsewhere the value is the mathematical one: infinite where the derivative is, NaN where the
+function is undefined. Lets must be expanded first; `linearize` and `reducers` handle loads,
+reductions and the walk.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class Branch:
     Attributes
     ----------
     condition : Expr
-        Where the contribution applies (bool).
+        The condition under which the contribution applies (bool).
     value : Expr
-        The seed times the partial derivative there; may be NaN or out of bounds elsewhere.
+        The seed times the partial derivative. It may be NaN or out of bounds if the condition is
+        false.
     guards : bool
-        True where the condition protects reads (`if_then_else`) and must stay a real branch;
-        False where both sides may be evaluated (`select`, `max`, a limit at a singular point).
+        True if the condition protects reads (`if_then_else`) and must stay a real branch. False if
+        both sides may be evaluated (`select`, `max`, a limit at a singular point).
     """
 
     condition: Expr
@@ -57,10 +58,11 @@ class ScalarRule:
     formula : str
         The derivative in plain notation; ``g`` is the seed, ``f`` the value of the node.
     note : str
-        The policy at points where the formula alone does not decide, or empty.
+        The value at points that the formula does not define, or empty.
     pullback : callable
-        ``pullback(seed, operands, out)`` with the node `out` itself and a seed of its dtype; one
-        entry an operand. Operands that are not floats, and all of a node that is not, get None.
+        ``pullback(seed, operands, out)`` with the node `out` and a seed of its dtype; returns one
+        entry per operand. The entry is None for operands that are not floats, and for all operands
+        of such a node.
     """
 
     name: str
@@ -70,7 +72,7 @@ class ScalarRule:
 
 
 def _masked(pullback: Pullback) -> Pullback:
-    """Entries of operands that are no floats, and of nodes that are none, are None."""
+    """Entries of non-float operands, and of non-float nodes, become None."""
 
     def masked(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
         if not is_float(out):
@@ -98,7 +100,7 @@ def _square(x: Expr) -> Expr:
 
 
 def _one_minus_square(x: Expr) -> Expr:
-    """``1 - x*x`` as ``(1 - x)*(1 + x)``, which keeps its digits near the ends of the domain."""
+    """``1 - x*x`` as ``(1 - x)*(1 + x)``, which is accurate near the ends of the domain."""
     return mul(sub(like(x, 1), x), add(like(x, 1), x))
 
 
@@ -133,7 +135,7 @@ def _div(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
 
 
 def _truncmod(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
-    # the quotient is read off the result: trunc(a/b) is wrong where the division rounds up
+    # the quotient follows from the result: trunc(a/b) is wrong where the division rounds up
     a, b = parts
     quotient = call("nearbyint", div(sub(a, out), b))
     return (seed, neg(mul(seed, quotient)))
@@ -231,7 +233,7 @@ def _hypot(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
 
 
 def _copysign(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
-    # |x| with the sign of y: slope 1 where the result is x itself, -1 where it was turned round
+    # |x| with the sign of y: slope 1 where the result is x, -1 where its sign changed
     x, _ = parts
     slope = select(compare("eq", out, x), like(x, 1), like(x, -1))
     return (Branch(_nonzero(x), mul(seed, slope), False), None)
@@ -330,7 +332,7 @@ _ROWS: tuple[tuple[str, str, str, Pullback], ...] = (
     # steps by one unit in the last place
     ("nextafter", "g; 0", "", lambda g, xy, f: (g, None)),
     (CHECKPOINT, "g", "", _unary(lambda g, x, f: g)),
-    # the second operand is a number of the sweep
+    # the second operand is the number of the sweep
     (RECOMPUTED, "g; 0", "", lambda g, xn, f: (g, None)),
 )
 

@@ -1,8 +1,8 @@
 """The derivative of a scan: another scan, in the opposite direction.
 
-In: a stage made by `graph.kinds.prefix_scan`, and the cotangents of its outputs. Out: the adjoints
-of its elements, ``x̄_k = λ_k · ∂step/∂x``, where the adjoint λ of the state after element k follows
-``λ_{k-1} = h_k + λ_k · ∂step/∂state``. As many steps as the scan itself has, for any step.
+For cotangents h of the outputs, the adjoint λ of the state after element k follows ``λ_{k-1} = h_k
++ λ_k · ∂step/∂state``, and the elements get ``x̄_k = λ_k · ∂step/∂x``. For any step this takes as
+many steps as the scan itself.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from .terms import Contribution, guarded, pull_back
 def scan_adjoints(
     op: Operation, heads: Mapping[int, Tensor], prefix: Sequence[Extent], wanted: Sequence[Tensor]
 ) -> list[tuple[Tensor, Tensor]]:
-    """The adjoints that a scan contributes to the tensors it reads.
+    """The contributions of a scan to the cotangents of the tensors it reads.
 
     Parameters
     ----------
     op : Operation
         A prefix scan.
     heads : mapping from int to Tensor
-        The cotangents, of shape ``prefix + rows + scanned``, by number of the output.
+        The cotangents, of shape ``prefix + rows + scanned``, by output number.
     prefix : sequence of int or Expr
         The leading axes of the cotangents.
     wanted : sequence of Tensor
-        The tensors asked for.
+        The tensors to differentiate with respect to.
 
     Returns
     -------
     list of (Tensor, Tensor)
-        A tensor that the scan reads and a contribution to its adjoint, ``prefix + its shape``; a
-        tensor may come more than once, and one that the states do not depend on not at all.
+        A tensor that the scan reads and a contribution to its cotangent, of shape ``prefix + its
+        shape``. A tensor may occur several times, and does not occur if the states do not depend on
+        it.
     """
     scan = kind_of(op)
     assert isinstance(scan, Scan)
@@ -76,9 +77,9 @@ class _AdjointStep:
     Attributes
     ----------
     adjoints : list of Var
-        λ of the state after an element, for each state that has a cotangent in the end.
+        λ of the state after an element, for each state that has a cotangent.
     heads : dict from int to Var
-        h, by number of the output.
+        h, by output number.
     next : list of Expr
         λ of the state before the element.
     """
@@ -113,7 +114,7 @@ class _AdjointStep:
             self.next.append(add(value, parts[1]) if len(parts) > 1 else value)
 
     def arriving_at(self, var: Var) -> Expr | None:
-        """``λ · ∂step/∂var``, or None where the step does not depend on it."""
+        """``λ · ∂step/∂var``, or None if the step does not depend on the variable."""
         return self._arriving.get(node_id(var))
 
     def _pull_back(self, seeds: Mapping[int, Var]) -> dict[int, Expr]:

@@ -1,7 +1,7 @@
-"""The forward sweep through expressions: tangents of their values from tangents of their parts.
+"""The forward sweep through expressions: tangents of values from tangents of their parts.
 
-Tangents have the dtype of what they belong to at every node, so a float16 operand rounds no tangent
-of a float32 one. No guard is ever a factor: the tangent of a branch is a branch.
+At every node the tangent has the dtype of its value, so a float16 operand does not round the
+tangent of a float32 one. A guard is never a factor: the tangent of a branch is a branch.
 """
 
 from __future__ import annotations
@@ -30,24 +30,23 @@ def push_forward(
     Parameters
     ----------
     roots : sequence of (expression, alias)
-        What is differentiated, and an expression of equal value that rules may read instead (the
-        forward output), or None. Lets are expanded; equal parts should be one node
+        The expression to differentiate, and an equal expression that rules may read instead (the
+        forward output), or None. Lets must be expanded; equal parts should be one node
         (`expr.lets.merge_equal`).
     tangent_of : callable
-        The tangent of a read or a variable, of its dtype; None where it is zero. It is asked at
-        leaves: reads and variables.
+        Returns the tangent of a read or a variable in its dtype, or None if it is zero.
     where : str
-        Names the stage in error messages.
+        The name of the stage, for error messages.
 
     Returns
     -------
     list of Expr or None
-        The tangent of each root, of the root's dtype.
+        The tangent of each root, in the root's dtype.
 
     Raises
     ------
     NotDifferentiableError
-        An intrinsic without a rule is on the way.
+        If an intrinsic has no rule.
 
     Examples
     --------
@@ -81,7 +80,7 @@ def push_forward(
         if row is None:
             raise NotDifferentiableError(
                 f"{where}: no derivative rule for {called_name(node)} in {text(node, limit=200)}; "
-                "give the function one with register_rule, or the stage one with override="
+                "add one for the function with register_rule, or for the stage with override="
             )
         tangents[node_id(node)] = _by_partials(row, parts, moving, alias.get(node_id(node), node))
     return [tangents[node_id(root)] for root, _ in roots]
@@ -90,8 +89,10 @@ def push_forward(
 def _by_partials(
     row: ScalarRule, parts: Sequence[Expr], moving: Sequence[Tangent], out: Expr
 ) -> Tangent:
-    """``Σ_p ∂f/∂p · tangent_p``: a scalar derivative is its own transpose, so the rows of reverse
-    mode serve, with the tangent of an operand in the place of the seed.
+    """``Σ_p ∂f/∂p · tangent_p``.
+
+    A scalar derivative is its own transpose, so the reverse-mode table is used with the tangent of
+    an operand as the seed.
     """
     total: Tangent = None
     for place, tangent in enumerate(moving):
@@ -106,7 +107,7 @@ def _by_partials(
 
 
 def or_zero(tangent: Tangent, part: Expr) -> Expr:
-    """A tangent as an expression, zeros of the dtype of `part` included."""
+    """A tangent as an expression; None becomes zeros in the dtype of `part`."""
     return like(part, 0) if tangent is None else tangent
 
 
@@ -126,7 +127,7 @@ def _extreme(keeps_first: str) -> _Choice:
     )
 
 
-#: operators whose tangent is a choice between those of their operands
+#: operators whose tangent is a choice between the tangents of their operands
 _CHOICES: dict[str, _Choice] = {
     "if_then_else": _branch(if_then_else),
     "select": _branch(select),

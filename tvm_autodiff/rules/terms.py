@@ -1,9 +1,8 @@
 """Terms of a derivative, and the reverse sweep through one expression that produces them.
 
-In: expressions with a seed (the cotangent) each. Out: for every read or formal variable asked for,
-the values that reach it, each with the conditions of the path it came by. Conditions stay apart
-from values, so that the solver can use those on indices and no guard is ever a factor: `if c: h*p`,
-not `c*h*p`.
+For each requested read or variable the sweep collects the values that reach it, each with the
+conditions of its path. Conditions are kept apart from values, so that the solver can use conditions
+on indices, and a guard is never a factor: `if c: h*p` instead of `c*h*p`.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from ..expr.rewrite import postorder
 from .registry import called_name, scalar_rule
 from .scalar_rules import NO_DERIVATIVE, Branch
 
-#: paths that a shared node keeps apart before they are joined into one value
+#: the number of paths that a shared node keeps separate before they are joined into one value
 _MOST_PATHS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """A condition on a path; `guards` tells that it protects reads and must stay a real branch."""
+    """A condition on a path; `guards` means that it protects reads and must stay a real branch."""
 
     expr: Expr
     guards: bool
 
     def key(self) -> tuple[int, bool]:
-        """Equal for equal conditions of one sweep: a choice guards no reads, a branch does."""
+        """Equal for equal conditions of one sweep; a choice does not guard reads, a branch does."""
         return node_id(self.expr), self.guards
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """A value that reaches a read where all conditions hold, outermost first."""
+    """A value that reaches a read if all conditions hold, outermost first."""
 
     value: Expr
     conditions: tuple[Condition, ...] = ()
 
     def key(self) -> tuple[tuple[int, bool], ...]:
-        """Equal for contributions that came by equal paths."""
+        """Equal for contributions along equal paths."""
         return tuple(condition.key() for condition in self.conditions)
 
 
@@ -55,16 +54,15 @@ class Term:
     Attributes
     ----------
     tensor, indices
-        The read site: which tensor, at which element, in terms of the stage's axes and
-        `reduce_axes`.
+        The read site: the tensor and its element, in the stage's axes and `reduce_axes`.
     component : int
-        The output of the stage that `seed` is the cotangent of.
+        The number of the output whose cotangent is `seed`.
     seed : Var
-        Stands for the cotangent of ``out[a]`` in `value`.
+        The variable for the cotangent of ``out[a]`` in `value`.
     value : Expr
-        Linear in `seed`, of the dtype of `tensor`.
+        An expression that is linear in `seed`, in the dtype of `tensor`.
     conditions : tuple of Condition
-        Where the term is not zero.
+        The conditions under which the term is not zero.
     reduce_axes : tuple of Axis
         The axes ``k`` of the stage's reduction.
     """
@@ -96,18 +94,18 @@ def pull_back(
     Parameters
     ----------
     roots : sequence of (expression, contributions, alias)
-        What is differentiated, the cotangents that arrive there, and an expression of equal value
-        that the rules may read instead (the forward output), or None. Equal parts should be one
-        node already (`expr.lets.merge_equal`) and lets expanded.
+        The expression to differentiate, its cotangents, and an equal expression that the rules may
+        read instead (the forward output), or None. Lets must be expanded, and equal parts should be
+        one node (`expr.lets.merge_equal`).
     wanted : callable
-        Tells the nodes (reads, variables) at which contributions are collected.
+        A predicate for the nodes (reads, variables) at which contributions are collected.
     where : str
-        Names the stage in error messages.
+        The name of the stage, for error messages.
 
     Returns
     -------
     dict
-        From node id to (node, contributions), in order of first occurrence.
+        A map from node id to (node, contributions), in order of first occurrence.
     """
     order = postorder([expr for expr, _, _ in roots])
     active: set[int] = set()
@@ -137,7 +135,7 @@ def pull_back(
         if rule is None:
             raise NotDifferentiableError(
                 f"{where}: no derivative rule for {called_name(node)} in {text(node, limit=200)}; "
-                "give the function one with register_rule, or the stage one with override= or "
+                "add one for the function with register_rule, or for the stage with override= or "
                 "manual="
             )
         out = alias.get(key, node)
@@ -159,20 +157,23 @@ def pull_back(
 
 
 def _known(conditions: dict[Hashable, Condition], expr: Expr, guards: bool) -> Condition:
-    """One object for equal conditions, so that a path that repeats a condition holds it once."""
+    """One object for equal conditions, so that a path with a repeated condition contains it once.
+    """
     parts = tuple(node_id(part) for part in operands(expr))
     key = (op_name(expr), own_fields(expr), parts, guards)
     return conditions.setdefault(key, Condition(expr, guards))
 
 
 def _is_piecewise_constant(node: Expr) -> bool:
-    """Comparisons and conversions to integers end a path; other integers may carry bits."""
+    """Whether a node ends a path: a comparison or a conversion to integers. Other integers may
+    carry bits.
+    """
     name = op_name(node)
     return name in NO_DERIVATIVE or (name == "cast" and not is_float(node))
 
 
 def _arrive(arriving: dict[int, list[Contribution]], node: Expr, new: Contribution) -> None:
-    """Add a contribution to a node; equal paths are added up, too many paths are joined."""
+    """Add a contribution to a node: equal paths are summed, too many paths are joined."""
     known = arriving.setdefault(node_id(node), [])
     for place, old in enumerate(known):
         if old.key() == new.key():
@@ -184,7 +185,8 @@ def _arrive(arriving: dict[int, list[Contribution]], node: Expr, new: Contributi
 
 
 def _join(contributions: Sequence[Contribution]) -> Contribution:
-    """Contributions by several paths as one: the conditions that all share stay conditions."""
+    """Contributions along several paths as one; conditions that all of them share stay conditions.
+    """
     paths = [contribution.conditions for contribution in contributions]
     length = 0
     while all(len(path) > length for path in paths) and (

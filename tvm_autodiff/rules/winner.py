@@ -1,9 +1,8 @@
-"""The derivative of max, min and of reducers that select: the seed goes to the winner.
+"""The derivative of max, min and selecting reducers: the seed goes to the selected element.
 
-In: a reduction whose result is one of its elements. Out: the seed at the element that won. The
-winner's place is computed once, in the forward shape; the first of equal elements wins, as in
-iteration order, so that the weights of tied elements sum to one. Where the identity wins, no
-element has a derivative.
+The index of that element is computed once, in the forward shape. The first of equal elements is
+selected, in iteration order, so the weights of tied elements sum to one. If the identity is
+selected, no element has a derivative.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from .terms import Condition, Contribution
 
 
 def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
-    """max (`better` is ``gt``), min (``lt``) → the seed goes to the first element that is best, or
-    to the one that another component of the reducer shows.
+    """max (`better` is ``gt``), min (``lt``) → the seed goes to the first best element, or to the
+    one that another component of the reducer shows.
     """
     shown = _shown(stage.reduction.combiner, stage.component, better)
     if shown is not None:
@@ -36,7 +35,7 @@ def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
         ]
     )
     identity = stage.reduction.combiner.identity[stage.component]
-    where = const(-1, place)  # an identity that may win stands before all elements
+    where = const(-1, place)  # an identity that may be selected precedes all elements
     if is_neutral(identity, better):  # and another one behind them, infinite ones included
         identity = const(float("-inf") if better == "gt" else float("inf"), dtype)
         where = const(2**31 - 1 if place == "int32" else 2**63 - 1, place)
@@ -69,8 +68,9 @@ def selection(stage: Reducing) -> list[SourceSeed]:
 
 
 def _shown(combiner: Combiner, component: int, better: str) -> Expr | None:
-    """The condition by which other components, such as an index, follow the extreme of this one:
-    of equal values it may keep another than the extreme alone would.
+    """The condition by which other components, such as an index, follow the extreme of this one.
+
+    Of equal values they may keep another than the extreme alone would.
     """
     for choice in choices(combiner):
         others = set(choice.components) != {component}
@@ -80,7 +80,7 @@ def _shown(combiner: Combiner, component: int, better: str) -> Expr | None:
 
 
 def _selected(stage: Reducing, better: Expr) -> list[SourceSeed]:
-    """The seed goes to the element that is kept on the left where `better` holds."""
+    """The seed goes to the element that is kept on the left if `better` holds."""
     combiner = stage.reduction.combiner
     place = dtype_of(flat_position(stage.reduction.axes))
     lhs, rhs = variable("place_lhs", place), variable("place_rhs", place)
@@ -96,8 +96,7 @@ def _selected(stage: Reducing, better: Expr) -> list[SourceSeed]:
 def _by_winner(
     stage: Reducing, combiner: Combiner, sources: Sequence[Expr], suffix: str
 ) -> list[SourceSeed]:
-    """Compute the winner's place once in the forward shape; the source there gets the whole
-    seed.
+    """Compute the selected index once in the forward shape; the source at it gets the whole seed.
     """
     reduction = stage.reduction
     tracked = copy_of_stage(stage.op, reduction, combiner, sources, suffix)

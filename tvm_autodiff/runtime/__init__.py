@@ -1,3 +1,1 @@
-"""What a compiled function needs at run time: threads, arrays of any framework, signatures,
-calls.
-"""
+"""Run-time support of compiled functions: threads, arrays of any framework, signatures, calls."""

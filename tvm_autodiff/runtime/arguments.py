@@ -1,7 +1,6 @@
-"""Arguments and results of a call, each looked at and named in errors.
+"""Checks the arguments and results of a call one by one, with errors that name the argument.
 
-In: arrays of any framework and the record of a program. Out: what the raw function takes, or a
-`CallError` that names the argument. `CompiledFunction` asks for it where a quick call does not do.
+`CompiledFunction` uses it if the quick call is not possible.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from .signature import Signature, TensorSpec, dim_text, dim_value
 
 
 class CheckedArguments:
-    """The part of a compiled function that knows its signature.
+    """The part of a compiled function that checks calls against its signature.
 
     Attributes
     ----------
     signature : Signature
         Names, shapes and dtypes of arguments and results.
     notice : str or None
-        The text of `build`'s warning about stages that are slower than they could be.
+        The text of `build`'s warning about slow stages.
     """
 
     def __init__(self, record: Record) -> None:
@@ -36,7 +35,8 @@ class CheckedArguments:
         self._record = record
 
     def in_order(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The arguments of a call in the order of the signature: given in order, then by name."""
+        """The arguments of a call in the order of the signature: positional ones, then named ones.
+        """
         names = [spec.name for spec in self.signature.inputs]
         listed = ", ".join(names)
         given: dict[int, Array] = dict(enumerate(arrays))
@@ -50,7 +50,7 @@ class CheckedArguments:
                     f"{len(places)} arguments are named {name!r} (of {listed}): pass them in order"
                 )
             if places[0] in given:
-                raise CallError(f"argument {name!r} is given twice: in order, and by name")
+                raise CallError(f"argument {name!r} is passed twice: by position and by name")
             given[places[0]] = array
         missing = [name for number, name in enumerate(names) if number not in given]
         if missing:
@@ -64,7 +64,9 @@ class CheckedArguments:
     def _bound(
         self, arrays: Sequence[Array], out: Any
     ) -> tuple[list[Any], list[Array], list[ArrayKind]]:
-        """The arguments of the raw function, the results among them, and the kinds of these."""
+        """The arguments of the raw function, including the results, and the array kinds of the
+        results.
+        """
         signature = self.signature
         signature.check_count(len(arrays))
         sizes: dict[str, int] = {}
@@ -143,7 +145,7 @@ class CheckedArguments:
     def _outputs(self, arrays: Sequence[Array], sizes: dict[str, int]) -> list[Any]:
         outputs = self.signature.outputs
         if len(arrays) != len(outputs):
-            raise CallError(f"out= must hold {len(outputs)} arrays, got {len(arrays)}")
+            raise CallError(f"out= must contain {len(outputs)} arrays, got {len(arrays)}")
         borrowed = []
         for array, spec in zip(arrays, outputs, strict=True):
             kind = kind_of(array)
@@ -171,7 +173,7 @@ class CheckedArguments:
             )
 
     def _check_symbols(self, arrays: Sequence[Array], sizes: dict[str, int]) -> None:
-        # again, now that every symbol is known: shapes like (2*n,) before n was seen
+        # check again with all symbols known: shapes like (2*n,) may precede n
         for array, spec in zip(arrays, self.signature.inputs, strict=True):
             if not spec.static and (kind := kind_of(array)) is not None:
                 shape, dtype = kind.shape_dtype(array)
@@ -179,7 +181,7 @@ class CheckedArguments:
         self._check_not_negative(sizes)
 
     def _check_not_negative(self, sizes: dict[str, int]) -> None:
-        """Raise `CallError` where a result or a temporary would have a negative size."""
+        """Raise `CallError` if a result or a temporary would have a negative size."""
         given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         for spec in self.signature.outputs:
             for number, dim in enumerate(spec.shape):

@@ -1,9 +1,8 @@
-"""Arrays of any framework, as arguments and results of compiled functions.
+"""Arrays of any framework as arguments and results of compiled functions.
 
-In: a numpy, TVM, PyTorch or JAX array, or any object with DLPack. Out: its shape, dtype and layout
-in plain words, the same memory in a form that a kernel takes, and new arrays of the same framework
-for the results. No framework is imported here: an object that belongs to one proves that it is
-loaded.
+For a numpy, TVM, PyTorch or JAX array, or any object with DLPack, it gives shape, dtype and layout,
+the same memory in a form that kernels take, and new result arrays of the same framework. No
+framework is imported here: an object of a framework proves that it is loaded.
 """
 
 from __future__ import annotations
@@ -34,21 +33,19 @@ class ArrayKind(Protocol):
         """Shape and dtype name."""
 
     def problem(self, array: Array) -> str | None:
-        """What keeps a kernel on this host from using the memory of the array, or None."""
+        """The reason why kernels on this host cannot use the memory of the array, or None."""
 
     def borrow(self, array: Array, writable: bool) -> Any:
-        """The memory of the array, uncopied, as something that kernels take."""
+        """The memory of the array, without a copy, in a form that kernels take."""
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
-        """A new array for a result, in memory that `borrow` can hand out."""
+        """A new array for a result, in memory that `borrow` can pass to kernels."""
 
     def finish(self, array: Array) -> Array:
-        """The result to hand to the caller, from what `empty` gave."""
+        """The result for the caller, from an array that `empty` made."""
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
-        """A quick `empty` for arrays that a kernel takes, and a caller gets, as they are; None
-        where either needs more.
-        """
+        """A fast `empty` for arrays that need neither `borrow` nor `finish`, or None."""
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
@@ -60,7 +57,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
 
 
 class _WritableAlias:
-    """The memory of a read-only numpy array: DLPack refuses to hand that out, kernels only read
+    """A writable alias of a read-only numpy array, which DLPack does not export; kernels only read
     it.
     """
 
@@ -72,14 +69,16 @@ class _WritableAlias:
 
 
 class NumpyKind:
-    """numpy arrays and scalars, ml_dtypes included."""
+    """numpy arrays and scalars, including ml_dtypes."""
 
     name = "numpy"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a numpy array."""
         return array.shape, array.dtype.name
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a numpy array, or None."""
         if not array.flags.c_contiguous:
             return f"strides {array.strides}: use np.ascontiguousarray"
         if not array.dtype.isnative or not array.flags.aligned:
@@ -87,6 +86,7 @@ class NumpyKind:
         return None
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a numpy array, without a copy."""
         array = np.asarray(array)
         if array.size == 0:  # numpy gives it strides of zero, which are no layout to TVM
             return empty(array.shape, array.dtype.name)
@@ -103,14 +103,17 @@ class NumpyKind:
         return reinterpreted(bits, array.shape, array.dtype.name)
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """A new numpy array for a result."""
         return np.empty(shape, numpy_dtype(dtype))
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a numpy array."""
         return array
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         kind = numpy_dtype(dtype)
-        # numpy hands out neither dtypes that are not its own nor, to TVM's taste, empty arrays
+        # numpy exports neither foreign dtypes nor, in a form that TVM accepts, empty arrays
         if kind.kind not in "fiub" or 0 in shape:
             return None
         if prod(shape) * kind.itemsize > KEPT_BY_MALLOC:
@@ -119,7 +122,7 @@ class NumpyKind:
 
 
 def _dlpack_dtype(dtype: np.dtype) -> np.dtype:
-    # numpy hands out only its own dtypes: others travel as unsigned ints of their width
+    # numpy exports only its own dtypes: others are passed as unsigned ints of their width
     if dtype.kind in "fiubc":
         return dtype
     return np.dtype(f"uint{8 * dtype.itemsize}")
@@ -131,23 +134,29 @@ class TvmKind:
     name = "tvm"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a TVM tensor."""
         return tuple(array.shape), str(array.dtype)
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a TVM tensor, or None."""
         if _tvm_device(array) != "cpu":
             return f"device {array.device}: copy it to the CPU"
         return None if array.is_contiguous() else f"strides {tuple(array.strides)}: copy it"
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a TVM tensor, without a copy."""
         return array
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """A new TVM tensor for a result."""
         return empty(tuple(shape), dtype)
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a TVM tensor."""
         return array
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         return partial(empty, tuple(shape), dtype)
 
 
@@ -161,9 +170,11 @@ class TorchKind:
     name = "torch"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a PyTorch tensor."""
         return tuple(array.shape), str(array.dtype).removeprefix("torch.")
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a PyTorch tensor, or None."""
         if array.device.type != "cpu":
             return f"device {array.device}: move it with .cpu()"
         if not array.is_contiguous():
@@ -171,50 +182,59 @@ class TorchKind:
         return None
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a PyTorch tensor, without a copy."""
         return array.detach() if array.requires_grad else array
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """A new PyTorch tensor for a result."""
         torch = sys.modules["torch"]
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a PyTorch tensor."""
         return array
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         torch = sys.modules["torch"]
         return partial(torch.empty, tuple(shape), dtype=getattr(torch, dtype))
 
 
 class JaxKind(NumpyKind):
-    """JAX arrays: immutable, so that results are made in numpy and handed over."""
+    """JAX arrays. They are immutable, so results are made in numpy and converted."""
 
     name = "jax"
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of a JAX array."""
         return array.shape, array.dtype.name
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of a JAX array, or None."""
         if isinstance(array, np.ndarray):
             return None
         platforms = {device.platform for device in array.devices()}
         return None if platforms == {"cpu"} else f"device {platforms}: move it to the CPU"
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of a JAX array, without a copy."""
         if isinstance(array, np.ndarray):
             return super().borrow(array, writable)
         if writable:
-            raise CallError("a JAX array cannot be written: take the returned array instead")
+            raise CallError("a JAX array cannot be written: use the returned array instead")
         return tvm_ffi.from_dlpack(array, require_alignment=0)
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller, as a JAX array."""
         return sys.modules["jax"].numpy.asarray(array)
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         return None
 
 
 class DLPackKind(NumpyKind):
-    """Any other object with ``__dlpack__``; results are numpy arrays, or come from its array
+    """Other objects with ``__dlpack__``; results are numpy arrays, or come from its array
     namespace.
     """
 
@@ -228,12 +248,14 @@ class DLPackKind(NumpyKind):
         return tvm_ffi.from_dlpack(array, require_alignment=0)
 
     def shape_dtype(self, array: Array) -> tuple[Sequence[int], str]:
+        """The shape and the dtype name of an object with DLPack."""
         if isinstance(array, np.ndarray):
             return super().shape_dtype(array)
         tensor = self._tensor(array)
         return tuple(tensor.shape), str(tensor.dtype)
 
     def problem(self, array: Array) -> str | None:
+        """The reason why kernels cannot use the memory of an object with DLPack, or None."""
         if isinstance(array, np.ndarray):
             return super().problem(array)
         tensor = self._tensor(array)
@@ -242,15 +264,18 @@ class DLPackKind(NumpyKind):
         return None if tensor.is_contiguous() else "not contiguous: copy it"
 
     def borrow(self, array: Array, writable: bool) -> Any:
+        """The memory of an object with DLPack, without a copy."""
         if isinstance(array, np.ndarray):
             return super().borrow(array, writable)
         return self._tensor(array)
 
     def finish(self, array: Array) -> Array:
+        """The result for the caller."""
         convert = getattr(self._namespace, "from_dlpack", None)
         return array if convert is None else convert(array)
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
+        """A fast `empty` for results, or None."""
         return None
 
 
@@ -258,7 +283,7 @@ _NUMPY, _TVM, _TORCH, _JAX = NumpyKind(), TvmKind(), TorchKind(), JaxKind()
 
 
 def kind_of(array: Array) -> ArrayKind | None:
-    """The framework of an array, or None for an object that is no array."""
+    """The framework of an array, or None for an object that is not an array."""
     if isinstance(array, (np.ndarray, np.generic)):
         return _NUMPY
     if isinstance(array, tvm_ffi.Tensor):
@@ -277,5 +302,5 @@ def _is_torch(array: Array) -> bool:
 
 
 def numpy_kind() -> ArrayKind:
-    """The kind of results when a function has no argument to follow."""
+    """The kind of results for a function without array arguments."""
     return _NUMPY

@@ -1,9 +1,9 @@
-"""Compiled programs kept on disk, so that another process need not build them again.
+"""Stores compiled programs on disk, so that other processes need not build them again.
 
-In: a key that tells everything a build depends on. Out: the library that was built for it last
-time, or None. The folder belongs to one user: what lies there is run. Entries are written
-whole, read with a digest and dropped when damaged; the ones used longest ago go when the folder
-grows too large. Several processes may use a folder at once.
+The key contains everything that a build depends on. The folder must belong to one user, because its
+files are executed. Entries are written atomically, read with a digest, and deleted if damaged; the
+least recently used ones are deleted if the folder becomes too large. Several processes may use a
+folder at once.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ _LEFTOVER_SECONDS = 3600  #: after which an unfinished file belongs to no living
 
 
 def default_folder() -> Path:
-    """The folder of this user, where the platform keeps caches (XDG_CACHE_HOME on Linux).
+    """The cache folder of this user (below XDG_CACHE_HOME on Linux).
+
+    Raises
+    ------
+    FileNotFoundError
+        If this user has no home.
 
     Examples
     --------
     >>> default_folder().name
     'tvm_autodiff'
-
-    Raises
-    ------
-    FileNotFoundError
-        This user has no home.
     """
     folder = Path(platformdirs.user_cache_dir("tvm_autodiff", appauthor=False))
-    if not folder.is_absolute():  # a "~" that stands for nothing
+    if not folder.is_absolute():  # a "~" that cannot be expanded
         raise FileNotFoundError("this user has no home")
     return folder
 
 
 class BuildCache:
-    """A folder of compiled programs; files that are none are left alone.
+    """A folder of compiled programs; other files in it are ignored.
 
     Parameters
     ----------
     folder : path
-        Made, for this user alone, when it does not exist.
+        The folder. It is created for this user only if it does not exist.
     max_bytes : int
-        Entries that were not used for the longest time are deleted beyond this size.
+        Beyond this size, the least recently used entries are deleted.
 
     Raises
     ------
     InvalidArgumentError
-        The folder cannot be made or read, other users can write into it, or it belongs to one.
+        If the folder cannot be created or read, or other users own it or can write into it.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> None:
@@ -68,13 +68,13 @@ class BuildCache:
             next(self.folder.iterdir(), None)
         except (OSError, ValueError) as error:  # a ValueError for a name with a null in it
             raise InvalidArgumentError(
-                f"cannot use the cache folder {str(folder)!r} ({error}): name one that can be made "
-                "and read, or turn the cache off with cache=False"
+                f"cannot use the cache folder {str(folder)!r} ({error}): use one that can be "
+                "created and read, or disable the cache with cache=False"
             ) from error
         if hasattr(os, "getuid") and (state.st_uid != os.getuid() or state.st_mode & 0o022):
             raise InvalidArgumentError(
                 f"other users can write into the cache folder {str(folder)!r}, and its content is "
-                f"run as code: chmod go-w it, or name a folder of your own"
+                "executed as code: chmod go-w it, or use your own folder"
             )
 
     def path(self, key: str) -> Path:
@@ -82,7 +82,7 @@ class BuildCache:
         return self.folder / f"{key}.so"
 
     def get(self, key: str) -> bytes | None:
-        """The bytes of an entry; None when there is none, or it is damaged."""
+        """The bytes of an entry, or None if there is none or it is damaged."""
         path = self.path(key)
         try:
             entry = path.read_bytes()
@@ -97,7 +97,9 @@ class BuildCache:
         return entry
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep an entry, the bytes of a library with its record; others make room for it."""
+        """Store an entry, the bytes of a library with its record; old entries are deleted if
+        necessary.
+        """
         if len(data) > self.max_bytes:
             return
         write_whole(self.path(key), data)
@@ -134,9 +136,7 @@ class BuildCache:
 
 
 def cache_of(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
-    """The cache that the argument of a build names; None for no cache, or where this user's folder
-    cannot be used.
-    """
+    """The cache for the `cache` argument of a build, or None without a usable cache."""
     if isinstance(cache, (str, os.PathLike)):
         return BuildCache(cache)
     if not isinstance(cache, bool):
@@ -148,17 +148,17 @@ def cache_of(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
 
 
 def clear_cache(folder: str | os.PathLike[str] | None = None) -> None:
-    """Delete the compiled programs that `build` keeps on disk.
+    """Delete the compiled programs that `build` has stored on disk.
 
     Parameters
     ----------
     folder : path, optional
-        The folder that was given to ``build(..., cache=folder)``; by default the user's own.
+        The folder passed to ``build(..., cache=folder)``. By default, the user's cache folder.
 
     Raises
     ------
     InvalidArgumentError
-        The folder cannot be read, or others can write into it.
+        If the folder cannot be read, or other users can write into it.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Keys of builds: equal exactly when the same program would be built, in whatever process.
+"""Keys of builds: equal exactly if the same program would be built, in any process.
 
-In: tensors, and by name everything else that decides about the code. Out: 64 hexadecimal digits.
+A key is made from the tensors and from all named options that affect the code, and has 64
+hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..codegen.targets import compiler_versions
 from ..expr.nodes import Tensor
 from ..graph.serialized import serialized
 
-#: TVM's settings of calls, of messages and of its downloads; all others may concern the code
+#: TVM's settings of calls, messages and downloads; all others may affect the code
 _AT_A_CALL = frozenset(
     (
         *("TVM_NUM_THREADS", "TVM_BIND_THREADS", "TVM_EXCLUDE_WORKER0", "TVM_CACHE_DIR"),
@@ -31,14 +32,14 @@ _COMPILERS = frozenset(("CUDA_HOME", "CUDA_PATH", "NVCC_PREPEND_FLAGS", "NVCC_AP
 
 
 def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) -> str | None:
-    """The key of a build, or None for tensors that TVM cannot write down.
+    """The key of a build, or None for tensors that TVM cannot serialise.
 
     Parameters
     ----------
     groups : sequence of sequence of Tensor
         Inputs, outputs...
     options : mapping of str to object
-        What else the code depends on, with a `repr` that tells it.
+        Everything else that affects the code, with a complete `repr`.
     """
     graph = serialized(groups)
     if graph is None:
@@ -58,7 +59,7 @@ def _versions() -> list[str]:
 
 
 def _settings() -> dict[str, str]:
-    """The environment variables that TVM and the compilers that it runs look at."""
+    """The environment variables that TVM and its compilers read."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -68,7 +69,7 @@ def _settings() -> dict[str, str]:
 
 @functools.cache
 def _sources() -> str:
-    """A digest of this package: other rules make other code, whatever the version says."""
+    """A digest of this package, because other rules generate other code, whatever the version."""
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent
     for path in sorted(root.rglob("*.py")):

@@ -1,8 +1,7 @@
-"""Compiled functions: calls with arrays of any framework, source, memory, profile, export.
+"""`CompiledFunction`: calls with arrays of any framework, source, memory, profile and export.
 
-In: a compiled TVM module whose function ``main`` takes inputs and then outputs, and the record of
-the program. Out: a callable that checks its arguments, allocates results of the caller's kind, and
-uses the wanted number of threads. How tensors become that module is left to `compile`.
+It wraps a compiled TVM module whose ``main`` takes inputs followed by outputs. It checks arguments,
+allocates results of the caller's array kind, and uses the requested number of threads.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _Makers = list[Callable[[], Array]] | None
 
 
 class CompiledFunction(CheckedArguments):
-    """A compiled tensor program, called with arrays.
+    """A compiled tensor program that is called with arrays.
 
-    Takes numpy arrays, TVM, PyTorch and JAX arrays and anything with DLPack, in any mix, without
-    copying them, and returns new arrays of the kind of the first argument: a list, or one array
-    when the function was built for a single tensor. ``out=`` gives the arrays to write into
-    instead. Inputs that `build` was given ``updates`` for are written in place. Calls from several
-    Python threads at once are safe, as long as they write different arrays.
+    It takes numpy, TVM, PyTorch and JAX arrays and anything with DLPack, in any combination and
+    without copies. It returns new arrays of the framework of the first argument: a list, or one
+    array if the function was built for a single tensor. ``out=`` passes arrays to write into.
+    Inputs with ``updates`` are written in place. Concurrent calls from several Python threads are
+    safe if they write different arrays.
 
     Attributes
     ----------
@@ -52,7 +51,7 @@ class CompiledFunction(CheckedArguments):
     num_threads : int
         The number of CPU threads that the kernels use.
     notice : str or None
-        The text of `build`'s warning about stages that are slower than they could be.
+        The text of `build`'s warning about slow stages.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class CompiledFunction(CheckedArguments):
             for number, spec in enumerate(signature.inputs)
             if not spec.shape and number not in record.updated
         ]
-        #: types of arrays, and makers of the results; None where arrays of them need more than a
-        #: call; for all types so far, and for the last ones
+        #: array types → makers of the results, or None if such arrays need more than a call; for
+        #: all types so far, and for the last ones
         self._makers: dict[_Types, _Makers] = {}
         self._last: tuple[_Types | None, _Makers] = (None, None)
 
@@ -94,21 +93,21 @@ class CompiledFunction(CheckedArguments):
         Parameters
         ----------
         *arrays
-            One array for each input, of its shape and dtype, contiguous; numbers for inputs of rank
+            One contiguous array for each input, of its shape and dtype; numbers for inputs of rank
             0. Inputs with an update are written.
         **named
-            Further inputs by their names in the signature, in any order; an input that is named
-            ``out`` is passed in order.
+            Further inputs by their names in the signature, in any order. An input named ``out``
+            must be passed by position.
         out : sequence of arrays or array, optional
-            Arrays to write the results into, one for each output; they are returned. An array that
-            is written must not share memory with another one of the call.
+            Arrays for the results, one for each output, which are also returned. An array that is
+            written must not share memory with another one of the call.
 
         Raises
         ------
         CallError
-            The number, rank, shape, dtype, layout or device of an array is not as the signature
-            says, or one that is written shares memory with another or cannot be written; a name is
-            unknown, given twice, or that of several inputs.
+            If the number of arrays, or the rank, shape, dtype, layout or device of one, does not
+            match the signature; if a written array shares memory with another or is read-only; or
+            if a name is unknown, repeated or ambiguous.
 
         Examples
         --------
@@ -152,7 +151,7 @@ class CompiledFunction(CheckedArguments):
         return results[0] if self._single else results
 
     def _new_makers(self, arrays: Sequence[Array]) -> _Makers:
-        """Makers of the results where kernels take all arrays, results among them, as they are."""
+        """Makers of the results if kernels take all arrays, including results, directly."""
         signature = self.signature
         specs = (*signature.inputs, *signature.outputs)[: len(arrays)]
         if not signature.static or len(arrays) not in (len(signature.inputs), len(specs)):
@@ -183,7 +182,7 @@ class CompiledFunction(CheckedArguments):
     def _checked_call(
         self, arrays: Sequence[Array], out: Any, failure: Exception | None = None
     ) -> Any:
-        """A call that looks at every array; after a `failure` of the quick one, to tell why."""
+        """A call with all checks; after a `failure` of the quick call, to find the reason."""
         signature = self.signature
         arguments, results, kinds = self._bound(arrays, out)
         given = [*arrays, *results]
@@ -192,11 +191,12 @@ class CompiledFunction(CheckedArguments):
         if self._parallel:
             use_threads(self.num_threads)
         wrong = self._function()(*arguments)
-        if self._direct and wrong:  # of which the arrays tell nothing
+        if self._direct and wrong:  # which the arrays do not determine
             raise CallError(
                 "an array that is written shares memory with another: pass copies"
                 if wrong == OVERLAP
-                else f"the memory of an array is not what it says, for {signature}: pass copies"
+                else "the memory of an array does not match its description, "
+                f"for {signature}: pass copies"
             )
         if out is None:
             results = [kind.finish(result) for kind, result in zip(kinds, results, strict=True)]
@@ -207,14 +207,15 @@ class CompiledFunction(CheckedArguments):
             return self._shared
         function = getattr(self._machines, "main", None)
         if function is None:
-            # at the first call LLVM makes machine code, which may need more stack than there is
+            # the first call makes LLVM generate machine code, which may need a larger stack
             make = self._new_function
             function = self._machines.main = make() if self._is_code else run_deep(make)
             self._is_code = True
         return function
 
     def _new_function(self) -> Callable[..., Any]:
-        """What takes all arrays, for the calls of one thread; without a state, for those of all."""
+        """The raw function for the calls of one thread; without a state, for those of all threads.
+        """
         check_host(self._record)
         if self._record.uses_vm:
             return machine_on(self._executable, cpu())["main"]
@@ -230,19 +231,19 @@ class CompiledFunction(CheckedArguments):
         return run_deep(native_call, self._executable, self._record, self.num_threads)
 
     def _divide_by(self, launch: int) -> None:
-        """Let the function at an address divide loops, where the sizes of the program are known."""
+        """Divide loops with the function at an address, if the sizes of the program are known."""
         if self._direct and self._parallel:
             self._native().exchange(launch)
 
     def _in_front(self) -> tuple[Any, Any]:
-        """What a function that calls its kernels itself takes for one call at a time: a table of
-        the arrays, and memory for temporaries.
+        """The additional arguments for one call of a direct program: the array table and the
+        workspace.
         """
         workspace = empty((self._record.workspace or 1,), "uint8")
         return copied(table_of(self._record)), workspace
 
     def memory(self, **sizes: int) -> Memory:
-        """What memory a call uses.
+        """The memory that a call uses.
 
         Parameters
         ----------
@@ -257,7 +258,7 @@ class CompiledFunction(CheckedArguments):
         Raises
         ------
         InvalidArgumentError
-            A symbol has no value.
+            If a symbol has no value.
 
         Examples
         --------
@@ -280,9 +281,9 @@ class CompiledFunction(CheckedArguments):
         Parameters
         ----------
         *arrays, **named
-            The arguments of a call. Those with an update are copied first.
+            The arguments of a call. Arguments with an update are copied first.
         repeats : int
-            How many calls to take medians of.
+            The number of calls over which medians are taken.
 
         Returns
         -------
@@ -335,9 +336,9 @@ class CompiledFunction(CheckedArguments):
         Raises
         ------
         InvalidArgumentError
-            The language is another one.
+            For any other language.
         LoweringError
-            The function was loaded from a file, which holds machine code only.
+            If the function was loaded from a file, which contains only machine code.
         """
         if language not in (None, "ll", "asm"):
             raise InvalidArgumentError(f"language must be 'll' or 'asm', got {language!r}")
@@ -348,12 +349,13 @@ class CompiledFunction(CheckedArguments):
         ]
         if not texts:
             raise LoweringError(
-                "a loaded function holds machine code only: ask the one that was built"
+                "a loaded function contains only machine code: call source() on the function that "
+                "was built"
             )
         return "\n".join(texts)
 
     def _modules_with_source(self) -> list[Any]:
-        """The modules of the program; built again where they came from a cache."""
+        """The modules of the program, rebuilt if they came from a cache."""
         root = self._executable if self._recompile is None else self._recompile()
         found, pending = [], [getattr(root, "mod", root)]
         while pending:
@@ -365,20 +367,20 @@ class CompiledFunction(CheckedArguments):
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the function to a shared library that `load` reads, signature included.
 
-        Its function ``run(*inputs, *outputs)`` needs no Python: tvm_ffi loads it, from C++ as well
-        (docs/how-to/export.md). Programs for GPUs, and those of TVM's virtual machine, need TVM.
+        Its function ``run(*inputs, *outputs)`` needs no Python: tvm_ffi loads it, also from C++
+        (docs/how-to/export.md). Programs for GPUs, and those that use TVM's virtual machine, need TVM.
 
         Parameters
         ----------
         path : path
-            The file to write; it must end in ``.so`` (``.dylib``, ``.dll``).
+            The file to write. Its name must end in ``.so`` (``.dylib``, ``.dll``).
 
         Raises
         ------
         InvalidArgumentError
-            The file cannot be written.
+            If the file cannot be written.
         LoweringError
-            There is no C compiler to link with.
+            If there is no C compiler to link with.
         """
         target = exportable_path(path)
         if self._code is not None and self._recompile is None:  # from such a file

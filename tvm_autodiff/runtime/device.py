@@ -1,8 +1,7 @@
 """Compiled functions whose kernels run on a GPU.
 
-In: a module compiled for CUDA, and its signature. Out: a callable like `CompiledFunction`, for
-arrays of the GPU, which are not copied, and of the host, which are. Where there is no GPU,
-everything works but the call.
+They are called like a `CompiledFunction`, with arrays on the GPU, which are not copied, or on the
+host, which are. Without a GPU everything works except the call.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from .tensors import empty, gpu
 
 @dataclass
 class _Call:
-    """What one call works with."""
+    """The state of one call."""
 
     device: Any
     sizes: dict[str, int]
     arguments: list[Any] = field(default_factory=list)
-    #: kind, tensor on the GPU and array on the host of results that go back there
+    #: kind, GPU tensor and host array of results that are copied back to the host
     copies: list[tuple[ArrayKind, Any, Array]] = field(default_factory=list)
 
 
 class DeviceFunction(CompiledFunction):
-    """A tensor program compiled for CUDA, called with arrays.
+    """A tensor program compiled for CUDA that is called with arrays.
 
-    Arrays on the GPU (PyTorch, CuPy, JAX, TVM, anything with DLPack) are used where they lie, on
-    the stream that PyTorch or CuPy works on, and a call returns before they are written. Arrays of
-    the host are copied there. Results are of the kind of the first argument, where it lies: a call
-    with numpy arrays gives numpy arrays.
+    Arrays on the GPU (PyTorch, CuPy, JAX, TVM, anything with DLPack) are used in place, on the
+    current stream of PyTorch or CuPy, and a call returns before they are written. Arrays on the
+    host are copied. Results belong to the framework and device of the first argument: a call with
+    numpy arrays returns numpy arrays.
     """
 
     _gpu = staticmethod(gpu)  #: the device of a number
@@ -61,18 +60,18 @@ class DeviceFunction(CompiledFunction):
         Parameters
         ----------
         *arrays
-            One array for each input, of its shape and dtype, contiguous, on one GPU or on the host;
+            One contiguous array for each input, of its shape and dtype, on one GPU or on the host;
             numbers for inputs of rank 0.
         **named
             Further inputs by their names in the signature, in any order.
         out : sequence of arrays or array, optional
-            Arrays to write the results into, one for each output; they are returned.
+            Arrays for the results, one for each output, which are also returned.
 
         Raises
         ------
         CallError
-            There is no GPU, or the number, rank, shape, dtype, layout or device of an array is not
-            as the signature says.
+            If there is no GPU, or the number of arrays, or the rank, shape, dtype, layout or device
+            of one, does not match the signature.
         """
         if named:
             arrays = self.in_order(arrays, named)
@@ -87,14 +86,14 @@ class DeviceFunction(CompiledFunction):
         return results[0] if self.signature.single else results
 
     def profile(self, *arrays: Array, repeats: int = 20, **named: Array) -> Profile:
-        """Time each kernel of a call, on a GPU that finishes one before the next begins.
+        """Time each kernel of a call; the GPU finishes one before the next begins.
 
         Parameters
         ----------
         *arrays, **named
             The arguments of a call. Those with an update are copied first.
         repeats : int
-            How many calls to take medians of.
+            The number of calls over which medians are taken.
         """
         if named:
             arrays = self.in_order(arrays, named)
@@ -109,7 +108,7 @@ class DeviceFunction(CompiledFunction):
     def _prepared(
         self, arrays: Sequence[Array], out: Sequence[Array] | Array | None
     ) -> tuple[_Call, list[Array], int]:
-        """What the raw function takes, the results, and the caller's stream."""
+        """The arguments of the raw function, the results, and the caller's stream."""
         signature = self.signature
         signature.check_count(len(arrays))
         if not self._gpu(0).exist:
@@ -120,7 +119,8 @@ class DeviceFunction(CompiledFunction):
         alone = signature.single and not isinstance(out, (list, tuple))
         results = None if out is None else [out] if alone else list(out)
         if results is not None and len(results) != len(signature.outputs):
-            raise CallError(f"out= must hold {len(signature.outputs)} arrays, got {len(results)}")
+            wanted = len(signature.outputs)
+            raise CallError(f"out= must contain {wanted} arrays, got {len(results)}")
         sample = next((a for a in (*arrays, *(results or ())) if gpu_of(a) is not None), None)
         number = _one_gpu([*arrays, *(results or ())])
         call = _Call(self._gpu(number), {})
@@ -210,7 +210,8 @@ class DeviceFunction(CompiledFunction):
                 device.sync(stream or None)
 
     def _function_on(self, device: Any, stream: int) -> Callable[..., Any]:
-        """The function for one GPU and stream: memory between kernels is not shared by streams."""
+        """The function for one GPU and stream, because streams do not share memory between kernels.
+        """
         if not self._record.uses_vm:
             return self._function()
         key = f"main_{device.index}_{stream}"
@@ -228,13 +229,16 @@ class DeviceFunction(CompiledFunction):
         Raises
         ------
         LoweringError
-            The function was loaded from a file, which holds machine code only.
+            If the function was loaded from a file, which contains only machine code.
         """
         if language is not None:
             return super().source(language)
         texts = [m.inspect_source() for m in self._modules_with_source() if m.kind == "cuda"]
         if not texts:
-            raise LoweringError("a loaded function holds machine code only: ask the one built")
+            raise LoweringError(
+                "a loaded function contains only machine code: "
+                "call source() on the one that was built"
+            )
         return "\n".join(texts)
 
 
@@ -244,8 +248,8 @@ def has_gpu() -> bool:
 
 
 def _one_gpu(arrays: Sequence[Array]) -> int:
-    """The GPU that some arrays lie on, the first one where none does; all must lie on one."""
+    """The GPU of some arrays, or the first GPU if none is on a GPU; all must be on one GPU."""
     numbers = {number for array in arrays if (number := gpu_of(array)) is not None}
     if len(numbers) > 1:
-        raise CallError(f"arrays lie on GPUs {sorted(numbers)}: copy them to one")
+        raise CallError(f"arrays are on GPUs {sorted(numbers)}: copy them to one")
     return next(iter(numbers), 0)

@@ -1,8 +1,8 @@
-"""Arrays in the memory of a GPU, and copies of those that are not.
+"""Arrays in the memory of a GPU, and copies between host and GPU.
 
-In: an array of any framework. Out: which GPU it lies on, the same memory as something that kernels
-take, new arrays beside it, and the stream that its framework works on. No framework is imported
-here: an object that belongs to one proves that it is loaded.
+For an array of any framework it finds the GPU, the memory in a form that kernels take, and the
+current stream, and makes new arrays beside it. No framework is imported here: an object of a
+framework proves that it is loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CUDA_DEVICES = (2, 13)  #: DLPack's numbers of CUDA memory, its own and managed
 
 
 def gpu_of(array: Array) -> int | None:
-    """The number of the GPU that holds an array; None for one in the memory of the host."""
+    """The number of the GPU that holds an array, or None for an array on the host."""
     device = getattr(array, "__dlpack_device__", None)
     if device is None:
         return None
@@ -31,12 +31,12 @@ def gpu_of(array: Array) -> int | None:
 
 
 def framework_of(array: Array) -> str:
-    """The package that an array's class comes from: ``"torch"``, ``"cupy"``, ``"jax"``..."""
+    """The package of an array's class: ``"torch"``, ``"cupy"``, ``"jax"``..."""
     return type(array).__module__.partition(".")[0]
 
 
 def stream_of(array: Array, number: int) -> int:
-    """The handle of the stream that the caller's framework works on; 0 is CUDA's own."""
+    """The handle of the current stream of the caller's framework; 0 is CUDA's default stream."""
     framework = framework_of(array)
     if framework == "torch":
         return int(sys.modules["torch"].cuda.current_stream(number).cuda_stream)
@@ -46,12 +46,12 @@ def stream_of(array: Array, number: int) -> int:
 
 
 def borrow_on_device(array: Array) -> Any:
-    """The memory of an array on a GPU, uncopied, as something that kernels take.
+    """The memory of an array on a GPU, without a copy, in a form that kernels take.
 
     Raises
     ------
     CallError
-        It is not contiguous, or does not begin at a multiple of `ALIGNMENT` bytes.
+        If it is not contiguous, or does not start at a multiple of `ALIGNMENT` bytes.
     """
     if framework_of(array) == "torch" and array.requires_grad:
         array = array.detach()
@@ -60,8 +60,7 @@ def borrow_on_device(array: Array) -> Any:
         raise CallError("must be contiguous, but has strides: copy it to a contiguous array")
     if tensor.data_ptr() % ALIGNMENT:
         raise CallError(
-            f"must begin at a multiple of {ALIGNMENT} bytes, which a view into an array need not: "
-            "copy it"
+            f"must start at a multiple of {ALIGNMENT} bytes, which views may not: copy it"
         )
     return array if framework_of(array) == "torch" else tensor
 
@@ -78,7 +77,9 @@ def empty_on_device(sample: Array, shape: Sequence[int], dtype: str, device: Any
 
 
 def _imported(sample: Array, tensor: Any) -> Array:
-    """A tensor as an array of the framework of `sample`; itself where that imports none."""
+    """A tensor as an array of the framework of `sample`, or the tensor itself if that cannot import
+    it.
+    """
     framework = framework_of(sample)
     if framework in ("jax", "jaxlib"):
         return sys.modules["jax"].dlpack.from_dlpack(tensor)
@@ -89,7 +90,7 @@ def _imported(sample: Array, tensor: Any) -> Array:
 
 
 def copy_to_device(kind: ArrayKind, array: Array, device: Any) -> Any:
-    """A copy of an array of the host on a GPU."""
+    """A copy of a host array on a GPU."""
     shape, dtype = kind.shape_dtype(array)
     copy = empty(tuple(shape), dtype, device)
     _host_tensor(kind.borrow(array, False)).copyto(copy)
@@ -97,7 +98,7 @@ def copy_to_device(kind: ArrayKind, array: Array, device: Any) -> Any:
 
 
 def copy_to_host(kind: ArrayKind, tensor: Any, array: Array) -> None:
-    """Copy a tensor of a GPU into an array of the host."""
+    """Copy a GPU tensor into a host array."""
     tensor.copyto(_host_tensor(kind.borrow(array, True)))
 
 

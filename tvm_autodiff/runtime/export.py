@@ -1,4 +1,4 @@
-"""Compiled functions as shared libraries for other processes, with or without this library."""
+"""Exports compiled functions as shared libraries for processes with or without this library."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from .record import Record
 
 
 def table_of(record: Record) -> np.ndarray:
-    """What a program that calls its kernels itself is given to look at its arrays by."""
+    """The array table of a direct program."""
     specs = (*record.signature.inputs, *record.signature.outputs)
     results = range(len(record.signature.inputs), len(specs))
     return call_table([(spec.dtype, spec.shape) for spec in specs], {*record.updated, *results})
 
 
 def exportable_path(path: str | os.PathLike[str]) -> Path:
-    """The path of a library.
+    """The checked path of a library.
 
     Raises
     ------
     InvalidArgumentError
-        It does not end as those of libraries do.
+        If it does not end like the name of a library.
     """
     target = Path(path)
     if target.suffix not in SUFFIXES:
         raise InvalidArgumentError(
-            f"cannot export to {str(path)!r}: it is a shared library, end its name in .so"
+            f"cannot export to {str(path)!r}: the name of a shared library must end in .so"
         )
     return target
 
 
 def linked(executable: Any, record: Record, threads: int, path: Path) -> bytes:
-    """The bytes of a library with a function `run` that takes the arrays alone.
+    """The bytes of a library with a function `run` that takes only the arrays.
 
     Raises
     ------
     LoweringError
-        There is no C compiler to link with.
+        If there is no C compiler to link with.
     """
     source = None
     if not record.uses_vm and record.target.find("cuda") < 0:  # those need TVM in any case
@@ -61,7 +61,7 @@ def linked(executable: Any, record: Record, threads: int, path: Path) -> bytes:
         return library_bytes(executable, record, source)
     except LinkError as error:
         raise LoweringError(
-            f"cannot link {str(path)!r} ({error}): install a C compiler, or name one in CXX"
+            f"cannot link {str(path)!r} ({error}): install a C compiler, or set CXX to one"
         ) from error
 
 
@@ -71,7 +71,7 @@ def write(path: Path, data: bytes) -> None:
     Raises
     ------
     InvalidArgumentError
-        The file cannot be written.
+        If the file cannot be written.
     """
     try:
         write_whole(path, data)

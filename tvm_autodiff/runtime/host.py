@@ -1,7 +1,6 @@
-"""What a library needs of the machine that runs it, and what this machine has.
+"""Checks whether this machine can run the code of a library.
 
-Machine code for instructions that a CPU lacks kills the process, so a library is checked before it
-is loaded.
+Instructions that a CPU lacks would kill the process, so the check precedes loading.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from ..codegen.targets import (
 from ..errors import LoweringError
 from .record import Record
 
-#: features whose instructions compilers emit for intrinsics only, which kernels have none of; LLVM
-#: counts them among those of a CPU's name even where a virtual machine hides them
+#: features whose instructions compilers emit only for intrinsics, which kernels do not use; LLVM
+#: assigns them to a CPU's name even if a virtual machine hides them
 ON_REQUEST = frozenset(
     (
         *("amx-avx512", "amx-bf16", "amx-complex", "amx-fp16", "amx-fp8", "amx-int8", "amx-movrs"),
@@ -36,7 +35,7 @@ _SAME = {"amd64": "x86_64", "arm64": "aarch64"}  #: names of one architecture
 
 
 def needs_of(target: Target) -> tuple[str, tuple[str, ...]]:
-    """The architecture that a target's code for the CPU is for, and the features that it uses."""
+    """The architecture and the CPU features that code for a target needs."""
     host = cpu_part(target)
     if host is None or not _host_features():
         return "", ()
@@ -44,7 +43,7 @@ def needs_of(target: Target) -> tuple[str, tuple[str, ...]]:
 
 
 def check_host(record: Record) -> None:
-    """Raise a `LoweringError` where this machine cannot run the code of a library."""
+    """Raise a `LoweringError` if this machine cannot run the code of a library."""
     known = _host_features()
     if not known or not record.architecture:
         return
@@ -54,7 +53,7 @@ def check_host(record: Record) -> None:
             f"the library was built for {record.architecture}, and this is {here}: build it here, "
             "or with the target of this machine"
         )
-    # what LLVM cannot tell of a host is about speed, not about instructions
+    # features that LLVM cannot query on a host concern speed, not instructions
     missing = [name for name in record.features if not known.get(name, True)]
     if missing:
         raise LoweringError(

@@ -1,8 +1,8 @@
-"""Compiled programs as files: a shared library with its record and a digest behind it.
+"""The file format of compiled programs: a shared library followed by its record and a digest.
 
-In: a compiled module and its record, or a file. Out: the bytes of the file, or the record and the
-loaded module. Loaders of libraries ignore what follows the last section, so one file holds all; the
-digest keeps a damaged one from being run. Code is loaded as it is: read only files that you trust.
+Loaders of libraries ignore what follows the last section, so one file is sufficient. The digest
+prevents damaged files from being executed. Code is loaded unchecked: read only files that you
+trust.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TAIL_BYTES = 8 + _DIGEST_BYTES + len(_MAGIC)
 
 
 class DamagedLibraryError(Exception):
-    """A file is not what `library_bytes` made."""
+    """A file is not in the format of `library_bytes`."""
 
 
 class LinkError(Exception):
-    """There is nothing that makes a library of compiled code, or it fails."""
+    """Compiled code cannot be linked into a library."""
 
 
 class UnloadableError(Exception):
@@ -43,14 +43,14 @@ def library_bytes(executable: Any, record: Record, source: str | None = None) ->
     Parameters
     ----------
     executable, record
-        The module, and what it is known by.
+        The module and its record.
     source : str, optional
-        More functions, in C++.
+        Additional functions in C++.
 
     Raises
     ------
     LinkError
-        There is no C compiler, it fails, or there is no folder for temporary files.
+        If there is no C compiler, it fails, or there is no folder for temporary files.
     """
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +67,7 @@ def library_bytes(executable: Any, record: Record, source: str | None = None) ->
 
 
 def with_record(code: bytes, record: Record) -> bytes:
-    """A library with a record behind it."""
+    """A library followed by a record."""
     text = json.dumps(record.to_json()).encode()
     content = code + text
     digest = hashlib.sha256(content).digest()
@@ -75,28 +75,28 @@ def with_record(code: bytes, record: Record) -> bytes:
 
 
 def split_library(data: bytes) -> tuple[bytes, Record]:
-    """Code and record of a file; `DamagedLibraryError` unless it is whole."""
+    """The code and the record of a file; raises `DamagedLibraryError` if it is damaged."""
     if not data.endswith(_MAGIC):
-        raise DamagedLibraryError("it holds no signature")
+        raise DamagedLibraryError("it contains no signature")
     content, tail = data[:-_TAIL_BYTES], data[-_TAIL_BYTES:]
     size = int.from_bytes(tail[:8], "little")
     if hashlib.sha256(content).digest() != tail[8 : 8 + _DIGEST_BYTES] or size > len(content):
-        raise DamagedLibraryError("its digest does not fit its content")
+        raise DamagedLibraryError("its digest does not match its content")
     code, text = content[: len(content) - size], content[len(content) - size :]
     return code, Record.from_json(json.loads(text))
 
 
 def load_code(code: bytes, folder: Path | None = None) -> Any:
-    """The module of a library, loaded from a copy of its own.
+    """The module of a library, loaded from a separate copy.
 
-    Two modules of one file would share its variables, and the one that goes first would take those
-    of the other with it. Where the folder for temporary files does not do (it may be mounted so
-    that nothing in it is run), the copy is made in `folder`.
+    Two modules of one file would share its variables, and unloading one would break the other. If
+    nothing can be executed from the folder for temporary files (it may be mounted that way), the
+    copy is made in `folder`.
 
     Raises
     ------
     UnloadableError
-        The library cannot be loaded from either.
+        If the library cannot be loaded from either folder.
     """
     try:
         return _loaded_from(code, None)
@@ -120,7 +120,7 @@ def _loaded_from(code: bytes, folder: Path | None) -> Any:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it."""
+    """Write a file atomically, so that no reader sees a part of it."""
     handle, name = tempfile.mkstemp(suffix=".part", prefix="writing-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -132,7 +132,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file that somebody else may have deleted, or keep it where it is in use."""
+    """Delete a file if it still exists and is not in use."""
     try:
         path.unlink()
     except OSError:  # gone already, or a system that keeps loaded libraries

@@ -1,7 +1,6 @@
-"""Compiled functions from files.
+"""`load`: makes compiled functions from files.
 
-In: a shared library with a record behind it. Out: the function that it was made from, source and
-temporaries' plan aside as they were. What lies in the file is run: read only what you trust.
+The code in a file is executed, so read only files that you trust.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ def loaded(
     Parameters
     ----------
     folder : Path, optional
-        One to load from where the folder for temporary files does not do.
+        A folder to load from if the folder for temporary files cannot be used.
 
     Raises
     ------
     DamagedLibraryError, UnloadableError
-        The bytes are not whole; no folder does.
+        If the bytes are damaged, or no folder can be used.
     LoweringError
-        This machine cannot run the code.
+        If this machine cannot run the code.
     """
     code, record = split_library(data)
     check_host(record)
@@ -73,23 +72,44 @@ def _holds_kernels(module: Any) -> bool:
 
 
 def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> CompiledFunction:
-    """Load a function that `CompiledFunction.export` wrote. Its code is run: trust the file.
+    """Load a function that `CompiledFunction.export` wrote.
+
+    The code in the file is executed, so load only files that you trust.
 
     Parameters
     ----------
     path : path
         The shared library.
     num_threads : int, optional
-        The number of CPU threads to use; all by default.
+        The number of CPU threads. By default, all that this process may use.
+
+    Returns
+    -------
+    CompiledFunction or DeviceFunction
+        The function, for a CPU or a GPU.
 
     Raises
     ------
     InvalidArgumentError
-        The file does not exist, is damaged, was not written by `export`, or cannot be loaded from
-        the folder for temporary files nor from its own.
+        If the file does not exist, is damaged, was not written by `export`, or cannot be loaded
+        from the folder for temporary files or its own folder.
     LoweringError
-        It was built for a GPU, and there is none; for another architecture, or for a CPU with
+        If it was built for a GPU and there is none, for another architecture, or for a CPU with
         instructions that this one does not have.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from tvm import te
+    >>> from tvm_autodiff import build, load
+    >>> a = te.placeholder((2,), name="a")
+    >>> double = build(a, te.compute((2,), lambda i: a[i] * 2.0, name="b"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     double.export(os.path.join(folder, "double.so"))
+    ...     again = load(os.path.join(folder, "double.so"))
+    >>> again(np.ones(2, "float32"))
+    array([2., 2.], dtype=float32)
     """
     source = Path(path)
     if not source.is_file():

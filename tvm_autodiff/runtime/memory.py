@@ -1,8 +1,7 @@
-"""The memory that a call of a compiled function uses.
+"""Reports the memory that a call of a compiled function uses.
 
-In: the record of a program and the values of its symbols. Out: a `Memory`: one row for each input,
-output and storage of temporaries, their sums, and a table to read. What a kernel keeps on its stack
-or in registers does not count.
+A `Memory` has one row for each input, output and block of temporaries, their sums, and prints as a
+table. Memory on a kernel's stack or in registers is not counted.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Buffer:
     size : int
         Bytes.
     tensors : tuple of str
-        What it holds; temporaries that do not live at the same time share one.
+        The tensors in it. Temporaries that do not live at the same time share memory.
     """
 
     kind: str
@@ -44,8 +43,8 @@ class Memory:
     buffers : tuple of Buffer
         Inputs, outputs, then temporaries.
     loops : tuple of LoopPlan
-        What loops with checkpoints keep, which is among the temporaries, and the steps that they
-        compute again.
+        What loops with checkpoints keep, which is part of the temporaries, and the steps that they
+        recompute.
     """
 
     buffers: tuple[Buffer, ...]
@@ -53,7 +52,7 @@ class Memory:
 
     @property
     def inputs(self) -> int:
-        """Bytes of the arguments, those that are updated in place included."""
+        """The bytes of the arguments, including those that are updated in place."""
         return self._sum("input", "updated input")
 
     @property
@@ -63,12 +62,12 @@ class Memory:
 
     @property
     def temporaries(self) -> int:
-        """Bytes of what lies between, which a call allocates and frees."""
+        """The bytes of temporaries, which a call allocates and frees."""
         return self._sum("temporary")
 
     @property
     def total(self) -> int:
-        """Bytes that a call needs at its peak."""
+        """The peak number of bytes of a call."""
         return sum(buffer.size for buffer in self.buffers)
 
     def _sum(self, *kinds: str) -> int:
@@ -94,8 +93,8 @@ def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
         found = dim_value(dim, known)
         if found is None:
             raise InvalidArgumentError(
-                f"the size of {place} depends on symbols without a value: "
-                "give them by name, as in memory(n=32)"
+                f"the size of {place} depends on symbols without a value: pass them by name, as in "
+                "memory(n=32)"
             )
         return found
 

@@ -1,4 +1,4 @@
-"""Compiled modules: linked, loaded, and made ready to run; and the threads that run them."""
+"""Links, loads and prepares compiled modules, and sets the threads that run them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ _SHARE_ALL_CORES = -3  # TVM's affinity mode in which no worker is pinned to one
 
 
 def can_link() -> bool:
-    """Whether there is a C compiler, which makes a library of compiled code."""
+    """Whether there is a C compiler to link libraries."""
     return cc.get_cc() is not None
 
 
 def load_module(path: str) -> Any:
-    """The module of a shared library; raises what the dynamic loader makes TVM raise."""
+    """The module of a shared library; errors of the dynamic loader pass through."""
     return tvm.runtime.load_module(path)
 
 
 def machine_on(executable: Any, device: Any) -> Any:
-    """Relax's virtual machine for a program, which keeps the memory between kernels; its functions
-    by name.
+    """Relax's virtual machine for a program, which keeps the memory between kernels.
+
+    The functions are looked up by name.
     """
     return relax.VirtualMachine(executable, device)
 
 
 def size_thread_pool(count: int, cpus: Sequence[int]) -> None:
-    """Let `count` threads of the calling thread's pool work, on any of some CPUs.
+    """Let `count` threads of the calling thread's pool work on any of the given CPUs.
 
-    The list of CPUs sets the size of a pool that does not exist yet; the count, how many of it
-    work.
+    The list of CPUs sets the size of a pool that does not exist yet, and the count sets how many of
+    its threads work.
     """
     configure = tvm.get_global_func("runtime.config_threadpool")
     configure(_SHARE_ALL_CORES, count, [str(cpu) for cpu in cpus])

@@ -1,4 +1,4 @@
-"""What machine code needs to call a compiled program without Python."""
+"""Describes how machine code calls a compiled program without Python."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class NativeCall:
     ----------
     main : tvm_ffi.Function
     table : numpy.ndarray
-        A copy of which each call is given, see `codegen.call_check`.
+        The array table, which each call copies; see `codegen.call_check`.
     dtypes : tuple of int
-        Of the arrays, inputs and then outputs: the four bytes of DLPack.
+        The DLPack dtypes of inputs followed by outputs, four bytes each.
     workspace : int
-        Bytes of temporaries, 0 where there are none.
+        The bytes of temporaries, or 0.
     threads : int
-        The number of threads that loops are divided among.
+        The number of threads among which loops are divided.
     """
 
     main: Any
@@ -38,21 +38,22 @@ class NativeCall:
     threads: int
 
     def exchange(self, launch: int) -> int:
-        """Let loops be divided by the function at an address; the address of the one before."""
+        """Divide loops with the function at an address, and return the address of the previous one.
+        """
         return int(self.main(EXCHANGE, launch)) % 2**64
 
 
 def native_call(executable: Any, record: Record, threads: int) -> NativeCall:
-    """How a program is called.
+    """The description of a program's call.
 
     Raises
     ------
     InvalidArgumentError
-        It has symbolic sizes, or runs on a GPU.
+        If it has symbolic sizes, or runs on a GPU.
     """
     if record.workspace is None:
         raise InvalidArgumentError(
-            "only programs of constant sizes on a CPU are called without Python"
+            "only programs of constant sizes on a CPU can be called without Python"
         )
     dtypes = [
         tvm_ffi.dtype(spec.dtype)

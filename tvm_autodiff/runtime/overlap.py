@@ -1,8 +1,7 @@
-"""Arrays that share memory, which a function that writes must not be given.
+"""Finds arrays that share memory, which a function that writes must not get.
 
-In: arrays, and which of them are written. Out: a written one and another that share memory, or
-None. Arrays of numpy that own their memory are told apart without asking for addresses, so that the
-common case is cheap.
+numpy arrays that own their memory are compared without their addresses, so the common case is
+cheap.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _is_none = functools.partial(operator.is_, None)
 
 
 def first_overlap(arrays: Sequence[Any], written: Sequence[int]) -> tuple[int, int] | None:
-    """Numbers of a written array and of another one that shares memory with it.
+    """The numbers of a written array and of another one that shares memory with it, or None.
 
     Examples
     --------
@@ -31,7 +30,7 @@ def first_overlap(arrays: Sequence[Any], written: Sequence[int]) -> tuple[int, i
     ((0, 2), None)
     """
     distinct = len(set(map(id, arrays))) == len(arrays)
-    # memory of two arrays is the same only where one of them does not own it
+    # two arrays can only share memory if one of them does not own it
     if distinct and _all_own(arrays):
         return None
     if not distinct:
@@ -49,7 +48,7 @@ def first_overlap(arrays: Sequence[Any], written: Sequence[int]) -> tuple[int, i
 
 
 def _owns(array: Any) -> bool:
-    """Whether an array has its memory for itself, as far as one can tell without its address."""
+    """Whether an array certainly owns its memory, without looking at its address."""
     return isinstance(array, np.ndarray) and array.base is None
 
 
@@ -65,7 +64,7 @@ def _meet(left: tuple[int, int], right: tuple[int, int]) -> bool:
 
 
 def _span(array: Any) -> tuple[int, int]:
-    """First address and end of a contiguous array; of what has no address, nothing."""
+    """The start and end address of a contiguous array, or nothing for arrays without an address."""
     if isinstance(array, np.ndarray):
         start, size = array.__array_interface__["data"][0], array.nbytes
     elif isinstance(array, tvm_ffi.Tensor):

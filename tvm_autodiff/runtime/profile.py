@@ -1,8 +1,7 @@
-"""Where the time of a compiled function goes, kernel by kernel.
+"""Times the kernels of a compiled function.
 
-In: a compiled program, the arguments of its raw call, and how often to call it. Out: a `Profile`:
-for each kernel the median time, the schedule rule behind it, arithmetic and memory rates, and a
-table to read. Each launch is timed from outside, which adds up to a microsecond to it.
+A `Profile` has the median time, the schedule rule, and arithmetic and memory rates of each kernel,
+and prints as a table. Launches are timed from outside, which adds up to a microsecond each.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ class KernelTime:
     rule : str
         The schedule rule that was applied.
     launches : int
-        How many functions it consists of.
+        The number of functions that it consists of.
     seconds : float
-        Median time of all of them.
+        The median time of all of them.
     operations, traffic : int or None
-        Floating point operations, and bytes read and written, each tensor once a call; of all
-        calls.
+        Floating point operations of all calls, and bytes read and written, counting each tensor
+        once per call.
     reasons : tuple of str
-        Why no faster schedule rule took the kernel; empty where one did.
+        Why no faster schedule rule applies to the kernel; empty if one does.
     calls : int or None
-        How often it is called: once, or in each step of a loop; None where that is symbolic.
+        The number of calls: one, or the number of steps of a loop; None if it is symbolic.
     """
 
     name: str
@@ -51,12 +50,12 @@ class KernelTime:
 
     @property
     def gflops(self) -> float | None:
-        """10⁹ floating point operations a second."""
+        """10⁹ floating point operations per second."""
         return _rate(self.operations, self.seconds)
 
     @property
     def gbytes(self) -> float | None:
-        """10⁹ bytes a second."""
+        """10⁹ bytes per second."""
         return _rate(self.traffic, self.seconds)
 
 
@@ -68,10 +67,10 @@ class Profile:
     ----------
     kernels : tuple of KernelTime
     seconds : float
-        Median time of a whole call without timers inside.
+        The median time of a whole call without timers inside.
 
-    As text it is a table with a line a kernel. Below it stand the kernels that no fast schedule
-    rule took, with the reasons of the rules.
+    As text it is a table with one line per kernel, followed by the kernels without a fast schedule
+    rule and the reasons of the rules.
     """
 
     kernels: tuple[KernelTime, ...]
@@ -131,13 +130,13 @@ def profile_of(
     Parameters
     ----------
     function
-        Takes the arguments.
+        The function, which takes the arguments.
     machine : relax.VirtualMachine or None
-        One that nothing else uses, of the same program; None where that is one kernel.
+        A separate virtual machine of the same program, or None for a single kernel.
     arguments, launches, repeats
-        Of a call; its launches in order; how often to call.
+        The arguments of a call, its launches in order, and the number of calls.
     wait
-        Returns when everything that was started is done.
+        Waits until all started work is done.
     """
     function(*arguments)  # the first call compiles, and fills caches
     wait()
@@ -157,7 +156,7 @@ def profile_of(
     for _ in range(repeats):
         watch.position = 0
         timed(*arguments)
-    # a launch that only renames its input is no call: Relax reshapes in its place
+    # a launch that only renames its input is not a call: Relax reshapes instead
     medians = [statistics.median(t) if t else 0.0 for t in watch.times]
     return Profile(by_kernel(launches, medians), seconds)
 
@@ -165,8 +164,10 @@ def profile_of(
 def profile_of_launches(
     run: Callable[[int], Any], launches: Sequence[Launch], repeats: int
 ) -> Profile:
-    """The profile of a function that calls its kernels itself; ``run(n)`` runs the n-th launch, and
-    `ALL_LAUNCHES` all. What a call without any takes is left out.
+    """The profile of a function that calls its kernels itself.
+
+    ``run(n)`` runs the n-th launch, and `ALL_LAUNCHES` runs all. The overhead of an empty call is
+    subtracted.
     """
     numbers = [*range(len(launches)), NO_LAUNCH, ALL_LAUNCHES]
     times: dict[int, list[float]] = {number: [] for number in numbers}
@@ -182,7 +183,7 @@ def profile_of_launches(
 
 
 class _Watch:
-    """Told by a virtual machine before and after each function that it calls."""
+    """A hook that a virtual machine calls before and after each function."""
 
     def __init__(self, names: Sequence[str], wait: Callable[[], Any]) -> None:
         self._wait = wait
@@ -206,7 +207,7 @@ class _Watch:
 
 
 def by_kernel(launches: Sequence[Launch], seconds: Sequence[float]) -> tuple[KernelTime, ...]:
-    """Times of launches, added up for each kernel, in order of their first ones."""
+    """Times of launches, summed for each kernel, in order of their first launches."""
     groups: dict[int, list[tuple[Launch, float]]] = {}
     for launch, spent in zip(launches, seconds, strict=True):
         groups.setdefault(launch.number, []).append((launch, spent))
@@ -217,7 +218,7 @@ def by_kernel(launches: Sequence[Launch], seconds: Sequence[float]) -> tuple[Ker
 
 
 def _kernel(launches: Sequence[Launch], seconds: float) -> KernelTime:
-    """One kernel; what it packs before a loop is called less often than what runs in each step."""
+    """One kernel; packing before a loop is called less often than what runs in each step."""
     first = launches[0]
     counts = [launch.calls for launch in launches]
     calls = None if None in counts else max(count or 0 for count in counts)

@@ -1,8 +1,7 @@
-"""What a compiled program is known by besides its code, in a form that JSON holds.
+"""The record of a compiled program: everything about it except its code, in a form for JSON.
 
-In: a signature, which inputs are updated in place, one row for each launch of a kernel, the plan of
-the temporaries. Out: the same as text and back, so that a library read from a file can be called,
-and tells its memory and its kernels, as well as one just built.
+It holds the signature, the inputs that are updated in place, one row for each launch, and the plan
+of the temporaries, so a library read from a file can be called and inspected like one just built.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ class Launch:
     Attributes
     ----------
     name : str
-        The function that is called.
+        The called function.
     kernel : str
-        The stages that it computes, or computes a part of.
+        The stages that it computes completely or partly.
     number : int
-        Which kernel of the program that is: launches of one share it.
+        The number of the kernel, which its launches share.
     rule : str
         The schedule rule that made it.
     operations : int or None
-        Floating point operations of one call of the kernel; None where sizes are symbols.
+        Floating point operations of one call of the kernel; None if sizes are symbolic.
     traffic : int or None
-        Bytes of the tensors that a call reads and writes, each once.
+        The bytes of the tensors that a call reads and writes, each counted once.
     reasons : tuple of str
-        Why no faster schedule rule took the kernel; empty where one did.
+        Why no faster schedule rule applies to the kernel; empty if one does.
     calls : int or None
-        How often it is called: more than once in a loop, None where that is symbolic.
+        The number of calls: more than one in a loop, None if it is symbolic.
     """
 
     name: str
@@ -56,7 +55,7 @@ class Storage:
     size : Dim
         Bytes: an int, or a dimension over the symbols of the signature.
     tensors : tuple of str
-        What lies there, in order.
+        The tensors that use it, in order.
     """
 
     size: Dim
@@ -65,18 +64,18 @@ class Storage:
 
 @dataclass(frozen=True)
 class LoopBack:
-    """A loop back that keeps some of the states of a loop.
+    """A reverse loop that keeps some of the states of a loop.
 
     Attributes
     ----------
     name : str
-        Of the stage.
+        The name of the stage.
     length : Dim or None
-        The number of steps; None where no symbol of the signature tells it.
+        The number of steps, or None if no symbol of the signature defines it.
     states : int
         The states that are kept at a time.
     state_bytes : Dim or None
-        Bytes of one of them.
+        The bytes of one state.
     """
 
     name: str
@@ -92,22 +91,22 @@ class Record:
     Attributes
     ----------
     updated : tuple of int
-        Numbers of the inputs that a call writes their new values into.
+        The numbers of the inputs that a call updates in place.
     uses_vm : bool
         Whether ``main`` is a function of Relax's virtual machine.
     workspace : int or None
-        Bytes of the memory for temporaries that ``main`` takes together with a launch's number and
-        the table of the arrays; None where it takes arrays alone.
+        The bytes of temporaries that ``main`` takes together with a launch number and the array
+        table; None if it takes only arrays.
     parallel : bool
         Whether kernels were scheduled for more than one thread.
     notice : str or None
-        What a warning says about kernels that are slower than they could be.
+        The text of a warning about slow kernels.
     target : str
-        What the code was built for.
+        The target that the code was built for.
     architecture : str
-        Of the CPU that it needs; empty where that is not known.
+        The CPU architecture that it needs; empty if unknown.
     features : tuple of str
-        Of the CPU, as LLVM names them, that it may use.
+        The CPU features that it may use, by their LLVM names.
     loops : tuple of LoopBack
         The loops that keep some of their states.
     """

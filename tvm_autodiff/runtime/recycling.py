@@ -1,7 +1,8 @@
-"""Memory of large results, used again once no array of the caller holds it.
+"""Reuses the memory of large results when no array of the caller holds it any longer.
 
-The C library takes memory beyond a limit from the system, page by page as it is touched, and gives
-it back at once: without this, each call would spend more time on new pages than on writing them.
+The C library requests large blocks from the system, which maps them page by page on first access,
+and returns them immediately. Without reuse, each call would spend more time on new pages than on
+writing them.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: bytes up to which memory may stay with the process when it is freed (glibc, mallopt(3):
+#: the size in bytes up to which freed memory may stay with the process (glibc, mallopt(3):
 #: DEFAULT_MMAP_THRESHOLD_MAX of 64-bit systems)
 KEPT_BY_MALLOC = 32 << 20
 
 
 class RecycledMemory:
-    """Makes new arrays of one shape and dtype, in the memory of an earlier one where that is free.
+    """Makes new arrays of one shape and dtype, reusing the memory of an earlier one if it is free.
 
-    At most one array's memory is kept for later.
+    At most one array's memory is kept.
 
     Parameters
     ----------
     shape : sequence of int
         Shape of the arrays.
     dtype : numpy.dtype
-        Their dtype, one of numpy's own.
+        Their dtype, which must be one of numpy's own.
 
     Examples
     --------
@@ -43,7 +44,7 @@ class RecycledMemory:
         self._free: deque[np.ndarray] = deque(maxlen=1)
 
     def __call__(self) -> np.ndarray:
-        """An array whose elements have any value."""
+        """An uninitialised array."""
         try:
             memory = self._free.pop()
         except IndexError:
@@ -52,7 +53,7 @@ class RecycledMemory:
 
 
 class _Lent:
-    """The base of an array and of all its views: what dies with the last of them."""
+    """The base of an array and of all its views, which is freed with the last of them."""
 
     def __init__(self, memory: np.ndarray, free: deque[np.ndarray]) -> None:
         self.__array_interface__ = memory.__array_interface__

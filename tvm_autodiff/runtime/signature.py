@@ -1,9 +1,8 @@
-"""Signatures of compiled functions: what each argument must be, and what each result is.
+"""Signatures of compiled functions: names, shapes and dtypes of arguments and results.
 
-In: names, shapes and dtypes; shapes may hold symbolic dimensions. Out: checks of a call with errors
-that name the argument, the shapes of the results of that call, and a JSON form, so that an exported
-function keeps them. A dimension is an int, the name of a symbol, or a list ``[operator, left,
-right]`` over dimensions.
+Shapes may contain symbolic dimensions. A signature checks calls with errors that name the argument,
+gives the shapes of results, and has a JSON form, which exported functions keep. A dimension is an
+int, the name of a symbol, or a list ``[operator, left, right]`` over dimensions.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def symbols_of(dim: Dim) -> list[str]:
 
 
 def linear_in(symbol: str, dim: Dim, sizes: dict[str, int]) -> tuple[int, int] | None:
-    """``(a, b)`` with ``dim = a*symbol + b``, all other symbols known; None where it is not linear
-    in the symbol.
+    """``(a, b)`` with ``dim = a*symbol + b`` for known other symbols, or None if it is not linear.
 
     Examples
     --------
@@ -76,7 +74,7 @@ def linear_in(symbol: str, dim: Dim, sizes: dict[str, int]) -> tuple[int, int] |
 
 
 def dim_text(dim: Dim) -> str:
-    """A dimension as a person writes it."""
+    """A dimension in ordinary notation."""
     if not isinstance(dim, (list, tuple)):
         return str(dim)
     sign = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%"}.get(dim[0])
@@ -114,9 +112,9 @@ class Signature:
     Attributes
     ----------
     single : bool
-        Whether a call returns one array and not a list of them.
+        Whether a call returns one array instead of a list.
     wide : tuple of str
-        The symbols that are int64: arrays of other symbolic sizes are addressed in int32.
+        The int64 symbols. Arrays of other symbolic sizes are addressed in int32.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -142,7 +140,7 @@ class Signature:
         dtype: str,
         sizes: dict[str, int],
     ) -> None:
-        """Raise `CallError` unless shape and dtype fit; unknown symbols get their size from the
+        """Raise `CallError` unless shape and dtype match; unknown symbols get their value from the
         shape.
         """
         if dtype != spec.dtype:
@@ -174,7 +172,7 @@ class Signature:
                 )
 
     def _check_size(self, place: str, spec: TensorSpec, shape: Sequence[int]) -> None:
-        """Raise `CallError` where a symbolic size is more than its kernels can count to."""
+        """Raise `CallError` if a symbolic size exceeds the range of its kernels."""
         names = [name for dim in spec.shape for name in symbols_of(dim) if name not in self.wide]
         if names and (max(shape) > MOST_SYMBOLIC or prod(shape) >= 1 << 31):
             raise CallError(
@@ -184,14 +182,16 @@ class Signature:
 
     @staticmethod
     def _solve(dim: Dim, size: int, sizes: dict[str, int]) -> None:
-        """Learn the only unknown symbol of a dimension that is linear in it: ``2*n + 1 = 7``."""
+        """Determine the only unknown symbol of a dimension that is linear in it: ``2*n + 1 = 7``.
+        """
         unknown = set(symbols_of(dim)) - set(sizes)
         if len(unknown) != 1:
             return
         [symbol] = unknown
         form = linear_in(symbol, dim, sizes)
         if form is not None and form[0] != 0:
-            # what leaves a remainder, or is negative, is no size: the check that follows says so
+            # a value with a remainder, or a negative one, is not a size: the following check
+            # reports it
             sizes[symbol] = max(0, (size - form[1]) // form[0])
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Signatures of te tensors.
-
-In: the inputs and outputs of a program. Out: their signature, with a name for each symbol.
-"""
+"""Makes the signature of te tensors, with a name for each symbol."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from .signature import DIM_OPERATORS, Dim, Signature, TensorSpec
 
 
 def signature_of(inputs: Sequence[Tensor], outputs: Sequence[Tensor], single: bool) -> Signature:
-    """The signature of a function from some tensors to others; `single` as in `Signature`."""
+    """The signature of a function between tensors; `single` as in `Signature`."""
     symbols: dict[int, Dim] = {}
 
     def spec(tensor: Tensor) -> TensorSpec:
@@ -31,9 +28,7 @@ def signature_of(inputs: Sequence[Tensor], outputs: Sequence[Tensor], single: bo
 
 
 def dimension_of(dim: Any, symbols: dict[int, Dim]) -> Dim:
-    """A dimension in the form of a signature; `symbols` holds what stands for variables so far, by
-    node.
-    """
+    """A dimension in the form of a signature; `symbols` maps variables to names, by node."""
     if isinstance(dim, int):
         return dim
     value = const_value(dim)
@@ -41,7 +36,7 @@ def dimension_of(dim: Any, symbols: dict[int, Dim]) -> Dim:
         return int(value)
     name = op_name(dim)
     if name == "var":
-        # two variables may share a name: a second one gets a number
+        # two variables may share a name: the second one gets a number
         if node_id(dim) not in symbols:
             taken = [value for value in symbols.values() if isinstance(value, str)]
             candidate, number = dim.name, 1
@@ -54,4 +49,4 @@ def dimension_of(dim: Any, symbols: dict[int, Dim]) -> Dim:
     if name in DIM_OPERATORS:
         left, right = operands(dim)
         return [name, dimension_of(left, symbols), dimension_of(right, symbols)]
-    raise LoweringError(f"a dimension is {dim}: only + - * // % min max of sizes are understood")
+    raise LoweringError(f"a dimension is {dim}: only + - * // % min max of sizes are supported")

@@ -1,6 +1,6 @@
-"""TVM's own arrays, and the devices that hold them: what is made of them is made here.
+"""TVM's own arrays and devices.
 
-An array of TVM has a shape, a dtype and memory on a device, and is what kernels take.
+A TVM array has a shape, a dtype and memory on a device, and is what kernels take.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tvm
 
-#: ``empty(shape, dtype, device=None)``: a new array; the function itself, as calls make results
+#: ``empty(shape, dtype, device=None)``: a new array; the raw function, because calls use it for
+#: results
 empty = tvm.runtime.empty
 
 cpu = tvm.cpu  #: the device of the host
@@ -19,10 +20,10 @@ gpu = tvm.cuda  #: the device of a number
 
 
 def copied(array: np.ndarray) -> Any:
-    """A copy of a numpy array as one of TVM, in memory that is aligned as TVM wants."""
+    """A copy of a numpy array as a TVM array, with the alignment that TVM requires."""
     return tvm.runtime.tensor(array)
 
 
 def reinterpreted(array: Any, shape: Sequence[int], dtype: str) -> Any:
-    """The memory of a TVM array as another one of a dtype of the same width."""
+    """The memory of a TVM array as an array of another dtype of the same width."""
     return tvm.runtime.Tensor._create_view(array, shape, dtype)

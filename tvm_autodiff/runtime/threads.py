@@ -1,9 +1,7 @@
-"""The number of CPU threads that kernels use.
+"""Sets the number of CPU threads that kernels use.
 
-In: a wanted number of threads, or None for every CPU that this process may use. Out: the thread
-pool of the calling thread, set so. TVM keeps one pool for each calling thread, gives it half of the
-machine's CPUs unless told otherwise, and pins the workers; here a pool has all CPUs of the process
-and its workers move freely.
+TVM keeps one thread pool for each calling thread, gives it half of the machine's CPUs by default,
+and pins the workers. Here a pool has all CPUs of the process, and its workers move freely.
 """
 
 from __future__ import annotations
@@ -25,13 +23,19 @@ def available_cpus() -> list[int]:
 
 
 def resolve_threads(num_threads: int | None) -> int:
-    """The number of threads to use: all available CPUs for None, never more than there are."""
+    """The number of threads: all available CPUs for None, and never more than these."""
     count = len(available_cpus())
     return count if num_threads is None else min(num_threads, count)
 
 
 def check_threads(num_threads: int | None) -> int:
-    """The number of threads for a `num_threads` argument; `InvalidArgumentError` for a bad one."""
+    """The checked number of threads for a `num_threads` argument.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not a positive integer or None.
+    """
     if num_threads is not None and (not isinstance(num_threads, int) or num_threads < 1):
         raise InvalidArgumentError(
             f"num_threads must be a positive integer or None (all CPUs), got {num_threads!r}"
@@ -40,8 +44,8 @@ def check_threads(num_threads: int | None) -> int:
 
 
 def use_threads(count: int) -> None:
-    """Let kernels called from this Python thread run on `count` threads; free when nothing
-    changes.
+    """Run kernels called from this Python thread on `count` threads; this costs nothing if
+    unchanged.
     """
     if getattr(_configured, "count", None) == count:
         return

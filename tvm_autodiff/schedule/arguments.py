@@ -1,7 +1,7 @@
-"""The arguments of a build, checked before anything is scheduled.
+"""Checks the arguments of a build before anything is scheduled.
 
-In: what a caller gives as inputs, outputs and updates. Out: lists of tensors, each once, of a graph
-that can be lowered; an error that names the tensor and the way out where they are not.
+Inputs, outputs and updates become lists of distinct tensors of a graph that can be lowered. Errors
+name the tensor and what to do.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def tensors_of(value: Any, what: str) -> list[Tensor]:
         first = seen.setdefault(tensor_key(tensor), number)
         if first != number:
             raise InvalidArgumentError(
-                f"{what}[{number}] is tensor {tensor.op.name} again, which is {what}[{first}] "
-                "already: name each tensor once"
+                f"{what}[{number}] is tensor {tensor.op.name} again, which is already "
+                f"{what}[{first}]: pass each tensor once"
             )
     return tensors
 
@@ -52,7 +52,7 @@ def tensors_of(value: Any, what: str) -> list[Tensor]:
 def plain_program(
     outputs: Sequence[Tensor], updates: Sequence[Update]
 ) -> tuple[list[Tensor], list[Update]]:
-    """The program without custom rules, which only derivatives follow."""
+    """The program without custom rules, which only derivatives need."""
     plain = without_rules([*outputs, *(new for _, new in updates)])
     count = len(outputs)
     olds = [old for old, _ in updates]
@@ -62,12 +62,13 @@ def plain_program(
 def check_graph(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor], updates: Sequence[Update] = ()
 ) -> None:
-    """Raise an error unless the program can be lowered; nothing need read an input."""
+    """Raise an error unless the program can be lowered. Inputs may be unused."""
     for tensor in inputs:
         if not is_placeholder(tensor.op):
             raise InvalidArgumentError(
                 f"input {tensor.op.name} is computed from other tensors: an input must be a "
-                "te.placeholder (to feed a value in its place, rebuild the graph over one)"
+                "te.placeholder (to replace an intermediate value, rebuild the graph over a "
+                "placeholder)"
             )
     for tensor in outputs:
         if is_placeholder(tensor.op):
@@ -120,7 +121,7 @@ def updates_of(value: Any, inputs: Sequence[Tensor]) -> list[Update]:
     found: dict[int, Update] = {}
     for pair in value.items() if hasattr(value, "items") else value:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InvalidArgumentError(f"updates holds {pair!r}: give pairs (input, new value)")
+            raise InvalidArgumentError(f"updates contains {pair!r}: pass pairs (input, new value)")
         old, new = pair
         if not is_tensor(old) or not is_tensor(new):
             raise InvalidArgumentError(
@@ -139,7 +140,7 @@ def updates_of(value: Any, inputs: Sequence[Tensor]) -> list[Update]:
         if have[0] != want[0] or not _same_shape(have[1], want[1]):
             raise InvalidArgumentError(
                 f"the new value {new.op.name} of input {old.op.name} has dtype and shape "
-                f"{have[0]} {have[1]}, and must have {want[0]} {want[1]}"
+                f"{have[0]} {have[1]}, but must have {want[0]} {want[1]}"
             )
         # a placeholder cannot be written, nor one tensor into two places
         found[number] = (old, copy_of(new) if is_placeholder(new.op) else new)

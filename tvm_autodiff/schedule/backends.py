@@ -1,8 +1,6 @@
-"""What differs between kinds of targets: the schedule rules, how scheduled functions are finished,
-and the passes that Relax runs.
+"""Selects what depends on the kind of target: schedule rules, final rewrites, and Relax's passes.
 
-In: a machine. Out: its rules, the one that always applies last, and its pipeline. Everything else
-in `schedule` is the same for all.
+Everything else in `schedule` is the same for all targets.
 """
 
 from __future__ import annotations
@@ -29,14 +27,15 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {"llvm": CPU_RULES, "cuda": CUDA_RULES}
 
 
 def rules_for(machine: Machine) -> tuple[Rule, ...]:
-    """The rules for a machine, the one that always applies last."""
+    """The rules for a machine; the last one always applies."""
     return _RULES[machine.kind]
 
 
 def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageFunction]:
-    """Scheduled functions as they are compiled: on a CPU, with elementary functions that vectorise
-    in the place of calls of the C library, or with this library's where exact ones are wanted; on a
-    GPU, with indices hidden in a way that C has.
+    """Scheduled functions in their final form for compilation.
+
+    On a CPU, calls of the C library are replaced by vectorised elementary functions, or, for exact
+    math, by the library's exact versions. On a GPU, indices are hidden by C casts.
     """
     if machine.kind == "cuda":
         return [
@@ -54,6 +53,6 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
 
 
 def pipelines_for(machine: Machine) -> tuple[Any, Any]:
-    """What lowers the function that calls the kernels, and the kernels, as TVM takes them."""
+    """TVM's pipelines for the function that calls the kernels, and for the kernels."""
     relaxed = kernels_as_they_are() if machine.kind == "cuda" else "default"
     return relaxed, PIPELINE if machine.kind == "llvm" else "default"

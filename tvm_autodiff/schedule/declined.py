@@ -1,7 +1,7 @@
-"""Why a schedule rule does not take a kernel.
+"""The reason why a schedule rule does not apply to a kernel.
 
-A rule returns a `Declined` where it does not apply; an exception in a rule is a fault of this
-library and is never taken for one.
+A rule returns a `Declined` if it does not apply. An exception in a rule is a bug in this library,
+and is never treated as a refusal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 
 class Cause(Enum):
-    """What kind of reason it is."""
+    """The kind of reason."""
 
     OTHER_KIND = "other kind"  #: the rule is made for other kernels
     NO_GAIN = "no gain"  #: plain loops are as good: there is too little work, or nothing to reuse
@@ -22,13 +22,15 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Declined:
-    """A rule does not apply; false, as no launches are.
+    """The result of a rule that does not apply. It is false, unlike launches.
 
     Attributes
     ----------
     reason : str
-        The property of the kernel that is in the way, as a clause: ``"its first axis is empty"``.
+        The property of the kernel that prevents the rule, as a clause: ``"its first axis is
+        empty"``.
     cause : Cause
+        The kind of reason.
     """
 
     reason: str
@@ -39,18 +41,18 @@ class Declined:
 
 
 def other_kind(reason: str) -> Declined:
-    """The kernel is none that the rule is made for."""
+    """The rule is not made for this kind of kernel."""
     return Declined(reason, Cause.OTHER_KIND)
 
 
 def no_gain(reason: str) -> Declined:
-    """The rule could take the kernel, and plain loops are as fast."""
+    """The rule could apply, but plain loops are as fast."""
     return Declined(reason, Cause.NO_GAIN)
 
 
 def refused(reason: str) -> Declined:
-    """TVM makes no function, or no code, of the rule's schedule."""
-    return Declined(f"TVM refuses its code: {reason}", Cause.REFUSED)
+    """TVM cannot make a function, or code, from the rule's schedule."""
+    return Declined(f"TVM rejects its code: {reason}", Cause.REFUSED)
 
 
 NOT_COMPUTED = other_kind("its stage is not a te.compute")

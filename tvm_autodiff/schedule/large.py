@@ -1,4 +1,4 @@
-"""Kernels whose expressions TVM's passes would walk for too long."""
+"""Detects kernels whose expressions TVM's passes would walk for too long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from .fusion.kernel import Kernel
 
 
 def too_large(kernel: Kernel) -> Declined | None:
-    """Why no rule that leaves the bodies of a kernel to TVM may take it; None for small ones."""
+    """The reason why rules that leave a kernel's bodies to TVM must not take it; None for small
+    ones.
+    """
     for op in kernel.ops:
         if not is_compute(op):
             continue

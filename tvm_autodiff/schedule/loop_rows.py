@@ -1,8 +1,8 @@
-"""Whether the rows of a loop run through all steps in blocks, one or more for each thread.
+"""Decides whether the rows of a loop run through all steps in blocks, one or more for each thread.
 
-Threads then meet once and not in each kernel of each step, and what lies between the kernels stays
-in the cache of one core. What all rows read is then read by each core as a whole: it has to fit its
-cache, or be worth much work each time that it is read.
+Threads then synchronise once instead of in each kernel of each step, and temporaries stay in the
+cache of one core. What all rows read is then read by each core completely, so it must fit its
+cache, or be used for much work each time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORK_OF_A_BYTE = 8
 
 
 def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
-    """The blocks of rows of a loop; None where it runs step by step as a whole."""
+    """The blocks of rows of a loop, or None if it runs step by step as a whole."""
     if not loop.step.carries or loop.length == 1:  # one step alone: its kernels have threads
         return None
     ops = [op for op in topological(list(loop.step.outputs)) if not is_placeholder(op)]
@@ -41,6 +41,6 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
         return None
     shared = sum(size or 0 for size in sizes)
     near = machine.cache_bytes // SHARED_PART
-    far = machine.last_cache_bytes // found.count  # each block packs a copy of its own
+    far = machine.last_cache_bytes // found.count  # each block packs a separate copy
     worth = work >= found.count * shared * WORK_OF_A_BYTE
     return found if shared <= near or (worth and shared <= far) else None

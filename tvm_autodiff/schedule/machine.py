@@ -1,7 +1,6 @@
-"""The machine that kernels are scheduled for: target, width of vectors, registers, caches, threads.
+"""The machine that kernels are scheduled for: target, vector width, registers, caches, threads.
 
-In: a TVM target, or None for this host. Out: a `Machine`, from which rules derive their tiles.
-Nothing else in `schedule` asks what hardware there is.
+Rules derive their tiles from a `Machine`. Nothing else in `schedule` queries the hardware.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ from ..errors import InvalidArgumentError
 from ..expr.dtypes import bits_of
 from .cuda.target import is_plain_cuda, with_arch
 
-_MULTIPROCESSORS = 132  #: of the GPU that kernels are made for where none is at hand: an H100
+_MULTIPROCESSORS = 132  #: of the default GPU if this machine has none: an H100
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What schedule rules need to know.
+    """The properties of the hardware that schedule rules need.
 
     Attributes
     ----------
     target : Target
     vector_bytes : int
-        Width of a vector register.
+        The width of a vector register.
     vector_registers : int
-        How many of them there are.
+        The number of vector registers.
     threads : int
-        Threads that kernels may use.
+        The number of threads that kernels may use.
     cache_bytes : int
-        The cache that one core has for itself.
+        The size of the cache private to one core.
     last_cache_bytes : int
-        The cache that all cores share.
+        The size of the cache that all cores share.
     multiprocessors : int
-        Of a GPU: how many groups of threads run at a time.
+        The number of multiprocessors of a GPU.
     block_threads : int
-        Of a GPU: the most threads that such a group can have.
+        The maximum number of threads of a block on a GPU.
     shared_bytes : int
-        Of a GPU: the memory that the threads of a group share.
+        The shared memory of a block on a GPU.
     exact_math : bool
-        Whether exp, log and the like are left to the C library.
+        Whether exp, log and similar functions are left to the C library.
     """
 
     target: Any
@@ -81,7 +80,7 @@ def as_target(target: Any) -> Target:
     Raises
     ------
     InvalidArgumentError
-        TVM does not know the target, or its kind is not one that kernels are made for.
+        If the target is unknown to TVM, or its kind is not supported.
     """
     if target is None or (isinstance(target, str) and target == "llvm"):
         return host_target()

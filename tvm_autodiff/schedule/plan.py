@@ -1,6 +1,6 @@
-"""The kernels of a program with their schedules, as one module.
+"""`Plan`: the kernels of a program with their schedules, as one module.
 
-A kernel whose code TVM refuses is scheduled anew by the next rules; all others keep their schedule.
+A kernel whose code TVM rejects is rescheduled by the next rules; all others keep their schedules.
 """
 
 from __future__ import annotations
@@ -52,25 +52,26 @@ class Plan:
     Attributes
     ----------
     inputs, outputs, updates
-        Of the program.
+        The inputs, outputs and updates of the program.
     machine : Machine
     rules : sequence of Rule
-        The last one takes every kernel.
+        The schedule rules. The last one takes every kernel.
     prepare : callable
-        A rewriting of tensors, which the steps of loops go through before they are planned.
+        A rewrite of tensors that is applied to the steps of loops before they are planned.
     refusals : Refusals
-        Rules that are not to be tried for some kernels, those of loops among them.
+        Rules that must not be tried for some kernels, including those of loops.
     times : int
-        How often all of it runs: in a loop, the steps.
+        How often the program runs; in a loop, the number of steps.
     varying : sequence of Tensor
         The inputs that differ from one step to the next.
     kernels : list of Kernel or Chain
-        In order of execution.
+        The kernels in order of execution.
     results : list of Tensor
-        What the kernels compute for `outputs`, and then for the new values of `updates`.
+        The tensors that the kernels compute for `outputs`, and then for the new values of
+        `updates`.
     scheduled : list of Scheduled
-        The kernels of the last `program`, those that copy an updated input and those of the steps
-        of loops among them.
+        The kernels of the last `program`, including copies of updated inputs and the kernels of
+        loop steps.
     """
 
     inputs: Sequence[Tensor]
@@ -100,15 +101,17 @@ class Plan:
         self._rewinds: dict[int, _PlannedRewind] = {}
 
     def steps(self) -> list[Step]:
-        """The launches, in order; they write `results`."""
+        """The launches, in order, which write `results`."""
         self.scheduled = []
         steps = [step for kernel in self.kernels for step in self._steps(kernel)]
         kept = {tensor_key(result) for result in self.results}
         return in_order_of_memory(without_repeats(steps, kept, self.machine), kept)
 
     def program(self, direct: bool) -> Program:
-        """The module of the program; `direct` as of `program.assemble`. Else TVM alone compiles
-        it, which knows no functions that are called by address: loops are plain loop nests then.
+        """The module of the program; `direct` as in `program.assemble`.
+
+        Otherwise TVM alone compiles it, without functions that are called by address, so loops are
+        plain loop nests.
         """
         self._calls = direct
 
@@ -124,7 +127,7 @@ class Plan:
         return assemble(ordered, self.inputs, results, updates, direct=direct)
 
     def refuse(self, scheduled: Scheduled, reason: str) -> None:
-        """Keep the next `program` from scheduling a kernel by the same rule."""
+        """Prevent the next `program` from scheduling a kernel by the same rule."""
         self.refusals.add(scheduled.kernel, scheduled.rule, reason)
 
     def _steps(self, kernel: Kernel | Chain) -> list[Step]:
@@ -143,7 +146,7 @@ class Plan:
         ]
 
     def _loop(self, kernel: Kernel, loop: Loop) -> list[Step]:
-        """A loop: one function where its steps are small, else a program of its own for a step."""
+        """A loop: one function if its steps are small, else a separate program for a step."""
         if id(kernel) not in self._loops:
             outputs = self.prepare(without_rules(loop.step.outputs))
             self._loops[id(kernel)] = self._planned(
@@ -158,7 +161,7 @@ class Plan:
         }
         for rule, made in whole.items():
             refused = self.refusals.of(kernel, rule)
-            if refused is not None:  # told with the slow kernels, without launches of its own
+            if refused is not None:  # reported with the slow kernels, without separate launches
                 self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
                 continue
             one = made()
@@ -173,8 +176,10 @@ class Plan:
         return [loop_step(kernel, found.part, found.values, results, steps, found.blocks)]
 
     def _rewound(self, kernel: Kernel, kind: KeptLoop | Rewind) -> list[Step]:
-        """A loop over kept states: one function where its steps are small, else one that calls a
-        program for a run of steps, and another one for a step back.
+        """A loop over kept states.
+
+        It is one function if its steps are small, and otherwise one that calls a program for a run
+        of steps, and another one for a reverse step.
         """
         if id(kernel) not in self._rewinds:
             loops = [
@@ -253,12 +258,12 @@ class _PlannedLoop:
     Attributes
     ----------
     whole, part : Loop
-        With the step for all rows, and with that which runs.
+        The loop with the step for all rows, and with the step that runs.
     blocks : RowBlocks or None
     values : StepValues
-        What the step of `part` computes.
+        The values that the step of `part` computes.
     inside : Plan
-        Of that step.
+        The plan of that step.
     """
 
     whole: Loop

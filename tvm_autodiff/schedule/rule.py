@@ -1,8 +1,8 @@
 """The protocol of schedule rules, and the order in which they are tried.
 
-A rule returns launches or a `Declined`. Rules look at the access pattern of the loop nest, never at
-the name of an operator. The last rule takes every kernel. What a rule raises is a fault of this
-library and becomes a `LoweringError` that names rule and kernel.
+A rule returns launches or a `Declined`. Rules use the access pattern of the loop nest, never the
+name of an operator. The last rule takes every kernel. An exception in a rule is a bug in this
+library, and becomes a `LoweringError` that names the rule and the kernel.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ RAGGED = Declined("the bounds of a reduce axis vary along the output")
 
 @dataclass(frozen=True)
 class ChainRule:
-    """A rule for kernels that run as one."""
+    """A rule for fusion groups."""
 
     schedule: Callable[[Chain, Machine], Launches | Declined]
 
     def __call__(self, chain: Chain, machine: Machine) -> Launches | Declined:
-        """The launches of a chain, or why it is none for this rule."""
+        """The launches of a fusion group, or why the rule does not apply."""
         return self.schedule(chain, machine)
 
 
@@ -46,7 +46,7 @@ class RaggedRule:
     schedule: Callable[[Kernel, Machine], Launches | Declined]
 
     def __call__(self, kernel: Kernel, machine: Machine) -> Launches | Declined:
-        """The launches of a kernel, or why it is none for this rule."""
+        """The launches of a kernel, or why the rule does not apply."""
         return self.schedule(kernel, machine)
 
 
@@ -61,11 +61,11 @@ class Scheduled:
     rule : str
         The rule that made them.
     declined : tuple of (str, Declined)
-        The rules that were tried before, each with its reason.
+        The rules that were tried before it, each with its reason.
     plain : bool
-        Whether it is the last rule, which makes plain loops.
+        Whether the rule is the last one, which makes plain loops.
     runs : int
-        How often it runs: more than once in a loop.
+        How often the kernel runs, which is more than once in a loop.
     """
 
     kernel: Kernel | Chain
@@ -78,18 +78,18 @@ class Scheduled:
 
 @dataclass
 class Refusals:
-    """Schedules that TVM could not compile: the next rules are tried in their place."""
+    """Schedules that TVM could not compile; the next rules are tried instead."""
 
     _reasons: dict[tuple[int, str], Declined] = field(default_factory=dict)
     _kernels: list[Kernel | Chain] = field(default_factory=list)  # alive, so that ids stay theirs
 
     def add(self, kernel: Kernel | Chain, rule: str, reason: str) -> None:
-        """Keep a rule from being tried again for a kernel."""
+        """Prevent a rule from being tried again for a kernel."""
         self._kernels.append(kernel)
         self._reasons[id(kernel), rule] = refused(reason)
 
     def of(self, kernel: Kernel | Chain, rule: str) -> Declined | None:
-        """Why a rule is not to be tried for a kernel."""
+        """The reason why a rule must not be tried for a kernel."""
         return self._reasons.get((id(kernel), rule))
 
 
@@ -109,10 +109,11 @@ def apply_rules(
     rules: Sequence[Rule],
     refusals: Refusals | None = None,
 ) -> list[Scheduled]:
-    """A kernel by the first rule that takes it; the kernels of a chain one by one where none does.
+    """A kernel by the first rule that takes it, or the kernels of a fusion group one by one if none
+    does.
 
-    Rules take loop nests for boxes: a reduction whose bounds vary along the output is left to rules
-    of its own and to the last one.
+    Rules treat loop nests as boxes, so reductions whose bounds vary along the output are left to
+    special rules and to the last one.
     """
     known = Refusals() if refusals is None else refusals
     if not isinstance(kernel, Chain):
@@ -155,7 +156,7 @@ def _by_kernel_rules(
 
 
 def name_of(rule: Rule) -> str:
-    """The name of a rule, as in a profile."""
+    """The name of a rule, as shown in profiles."""
     return str((rule.schedule if isinstance(rule, (ChainRule, RaggedRule)) else rule).__name__)
 
 
@@ -179,6 +180,6 @@ def _tried(
     except Exception as error:
         raise LoweringError(
             f"the schedule rule {name_of(rule)} failed on stage {kernel.name} with "
-            f"{type(error).__name__}: {error}. This is a fault of tvm_autodiff: please report it "
+            f"{type(error).__name__}: {error}. This is a bug in tvm_autodiff: please report it "
             "with the program"
         ) from error

@@ -1,8 +1,7 @@
-"""Which kernels of a program are slower than they could be, and why.
+"""Reports the kernels of a program that are slower than necessary, with the reasons.
 
-A kernel is worth a warning where TVM refused the code of a faster schedule, or where it ended in
-plain loops for a reason other than that these are as fast, with more than a twentieth of the
-estimated work of the program.
+A kernel is reported if TVM rejected the code of a faster schedule, or if it runs as plain loops
+although these are slower, with more than a twentieth of the estimated work of the program.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SHARE = 20  #: a kernel below one part in so many of the work cannot slow a prog
 #: `benchmarks/call_overhead.py` measures it): below, a faster schedule is hardly noticed
 MIN_WORK = 65_536
 COSTLY = 16  #: operations that an evaluation of exp and the like counts as
-#: the kinds that rules beside the last one exist for
+#: the kinds for which rules other than the last one exist
 _SCHEDULED = (Compute, Scan, ScatterAdd)
 SHOWN = 3  #: kernels that a warning names
 
@@ -47,7 +46,7 @@ _FREE = frozenset(("var", "const", "cast", "let", "reduce"))
 
 
 def estimated_work(kernel: Kernel | Chain) -> int:
-    """Operations and reads of a kernel, each evaluation of a body in full."""
+    """The operations and reads of a kernel, counting each evaluation of a body."""
     return sum(map(_work, kernel.ops))
 
 
@@ -60,12 +59,12 @@ def _computed(op: Operation) -> int:
 
 
 def _moved(op: Operation) -> int:
-    """Of a stage that reads its inputs and writes its outputs once."""
+    """The reads and writes of a stage that reads its inputs and writes its outputs once."""
     return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
 
 
 def _repeated(op: Operation) -> int:
-    """Of loops: that of their steps, for each of them."""
+    """The work of loops: that of their steps, for each of them."""
     total = 0
     for loop in loops_in(kind_of(op)):
         ops = [one for one in topological(loop.step.outputs) if not is_placeholder(one)]
@@ -106,7 +105,7 @@ def _cost(node: object) -> int:
 
 
 def reasons_of(one: Scheduled) -> tuple[str, ...]:
-    """Why no faster schedule applies, rule by rule; nothing for a kernel that has one."""
+    """Why no faster schedule applies, for each rule; empty for a kernel that has one."""
     return tuple(
         f"{rule}: {declined.reason}"
         for rule, declined in one.declined
@@ -122,7 +121,7 @@ def _is_open(one: Scheduled) -> bool:
 
 
 def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
-    """The kernels that a user should know of, the one with the most work first."""
+    """The kernels to report, the one with the most work first."""
     work = {id(one): one.runs * estimated_work(one.kernel) for one in scheduled}
     total = sum(work.values())
 
@@ -131,7 +130,7 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
         if Cause.REFUSED in causes:
             return True
         heavy = work[id(one)] >= MIN_WORK and work[id(one)] * SHARE > total
-        # where no other rule was tried, plain loops are what the caller chose
+        # if no other rule was tried, the caller chose plain loops
         chosen = not causes or Cause.NO_GAIN in causes
         scheduled = _is_open(one) or Cause.CANNOT in causes
         return one.plain and heavy and scheduled and not chosen
@@ -140,7 +139,7 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
 
 
 def notice_of(scheduled: Sequence[Scheduled]) -> str | None:
-    """The text of a warning; None where every kernel is as fast as it should be.
+    """The text of a warning, or None if every kernel is as fast as expected.
 
     Parameters
     ----------

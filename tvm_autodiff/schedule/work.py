@@ -1,8 +1,7 @@
-"""How much a kernel computes and moves, for rates that a person can compare with the machine's.
+"""Counts how much a kernel computes and moves, for rates that can be compared with the machine's.
 
-In: a kernel or a launch. Out: floating point operations, counted from the expressions as written,
-and the bytes of the tensors that are read and written, each once; None where sizes are symbols or
-the stage is opaque.
+It counts floating point operations of the expressions as written, and the bytes of the tensors read
+and written, each once. The counts are None if sizes are symbolic or the stage is opaque.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def operations(kernel: Kernel | Chain) -> int | None:
 
 
 def traffic(launch: StageFunction) -> int | None:
-    """Bytes that a launch reads and writes when each tensor passes once."""
+    """The bytes that a launch reads and writes, counting each tensor once."""
     sizes = [bytes_of(tensor) for tensor in (*launch.inputs, *launch.outputs)]
     return None if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
 
@@ -58,7 +57,7 @@ def _points(axes: Sequence[Axis]) -> int | None:
 
 
 def bytes_of(tensor: Tensor) -> int | None:
-    """The size of a tensor in memory; None where a dimension is symbolic."""
+    """The size of a tensor in bytes, or None if a dimension is symbolic."""
     count = _product(shape_of(tensor))
     return None if count is None else count * itemsize(dtype_of(tensor))
 

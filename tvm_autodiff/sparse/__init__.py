@@ -1,4 +1,4 @@
-"""Jacobians that know their zeros: patterns, colourings, values of the nonzeros, matrices."""
+"""Sparse Jacobians: patterns of zeros, colourings, values of the non-zeros, and matrices."""
 
 from .matrix import SparseMatrix
 from .pattern import Pattern

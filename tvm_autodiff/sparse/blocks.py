@@ -1,7 +1,7 @@
-"""Contributions as tensors of values, a point an element.
+"""Stores contributions in tensors of values, with one element for each point.
 
-In: contributions. Out: `Block`s: a te tensor each, in which the contributions of one box lie side
-by side, so that the values of a row are neighbours in memory, and where each value belongs.
+Each `Block` is a te tensor in which the contributions of one box lie side by side, so that the
+values of a row are neighbours in memory. It also records the entry of each value.
 
     J[i, i] += u(i); J[i, i+1] += v(i)  →  values[i, s] = if s == 0 then u(i) else v(i)
 """
@@ -26,20 +26,20 @@ from .points import Array, Points, Sizes, points_of
 
 _Shapes = tuple[Sequence[int], Sequence[int]]
 
-#: contributions that share a tensor; the choice between them is unrolled
+#: the maximum number of contributions that share a tensor; the choice between them is unrolled
 _MOST_SLOTS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """A contribution, and the entries that its points belong to."""
+    """A contribution, and the entries of its points."""
 
     part: Contribution
     points: Points
 
     @staticmethod
     def of(part: Contribution, shapes: _Shapes, sizes: Sizes) -> Placed:
-        """A contribution with its points, of the axes that it does not sum over."""
+        """A contribution with its points, over the axes that it does not sum over."""
         places = part.rows, part.place
         return Placed(part, points_of(_kept(part), *places, part.on_indices, shapes, sizes))
 
@@ -50,12 +50,12 @@ class Placed:
 
     @property
     def any_above(self) -> bool:
-        """Whether some entry lies above the diagonal."""
+        """Whether any entry lies above the diagonal."""
         return bool((self.points.columns > self.points.rows).any())
 
     @property
     def middle(self) -> tuple[float, float]:
-        """About where the entries lie."""
+        """The approximate position of the entries."""
         rows, columns = self.points.rows, self.points.columns
         return (float(np.mean(rows)), float(np.mean(columns))) if len(rows) else (0.0, 0.0)
 
@@ -67,7 +67,7 @@ class Block:
     Attributes
     ----------
     values : Tensor
-        Over the box; where there are several contributions, with one more axis for them.
+        A tensor over the box, with one more axis if there are several contributions.
     slots : tuple of int
         The numbers of the contributions, in the order of that axis.
     """
@@ -76,8 +76,8 @@ class Block:
     slots: tuple[int, ...]
 
     def places(self, placed: Sequence[Placed], columns: int) -> tuple[Array, Array]:
-        """For each value that belongs to an entry: ``row * columns + column`` of the entry, and the
-        position in the flattened tensor.
+        """``row * columns + column`` of each value's entry, and the value's position in the
+        flattened tensor.
 
         Parameters
         ----------
@@ -100,11 +100,13 @@ class Block:
 
 
 def blocks_of(parts: Sequence[Contribution], name: str) -> list[Block]:
-    """The values of contributions as tensors whose stages have a name; slots keep their order."""
+    """The values of contributions as tensors whose stages have a given name; slots keep their
+    order.
+    """
     groups: dict[tuple[object, ...], list[int]] = {}
     for number, part in enumerate(parts):
         box = tuple(_text(axis_range(axis)) for axis in part.axes)
-        # a sum is a stage of its own
+        # a sum is a separate stage
         groups.setdefault((number,) if part.summed() else box, []).append(number)
     found = []
     for group in groups.values():

@@ -1,8 +1,7 @@
-"""Colourings: columns (or rows) of a pattern that share no row (or column) get one colour.
+"""Colours the columns (or rows) of a pattern: columns that share no row get one colour.
 
-In: the entries of a pattern. Out: a colour for each column, with as few colours as greedy choice
-finds in several orders. Columns of one colour can be computed in one product with the sum of their
-unit vectors, since each row meets at most one of them.
+Greedy colouring in several orders keeps the number of colours small. One product with the sum of
+the unit vectors of a colour computes all of its columns, since each row meets at most one of them.
 
 References
 ----------
@@ -21,7 +20,7 @@ import numpy as np
 from .pattern import Entries, joined
 from .points import Array
 
-#: vertices from which on only the natural order is tried
+#: the number of vertices from which only the natural order is tried
 _MANY = 100_000
 _SEED = 0  #: of the random order
 
@@ -33,11 +32,11 @@ class Colouring:
     Attributes
     ----------
     colours : array of int64
-        Of each column.
+        The colour of each column.
     count : int
         The number of colours.
     order : str
-        The order of vertices that gave it.
+        The order of vertices that produced it.
     """
 
     colours: Array
@@ -84,8 +83,10 @@ def colour_columns(entries: Entries) -> Colouring:
 
 
 def colour_symmetric(entries: Entries) -> Colouring:
-    """A star colouring of a symmetric pattern: every entry can be read from the product of the
-    columns of one colour, at its own place or at the transposed one.
+    """A star colouring of a symmetric pattern.
+
+    Every entry can be read from the product of the columns of one colour, at its own or at the
+    transposed position.
     """
     off = entries.rows != entries.columns
     keys = entries.keys[off]
@@ -94,7 +95,7 @@ def colour_symmetric(entries: Entries) -> Colouring:
 
 
 def conflicts(entries: Entries) -> Neighbours:
-    """The columns that share a row with each column, itself left out."""
+    """The other columns that share a row with each column."""
     other = transposed(entries)
     pairs = joined(other.rows, other.columns, entries)
     rows, columns = np.divmod(pairs, max(entries.shape[1], 1))
@@ -118,7 +119,7 @@ def _best(graph: Neighbours, least: int, colour: Callable[[Neighbours, Array], A
 
 
 def _orders(graph: Neighbours) -> Iterator[tuple[str, Array]]:
-    """Orders of vertices, each made when it is asked for."""
+    """Orders of vertices, each made on demand."""
     count = len(graph.starts) - 1
     yield "natural", np.arange(count)
     if count > _MANY:
@@ -129,7 +130,7 @@ def _orders(graph: Neighbours) -> Iterator[tuple[str, Array]]:
 
 
 def _smallest_last(graph: Neighbours) -> Array:
-    """Vertices of smallest degree are taken out one after the other; the last one comes first."""
+    """Remove vertices of smallest degree one after the other; the last one comes first."""
     degrees = graph.degrees.tolist()
     buckets: list[list[int]] = [[] for _ in range(max(degrees, default=0) + 1)]
     for vertex in reversed(range(len(degrees))):
@@ -153,7 +154,7 @@ def _smallest_last(graph: Neighbours) -> Array:
 
 
 def _greedy(graph: Neighbours, order: Array) -> Array:
-    """Each vertex gets the least colour that no neighbour has."""
+    """Give each vertex the smallest colour that no neighbour has."""
     starts, vertices = graph.starts.tolist(), graph.vertices.tolist()
     colours = [-1] * (len(starts) - 1)
     for vertex in order.tolist():
@@ -166,7 +167,8 @@ def _greedy(graph: Neighbours, order: Array) -> Array:
 
 
 def _star(graph: Neighbours, order: Array) -> Array:
-    """Each vertex gets the least colour such that no path of four vertices has only two colours."""
+    """Give each vertex the smallest colour such that no path of four vertices has only two colours.
+    """
     starts, vertices = graph.starts.tolist(), graph.vertices.tolist()
     near = [vertices[a:b] for a, b in pairwise(starts)]
     colours = [-1] * len(near)

@@ -1,12 +1,13 @@
-"""What reaches the entries of a Jacobian, path by path: values at the points of composed sites.
+"""Lists the contributions to the entries of a Jacobian, for each path, at the points of composed
+sites.
 
-In: an output and an input. Out: `Contribution`s: at each point of its axes, a contribution adds its
-value to one entry. The stages between are composed by substitution, from the output back:
+At each point of its axes a `Contribution` adds its value to one entry. The stages in between are
+composed by substitution, from the output back:
 
     y[i] = Σ_k w[k]·z[i + k],  z[b] = f(x[b])  →  J[i, i + k] += w[k]·f'(x[i + k])
 
 Nothing is transposed and no equation is solved. Reductions on a path multiply the number of points;
-whether that pays is decided in `transforms`.
+`transforms` decides whether this is worthwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from ..rules.terms import Condition, Term, guarded
 from .paths import Paths
 from .points import Sizes, extents_of
 
-#: contributions at one tensor from which on colouring is the shorter program
+#: the number of contributions at one tensor from which colouring is the shorter program
 _MOST = 64
 
 
@@ -62,13 +63,13 @@ class Contribution:
     Attributes
     ----------
     axes : tuple of Axis
-        Those of the output, then the reduce axes on the path; bounds are constants or sizes.
+        The axes of the output, then the reduce axes on the path. Bounds are constants or sizes.
     rows, place : tuple of Expr
-        The element of the output, and that of the tensor that the path has come to.
+        The element of the output, and the element of the tensor at the end of the path.
     conditions : tuple of Condition
-        On indices and on data.
+        Conditions on indices and on data.
     value : Expr
-        Of the dtype of that tensor.
+        The value, in the dtype of that tensor.
     """
 
     axes: tuple[Axis, ...]
@@ -79,7 +80,7 @@ class Contribution:
 
     @property
     def on_indices(self) -> tuple[Expr, ...]:
-        """The conditions that decide whether a point is an entry at all."""
+        """The conditions that decide whether a point is an entry."""
         return tuple(c.expr for c in self.conditions if is_on_indices(c.expr))
 
     def points(self, sizes: Sizes) -> int:
@@ -88,11 +89,11 @@ class Contribution:
 
     @property
     def guarded(self) -> Expr:
-        """The value where the conditions hold, zero elsewhere."""
+        """The value if the conditions hold, and zero otherwise."""
         return guarded(self.value, [replace(c, guards=True) for c in self.conditions])
 
     def summed(self) -> tuple[Axis, ...]:
-        """The axes that no place and no condition on indices follows: entries sum over them."""
+        """The axes that no index and no condition on indices depends on; entries sum over them."""
         fixed = variables_of([*self.rows, *self.place, *self.on_indices])
         fixed += variables_of(
             [
@@ -107,7 +108,9 @@ class Contribution:
 
 
 def contributions_of(output: Tensor, input: Tensor) -> list[Contribution] | str:
-    """The contributions to the Jacobian of `output` by `input`, or why there is no such list."""
+    """The contributions to the Jacobian of `output` with respect to `input`, or why there is no
+    such list.
+    """
     paths = Paths(output, input)
     axes = tuple(data_axis(f"i{n}", extent) for n, extent in enumerate(shape_of(output)))
     here = tuple(axis.var for axis in axes)
@@ -126,7 +129,7 @@ def contributions_of(output: Tensor, input: Tensor) -> list[Contribution] | str:
         kind = kind_of(op)
         if not isinstance(kind, Compute):
             return f"{op.name} is a {type(kind).__name__} stage"
-        # linear in what arrives: only reads that lead to the input count
+        # the value is linear in what arrives: only reads that lead to the input count
         wanted = paths.reads(op)
         terms = linearize(op, wanted)
         for number, tensor in enumerate(outputs):
@@ -150,7 +153,7 @@ def contributions_of(output: Tensor, input: Tensor) -> list[Contribution] | str:
 def _through(
     arrival: Contribution, op_axes: Sequence[Var], terms: Sequence[Term]
 ) -> list[tuple[tuple[int, int], Contribution]]:
-    """A contribution to a tensor, continued through the stage that computes the tensor."""
+    """Continue a contribution to a tensor through the stage that computes the tensor."""
     fresh: dict[int, Axis] = {}
     found = []
     for term in terms:
@@ -188,7 +191,7 @@ def _merged(parts: Sequence[Contribution], keys: StructuralKeys) -> list[Contrib
 
 
 def _has_plain_box(part: Contribution) -> bool:
-    """Whether no bound follows another axis, nor data."""
+    """Whether no bound depends on another axis or on data."""
     own = {node_id(axis.var) for axis in part.axes}
     bounds = [b for axis in part.axes for b in axis_range(axis) if not isinstance(b, int)]
     return not contains_load(bounds) and all(
@@ -197,8 +200,9 @@ def _has_plain_box(part: Contribution) -> bool:
 
 
 def _shrunk(part: Contribution) -> Contribution | None:
-    """The contribution over a smaller box, where its conditions on indices leave one:
-    ``J[c, i] where c == 0  →  J[0, i]``; None where no point is left.
+    """The contribution over a smaller box that its conditions on indices allow.
+
+    ``J[c, i] where c == 0 → J[0, i]``; None if no point is left.
     """
     tests = part.on_indices
     if not tests:
@@ -228,7 +232,8 @@ def _shrunk(part: Contribution) -> Contribution | None:
 
 
 def _as_inequality(test: Expr, ranges: Mapping[Var, tuple[Extent, Extent]]) -> Expr:
-    """``i != 0 → i > 0`` where ``i >= 0``, and the same at the other end: boxes have no holes."""
+    """``i != 0 → i > 0`` if ``i >= 0``, and the same at the other end, because boxes have no holes.
+    """
     if op_name(test) != "ne":
         return test
     left, right = operands(test)

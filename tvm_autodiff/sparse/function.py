@@ -1,8 +1,7 @@
-"""Built functions that return scipy.sparse matrices.
+"""Compiled functions that return scipy.sparse matrices.
 
-In: a compiled function of the program's inputs and of index arrays, which are bound here. Out: a
-function of the inputs alone. The index arrays of a matrix are made once and shared by all results;
-a call makes no check and no copy of them.
+A function of inputs and index arrays becomes a function of the inputs only. The index arrays of a
+matrix are made once and shared by all results, without checks or copies in calls.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Maker = Callable[[Any], Any]
 
-#: dtypes of values that scipy computes with
+#: dtypes that scipy.sparse supports
 _DTYPES = ("float32", "float64")
-#: values of symbolic sizes whose index arrays are kept
+#: the number of symbolic sizes whose index arrays are kept
 _MOST_SIZES = 8
 
 
 def takes_sparse(build: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """`build` that also takes `SparseMatrix` among its outputs."""
+    """Wrap `build` to accept `SparseMatrix` among its outputs."""
 
     @functools.wraps(build)
     def building(*args: Any, **options: Any) -> Any:
@@ -60,7 +59,7 @@ def takes_sparse(build: Callable[Parameters, Result]) -> Callable[Parameters, Re
 
 
 def _kind(matrix: SparseMatrix) -> type:
-    """The class of scipy's matrices of a format."""
+    """The scipy matrix class of a format."""
     try:
         import scipy.sparse
     except ImportError as error:
@@ -79,7 +78,7 @@ def _kind(matrix: SparseMatrix) -> type:
 def _places_of_sizes(
     inputs: Sequence[Tensor], matrices: Sequence[SparseMatrix]
 ) -> list[tuple[Var, int, int]]:
-    """For each symbolic size an input and the dimension of it that is the size."""
+    """For each symbolic size, an input and the dimension of it that has this size."""
     found: dict[int, tuple[Var, int, int]] = {}
     known = {
         node_id(extent): (number, dim)
@@ -91,15 +90,16 @@ def _places_of_sizes(
         for var in matrix.symbols:
             if node_id(var) not in known:
                 raise InvalidArgumentError(
-                    f"{matrix.name} depends on the size {var.name}, which is the extent of no "
-                    "input: add an input that has it, one that nothing reads will do"
+                    f"{matrix.name} depends on the size {var.name}, which is not the extent of any "
+                    "input: add an input that has it, even if nothing reads it"
                 )
             found[node_id(var)] = (var, *known[node_id(var)])
     return list(found.values())
 
 
 def _maker(matrix: SparseMatrix, bound: Bound, kind: Any) -> Maker:
-    """What makes a scipy matrix of values: a copy of a first one, with other data."""
+    """A function that makes a scipy matrix from values: it copies a first matrix with other data.
+    """
     first, second = bound.indices
     data = np.zeros(len(first), matrix.dtype)
     places = (data, (first, second)) if matrix.format == "coo" else (data, first, second)
@@ -121,10 +121,10 @@ def _maker(matrix: SparseMatrix, bound: Bound, kind: Any) -> Maker:
 
 
 class SparseFunction:
-    """A compiled function, some results of which are scipy.sparse matrices.
+    """A compiled function some of whose results are scipy.sparse matrices.
 
-    It is called as a `CompiledFunction` is. The index arrays of all results of one function are the
-    same objects and read-only: ``result.copy()`` before entries are removed or put in.
+    It is called like a `CompiledFunction`. All results of one function share read-only index
+    arrays: call ``result.copy()`` before you add or remove entries.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class SparseFunction:
         Parameters
         ----------
         *arrays, **named
-            As of `CompiledFunction`; results cannot be written into arrays of the caller.
+            As in `CompiledFunction`. Results cannot be written into arrays of the caller.
         """
         if named:
             arrays = self._in_order(arrays, named)
@@ -171,7 +171,7 @@ class SparseFunction:
         ]
 
     def _sizes_of(self, arrays: Sequence[Any]) -> tuple[int, ...]:
-        """The values of the symbolic sizes, as the shapes of arrays tell them."""
+        """The values of the symbolic sizes, from the shapes of arrays."""
         shapes = [tuple(getattr(array, "shape", ())) for array in arrays]
         for var, number, dim in self._sizes:
             if number >= len(shapes) or dim >= len(shapes[number]):
@@ -198,7 +198,7 @@ class SparseFunction:
     def _in_order(self, arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
         if "out" in named:
             raise InvalidArgumentError(
-                "out= takes no sparse matrices: leave it out, and take what the call returns"
+                "out= does not support sparse matrices: omit it, and use the returned matrix"
             )
         own = self._names
         if all(own.count(name) == 1 for name in named):
@@ -217,7 +217,7 @@ class SparseFunction:
 
     @property
     def signature(self) -> Any:
-        """Names, shapes and dtypes, those of the index arrays among the inputs."""
+        """Names, shapes and dtypes, with the index arrays among the inputs."""
         return self.function.signature
 
     @property
@@ -245,7 +245,7 @@ class SparseFunction:
         return self.function.source(language)
 
     def export(self, path: Any) -> None:
-        """Refused: a library holds no index arrays.
+        """Raise an error, because a library cannot hold index arrays.
 
         Raises
         ------
@@ -253,7 +253,7 @@ class SparseFunction:
             Always.
         """
         raise LoweringError(
-            "a library holds no index arrays: export the function of matrix.values, which takes "
+            "a library cannot hold index arrays: export the function of matrix.values, which takes "
             "those of matrix.constants as arguments"
         )
 

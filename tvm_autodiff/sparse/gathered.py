@@ -1,10 +1,10 @@
-"""The nonzeros in the order of a format, gathered from tensors of values.
+"""Gathers the non-zeros from tensors of values, in the order of a format.
 
-In: tensors that hold values, and for each value the entry that it belongs to. Out: one tensor of
-the entries' values, and the index arrays that it reads, as placeholders with their contents.
+The result is one tensor of the entries' values, and the index arrays that it reads, as placeholders
+with their contents.
 
     entry[n] = values[source[n]]                        each entry has one value
-    entry[i, j] = values[j, i]                          these lie regularly
+    entry[i, j] = values[j, i]                          a regular arrangement
     entry[n] = Σ_{m < count[n]} values[source[first[n] + m]]   an entry has several
 """
 
@@ -37,18 +37,18 @@ from .regular import AffinePlaces, affine_places, linear_combination
 
 Constant = tuple[Tensor, NDArray[np.int32] | NDArray[np.int64]]
 
-#: padding that is read in vain, per value, below which each entry reads equally many
+#: the maximum padding per value for which each entry reads equally many positions
 _MOST_PADDING = 2
 
 
 @dataclass(frozen=True)
 class Values:
-    """A tensor of values, flattened, and where they belong.
+    """A flattened tensor of values, and their entries.
 
     Attributes
     ----------
     tensor : Tensor
-        Of any rank.
+        A tensor of any rank.
     entries, positions : array of int64
         The number of an entry, and the position of a value that is added to it.
     once : bool
@@ -61,8 +61,9 @@ class Values:
     once: bool = False
 
     def element(self, indices: Sequence[Expr], alone: bool) -> Expr:
-        """``values[i]``; where that is the only read of the element, what it is:
-        ``values[i] = f(i); entry[n] = values[source[n]]  →  entry[n] = f(source[n])``.
+        """``values[i]``, or its definition if this is the only read of the element.
+
+        ``values[i] = f(i); entry[n] = values[source[n]] → entry[n] = f(source[n])``.
         """
         op = self.tensor.op
         if not (alone and self.once and is_compute(op) and reduction_of(op) is None):
@@ -79,18 +80,18 @@ def gathered(
     Parameters
     ----------
     parts : sequence of Values
-        With constant shapes, of one dtype.
+        Values with constant shapes and a common dtype.
     count : int
         The number of entries.
     name, dtype : str
-        Of the stage.
+        The name and dtype of the stage.
 
     Returns
     -------
     tensor : Tensor
-        Flattened, it has one element for each entry.
+        A tensor that has one element for each entry when flattened.
     constants : list of (Tensor, array)
-        What its placeholders hold.
+        Its placeholders and their contents.
     """
     if not parts:  # every entry is zero
         return bounded_stage(name, [data_axis("n", count)], [const(0, dtype)])[0], []
@@ -152,7 +153,7 @@ def _single(
 def _padded(
     parts: Sequence[Values], starts: Array, source: Array, name: str
 ) -> tuple[Tensor, list[Constant]]:
-    """Each entry reads equally many places, of which those below zero hold nothing."""
+    """Each entry reads equally many positions; negative ones hold nothing."""
     constant = _constant(f"{name}_source", source, int(starts[-1]))
     axis, inner = data_axis("n", source.shape[0]), reduce_axis("m", source.shape[1])
     place = load(constant[0], [axis.var, inner.var])
@@ -165,7 +166,7 @@ def _padded(
 def _ragged(
     parts: Sequence[Values], starts: Array, source: Array, counts: Array, name: str
 ) -> tuple[Tensor, list[Constant]]:
-    """Each entry reads its own number of places."""
+    """Each entry reads its own number of positions."""
     places = _constant(f"{name}_source", source, int(starts[-1]))
     firsts = _constant(f"{name}_first", np.concatenate([[0], np.cumsum(counts)]), len(source))
     first = firsts[0]
@@ -179,7 +180,7 @@ def _ragged(
 
 
 def _read(parts: Sequence[Values], starts: Array, place: Expr, alone: bool = False) -> Expr:
-    """The value at a position in all tensors, laid one after the other."""
+    """The value at a position in the concatenation of all tensors."""
     found: Expr | None = None
     for number in reversed(range(len(parts))):
         start, end = (const(int(bound), dtype_of(place)) for bound in starts[number : number + 2])

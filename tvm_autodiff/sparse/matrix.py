@@ -1,4 +1,6 @@
-"""`SparseMatrix`: a Jacobian whose nonzeros alone are computed, as te tensors and index arrays."""
+"""`SparseMatrix`: a Jacobian of which only the non-zeros are computed, as te tensors and index
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,22 @@ from .points import Array, Sizes
 
 FORMATS = ("csr", "csc", "coo")
 
-#: what makes the values of the nonzeros, from the entries of the pattern
+#: makes the values of the non-zeros from the entries of the pattern
 Plan = Callable[[Entries], "Planned"]
 
 
 @dataclass(frozen=True)
 class Planned:
-    """How the values of the entries are computed.
+    """The computation of the entries' values.
 
     Attributes
     ----------
     parts : sequence of Values
-        What is added up.
+        The values to sum.
     constants : sequence of (Tensor, array)
         Contents of placeholders that the values read.
     text : str
-        The method, for people.
+        A description of the method.
     """
 
     parts: Sequence[Values]
@@ -44,7 +46,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a matrix is for some sizes, beside its values.
+    """The structure of a matrix for given sizes.
 
     Attributes
     ----------
@@ -62,20 +64,20 @@ class Bound:
 
 
 class SparseMatrix:
-    """A Jacobian or Hessian that stores what may be other than zero.
+    """A Jacobian or Hessian that stores only the entries that may be non-zero.
 
     Rows count the elements of the output, columns those of the input, both in row-major order.
-    `build` takes it as an output, and the function that it makes returns a scipy.sparse matrix. The
-    values can also be used as a tensor: a program that reads `values` needs `constants`.
+    `build` accepts it as an output, and the compiled function returns a scipy.sparse matrix. The
+    values can also be used as a tensor; a program that reads `values` needs `constants`.
 
     Attributes
     ----------
     pattern : Pattern
-        Where the entries are.
+        The positions of the entries.
     format : {"csr", "csc", "coo"}
         The order of the entries: by rows (CSR, COO) or by columns (CSC).
     dtype : str
-        Of the values.
+        The dtype of the values.
 
     Examples
     --------
@@ -116,17 +118,17 @@ class SparseMatrix:
 
     @property
     def values(self) -> Tensor:
-        """The entries' values in the order of the format, once the tensor is flattened."""
+        """The entries' values in the order of the format, as a tensor to be flattened."""
         return self._made[0]
 
     @property
     def constants(self) -> list[Constant]:
-        """The placeholders that `values` reads beside the program's own, with their contents."""
+        """The additional placeholders that `values` reads, with their contents."""
         return self._made[1]
 
     @property
     def method(self) -> str:
-        """How the values are computed, in words."""
+        """A description of how the values are computed."""
         return self._planned.text
 
     @cached_property
@@ -135,12 +137,12 @@ class SparseMatrix:
 
     @property
     def symbols(self) -> tuple[Var, ...]:
-        """The sizes that are known at the call only."""
+        """The sizes that are known only at the call."""
         return self.pattern.symbols
 
     @property
     def placeholders(self) -> list[Tensor]:
-        """What `values` reads beside the program's own inputs."""
+        """The placeholders that `values` reads in addition to the program's inputs."""
         return [tensor for tensor, _ in self.constants]
 
     def at(self, sizes: Sizes) -> Bound:
@@ -152,8 +154,9 @@ class SparseMatrix:
         )
 
     def indices(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The index arrays of the format: indices and starts of rows (CSR) or columns (CSC), or
-        rows and columns (COO). They must not be changed.
+        """The index arrays of the format, which must not be changed.
+
+        These are indices and starts of rows (CSR) or columns (CSC), or rows and columns (COO).
         """
         return self.at({}).indices
 
@@ -178,14 +181,14 @@ class SparseMatrix:
 
 
 def order_of(entries: Entries, format: str) -> Array:
-    """The entries, which are numbered by rows, in the order of a format."""
+    """The order of a format, for entries numbered by rows."""
     if format == "csc":
         return np.argsort(entries.columns, kind="stable")
     return np.arange(entries.count)
 
 
 def inverse(order: Array) -> Array:
-    """Where each element of a permutation has gone."""
+    """The inverse of a permutation."""
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return place

@@ -1,7 +1,7 @@
-"""The stages between an input and an output, as derivatives pass through them.
+"""The stages between an input and an output that derivatives pass through.
 
 A stage whose custom rule has another form to differentiate, such as a product of the other factors,
-leads to that one alone. Scatters are left as they are: what they read is data.
+leads only to that form. Scatters are not followed, because their indices are data.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ..rules.equal_forms import equal_forms
 
 
 class Paths:
-    """The stages that an output depends on an input by.
+    """The stages through which an output depends on an input.
 
     Attributes
     ----------
     ops : list of Operation
-        In topological order, the input's own left out.
+        The stages in topological order, without the input's.
     """
 
     def __init__(self, output: Tensor, input: Tensor) -> None:
@@ -36,7 +36,7 @@ class Paths:
         self._input = tensor_key(input)
 
     def equal(self, op: Operation) -> Tensor | None:
-        """The tensor of equal value that a stage is differentiated as, if any."""
+        """The equal tensor that is differentiated instead of a stage, if any."""
         key = hash(op)
         if key not in self._equal:
             forms = equal_forms(op) if custom_of(op) else None
@@ -44,7 +44,7 @@ class Paths:
         return self._equal[key]
 
     def reads(self, op: Operation) -> list[Tensor]:
-        """The tensors on the way to the input that a stage reads."""
+        """The tensors that a stage reads and that depend on the input."""
         return [
             tensor
             for tensor in self._graph.reads(op)

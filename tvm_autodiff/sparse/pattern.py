@@ -1,8 +1,8 @@
-"""Patterns of zeros: which entries of a Jacobian may be other than zero.
+"""Sparsity patterns: which entries of a Jacobian may be non-zero.
 
-In: an output and an input. Out: a `Pattern`, which holds the read sites of the stages between them.
-It is found from expressions alone. Numbers of entries come only when they are asked for: the points
-of each stage's sites, composed along the graph.
+A `Pattern` holds the read sites of the stages between output and input, and is found from
+expressions only. The entries are enumerated on first access: the points of each stage's sites,
+composed along the graph.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries of a matrix, ordered by row and then by column, each once.
+    """Entries of a matrix, sorted by row and column without duplicates.
 
     Attributes
     ----------
     shape : pair of int
         Rows and columns.
     rows, columns : array of int64
-        Of each entry.
+        The row and column of each entry.
     """
 
     shape: tuple[int, int]
@@ -49,24 +49,24 @@ class Entries:
 
     @cached_property
     def keys(self) -> Array:
-        """One increasing number for each entry."""
+        """An increasing number for each entry."""
         return self.rows * self.shape[1] + self.columns
 
     def find(self, keys: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """The numbers of the entries with some keys, and which keys are those of entries at all."""
+        """The numbers of the entries with given keys, and which keys belong to entries."""
         places = np.searchsorted(self.keys, keys)
         known = places < self.count
         known[known] = self.keys[places[known]] == keys[known]
         return places, known
 
     def starts(self) -> Array:
-        """Where the entries of each row begin, and at last their number."""
+        """The first entry of each row, followed by the number of entries."""
         counts = np.bincount(self.rows, minlength=self.shape[0])
         return np.concatenate([[0], np.cumsum(counts)])
 
     @staticmethod
     def of(shape: tuple[int, int], keys: Sequence[Array]) -> Entries:
-        """The entries with some ``row * columns + column``, in any order, some several times."""
+        """The entries for ``row * columns + column`` in any order, with duplicates allowed."""
         joined = np.concatenate([np.zeros(0, np.int64), *keys])
         if len(joined) > 1 and not (joined[1:] > joined[:-1]).all():
             joined.sort()
@@ -77,17 +77,17 @@ class Entries:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Which entries of the Jacobian of `output` by `input` may be other than zero.
+    """The entries of the Jacobian of `output` with respect to `input` that may be non-zero.
 
     Rows count the elements of the output, columns those of the input, both in row-major order.
-    ``print`` shows a picture, `text` the read sites that it follows from.
+    ``print`` shows a picture, and `text` the read sites behind it.
 
     Attributes
     ----------
     output, input : Tensor
-        What is differentiated, and by what.
+        The differentiated tensor, and the tensor it is differentiated with respect to.
     stages : tuple of (Tensor, tuple of Site)
-        The tensors between them, inputs first, with the sites by which they depend on the input.
+        The tensors in between, inputs first, with the sites through which they depend on the input.
     sizes : mapping from Var to int
         Values of symbolic sizes.
 
@@ -124,7 +124,7 @@ class Pattern:
 
     @property
     def symbols(self) -> tuple[Var, ...]:
-        """The sizes that it depends on and that have no value."""
+        """The symbolic sizes without a value that it depends on."""
         shapes = [*shape_of(self.output), *shape_of(self.input)]
         sites = [site for _, own in self.stages for site in own]
         axes = [axis for site in sites for axis in site.axes]
@@ -136,7 +136,7 @@ class Pattern:
 
     @property
     def entries(self) -> Entries:
-        """The entries, found when they are first asked for."""
+        """The entries, computed on first access."""
         if not self._found:
             self._found.append(_entries(self))
         return self._found[0]
@@ -171,7 +171,7 @@ class Pattern:
         Parameters
         ----------
         width, height : int, optional
-            Of the picture in characters, of two by four dots each; None is what fits the terminal.
+            The size of the picture in characters of two by four dots. None fits it to the terminal.
         """
         return picture(self.shape, self.rows, self.columns, width, height)
 
@@ -206,7 +206,7 @@ def pattern_of(output: Tensor, input: Tensor, sizes: Sizes | None = None) -> Pat
 
 
 def _entries(pattern: Pattern) -> Entries:
-    """The points of the sites, composed along the graph, each pair once in each stage."""
+    """The points of the sites, composed along the graph, without duplicates in each stage."""
     sizes = pattern.sizes
     columns = prod(extents_of(shape_of(pattern.input), sizes))
     known: dict[_Key, Entries | None] = {tensor_key(pattern.input): None}  # the identity
@@ -230,7 +230,8 @@ def _entries(pattern: Pattern) -> Entries:
 
 
 def joined(rows: Array, between: Array, inner: Entries) -> Array:
-    """Keys of the pairs (row, column) that some element between joins, some several times."""
+    """Keys of the pairs (row, column) that are connected by an element in between, with duplicates.
+    """
     starts = inner.starts()
     counts = (starts[1:] - starts[:-1])[between]
     ends = np.cumsum(counts)

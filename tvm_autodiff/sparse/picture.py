@@ -1,4 +1,4 @@
-"""Pictures of patterns in Braille characters, of two by four dots each."""
+"""Draws patterns in Braille characters of two by four dots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_LINES = 24
 def picture(
     shape: tuple[int, int], rows: Array, columns: Array, width: int | None, height: int | None
 ) -> str:
-    """Entries of a matrix as dots; where there are more than dots, one dot is a block of entries.
+    """The entries of a matrix as dots; in a large matrix one dot is a block of entries.
 
     Examples
     --------
@@ -31,7 +31,8 @@ def picture(
     across, down = 2 * max(1, width), 4 * max(1, _MOST_LINES if height is None else height)
     if 0 in shape:
         return ""
-    # the same scale for both, so that a diagonal stays one: `many` entries are `few` dots
+    # use the same scale for both, so that a diagonal stays a diagonal: `many` entries are `few`
+    # dots
     many, few = max([(1, 1), (shape[0], down), (shape[1], across)], key=lambda s: s[0] / s[1])
     size = [-(-extent * few // many) for extent in shape]
     y, x = rows * few // many, columns * few // many

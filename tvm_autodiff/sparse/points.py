@@ -1,8 +1,7 @@
-"""The points of sites as arrays: index expressions evaluated for a whole box at once.
+"""Evaluates index expressions for a whole box of points at once, as arrays.
 
-In: axes, index expressions and conditions, and values of symbolic sizes. Out: arrays of flattened
-row and column numbers. Arithmetic is int64, in which no index overflows; conversions to narrow
-types wrap as they do in the program.
+The results are flattened row and column numbers. Arithmetic is int64, in which no index overflows.
+Conversions to narrow types wrap as they do in the program.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ def _truncdiv(a: Array, b: Array) -> Array:
 
 
 def _divided(a: Array, b: Array) -> Array:
-    """Floor division that a guard keeps away from zero: any value will do there."""
+    """Floor division whose result is arbitrary where the divisor is zero, because a guard excludes
+    it.
+    """
     return np.floor_divide(a, np.where(b == 0, 1, b))
 
 
@@ -83,7 +84,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
 
 
 class Evaluator:
-    """Values of integer expressions for arrays of values of their variables."""
+    """Evaluates integer expressions for arrays of values of their variables."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._values: dict[int, Array] = {
@@ -92,12 +93,12 @@ class Evaluator:
         self._alive: list[Expr] = list(sizes)  # ids are addresses: keep what was keyed
 
     def put(self, var: Var, value: Array) -> None:
-        """Give a variable its values."""
+        """Set the values of a variable."""
         self._values[node_id(var)] = value
         self._alive.append(var)
 
     def __call__(self, expr: Expr | int) -> Array:
-        """The values of an expression, of a shape that broadcasts over the points."""
+        """The values of an expression, in a shape that broadcasts over the points."""
         if isinstance(expr, int):
             return np.int64(expr)
         for node in postorder(expr):
@@ -136,7 +137,7 @@ def extents_of(shape: Sequence[Extent], sizes: Sizes) -> tuple[int, ...]:
     Raises
     ------
     InvalidArgumentError
-        It depends on a size that has no value.
+        If it depends on a size that has no value.
     """
     value = Evaluator(sizes)
     return tuple(int(value(extent)) for extent in shape)
@@ -144,7 +145,7 @@ def extents_of(shape: Sequence[Extent], sizes: Sizes) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Points:
-    """Points of a box in order, as far as they count.
+    """The points of a box that satisfy conditions, in order.
 
     Attributes
     ----------
@@ -153,7 +154,7 @@ class Points:
     inside : array of bool, or None
         Which points of the box count, flattened; None for all.
     rows, columns : array
-        Of each point that counts the flattened indices.
+        The flattened indices of each point that counts.
     """
 
     box: tuple[int, ...]
@@ -170,18 +171,18 @@ def points_of(
     shapes: tuple[Sequence[int], Sequence[int]],
     sizes: Sizes,
 ) -> Points:
-    """The points of some axes where conditions hold and both places are inside of their shapes.
+    """The points of axes where conditions hold and both indices are in bounds.
 
     Parameters
     ----------
     axes : sequence of Axis
-        Bounds may follow outer axes: the box has the largest extent.
+        The axes. Bounds may depend on outer axes; the box has the largest extent.
     rows, columns : sequence of Expr
-        Two places in terms of the axes.
+        Two indices in terms of the axes.
     conditions : sequence of Expr
-        On indices.
+        Conditions on indices.
     shapes : pair of sequences of int
-        The shapes that the places lie in; both are flattened.
+        The shapes of the indexed tensors. Both indices are flattened.
     sizes : mapping from Var to int
         Values of symbolic sizes.
     """

@@ -1,6 +1,7 @@
-"""Lists of places that are affine in the indices of a box, so that no index array is needed.
+"""Recognises lists of positions that are affine in the indices of a box, and so need no index
+array.
 
-``place[n] = 40·(n mod 3) + n div 3  →  place[b, m] = 40·m + b  over a box of 40 by 3``
+``place[n] = 40·(n mod 3) + n div 3 → place[b, m] = 40·m + b over a box of 40 by 3``
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from .points import Array
 
 @dataclass(frozen=True)
 class AffinePlaces:
-    """Places in a tensor: ``base + Σ_d steps[d]·index[d]``, an index for each dimension of it.
+    """Positions in a tensor: ``base + Σ_d steps[d]·index[d]``, with an index for each dimension.
 
     Attributes
     ----------
     base : tuple of int
-        The first place.
+        The first position.
     extents : tuple of int
-        Of the box; the last index runs fastest.
+        The extents of the box. The last index runs fastest.
     steps : tuple of tuple of int
-        For each index of the box, what it adds to each index of the tensor.
+        For each index of the box, its increment of each index of the tensor.
     """
 
     base: tuple[int, ...]
@@ -36,8 +37,10 @@ class AffinePlaces:
 
 
 def affine_places(positions: Array, shape: Sequence[int]) -> AffinePlaces | None:
-    """Positions in a flattened tensor of a shape as affine places, in their order; None where they
-    are not, or only in a box of more than twice as many dimensions as the tensor has.
+    """Positions in a flattened tensor as affine positions in a box, in their order.
+
+    None if they are not affine, or only in a box of more than twice as many dimensions as the
+    tensor.
 
     Examples
     --------
@@ -54,7 +57,7 @@ def affine_places(positions: Array, shape: Sequence[int]) -> AffinePlaces | None
     first = int(positions[0])
     base = _indices(np.array([first]), shape)[0]
     for extent, (step,) in digits:
-        # a run through memory may pass through several dimensions
+        # a contiguous sequence may cross several dimensions
         parts = _digits(_indices(first + step * np.arange(extent), shape))
         if parts is None:
             return None
@@ -66,7 +69,7 @@ def affine_places(positions: Array, shape: Sequence[int]) -> AffinePlaces | None
 
 
 def affine_numbers(numbers: NDArray[np.int32]) -> tuple[list[int], int] | None:
-    """``numbers[i, j] = a·i + b·j + c`` as ([a, b], c); None where that does not hold.
+    """``numbers[i, j] = a·i + b·j + c`` as ([a, b], c), or None if there are no such factors.
 
     Examples
     --------
@@ -101,8 +104,9 @@ def _indices(positions: Array, shape: Sequence[int]) -> Array:
 
 
 def _digits(rows: Array) -> list[tuple[int, tuple[int, ...]]] | None:
-    """``rows[n] = rows[0] + Σ_d step[d]·digit[d](n)`` for the digits of n in some mixed radix:
-    (radix, step) of each, the last digit last; None where there are none.
+    """``rows[n] = rows[0] + Σ_d step[d]·digit[d](n)`` for the digits of n in some mixed radix.
+
+    Returns (radix, step) of each digit, the last digit last, or None.
     """
     found: list[tuple[int, tuple[int, ...]]] = []
     while len(rows) > 1:
@@ -122,7 +126,7 @@ def _digits(rows: Array) -> list[tuple[int, tuple[int, ...]]] | None:
 def _is_inside(
     base: Array, extents: Sequence[int], steps: Sequence[Sequence[int]], shape: Sequence[int]
 ) -> bool:
-    """Whether no index leaves its dimension, so that none carries over into another one."""
+    """Whether all indices stay within their dimensions, without carries between them."""
     ends = np.array(
         [
             [(extent - 1) * value for value in step]

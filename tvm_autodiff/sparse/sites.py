@@ -1,7 +1,7 @@
-"""Read sites: which elements of its inputs each element of a stage depends on, symbolically.
+"""Finds read sites: which elements of its inputs each element of a stage depends on, symbolically.
 
-In: a stage and the tensors that count. Out: `Site`s, which hold index expressions and conditions
-and no values. Finding them looks at expressions only, so it takes the same time for any extents.
+A `Site` holds index expressions and conditions but no values, so finding sites takes the same time
+for all extents.
 """
 
 from __future__ import annotations
@@ -41,29 +41,31 @@ from ..graph.stage import (
 )
 from ..rules.scalar_rules import NO_DERIVATIVE
 
-#: nodes whose dtype is that of their operands, and nodes that are true or false
+#: nodes with the dtype of their operands, and boolean nodes
 _OF_OPERANDS = frozenset(("add", "sub", "mul", "div", "floordiv", "floormod", "min", "max"))
 _TESTS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"))
 
-#: paths to a node that are kept apart; more are joined into what they share
+#: the maximum number of separate paths to a node; more are joined into what they share
 _MOST_PATHS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Where a stage reads a tensor: ``out[rows]`` depends on ``tensor[columns]`` at all points of
-    the axes where the conditions hold.
+    """A read of a tensor by a stage.
+
+    ``out[rows]`` depends on ``tensor[columns]`` at all points of the axes where the conditions
+    hold.
 
     Attributes
     ----------
     tensor : Tensor
-        What is read.
+        The tensor that is read.
     axes : tuple of Axis
-        The axes of the output, then those of the reduction; bounds may follow outer axes.
+        The axes of the output, then those of the reduction. Bounds may depend on outer axes.
     rows, columns : tuple of Expr
         Indices of the output and of the tensor.
     conditions : tuple of Expr
-        On indices alone: what depends on data may hold or not.
+        Conditions on indices only, because conditions on data may or may not hold.
     """
 
     tensor: Tensor
@@ -99,19 +101,19 @@ def _bound(axis: Axis) -> str:
 
 
 def read_sites(output: Tensor, wanted: Sequence[Tensor]) -> list[Site]:
-    """Where a stage depends smoothly on some of the tensors that it reads.
+    """The read sites through which a stage depends smoothly on some tensors.
 
     Parameters
     ----------
     output : Tensor
-        What a compute stage or a prefix scan computes, one of its outputs.
+        An output of a compute stage or a prefix scan.
     wanted : sequence of Tensor
-        The tensors whose reads count.
+        The tensors whose reads are returned.
 
     Raises
     ------
     NotDifferentiableError
-        The stage is opaque, or its reads are at places, or in ranges, that are data.
+        If the stage is opaque, or reads at indices or in ranges that are data.
     """
     op = output.op
     kind = kind_of(op)
@@ -141,7 +143,7 @@ def _sites_of(
     inner: Sequence[Axis],
     wanted: Sequence[Tensor],
 ) -> list[Site]:
-    """The sites of some expressions of a stage, under conditions and over reduce axes."""
+    """The sites of expressions of a stage, under conditions and over reduce axes."""
     axes = (*op.axis, *inner)
     body = _Body(roots, own)
     if "let" in body.names.values():
@@ -152,13 +154,13 @@ def _sites_of(
         columns = body.parts[node_id(read)]
         if not all(body.on_indices[node_id(index)] for index in columns):
             raise NotDifferentiableError(
-                f"stage {op.name} reads {text(read)}, at a place that is data: the pattern of "
+                f"stage {op.name} reads {text(read)}, at an index that is data: the pattern of "
                 'zeros is not known before the call. Use jacobian(format="dense"), or '
                 "linearize(...) and products J @ v"
             )
         key = tensor_key(load_tensor(read)), *(body.keys[node_id(index)] for index in columns)
         known = places.setdefault(key, (read, []))[1]
-        # what depends on data may hold or not
+        # conditions on data may or may not hold
         known += [tuple(test for test in path if test.on_indices) for path in paths]
     own_tests = [test for test in body.own if test.on_indices]
     return [
@@ -192,7 +194,7 @@ _Path = tuple[_Test, ...]
 
 
 class _Body:
-    """What is asked of the nodes of a stage's body, found in one walk."""
+    """Properties of the nodes of a stage's body, found in one walk."""
 
     def __init__(self, roots: Sequence[Expr], conditions: Sequence[Expr]) -> None:
         self.roots = roots
@@ -221,7 +223,7 @@ class _Body:
             parts = self.parts[here]
             name = self.names[here] = op_name(node)
             inner = [node_id(part) for part in parts]
-            # what combines operands has the dtype of the last one
+            # a node that combines operands has the dtype of the last one
             combines = name in _OF_OPERANDS
             self.floats[here] = (
                 self.floats[inner[-1]] if combines else name not in _TESTS and is_float(node)
@@ -238,7 +240,7 @@ class _Body:
         self.own = [self._test(condition, False) for condition in conditions]
 
     def paths_to(self, wanted: set[tuple[int, int]]) -> list[tuple[Expr, list[_Path]]]:
-        """Each read of some tensors, with the conditions of each path to a root."""
+        """Each read of the tensors, with the conditions of each path to a root."""
         active: set[int] = set()
         reads: list[Expr] = []
         for node in self.order:
@@ -287,7 +289,7 @@ def _extended(path: _Path, tests: Sequence[_Test]) -> _Path:
 
 
 def _joined(paths: list[_Path]) -> list[_Path]:
-    """Paths without those that another one contains; where many remain, what they share."""
+    """Paths without those that another one contains; too many are reduced to what they share."""
     if len(paths) == 1:
         return paths
     kept: list[tuple[_Path, frozenset[tuple[int, bool]]]] = []
@@ -334,7 +336,7 @@ def _scan(output: Tensor, kind: Scan, wanted: Sequence[Tensor]) -> list[Site]:
 
 
 def _before(left: Sequence[Var], right: Sequence[Var]) -> Expr:
-    """Whether a place comes before another one, the last index running fastest."""
+    """Whether an index comes before another one, with the last index running fastest."""
     if not left:
         return negate(true())
     first = compare("lt", left[0], right[0])
@@ -354,7 +356,7 @@ def _refused(output: Tensor, kind: object, wanted: Sequence[Tensor]) -> list[Sit
 
 
 def _refuse_jagged(op: Operation, site: Site) -> None:
-    """Raise where the range of an axis is read from a tensor."""
+    """Raise if the range of an axis is read from a tensor."""
     for axis in site.axes:
         bounds = [bound for bound in axis_range(axis) if not isinstance(bound, int)]
         if bounds and contains_load(bounds):

@@ -1,7 +1,7 @@
-"""Sparse Jacobians of symbolic shapes: the pattern and its index arrays are made at the call.
+"""Sparse Jacobians of symbolic shapes, whose pattern and index arrays are made at the call.
 
-The values are tensors over symbolic boxes. An entry is a sum over a list of their elements, each of
-which is given by the number of its tensor and its indices there: positions in flattened tensors
+The values are tensors over symbolic boxes. An entry is a sum over a list of their elements. Each
+element is given by the number of its tensor and its indices, since positions in flattened tensors
 would depend on the sizes.
 
     entry[n] = Σ_{m < count[n]} values_t[i, ...], (t, i, ...) = source[first[n] + m]
@@ -29,7 +29,7 @@ from .points import Array, Sizes, extents_of
 
 
 class SymbolicMatrix(SparseMatrix):
-    """A `SparseMatrix` with sizes that are known at the call."""
+    """A `SparseMatrix` with sizes that are known only at the call."""
 
     def __init__(
         self, pattern: Pattern, format: str, dtype: str, parts: Sequence[Contribution]
@@ -39,14 +39,17 @@ class SymbolicMatrix(SparseMatrix):
 
     @property
     def values(self) -> Tensor:
+        """The values in the order of the format."""
         return self._stage[0]
 
     @property
     def placeholders(self) -> list[Tensor]:
+        """The placeholders for the index arrays."""
         return self._stage[1]
 
     @property
     def constants(self) -> list[Constant]:
+        """Raise an error, because the index arrays depend on the sizes."""
         raise InvalidArgumentError(
             f"{self.name} depends on {', '.join(var.name for var in self.symbols)}: its index "
             "arrays are those of .at(sizes), one for each of .placeholders"
@@ -54,9 +57,11 @@ class SymbolicMatrix(SparseMatrix):
 
     @property
     def method(self) -> str:
+        """A description of how the values are computed."""
         return "directly, index arrays made at the call"
 
     def at(self, sizes: Sizes) -> Bound:
+        """The structure of the matrix for values of the symbolic sizes."""
         pattern = self.pattern.with_sizes(sizes)
         entries = pattern.entries
         order = order_of(entries, self.format)

@@ -1,4 +1,4 @@
-"""Derivatives of te tensors: reverse and forward mode."""
+"""Derivatives of te tensors: reverse mode, forward mode, and the transforms built on them."""
 
 from __future__ import annotations
 

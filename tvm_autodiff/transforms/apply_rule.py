@@ -1,8 +1,7 @@
-"""A custom rule applied: its functions called and checked, and what it lacks derived.
+"""Applies custom rules: calls and checks their functions, and derives missing ones.
 
-In: a stage with a rule, and cotangents of its outputs or tangents of its inputs. Out: cotangents of
-its inputs, tangents of its outputs. A `vjp` is linear in its cotangents: its transpose by these is
-the `jvp`, and the other way round. Cotangents with further axes in front are members of a batch.
+A `vjp` is linear in its cotangents, and its transpose with respect to them is the `jvp`; the
+reverse holds as well. Cotangents with further leading axes are members of a batch.
 """
 
 from __future__ import annotations
@@ -42,23 +41,25 @@ def pull_through(
     stage : Custom
         The stage.
     cotangents : sequence of Tensor or None
-        One for each output, of shape ``prefix + shape``; None for an output that is no float.
+        One for each output, of shape ``prefix + shape``; None for an output that is not floating
+        point.
     prefix : sequence of int or Expr
-        The axes in front.
+        The leading axes.
     wanted : sequence of bool
-        Which inputs count.
+        Which inputs need a cotangent.
 
     Returns
     -------
     list of Tensor or None
-        One for each input, ``prefix + shape``; None for zero, and for those that do not count.
+        One for each input, of shape ``prefix + shape``; None for zero, and for inputs that are not
+        wanted.
 
     Raises
     ------
     NotDifferentiableError
-        The rule has no function that tells.
+        If the rule has no suitable function.
     InvalidArgumentError
-        A function returned the wrong number of tensors, or one of the wrong shape or dtype.
+        If a function returned the wrong number of tensors, or one of the wrong shape or dtype.
     """
     rule = stage.rule
     counts = [want and is_float(x) for want, x in zip(wanted, stage.inputs, strict=True)]
@@ -83,7 +84,7 @@ def push_through(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
     Raises
     ------
     NotDifferentiableError, InvalidArgumentError
-        As `pull_through`.
+        As in `pull_through`.
     """
     moving = [
         (zeros_like(x) if tangent is None else tangent) if is_float(x) else None
@@ -104,14 +105,15 @@ def push_through(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
 
 
 def forms_of(stage: Custom) -> list[Tensor]:
-    """The tensors that are differentiated in the place of a stage's outputs, by a rule with `form`;
-    an output that is not floating point stays.
+    """The tensors that are differentiated instead of a stage's outputs, by a rule with `form`.
+
+    An output that is not floating point stays.
 
     Raises
     ------
     InvalidArgumentError
-        There is not one for each output, one has another shape or dtype, or one is computed from
-        a tensor that is no input of the rule.
+        If there is not one for each output, one has another shape or dtype, or one is computed from
+        a tensor that is not an input of the rule.
     """
     assert stage.rule.form is not None
     who = f"the form of the rule of {stage.name}"
@@ -129,8 +131,8 @@ def forms_of(stage: Custom) -> list[Tensor]:
     for op in topological(followed, lambda op: [] if hash(op) in ends else _followed(op)):
         if is_placeholder(op) and hash(op) not in ends:
             raise InvalidArgumentError(
-                f"{who} reads {op.name}, which is no input of the rule: make it one, as "
-                f"stop_gradient({op.name}) where it is to count as a constant"
+                f"{who} reads {op.name}, which is not an input of the rule: make it one, as "
+                f"stop_gradient({op.name}) if it is a constant"
             )
     return forms
 
@@ -163,9 +165,7 @@ def _over_prefix(
     cotangents: Sequence[Entry],
     prefix: Sequence[Extent],
 ) -> list[Entry]:
-    """A function of cotangents applied to cotangents with further axes in front, one call for
-    all.
-    """
+    """Apply a function of cotangents to cotangents with further leading axes, in one call."""
     if not prefix:
         return function(list(cotangents))
     rank = len(prefix)
@@ -210,7 +210,7 @@ def _called_vjp(
 
 
 def _transposed(stage: Custom, cotangents: Sequence[Entry]) -> list[Entry]:
-    """``x̄ = Aᵀ ȳ`` as a linear stage, whose transpose is the stage that it is of."""
+    """``x̄ = Aᵀ ȳ`` as a linear stage, whose transpose is the original stage."""
     assert stage.rule.transpose is not None
     who = f"the transpose of the rule of {stage.name}"
     entries = _listed(stage.rule.transpose(list(cotangents)), who)
@@ -239,7 +239,7 @@ def _transposed(stage: Custom, cotangents: Sequence[Entry]) -> list[Entry]:
 
 
 def _applied(stage: Custom, tangents: Sequence[Entry]) -> list[Tensor]:
-    """``ẏ = A ẋ`` for a linear stage: the same program over the tangents, and the same rule."""
+    """``ẏ = A ẋ`` for a linear stage: the same program over the tangents, with the same rule."""
     pairs = [(x, t) for x, t in zip(stage.inputs, tangents, strict=True) if t is not None]
     values = replace_tensors(list(stage.values), pairs)
     inputs = [x if t is None else t for x, t in zip(stage.inputs, tangents, strict=True)]
@@ -247,7 +247,7 @@ def _applied(stage: Custom, tangents: Sequence[Entry]) -> list[Tensor]:
 
 
 def _jvp_of_vjp(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
-    """``ȳ ↦ x̄ = Aᵀȳ`` transposed by its cotangents: ``ẏ = A ẋ``."""
+    """``ȳ ↦ x̄ = Aᵀȳ``, transposed with respect to its cotangents: ``ẏ = A ẋ``."""
     members = [
         placeholder_like(y) if is_float(y) else None for y in stage.outputs
     ]
@@ -266,7 +266,7 @@ def _jvp_of_vjp(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
 def _vjp_of_jvp(
     stage: Custom, cotangents: Sequence[Entry], counts: Sequence[bool]
 ) -> list[Entry]:
-    """``ẋ ↦ ẏ = A ẋ`` transposed by its tangents: ``x̄ = Aᵀȳ``."""
+    """``ẋ ↦ ẏ = A ẋ``, transposed with respect to its tangents: ``x̄ = Aᵀȳ``."""
     assert stage.rule.jvp is not None
     who = f"the jvp of the rule of {stage.name}"
     members = [
@@ -295,15 +295,15 @@ def _require_linear(
     given, what, lacking = names
     if local_contains(results, members, [*stage.outputs, *stage.inputs]):
         raise NotDifferentiableError(
-            f"the {given} of the rule of {stage.name} is not linear in its {what}, so that no "
-            f"{lacking} follows from it: give the rule a {lacking}"
+            f"the {given} of the rule of {stage.name} is not linear in its {what}, so no {lacking} "
+            f"follows from it: define a {lacking}"
         )
 
 
 def _no_rule(stage: Custom, lacking: str) -> NotDifferentiableError:
     given = ", ".join(stage.rule.given) or "nothing"
     return NotDifferentiableError(
-        f"the custom rule of {stage.name} has {given}, and no {lacking}: give it one of these"
+        f"the custom rule of {stage.name} has {given}, but no {lacking}: define one of these"
     )
 
 
@@ -327,7 +327,9 @@ def _checked(
     what: str,
     counts: Sequence[bool],
 ) -> list[Entry]:
-    """What a function returned, those that do not count left out, functions called."""
+    """The checked result of a function, without what does not count, and with deferred results
+    computed.
+    """
     if len(found) != len(tensors):
         names = ", ".join(tensor.op.name for tensor in tensors)
         raise InvalidArgumentError(

@@ -1,7 +1,6 @@
-"""Checks of what users pass: tensors, heads, and custom derivatives.
+"""Checks the arguments of the public functions: tensors, heads and custom derivatives.
 
-In: arguments of the public functions. Out: the same in one form, or an error that names the
-argument, the tensor and the way out.
+Errors name the argument, the tensor and what to do.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ class ByHand:
 
 
 def as_tensor(value: Any, what: str) -> Tensor:
-    """The argument, when it is a te tensor.
+    """The argument, if it is a te tensor.
 
     Raises
     ------
     InvalidArgumentError
-        It is anything else.
+        For any other value.
     """
     if not is_tensor(value):
         raise InvalidArgumentError(
@@ -51,7 +50,7 @@ def listed(value: Any, what: str) -> list[Any]:
     Raises
     ------
     InvalidArgumentError
-        It is anything else.
+        For any other value.
     """
     if value is None or is_tensor(value):
         return [value]
@@ -68,7 +67,7 @@ def as_tensors(value: Any, what: str) -> list[Tensor]:
     Raises
     ------
     InvalidArgumentError
-        Something in it is no tensor, or a tensor occurs twice.
+        If an element is not a tensor, or a tensor is repeated.
     """
     if value is None:
         raise InvalidArgumentError(f"{what} must be a te.Tensor or a sequence of them, got None")
@@ -78,19 +77,19 @@ def as_tensors(value: Any, what: str) -> list[Tensor]:
         first = seen.setdefault(tensor_key(tensor), n)
         if first != n:
             raise InvalidArgumentError(
-                f"{what}[{n}] is tensor {tensor.op.name} again, which is {what}[{first}] already; "
-                "name each tensor once"
+                f"{what}[{n}] is tensor {tensor.op.name} again, which is already {what}[{first}]; "
+                "pass each tensor once"
             )
     return tensors
 
 
 def require_float(tensor: Tensor, what: str) -> Tensor:
-    """The tensor, when it has a floating point dtype.
+    """The tensor, if it has a floating point dtype.
 
     Raises
     ------
     NotDifferentiableError
-        It has another dtype.
+        If it has another dtype.
     """
     if not is_float(tensor):
         raise NotDifferentiableError(
@@ -102,7 +101,7 @@ def require_float(tensor: Tensor, what: str) -> Tensor:
 
 
 def same_extents(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
-    """Whether two shapes agree, symbolic extents compared as expressions."""
+    """Whether two shapes agree; symbolic extents are compared as expressions."""
     return len(left) == len(right) and all(
         a == b if isinstance(a, int) and isinstance(b, int) else prove_equal(a, b)
         for a, b in zip(left, right, strict=True)
@@ -116,12 +115,12 @@ def shape_text(shape: Sequence[Extent]) -> str:
 
 
 def prefix_of(head: Tensor, output: Tensor, what: str = "head") -> tuple[Extent, ...]:
-    """The leading extents of a cotangent, in front of the shape of the output; `what` names it.
+    """The leading extents of a cotangent, before the shape of the output; `what` names it.
 
     Raises
     ------
     InvalidArgumentError
-        The trailing extents are not those of the output, or the dtypes differ.
+        If the trailing extents differ from those of the output, or the dtypes differ.
     """
     shape, wanted = shape_of(head), shape_of(output)
     cut = len(shape) - len(wanted)
@@ -142,12 +141,12 @@ def prefix_of(head: Tensor, output: Tensor, what: str = "head") -> tuple[Extent,
 def check_derivative(
     value: Any, tensor: Tensor, prefix: Sequence[Extent], who: str, what: str = "adjoint"
 ) -> Tensor:
-    """What a custom rule returned, when it is an adjoint or a tangent of `tensor`.
+    """The result of a custom rule, if it is an adjoint or a tangent of `tensor`.
 
     Raises
     ------
     InvalidArgumentError
-        It is no tensor, or of another shape or dtype.
+        If it is not a tensor, or has another shape or dtype.
     """
     result = as_tensor(value, f"the result of {who}")
     wanted = (*prefix, *shape_of(tensor))
@@ -161,19 +160,19 @@ def check_derivative(
 
 
 def require_like(value: Any, tensor: Tensor, what: str) -> Tensor:
-    """The argument, when it is a tensor of the shape and dtype of `tensor`.
+    """The argument, if it is a tensor with the shape and dtype of `tensor`.
 
     Raises
     ------
     InvalidArgumentError
-        It is no tensor, or of another shape or dtype.
+        If it is not a tensor, or has another shape or dtype.
     """
     given = as_tensor(value, what)
     if not same_extents(shape_of(given), shape_of(tensor)) or dtype_of(given) != dtype_of(tensor):
         raise InvalidArgumentError(
             f"{what} {given.op.name} has shape {shape_text(shape_of(given))} and dtype "
             f"{dtype_of(given)}; {tensor.op.name} has shape {shape_text(shape_of(tensor))} and "
-            f"dtype {dtype_of(tensor)}, and both must be the same"
+            f"dtype {dtype_of(tensor)}, but they must agree"
         )
     return given
 
@@ -181,12 +180,12 @@ def require_like(value: Any, tensor: Tensor, what: str) -> Tensor:
 def check_by_hand(
     graph: Graph, manual: Mapping[Any, Any] | None, override: Mapping[Any, Any] | None
 ) -> ByHand:
-    """The dictionaries `manual` and `override` of `differentiate`, checked against the graph.
+    """Check the dictionaries `manual` and `override` of `differentiate` against the graph.
 
     Raises
     ------
     InvalidArgumentError
-        A key or value has the wrong form, or a tensor does not occur in the graph.
+        If a key or value has the wrong form, or a tensor does not occur in the graph.
     """
     for name, given in (("manual", manual), ("override", override)):
         if given is not None and not isinstance(given, Mapping):
@@ -218,12 +217,12 @@ def check_by_hand(
 def checked_entry(
     graph: Graph, out: Tensor, value: Any, form: str
 ) -> tuple[list[Tensor], Any]:
-    """``(deps, f)`` of an override of `out`, whose `form` the message tells.
+    """``(deps, f)`` of an override of `out`; `form` describes the required form in messages.
 
     Raises
     ------
     InvalidArgumentError
-        It has another form, or a tensor does not occur where it should.
+        If it has another form, or a tensor does not occur where it should.
     """
     fits = isinstance(value, tuple) and len(value) == 2
     if not fits or not (callable(value[1]) or isinstance(value[1], Rule)):
@@ -241,7 +240,7 @@ def checked_entry(
 
 
 def require_function(function: Any, what: str) -> None:
-    """Raise `InvalidArgumentError` unless a custom derivative can be called, or is None."""
+    """Raise `InvalidArgumentError` unless a custom derivative is callable or None."""
     if function is not None and not callable(function):
         raise InvalidArgumentError(
             f"{what} must be a function f(out, inp, head) -> adjoint of inp, got "
@@ -250,11 +249,11 @@ def require_function(function: Any, what: str) -> None:
 
 
 def require_read(out: Tensor, inp: Tensor) -> None:
-    """Raise `InvalidArgumentError` unless a stage reads a tensor itself."""
+    """Raise `InvalidArgumentError` unless a stage directly reads a tensor."""
     if not any(tensor_key(inp) == tensor_key(tensor) for tensor in tensors_read_by(out.op)):
         raise InvalidArgumentError(
-            f"{out.op.name} does not read {inp.op.name} itself; differentiate() follows the "
-            "stages between"
+            f"{out.op.name} does not read {inp.op.name} directly; differentiate() follows the "
+            "stages in between"
         )
 
 

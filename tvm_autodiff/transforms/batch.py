@@ -1,7 +1,7 @@
-"""Tensors for a whole batch of others, stage by stage: the walk that `vmap` is.
+"""Batches tensors stage by stage: the walk behind `vmap`.
 
-A stage with a custom rule becomes one of the batch, with a rule that applies the given one to a
-member and batches what it returns.
+A stage with a custom rule becomes a stage of the batch, with a rule that applies the given one to a
+member and batches the results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .loops.members import batched_loop
 
 
 def batch_graph(tensors: Sequence[Tensor]) -> Graph:
-    """The graph that is walked: a stage whose rule batches it hides how its values come about."""
+    """The graph to walk; a stage whose rule has `batch` hides how its values are computed."""
     return Graph(tensors, _reads)
 
 
@@ -57,21 +57,21 @@ def batch_of_tensors(
     Parameters
     ----------
     outputs : sequence of Tensor
-        Computed from stages of any kind.
+        The tensors to batch, computed by stages of any kind.
     batches : sequence of (Tensor, Tensor)
-        Tensors that differ between members, and their batches, members in front. An output may
-        depend on none of them.
+        Tensors that differ between members, and their batches with the batch axis in front. An
+        output may depend on none of them.
     size : int or Expr
-        The number of members.
+        The size of the batch.
     constants : sequence of Tensor
-        Tensors that are the same for all members, which are not looked into.
+        Tensors that are the same for all members. The walk stops at them.
     """
     ends = {hash(tensor.op) for tensor in constants}
     known = {tensor_key(x): batch for x, batch in batches}
     graph = Graph(outputs, lambda op: [] if hash(op) in ends else _reads(op))
 
     def batched_of(tensor: Tensor, alive: object = (graph, batches)) -> Tensor | None:
-        # rules ask later on: keys are addresses, of tensors that must not be gone by then
+        # rules use the keys later: they are addresses of tensors, which must stay alive
         return known.get(tensor_key(tensor))
 
     for op in graph.ops:
@@ -80,7 +80,7 @@ def batch_of_tensors(
             continue
         if any(batched_of(tensor) is not None for tensor in graph.reads(op)):
             stage = ruled(op)
-            # the values of a stage whose rule is registered are its own: only a rule batches them
+            # a stage with a registered rule computes its values itself: only a rule can batch them
             registered = stage is not None and custom_of(op) is None
             kind = kind_of(op)
             if isinstance(kind, Loop):
@@ -126,10 +126,10 @@ def _by_rule(
 
 
 class _Members:
-    """The rule of a batch: that of a member, whose results are batched.
+    """The rule of a batch: the rule of a member, with batched results.
 
-    Placeholders stand for what a member is; whatever else the functions read, such as a tensor of
-    the surrounding program, is batched where that is.
+    Placeholders represent a member. Other tensors that the functions read, such as a tensor of the
+    surrounding program, are batched if they depend on the member.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class _Members:
         self._batched_of, self._size = batched_of, size
 
     def rule(self) -> Rule:
-        """The functions that the rule of a member has, for a batch."""
+        """The functions of the member's rule, for a batch."""
         rule = self._stage.rule
         return Rule(
             vjp=self._vjp if rule.vjp else None,
@@ -179,7 +179,7 @@ class _Members:
 
     def _cotangents(self, found: Any, pairs: list[tuple[Entry, Entry]]) -> Any:
         if not isinstance(found, (list, tuple)) or len(found) != len(self._flags):
-            return found  # what is wrong with it is told where results are checked
+            return found  # errors are reported where results are checked
         return [
             self._later(value, flag, pairs) for value, flag in zip(found, self._flags, strict=True)
         ]
@@ -227,12 +227,12 @@ class _Members:
 
 
 def _member_of(tensor: Tensor) -> Tensor:
-    """What stands for one member of a batch."""
+    """The placeholder for one member of a batch."""
     return placeholder(list(tensor.shape)[1:], dtype_of(tensor), tensor.op.name)
 
 
 def _summed_members(tensor: Tensor) -> Tensor:
-    """``Σ_b x[b, i]``: what all members contribute to a tensor that they share."""
+    """``Σ_b x[b, i]``: the contributions of all members to a tensor that they share."""
     size, *shape = shape_of(tensor)
     axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(shape)]
     member = reduce_axis("b", size)

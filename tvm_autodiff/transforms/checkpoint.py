@@ -1,4 +1,4 @@
-"""`checkpoint`: a value that is computed again where derivatives need it."""
+"""`checkpoint`: a value that is recomputed where derivatives need it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ..graph.value_marks import with_mark
 
 
 def checkpoint(value: Tensor | Expr) -> Any:
-    """The same value, which no forward pass keeps for a backward pass: that computes it again.
+    """Mark a value so that the backward pass recomputes it instead of keeping it.
 
-    What the value is computed from is kept, unless it is a checkpoint, too. In what is built the
-    mark costs nothing; derivatives of any order and in any mode are those without it. `build_vjp`
-    never keeps a checkpoint as a residual. Within one program the gradient computes it a second
-    time, so that its memory is free in between.
+    The inputs of the computation are kept, unless they are checkpoints as well. The mark costs
+    nothing in compiled functions, and derivatives of any order and mode equal those without it.
+    `build_vjp` never keeps a checkpoint as a residual. Within one program the gradient computes the
+    value a second time, so that its memory is free in between.
 
     Parameters
     ----------
     value : Tensor or expression
-        A tensor, or an expression inside of a `te.compute`.
+        A tensor, or an expression inside a `te.compute`.
 
     Returns
     -------
     Tensor or expression
-        Of the same shape and dtype.
+        The same value, of the same shape and dtype.
 
     Raises
     ------
     InvalidArgumentError
-        The value is neither a tensor nor an expression.
+        If the value is neither a tensor nor an expression.
 
     References
     ----------

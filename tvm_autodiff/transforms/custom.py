@@ -1,4 +1,4 @@
-"""`custom_vjp`, `custom_jvp` and `with_rule`: tensors whose derivative is the user's own."""
+"""`custom_vjp`, `custom_jvp` and `with_rule`: tensors with a user-defined derivative."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from .arguments import as_tensor, listed
 def with_rule(
     outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], rule: Rule
 ) -> Any:
-    """The same tensors, differentiated as functions of some inputs by a custom rule.
+    """Attach a custom derivative to tensors.
 
-    Every transform of whatever is computed from the result follows the rule, at any order: there is
-    no need to pass it again. Programs are built without it and cost the same.
+    Every transform of everything computed from the result follows the rule, at any order, without
+    passing it again. Compiled programs do not contain the rule.
 
     Parameters
     ----------
     outputs : Tensor or sequence of Tensor
         The values. They may come from any stages, `te.extern` included, or be inputs.
     inputs : Tensor or sequence of Tensor
-        What the rule differentiates by. Nothing else gets a derivative by way of the result: other
-        tensors that the outputs or the functions of the rule read count as constants.
+        The tensors with respect to which the rule differentiates. Other tensors that the outputs or
+        the functions of the rule read are treated as constants.
     rule : Rule
-        Its functions get the result as `outputs`.
+        The derivative. Its functions get the result as `outputs`.
 
     Returns
     -------
     Tensor or list of Tensor
-        One for each output.
+        One tensor for each output.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is no tensor, or the rule has no derivative.
+        If an argument is not a tensor, or the rule has no derivative.
 
     Examples
     --------
-    A straight-through estimator: rounded values with the derivative of the identity.
+    A straight-through estimator has rounded values and the derivative of the identity:
 
     >>> from tvm import te
     >>> from tvm_autodiff import Rule, differentiate, show, with_rule
@@ -64,11 +64,11 @@ def with_rule(
         raise InvalidArgumentError(f"rule must be a Rule, got {type(rule).__name__}")
     if not rule.differentiates:
         raise InvalidArgumentError(
-            "the rule has no derivative: give it vjp, jvp, transpose or form"
+            "the rule has no derivative: pass vjp, jvp, transpose or form"
         )
     values = [as_tensor(value, f"outputs[{n}]") for n, value in enumerate(_given(outputs))]
     if not values:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor")
+        raise InvalidArgumentError("outputs is empty: pass at least one tensor")
     read = [as_tensor(value, f"inputs[{n}]") for n, value in enumerate(_given(inputs))]
     made = custom_stage(values[0].op.name, values, read, rule)
     return made[0] if is_tensor(outputs) else made
@@ -79,15 +79,27 @@ def _given(value: Any) -> list[Any]:
 
 
 class CustomFunction:
-    """A function from tensors to tensors with a derivative of its own.
+    """A function from tensors to tensors with a user-defined derivative.
 
-    Calling it gives tensors that carry the rule. Positional arguments are the inputs of the rule;
-    keyword arguments are constants that the functions of the rule get, too.
+    A call returns tensors that carry the rule. Positional arguments are the inputs of the rule.
+    Keyword arguments are constants, which the functions of the rule get as well. Make instances
+    with `custom_vjp` and `custom_jvp`.
 
     Attributes
     ----------
     rule : Rule
-        What was defined so far.
+        The rule as defined so far.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff import custom_vjp, differentiate, show
+    >>> double = custom_vjp(lambda x: te.compute(x.shape, lambda i: 2.0 * x[i], name="y"))
+    >>> rule = double.defvjp(lambda outputs, inputs, cotangents: cotangents)
+    >>> x, h = te.placeholder((3,), name="x"), te.placeholder((3,), name="h")
+    >>> print(show(differentiate(double(x), [x], h)))
+    inputs  h: float32[3]
+    dx[i0] = h[i0]  float32[3]
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -133,13 +145,12 @@ class CustomFunction:
         return getattr(self.function, "__name__", "the function")
 
     def __call__(self, *inputs: Tensor, **constants: Any) -> Any:
-        """The function's tensors with the rule.
+        """Call the function and attach the rule to its results.
 
         Raises
         ------
         InvalidArgumentError
-            An argument is no tensor, the function returns something else than tensors, or there is
-            no rule yet.
+            If an argument or a result is not a tensor, or there is no rule yet.
         """
         if not self.rule.differentiates:
             raise InvalidArgumentError(
@@ -168,27 +179,27 @@ class CustomFunction:
 
 
 def custom_vjp(function: Callable[..., Any]) -> CustomFunction:
-    r"""Give a function of tensors a derivative of its own, by reverse mode.
+    r"""Define the derivative of a function of tensors by a reverse-mode rule.
 
     Parameters
     ----------
     function : callable
-        From te tensors to a tensor, a list or a tuple of tensors.
+        A function from te tensors to a tensor, a list or a tuple of tensors.
 
     Returns
     -------
     CustomFunction
-        Define the rule with its `defvjp`; forward mode follows by transposition, where the rule is
-        linear in the cotangents and no `defjvp` is given.
+        The function. Define the rule with its `defvjp`. Without a `defjvp`, forward mode follows by
+        transposition if the rule is linear in the cotangents.
 
     References
     ----------
-    `jax.custom_vjp`; here the rule gets outputs and inputs in the place of residuals.
+    `jax.custom_vjp`. Here the rule gets outputs and inputs instead of residuals.
 
     Examples
     --------
-    Implicit differentiation: Newton's iteration finds the root y of y·y = a, and its derivative
-    does not go through the steps. From 2·y·dy = da follows:
+    Implicit differentiation: Newton's iteration finds the root y of y·y = a. The derivative uses
+    2·y·dy = da instead of the steps:
 
     >>> from tvm import te
     >>> from tvm_autodiff import custom_vjp, differentiate, show
@@ -207,7 +218,7 @@ def custom_vjp(function: Callable[..., Any]) -> CustomFunction:
     >>> print(show(da).splitlines()[-1])
     da[i] = h[i]/(2.0*y_6[i])  float32[3]
 
-    The second derivative follows the rule by itself:
+    The second derivative follows the rule as well:
 
     >>> g = te.placeholder((3,), name="g")
     >>> print("\n".join(show(differentiate(da, [a], g)).splitlines()[-3:]))
@@ -219,18 +230,18 @@ def custom_vjp(function: Callable[..., Any]) -> CustomFunction:
 
 
 def custom_jvp(function: Callable[..., Any]) -> CustomFunction:
-    """Give a function of tensors a derivative of its own, by forward mode.
+    """Define the derivative of a function of tensors by a forward-mode rule.
 
     Parameters
     ----------
     function : callable
-        From te tensors to a tensor, a list or a tuple of tensors.
+        A function from te tensors to a tensor, a list or a tuple of tensors.
 
     Returns
     -------
     CustomFunction
-        Define the rule with its `defjvp`; reverse mode follows by transposition, where the rule is
-        linear in the tangents and no `defvjp` is given.
+        The function. Define the rule with its `defjvp`. Without a `defvjp`, reverse mode follows by
+        transposition if the rule is linear in the tangents.
 
     References
     ----------

@@ -1,6 +1,6 @@
 """`differentiate` and its short forms: the derivative of one tensor.
 
-Arguments are checked here; `sweep` does the work. `vjp` is the form for several outputs.
+This file checks the arguments, and `sweep` does the work. `vjp` handles several outputs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .marks import marked
 from .result import DifferentiationResult
 from .sweep import Sweep
 
-#: elements of an identity cotangent above which a Jacobian is taken for a mistake
+#: the size of an identity cotangent above which a Jacobian is probably a mistake
 _LARGE_IDENTITY = 1 << 24
 
 
@@ -53,46 +53,47 @@ def differentiate(
     Parameters
     ----------
     output : Tensor
-        What is differentiated; floating point.
+        The tensor to differentiate, of a floating point dtype.
     inputs : Tensor, sequence of Tensor or None
-        What to differentiate by: placeholders or intermediate tensors, floating point. None asks
-        for the adjoints of all tensors, in the result's ``.adjoints``.
+        The tensors to differentiate with respect to: placeholders or intermediate tensors, of a
+        floating point dtype. None requests the adjoints of all tensors, in the result's
+        ``.adjoints``.
     head : Tensor or None
-        Cotangent of shape ``prefix + output.shape`` and of the output's dtype; the adjoint of `t`
-        then has shape ``prefix + t.shape``. None is the identity: the gradient of a scalar, the
-        Jacobian of a tensor.
+        The cotangent of the output, of shape ``prefix + output.shape`` and of the output's dtype.
+        The adjoint of `t` has shape ``prefix + t.shape``. None means the identity, which gives the
+        gradient of a scalar or the Jacobian of a tensor.
     manual : mapping from (out, inp) to callable, optional
-        ``f(out, inp, head)`` gives the adjoint of `inp` by way of `out` in place of the rule of
-        this edge; ``head`` is the adjoint of `out`.
+        ``f(out, inp, head)`` returns the contribution of `out` to the adjoint of `inp`, and
+        replaces the rule of this edge. ``head`` is the adjoint of `out`.
     override : mapping from out to (deps, callable), optional
-        ``f(out, deps, head)`` gives the adjoints of `deps`, which need not be read by `out`
-        directly, in place of everything between.
+        ``f(out, deps, head)`` returns the adjoints of `deps`, and replaces everything between `out`
+        and `deps`, which `out` need not read directly.
     fdiff : callable, optional
-        ``fdiff(out, inp, head)`` replaces the default rule on every edge; see `pullback`.
+        ``fdiff(out, inp, head)`` replaces the default rule of every edge; see `pullback`.
 
     Returns
     -------
     DifferentiationResult
-        A sequence of the adjoints of `inputs`, with ``.adjoints`` and ``.adjoint_summands``. An
-        input that the output does not depend on has zeros.
+        A sequence of the adjoints of `inputs`, with ``.adjoints``, ``.adjoint_summands`` and
+        ``.explain()``. The adjoint of an input that the output does not depend on is zero.
 
     Raises
     ------
     NotDifferentiableError
-        A tensor is not floating point, or a stage on the way is opaque or has no rule.
+        If a tensor is not floating point, or a stage is opaque or has no rule.
     InvalidArgumentError
-        An argument has the wrong form, shape or dtype.
+        If an argument has the wrong form, shape or dtype.
     OutOfBoundsError
-        A stage of the program is certain to read outside of a tensor.
+        If a stage certainly reads outside a tensor.
 
     Warns
     -----
     UnrelatedInputWarning
-        An input does not occur in the graph of the output.
+        If an input does not occur in the graph of the output.
     LargeIdentityWarning
-        There is no head, and the identity in its place has more than 2²⁴ elements.
+        If there is no head, and the identity has more than 2²⁴ elements.
     DenseSumWarning
-        An equation could not be solved.
+        If an equation could not be solved.
 
     Examples
     --------
@@ -129,24 +130,24 @@ def differentiate(
 
 
 def _warn_of_unrelated(inputs: Sequence[Tensor], graph: Graph) -> None:
-    """Name the inputs that the output does not need at all: often another tensor was meant."""
+    """Warn of inputs that the output does not need: often another tensor was intended."""
     names = [tensor.op.name for tensor in inputs if not graph.contains(tensor)]
     if names:
         [output] = graph.outputs
         known = ", ".join(op.name for op in graph.ops if hash(op) != hash(output.op)) or "none"
         warn(
             f"{output.op.name} is not computed from {', '.join(names)}: the gradient is zero. It "
-            f"is computed from {known}; a stage that was rebuilt is another tensor than before",
+            f"is computed from {known}; a stage that was rebuilt is a different tensor",
             UnrelatedInputWarning,
         )
 
 
 def _warn_of_large_identity(output: Tensor) -> None:
-    """Name a Jacobian that was perhaps not meant: the cotangent was left out."""
+    """Warn of a large Jacobian, because the cotangent may have been omitted by mistake."""
     extents = shape_of(output)
     if all(isinstance(extent, int) for extent in extents) and prod(extents) ** 2 > _LARGE_IDENTITY:
         warn(
-            f"the Jacobian of {output.op.name}, which has {prod(extents)} elements, is asked for: "
+            f"the Jacobian of {output.op.name}, which has {prod(extents)} elements, was requested: "
             f"each of its rows is a gradient, and the identity alone has {prod(extents) ** 2} "
             "elements. Pass head= (a cotangent of the output's shape), or differentiate a scalar",
             LargeIdentityWarning,
@@ -157,8 +158,7 @@ def _warn_of_large_identity(output: Tensor) -> None:
 def gradient(
     output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | None = None
 ) -> list[Tensor]:
-    """The adjoints of `inputs` as a list: call-compatible with the ``te.gradient`` that TVM
-    removed.
+    """The gradients as a list: call-compatible with the ``te.gradient`` that TVM removed.
 
     Parameters
     ----------
@@ -184,28 +184,28 @@ def gradient(
 
 @checked_keywords
 def pullback(output: Tensor, input: Tensor, head: Tensor) -> Tensor:
-    """The adjoint of `input` by the reads of `output`'s own stage alone, with the default rule.
+    """The default derivative rule of one stage, with respect to one tensor that it reads.
 
-    The building block for `manual` and `fdiff`: unlike `differentiate` it follows no other path.
+    Use it inside `manual` and `fdiff`. Unlike `differentiate`, it follows no other path.
 
     Parameters
     ----------
     output, input : Tensor
         A compute stage and a tensor that it reads.
     head : Tensor
-        Cotangent of shape ``prefix + output.shape``.
+        The cotangent of the output, of shape ``prefix + output.shape``.
 
     Returns
     -------
     Tensor
-        Of shape ``prefix + input.shape``.
+        The contribution to the adjoint of `input`, of shape ``prefix + input.shape``.
 
     Raises
     ------
     NotDifferentiableError
-        A tensor is not floating point, or the stage is opaque or has no rule.
+        If a tensor is not floating point, or the stage is opaque or has no rule.
     InvalidArgumentError
-        `output` does not read `input`, or the head has another shape or dtype.
+        If `output` does not read `input`, or the head has another shape or dtype.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""How a gradient came about, as text: the system of each read site, the strategy, what is left.
+"""Explains gradients as text: the system of each read site, the strategy, and remaining guards.
 
-In: the read sites that a sweep transposed. Out: a report for `DifferentiationResult.explain`, and
-warnings for sums that stayed dense. Nothing here changes a gradient.
+It also writes the warnings about sums that stayed dense. Nothing here changes a gradient.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from .work import work_of
 
 
 def warn_of_dense_sums(sites: Sequence[Transposed]) -> None:
-    """Say which gradients sum over zeros, why, and what replaces them."""
+    """Warn of gradients that sum over zeros, with the reason and the alternative."""
     for site in sites:
         if not site.sum.dense:
             continue
         stage, tensor = site.op.name, site.term.tensor.op.name
         warn(
             f"the gradient of stage {stage} with respect to {tensor} sums over zeros: the solver "
-            f"leaves {text(all_of(site.sum.dense), limit=200)} as a guard. It is right, "
-            f"and slow; manual={{({stage}, {tensor}): f}} replaces it",
+            f"leaves {text(all_of(site.sum.dense), limit=200)} as a guard. The result is correct "
+            f"but slow; manual={{({stage}, {tensor}): f}} replaces it",
             DenseSumWarning,
         )
 
@@ -40,10 +39,10 @@ def explain(
     scanned: Sequence[tuple[Operation, Tensor]] = (),
     results: Sequence[Tensor] = (),
 ) -> str:
-    """The report: one paragraph for each gradient and stage that contributes to it.
+    """The report: one paragraph for each gradient and each stage that contributes to it.
 
-    `scanned` are the scans that were differentiated, and what each reads; `results` are the
-    gradients, of whose loops back it is told what they keep.
+    `scanned` holds the differentiated scans and what each of them reads. `results` are the
+    gradients, whose reverse loops are described.
     """
     lines: list[str] = []
     heading = ""
@@ -110,7 +109,7 @@ def _range_text(axis: Axis) -> str:
 
 
 def _work(site: Transposed) -> str:
-    """Iterations beside the floor, and beside those of the sum over everything."""
+    """The iterations, the lower bound, and the iterations of the dense sum."""
     work = work_of(site)
     own, floor, dense = (
         "symbolic" if count is None else str(count) for count in (work.own, work.floor, work.dense)
@@ -119,7 +118,7 @@ def _work(site: Transposed) -> str:
 
 
 def _by_scans(site: Transposed) -> bool:
-    """Whether the stage reduces by a combiner without a rule of its own."""
+    """Whether the stage reduces by a combiner without a special rule."""
     reduction = reduction_of(site.op) if is_compute(site.op) else None
     return reduction is not None and (
         classify(reduction.combiner, site.term.component) == "general"

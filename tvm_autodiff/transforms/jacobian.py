@@ -1,4 +1,4 @@
-"""Whole derivatives as tensors: `jacobian`, `hessian`, and `hvp`, which is a product with one."""
+"""Full derivatives as tensors: `jacobian`, `hessian`, and `hvp`, a product with a Hessian."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ def jacobian(
     override: Mapping[Tensor, Any] | None = None,
     fdiff: Manual | None = None,
 ) -> Tensor | SparseMatrix:
-    """The derivative of a tensor by a tensor, as one dense tensor or as a sparse matrix.
+    """The derivative of a tensor with respect to another, as a dense tensor or a sparse matrix.
 
     Parameters
     ----------
     output, input : Tensor
-        Floating point; the input may be an intermediate tensor.
+        Floating point tensors. The input may be an intermediate tensor.
     mode : str
-        ``"reverse"`` goes from the output back, ``"forward"`` from the input; ``"auto"`` takes the
-        one with fewer iterations. Sparse formats choose their own way.
+        ``"reverse"`` uses reverse mode and ``"forward"`` forward mode. ``"auto"`` takes the one
+        with fewer iterations. Sparse formats choose the method themselves.
     format : {"dense", "csr", "csc", "coo"}
-        Whether all entries are computed, or those alone that may be other than zero.
+        Whether all entries are computed, or only those that may be non-zero.
     allow_large : bool
         Whether a dense result may have more than 2²⁹ elements (2 GiB of float32).
     manual, override, fdiff : optional
-        Custom rules, as in `differentiate`; both modes follow them.
+        Custom rules, as in `differentiate`. Both modes follow them.
 
     Returns
     -------
     Tensor or SparseMatrix
-        Dense: ``output.shape + input.shape``. Sparse: a matrix with a row for each element of the
-        output and a column for each element of the input, both in row-major order, that `build`
-        takes as an output; its functions return scipy.sparse matrices.
+        A dense result has shape ``output.shape + input.shape``. A sparse result is a matrix with a
+        row for each element of the output and a column for each element of the input, both in
+        row-major order. `build` accepts it as an output, and the compiled function returns a
+        scipy.sparse matrix.
 
     Raises
     ------
     NotDifferentiableError
-        A tensor is not floating point, or a stage on the way is opaque or has no rule.
+        If a tensor is not floating point, or a stage is opaque or has no rule.
     InvalidArgumentError
-        The result is too large, the mode or the format is unknown, or a sparse matrix is asked for
-        with symbolic shapes.
+        If the result is too large, or the mode or the format is unknown.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def jacobian(
 
 
 def _forward_may_win(output: Tensor, input: Tensor) -> bool:
-    """Whether there are fewer columns than rows, all of them known."""
+    """Whether there are fewer columns than rows, with all numbers known."""
     shapes = (*shape_of(output), *shape_of(input))
     if not all(isinstance(extent, int) for extent in shapes):
         return False
@@ -106,7 +106,7 @@ def _forward_may_win(output: Tensor, input: Tensor) -> bool:
 
 
 def _forward(output: Tensor, input: Tensor) -> Tensor:
-    """The tangents along all units at once, without the sums over the zeros of the units."""
+    """The tangents along all units at once, without sums over the zeros of the units."""
     units = identity(input)
     tangent = placeholder_like(input, f"{input.op.name}_unit")
     [result] = jvp(output, input, tangent)
@@ -117,7 +117,7 @@ def _forward(output: Tensor, input: Tensor) -> Tensor:
         [result] = batch_of_tensors([result], [(tangent, wider)], batch[0])
         tangent = wider
     readers = Graph([result]).consumers(units)
-    # an output without a derivative reads no unit, and a loop nest has no expression to put it into
+    # an output without a derivative reads no unit, and a loop nest has no expression for one
     if readers and all(map(is_compute, readers)):
         [result] = inline_tensors([result], [units])
     [result] = simplify_reductions([result])
@@ -143,27 +143,28 @@ def hessian(
     override: Mapping[Tensor, Any] | None = None,
     fdiff: Manual | None = None,
 ) -> Tensor | SparseMatrix:
-    """The second derivative of a scalar by a tensor, as one dense tensor or as a sparse matrix.
+    """The second derivative of a scalar with respect to a tensor, as a dense tensor or a sparse
+    matrix.
 
     Parameters
     ----------
     output : Tensor
         A scalar, of shape ``()``.
     input : Tensor
-        What to differentiate by twice.
+        The tensor to differentiate with respect to, twice.
     format, allow_large, manual, override, fdiff : optional
-        As in `jacobian`. Of a sparse Hessian the entries on one side of the diagonal are computed
-        where that is known from the pattern, and are read for both.
+        As in `jacobian`. A sparse Hessian computes only the entries on one side of the diagonal if
+        the pattern allows it.
 
     Returns
     -------
     Tensor or SparseMatrix
-        Dense: ``input.shape + input.shape``; sparse as in `jacobian`.
+        A dense result of shape ``input.shape + input.shape``, or a sparse one as in `jacobian`.
 
     Raises
     ------
     NotDifferentiableError, InvalidArgumentError
-        As `jacobian`; also where the output is no scalar.
+        As in `jacobian`, and if the output is not a scalar.
 
     Examples
     --------
@@ -194,18 +195,19 @@ def hvp(
     override: Mapping[Tensor, Any] | None = None,
     fdiff: Manual | None = None,
 ) -> list[Tensor]:
-    """The Hessian of a scalar times vectors, forward over reverse; no Hessian is stored.
+    """The Hessian of a scalar times vectors, computed forward over reverse without storing the
+    Hessian.
 
     Parameters
     ----------
     output : Tensor
         A scalar, of shape ``()``.
     inputs : Tensor or sequence of Tensor
-        What to differentiate by.
+        The tensors to differentiate with respect to.
     vectors : Tensor or sequence of Tensor
-        One for each input, of its shape and dtype.
+        One vector for each input, of its shape and dtype.
     manual, override, fdiff : optional
-        Custom rules, as in `differentiate`; both modes follow them.
+        Custom rules, as in `differentiate`. Both modes follow them.
 
     Returns
     -------
@@ -215,7 +217,7 @@ def hvp(
     Raises
     ------
     NotDifferentiableError, InvalidArgumentError
-        As `jvp`; also where the output is no scalar.
+        As in `jvp`, and if the output is not a scalar.
 
     Examples
     --------
@@ -237,7 +239,7 @@ def _scalar(output: Tensor) -> Tensor:
     output = require_float(as_tensor(output, "output"), "output")
     if len(shape_of(output)) != 0:
         raise InvalidArgumentError(
-            f"output {output.op.name} has shape {shape_text(shape_of(output))}; a Hessian is that "
-            "of a scalar, of shape (): sum the tensor, weighted as meant"
+            f"output {output.op.name} has shape {shape_text(shape_of(output))}; a Hessian needs a "
+            "scalar, of shape (): sum the tensor with suitable weights"
         )
     return output

@@ -1,4 +1,4 @@
-"""`jvp`: forward mode, tangents of outputs from tangents of inputs in one walk over the stages."""
+"""`jvp`: forward mode, which computes tangents of outputs from tangents of inputs in one walk."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def jvp(
     override: Mapping[Tensor, tuple[Sequence[Tensor], Pushforward | Rule]] | None = None,
     fdiff: Manual | None = None,
 ) -> list[Tensor]:
-    """Push tangents of inputs forward to some outputs, in one sweep.
+    """Forward mode: push tangents of inputs forward to outputs, in one sweep.
 
     ``d outputs[o] = Σ_i (∂ outputs[o] / ∂ inputs[i]) · tangents[i]``: the derivative of the outputs
     along a direction. The cost does not depend on the number of inputs.
@@ -55,33 +55,34 @@ def jvp(
     Parameters
     ----------
     outputs : Tensor or sequence of Tensor
-        What is differentiated. An output may be read by another one, occur twice, or be an input.
+        The tensors to differentiate. An output may be read by another one, be repeated, or be an
+        input.
     inputs : Tensor or sequence of Tensor
-        Placeholders or intermediate tensors, floating point. An intermediate tensor counts as
-        independent: its tangent is the given one.
+        Placeholders or intermediate tensors, of a floating point dtype. An intermediate tensor is
+        treated as independent: its tangent is the given one.
     tangents : Tensor or sequence of Tensor
-        One for each input, of its shape and dtype.
+        One tangent for each input, of its shape and dtype.
     override : mapping from Tensor to (deps, function), optional
-        ``{out: (deps, f)}`` with ``f(out, deps, tangents) -> tangent of out`` replaces the rule of
-        everything between `out` and `deps`; f may be a `Rule`.
+        ``{out: (deps, f)}`` with ``f(out, deps, tangents) -> tangent of out`` replaces everything
+        between `out` and `deps`. f may be a `Rule`.
     manual, fdiff : optional
-        As in `differentiate`: adjoints, linear in the cotangent, of which tangents are the
-        transpose.
+        As in `differentiate`: functions that return adjoints, and are linear in the cotangent.
+        Tangents are their transpose.
 
     Returns
     -------
     list of Tensor
-        The tangent of each output, of its shape and dtype; zeros where an output depends on no
+        The tangent of each output, of its shape and dtype. It is zero if an output depends on no
         input.
 
     Raises
     ------
     NotDifferentiableError
-        An input or output is not floating point, or a stage on the way is opaque or has no rule.
+        If an input or output is not floating point, or a stage is opaque or has no rule.
     InvalidArgumentError
-        An argument has the wrong form, number, shape or dtype.
+        If an argument has the wrong form, number, shape or dtype.
     OutOfBoundsError
-        A stage of the program is certain to read outside of a tensor.
+        If a stage certainly reads outside a tensor.
 
     References
     ----------
@@ -106,7 +107,7 @@ def jvp(
         as_tensor(value, f"outputs[{n}]") for n, value in enumerate(listed(outputs, "outputs"))
     ]
     if not wanted:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor to differentiate")
+        raise InvalidArgumentError("outputs is empty: pass at least one tensor to differentiate")
     for tensor in wanted:
         require_float(tensor, "outputs")
     asked = as_tensors(inputs, "inputs")
@@ -124,7 +125,7 @@ def jvp(
 
 
 class ForwardSweep:
-    """Tangents of everything that depends on some tensors, stage by stage."""
+    """The tangents of all tensors that depend on the inputs, stage by stage."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class ForwardSweep:
             self._tangents |= {keys[n]: found[n] for n in found if keys[n] not in self._given}
 
     def _take_over(self, stage: Custom) -> None:
-        """A stage that stands for a tensor whose tangent is given has that one."""
+        """Give a stage that replaces a tensor the tangent of that tensor, if it has one."""
         for value, output in zip(stage.values, stage.outputs, strict=True):
             if tensor_key(value) in self._given:
                 self._given.add(tensor_key(output))
@@ -167,12 +168,13 @@ class ForwardSweep:
         return {number: tangent for number, tangent in enumerate(found) if tangent is not None}
 
     def tangent(self, tensor: Tensor) -> Tensor | None:
-        """The tangent of a tensor; None where it is zero."""
+        """The tangent of a tensor, or None if it is zero."""
         return self._tangents.get(tensor_key(tensor))
 
     def result(self, tensor: Tensor) -> Tensor:
-        """The tangent of an output as a stage of its own, since `build` takes no placeholder and
-        no tensor twice as output.
+        """The tangent of an output as a separate stage.
+
+        `build` accepts neither placeholders nor repeated tensors as outputs.
         """
         tangent = self.tangent(tensor)
         if tangent is None:
@@ -186,7 +188,9 @@ class ForwardSweep:
 
 
 def differentiated_reads(op: Operation) -> list[Tensor]:
-    """The tensors that a stage is differentiated by: not its values, where it has a rule."""
+    """The tensors that a stage is differentiated with respect to; for a stage with a rule, not its
+    values.
+    """
     stage = ruled(op)
     return tensors_read_by(op) if stage is None else list(stage.inputs)
 
@@ -198,15 +202,15 @@ def _checked_tangents(
         names = ", ".join(tensor.op.name for tensor in inputs)
         raise InvalidArgumentError(
             f"tangents: there are {len(inputs)} inputs ({names}) and {len(tangents)} tangents; "
-            "give one for each input"
+            "pass one for each input"
         )
     pairs = []
     for number, (tensor, value) in enumerate(zip(inputs, tangents, strict=True)):
         place = f"tangents[{number}]"
         if value is None:
             raise InvalidArgumentError(
-                f"{place} is None: give the tangent of {tensor.op.name}, or leave the input out, "
-                "which is a tangent of zero"
+                f"{place} is None: pass the tangent of {tensor.op.name}, or omit the input, which "
+                "means a zero tangent"
             )
         pairs.append((tensor, require_like(value, tensor, place)))
     return pairs

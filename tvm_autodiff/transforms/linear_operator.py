@@ -1,6 +1,6 @@
-"""Derivatives as linear maps: `linearize`, `linear_transpose`, and the `LinearOperator` they give.
+"""Derivatives as linear maps: `linearize`, `linear_transpose`, and `LinearOperator`.
 
-A map is a pair of programs, one each way; no matrix exists unless `to_dense` is called.
+A map is a pair of programs, one for each direction. A matrix exists only after `to_dense`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .vjp import vjp
 
 Program = Callable[[list[Tensor]], list[Tensor]]
 
-#: elements of a dense matrix that are made without being asked twice: 2 GiB of float32
+#: the maximum size of a dense matrix without allow_large: 2 GiB of float32
 MOST_DENSE = 2**29
 
 
 @dataclass(frozen=True)
 class Space:
-    """The tensors that a linear map takes or gives: a name, shape and dtype each."""
+    """The domain or codomain of a linear map: names, shapes and dtypes of its tensors."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[Extent, ...], ...]
@@ -51,7 +51,7 @@ class Space:
 
     @staticmethod
     def of(tensors: Sequence[Tensor]) -> Space:
-        """The space that some tensors are members of."""
+        """The space of some tensors."""
         return Space(
             tuple(tensor.op.name for tensor in tensors),
             tuple(shape_of(tensor) for tensor in tensors),
@@ -59,7 +59,7 @@ class Space:
         )
 
     def placeholders(self, suffix: str) -> list[Tensor]:
-        """Fresh members of the space."""
+        """New placeholders in the space."""
         parts = zip(self.names, self.shapes, self.dtypes, strict=True)
         return [placeholder(shape, dtype, name + suffix) for name, shape, dtype in parts]
 
@@ -69,7 +69,7 @@ class Space:
         return ", ".join(f"{name}: {dtype}{shape_text(shape)}" for name, shape, dtype in parts)
 
     def fits(self, other: Space) -> bool:
-        """Whether members of the other space are members of this one, whatever their names."""
+        """Whether the spaces are equal up to names."""
         return (
             self.dtypes == other.dtypes
             and len(self.shapes) == len(other.shapes)
@@ -86,9 +86,9 @@ class Residual:
     tensor : Tensor
         The tensor.
     bytes : int or None
-        What keeping it takes; None for a symbolic shape.
+        The memory to keep it, or None for a symbolic shape.
     iterations : int or None
-        What computing it again takes, from the inputs on; None where that is symbolic.
+        The iterations to recompute it from the inputs, or None if they are symbolic.
     """
 
     tensor: Tensor
@@ -99,9 +99,10 @@ class Residual:
 class LinearOperator:
     """A linear map between tensors, as a program for it and one for its transpose.
 
-    ``J @ v`` applies it to a tensor (or a list of tensors, where it takes several) and gives
-    tensors; ``J.T`` is the transpose, ``A @ B`` the composition, ``A + B``, ``A - B``, ``-A`` and
-    ``2 * A`` are operators, too. Nothing is stored: each application is a new program.
+    ``J @ v`` applies it to a tensor (or to a list of tensors if it takes several) and returns
+    tensors. ``J.T`` is the transpose and ``A @ B`` the composition; ``A + B``, ``A - B``, ``-A``
+    and ``2 * A`` are operators as well. Nothing is stored: each application is a new program. Make
+    instances with `linearize` and `linear_transpose`.
 
     Examples
     --------
@@ -131,7 +132,7 @@ class LinearOperator:
 
     @property
     def shape(self) -> tuple[tuple[tuple[Extent, ...], ...], tuple[tuple[Extent, ...], ...]]:
-        """The shapes of what it gives, and of what it takes."""
+        """The shapes of the codomain and of the domain."""
         return self.codomain.shapes, self.domain.shapes
 
     @property
@@ -140,30 +141,31 @@ class LinearOperator:
         return LinearOperator(self.codomain, self.domain, self._transposed, self._forward)
 
     def __call__(self, *vectors: Tensor) -> list[Tensor]:
-        """What the map gives for a member of its domain, as a list.
+        """The image of a member of the domain, as a list.
 
         Raises
         ------
         InvalidArgumentError
-            The tensors are no member of the domain.
+            If the tensors are not in the domain.
         """
         given = [as_tensor(vector, f"operand {n}") for n, vector in enumerate(vectors)]
         if not self.domain.fits(Space.of(given)):
             raise InvalidArgumentError(
-                f"the operator takes {self.domain.text()}, and was applied to "
+                f"the operator takes {self.domain.text()}, but was applied to "
                 f"{Space.of(given).text() or 'nothing'}"
             )
         return self._forward(given)
 
     def __matmul__(self, other: Any) -> Any:
-        """The composition with an operator; applied to tensors, one tensor or a list as given by
-        the codomain.
+        """The composition with an operator, or the image of tensors.
+
+        The image is one tensor or a list, depending on the codomain.
         """
         if isinstance(other, LinearOperator):
             if not self.domain.fits(other.codomain):
                 raise InvalidArgumentError(
-                    f"cannot compose: the left operator takes {self.domain.text()}, the right one "
-                    f"gives {other.codomain.text()}"
+                    f"cannot compose: the left operator takes {self.domain.text()}, but the right "
+                    f"one returns {other.codomain.text()}"
                 )
             return LinearOperator(
                 other.domain,
@@ -205,8 +207,10 @@ class LinearOperator:
         return self + -other if isinstance(other, LinearOperator) else NotImplemented
 
     def to_dense(self, *, allow_large: bool = False) -> Any:
-        """The matrix, ``codomain shape + domain shape``: a tensor for a map of one tensor to one,
-        else a list of rows, one for each tensor of the codomain, of such tensors.
+        """The matrix of the map, of shape ``codomain shape + domain shape``.
+
+        It is a tensor for a map of one tensor to one. Otherwise it is a list of rows, one for each
+        tensor of the codomain, of such tensors.
 
         Parameters
         ----------
@@ -216,25 +220,26 @@ class LinearOperator:
         Raises
         ------
         InvalidArgumentError
-            A tensor is larger than that.
+            If a tensor is larger than that.
         """
         vectors = self.domain.placeholders("_unit")
         images = self._forward(vectors)
         for image, name in zip(images, self.codomain.names, strict=True):
             for vector in vectors:
                 require_small((*shape_of(image), *shape_of(vector)), name, allow_large)
-        # linear in `vectors`: the derivative is the matrix, and does not read them
+        # the product is linear in `vectors`: its derivative is the matrix, and does not read them
         rows = [list(differentiate(image, vectors)) for image in images]
         return rows[0][0] if len(rows) == len(vectors) == 1 else rows
 
     def residuals(self) -> list[Residual]:
-        """What a forward pass has to keep, or compute again, for the transpose: the tensors that do
-        not depend on the cotangents and are read by stages that do.
+        """The tensors that a forward pass must keep or recompute for the transpose.
+
+        These are the tensors that do not depend on the cotangents but are read by stages that do.
 
         Returns
         -------
         list of Residual
-            In the order in which the forward pass computes them; inputs are left out.
+            In the order in which the forward pass computes them, without inputs.
         """
         cotangents = self.codomain.placeholders("_bar")
         graph = Graph(without_rules(self._transposed(cotangents)))
@@ -249,14 +254,14 @@ class LinearOperator:
 
 
 def require_small(shape: Sequence[Extent], name: str, allowed: bool) -> None:
-    """Raise `InvalidArgumentError` for a dense matrix that is larger than what was meant."""
+    """Raise `InvalidArgumentError` for a dense matrix that is probably larger than intended."""
     if allowed or not all(isinstance(extent, int) for extent in shape):
         return
     count = prod(int(extent) for extent in shape)
     if count > MOST_DENSE:
         raise InvalidArgumentError(
             f"the dense derivative of {name} has {count} elements, shape {shape_text(shape)}: "
-            'store its nonzeros alone with jacobian(..., format="csr"), apply linearize(...) to '
+            'store only its non-zeros with jacobian(..., format="csr"), apply linearize(...) to '
             "vectors, J @ v or J.T @ u, which stores nothing, or pass allow_large=True"
         )
 
@@ -291,27 +296,28 @@ def linearize(
     override: Mapping[Tensor, Any] | None = None,
     fdiff: Manual | None = None,
 ) -> LinearOperator:
-    """The derivative of some outputs with respect to some inputs, as a linear map.
+    """The derivative of outputs with respect to inputs, as a linear map.
 
     Parameters
     ----------
     outputs, inputs : Tensor or sequence of Tensor
-        As in `jvp`; floating point.
+        As in `jvp`.
     manual, override, fdiff : optional
         Custom rules, as in `differentiate`; both modes follow them.
 
     Returns
     -------
     LinearOperator
-        ``J @ tangents`` is `jvp`, ``J.T @ cotangents`` is `vjp`; both read the outputs' own stages.
+        The derivative. ``J @ tangents`` is `jvp` and ``J.T @ cotangents`` is `vjp`; both share the
+        outputs' stages.
 
     Raises
     ------
     NotDifferentiableError
-        An input or output is not floating point. What a stage on the way lacks, a rule for
-        instance, is told where the operator is applied.
+        If an input or output is not floating point. A stage without a rule raises when the operator
+        is applied.
     InvalidArgumentError
-        An argument is no tensor, or there is no output.
+        If an argument is not a tensor, or there is no output.
 
     Examples
     --------
@@ -328,7 +334,7 @@ def linearize(
         for n, value in enumerate(listed(outputs, "outputs"))
     ]
     if not results:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor to differentiate")
+        raise InvalidArgumentError("outputs is empty: pass at least one tensor to differentiate")
     asked = [require_float(tensor, "inputs") for tensor in as_tensors(inputs, "inputs")]
     results = with_hand(results, asked, manual, override, fdiff)
     return LinearOperator(
@@ -348,18 +354,18 @@ def linear_transpose(
     Parameters
     ----------
     outputs, inputs : Tensor or sequence of Tensor
-        As in `linearize`. The program is linear in `inputs` up to a constant; it may depend on
+        As in `linearize`. The program must be linear in `inputs` up to a constant. It may depend on
         other tensors in any way.
 
     Returns
     -------
     LinearOperator
-        From cotangents of the outputs to those of the inputs; it reads no input.
+        A map from cotangents of the outputs to those of the inputs. It does not read the inputs.
 
     Raises
     ------
     NotDifferentiableError
-        The program is not linear in the inputs; the message names the stages that are not.
+        If the program is not linear in the inputs. The message names the non-linear stages.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reverse mode over a few stages: what some tensors are computed from counts as constant."""
+"""Reverse mode over a few stages, which treats everything below some tensors as constant."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def local_vjp(
     cotangents: Sequence[Tensor],
     constants: Sequence[Tensor],
 ) -> list[Tensor]:
-    """`vjp` that does not look below `inputs` and `constants`: its time is that of the stages in
-    between, however large the program is.
+    """`vjp` that stops at `inputs` and `constants`.
+
+    Its time depends only on the stages in between, however large the program is.
     """
     from .sweep import Sweep  # whose rules of custom stages come here
 
@@ -33,7 +34,7 @@ def local_vjp(
 def local_contains(
     results: Sequence[Tensor], tensors: Sequence[Tensor], constants: Sequence[Tensor]
 ) -> bool:
-    """Whether results are computed from one of some tensors, other than by way of constants."""
+    """Whether results depend on any of the tensors, except through constants."""
     ends = {hash(tensor.op) for tensor in constants}
 
     def reads(op: Operation) -> list[Tensor]:

@@ -1,8 +1,8 @@
-"""Custom rules given for one call, written into the graph: `manual`, `override`, `fdiff`.
+"""Writes custom rules given for one call into the graph: `manual`, `override`, `fdiff`.
 
-In: outputs and the rules. Out: equal outputs, in whose graph each tensor with a rule is a stage of
-its own that carries it, so that every transform of these outputs follows the rule. The functions
-get the tensors that the caller knows; what they return is moved over to the new graph.
+In the new graph each tensor with a rule is a stage that carries the rule, so every transform of the
+outputs follows it. The functions get the tensors that the caller knows, and their results are moved
+to the new graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .local import local_vjp
 
 Key = tuple[int, int]
 
-#: a tensor of equal value, whose derivative is that of another
+#: a tensor of equal value that has the derivative of another
 _SAME = Rule(
     vjp=lambda outputs, inputs, cotangents: list(cotangents),
     jvp=lambda outputs, inputs, tangents: list(tangents),
@@ -40,11 +40,11 @@ class Marked:
     Attributes
     ----------
     outputs : list of Tensor
-        Equal to the given ones; the same ones where there are no rules.
+        Equal to the given ones, and the same ones without rules.
     originals : dict from key to Tensor
-        For each tensor that is new the one of the caller that it has the value of.
+        For each new tensor, the caller's tensor with the same value.
     forms : dict from key to Tensor
-        For each tensor of the caller that has another form in the new graph that form.
+        The new forms of the caller's tensors.
     """
 
     outputs: list[Tensor]
@@ -63,11 +63,11 @@ def marked(
     Parameters
     ----------
     outputs : sequence of Tensor
-        What is differentiated.
+        The tensors to differentiate.
     inputs : sequence of Tensor
-        What it is differentiated by: these tensors themselves stay in the graph.
+        The tensors to differentiate with respect to, which stay in the graph.
     hand : ByHand
-        Rules of edges and of stretches.
+        Rules of edges (`manual`) and of paths (`override`).
     fdiff : callable, optional
         The rule of all other edges.
     """
@@ -88,7 +88,7 @@ def with_hand(
     Raises
     ------
     InvalidArgumentError
-        A rule has the wrong form, or a tensor does not occur in the graph.
+        If a rule has the wrong form, or a tensor does not occur in the graph.
     """
     require_function(fdiff, "fdiff")
     hand = check_by_hand(Graph(outputs), manual, override)
@@ -96,7 +96,7 @@ def with_hand(
 
 
 class _Marking:
-    """One walk, producers first: `new` has the tensor in the new graph for each of the old one."""
+    """One walk, producers first; `new` maps tensors of the old graph to the new one."""
 
     def __init__(self, asked: set[Key], hand: ByHand, fdiff: Manual | None) -> None:
         self._asked, self._hand, self._fdiff = asked, hand, fdiff
@@ -137,7 +137,7 @@ class _Marking:
         self._alive.append(new)
 
     def _of(self, old: Tensor, copy: Tensor) -> Tensor:
-        """What stands for a tensor; `copy` is its stage over the new graph."""
+        """The replacement of a tensor; `copy` is its stage over the new graph."""
         key = tensor_key(old)
         if key in self._hand.override:
             return self._by_override(*self._hand.override[key])
@@ -156,7 +156,7 @@ class _Marking:
         return custom_stage(old.op.name, [old], inputs, rule, stands=True)[0]
 
     def _by_edges(self, old: Tensor) -> Tensor:
-        """A tensor some of whose reads have rules, or all."""
+        """Handle a tensor for which some or all reads have rules."""
         out = tensor_key(old)
         known = set(self._edges.get(out, ()))
         forms = None if known else equal_forms(old.op)
@@ -263,9 +263,7 @@ class _Marking:
         inputs: Sequence[Tensor],
         *given: Tensor,
     ) -> Callable[[Sequence[Tensor]], list[Tensor]]:
-        """What a function returned, over the new graph: it reads the present output and inputs in
-        the place of those that it knows.
-        """
+        """The result of a function over the new graph, with the present output and inputs."""
         table: dict[Key, Tensor] = {tensor_key(tensor): tensor for tensor in given}
         table[tensor_key(old)] = output
         for dep, new in zip(deps, inputs, strict=False):

@@ -1,7 +1,8 @@
-"""How each kind of stage hands the cotangents of its outputs on: one rule a kind.
+"""Reverse rules of stages, one for each kind: how cotangents of outputs become cotangents of
+inputs.
 
-In: a stage. Out: the tensors that its cotangents lead to, and a function from what arrived to what
-each of them gets. The sweep that collects it knows no kind.
+A rule lists the tensors that cotangents lead to, and maps arrived cotangents to contributions. The
+sweep that collects them does not depend on the kind.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ from .loops.reverse import pull_loop_over_prefix
 
 @dataclass(frozen=True)
 class Arrived:
-    """What arrived at a stage, and what its rule may ask of the sweep.
+    """The cotangents that arrived at a stage, and services of the sweep for its rule.
 
     Attributes
     ----------
     cotangents : mapping from int to Cotangent
-        By number of the output; the others are zero.
+        Cotangents by output number; missing ones are zero.
     wanted : list of Tensor
-        The tensors that adjoints are needed of, among those that the stage leads to.
+        The tensors that need adjoints, among those that the stage leads to.
     prefix : tuple of int or Expr
         The leading extents of cotangents.
     materialised : callable
-        The cotangent of an output as a tensor, zeros included.
+        Returns the cotangent of an output as a tensor, including zeros.
     target : callable
-        The axes of a tensor's adjoint.
+        Returns the axes of a tensor's adjoint.
     copies : callable
-        The terms of a stage that only copies and may be fused through; None for others.
+        Returns the terms of a stage that only copies and may be fused through, or None.
     """
 
     cotangents: Mapping[int, Cotangent]
@@ -63,16 +64,16 @@ class Arrived:
 
 @dataclass
 class Pulled:
-    """What a stage contributes.
+    """The contributions of a stage.
 
     Attributes
     ----------
     tensors : list of (Tensor, int, Tensor)
-        A tensor, the output by which it gets something, and what it gets.
+        A tensor, the number of the output, and the contribution.
     sites : list of Transposed
         Contributions of single reads, not yet assembled.
     scanned : list of Tensor
-        The tensors that a scan in the opposite direction gave something.
+        The tensors that received a contribution from a scan in the opposite direction.
     """
 
     tensors: list[tuple[Tensor, int, Tensor]] = field(default_factory=list)
@@ -87,11 +88,11 @@ class Pullback:
     Attributes
     ----------
     reads : list of Tensor
-        The tensors that its derivative is by.
+        The tensors with respect to which it is differentiated.
     leads_to : list of Tensor
-        Those of them that may get a cotangent.
+        The tensors among these that may get a cotangent.
     pull : callable
-        From what arrived to what they get.
+        Maps arrived cotangents to contributions.
     """
 
     reads: list[Tensor]
@@ -105,7 +106,7 @@ def pullback_of(op: Operation) -> Pullback:
     return _RULES[type(kind)](op, kind)
 
 
-#: of an input
+#: the rule of an input
 NO_PULLBACK = Pullback([], [], lambda arrived: Pulled())
 
 
@@ -120,7 +121,7 @@ def _equal(op: Operation, kind: Kind) -> Pullback:
 
 
 def _equal_to(op: Operation, forms: list[Tensor]) -> Pullback:
-    """A stage that is differentiated as tensors of equal value: they get the cotangents."""
+    """The rule of a stage that is differentiated as equal tensors, which get the cotangents."""
 
     def pull(arrived: Arrived) -> Pulled:
         outputs = outputs_of(op)

@@ -1,7 +1,6 @@
-"""What `differentiate` returns: the adjoints asked for, all others, and the summands of each.
+"""The result of `differentiate`: the requested adjoints, all other adjoints, and their summands.
 
-In: tensors and functions that make tensors on demand. Out: a sequence and two mappings keyed by
-tensors. Nothing here differentiates.
+Tensors are made on demand. Nothing here differentiates.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Value = TypeVar("Value")
 class TensorMap(Mapping[Tensor, Value], Generic[Value]):
     """An ordered mapping keyed by te tensors, which as plain dictionary keys fail at rank 0.
 
-    Values are computed when they are first asked for.
+    Values are computed on first access.
     """
 
     def __init__(self, what: str) -> None:
@@ -31,7 +30,7 @@ class TensorMap(Mapping[Tensor, Value], Generic[Value]):
         self._values: dict[tuple[int, int], Value] = {}
 
     def define(self, tensor: Tensor, make: Callable[[], Value]) -> None:
-        """Set the value of a tensor to what `make` will return."""
+        """Set the value of a tensor to the later result of `make`."""
         self._keys[tensor_key(tensor)] = tensor
         self._makers[tensor_key(tensor)] = make
 
@@ -40,7 +39,7 @@ class TensorMap(Mapping[Tensor, Value], Generic[Value]):
         if key not in self._makers:
             known = ", ".join(t.op.name for t in self._keys.values()) or "none"
             raise UnknownTensorError(
-                f"no {self._what} for tensor {tensor.op.name}; there are: {known}"
+                f"no {self._what} for tensor {tensor.op.name}; there is one for: {known}"
             )
         if key not in self._values:
             self._values[key] = self._makers[key]()
@@ -62,13 +61,13 @@ class DifferentiationResult(Sequence[Tensor]):
     Attributes
     ----------
     result : list of Tensor
-        The adjoint of each requested input, of shape ``prefix + input.shape``; empty when no inputs
-        were named.
+        The adjoint of each requested input, of shape ``prefix + input.shape``; empty without
+        inputs.
     adjoints : mapping from Tensor to Tensor
         The adjoint of every tensor between the output and the inputs.
     adjoint_summands : mapping from Tensor to mapping from Tensor to Tensor
-        ``adjoint_summands[t][consumer]`` is what one consumer of `t` contributes to the adjoint of
-        `t`.
+        ``adjoint_summands[t][consumer]`` is the contribution of one consumer of `t` to the adjoint
+        of `t`.
 
     Examples
     --------
@@ -97,16 +96,16 @@ class DifferentiationResult(Sequence[Tensor]):
         self._scanned = scanned
 
     def explain(self) -> str:
-        """How each gradient came about, read site by read site.
+        """Explain how each gradient is computed, for each read site.
 
         Returns
         -------
         str
-            For each: the system that was solved, the strategy (gather, residue classes, part of
-            the box, ragged loops, scatter-add, loop over updates, scan, dense sum), the axes
-            summed over, the guards left, the iterations, and for a dense sum the equations that
-            were not solved and what to override. For a loop under a plan of checkpoints: the
-            states that it keeps at a time, their bytes, and the steps that are computed again.
+            For each read site: the system that was solved, the strategy (gather, residue classes,
+            part of the box, ragged loops, scatter-add, loop over updates, scan, dense sum), the
+            summed axes, the remaining guards and the iterations; for a dense sum also the unsolved
+            equations and what to override. For a loop with a checkpoint plan: the number of kept
+            states, their bytes, and the recomputed steps.
 
         Examples
         --------
@@ -129,7 +128,7 @@ class DifferentiationResult(Sequence[Tensor]):
             names = ", ".join(tensor.op.name for tensor in self.adjoints)
             raise InvalidArgumentError(
                 "differentiate was called without inputs, so its result is not a sequence of "
-                f"adjoints; read .adjoints[tensor] (there are: {names}) or name the inputs"
+                f"adjoints; read .adjoints[tensor] (of: {names}) or pass the inputs"
             )
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""Sparse Jacobians: the values of nonzeros directly, or compressed by colours, as is less work.
+"""Sparse Jacobians: non-zeros computed directly or compressed by colours, whichever is less work.
 
-Directly, a value is computed at each point of the composed read sites. That is all there is to do
-where at most one stage on a path reduces. Where several do, points multiply; then products with
-sums of unit vectors, one for each colour, may be less.
+The direct method computes a value at each point of the composed read sites. It is sufficient if at
+most one stage on a path reduces. If several stages reduce, the points multiply, and products with
+sums of unit vectors, one for each colour, may be cheaper.
 """
 
 from __future__ import annotations
@@ -49,25 +49,24 @@ from .vmap import vmap
 
 @checked_keywords
 def sparsity(output: Tensor, input: Tensor) -> Pattern:
-    """Which entries of a Jacobian may be other than zero.
+    """The sparsity pattern of a Jacobian: which entries may be non-zero.
 
     Parameters
     ----------
     output, input : Tensor
-        As of `jacobian`.
+        As in `jacobian`.
 
     Returns
     -------
     Pattern
-        Found from the read sites of the stages, in a time that does not depend on the extents. Its
-        ``nnz``, ``rows`` and ``columns`` are counted when they are asked for; ``print`` shows a
-        picture.
+        The pattern, found from the read sites of the stages in a time that does not depend on the
+        extents. Its ``nnz``, ``rows`` and ``columns`` are computed on first access, and ``print``
+        shows a picture.
 
     Raises
     ------
     NotDifferentiableError
-        A tensor is not floating point, or a stage on the way is opaque or reads at places that are
-        data.
+        If a tensor is not floating point, or a stage is opaque or reads at an index that is data.
 
     Examples
     --------
@@ -89,7 +88,7 @@ def sparsity(output: Tensor, input: Tensor) -> Pattern:
 def sparse_jacobian(
     output: Tensor, input: Tensor, format: str, symmetric: bool = False
 ) -> SparseMatrix:
-    """`jacobian` in a sparse format; `symmetric` where the matrix is known to be."""
+    """`jacobian` in a sparse format; `symmetric` if the matrix is known to be symmetric."""
     if format not in FORMATS:
         raise InvalidArgumentError(
             f"format must be one of dense, {', '.join(FORMATS)}, got {format!r}"
@@ -101,34 +100,34 @@ def sparse_jacobian(
 
 
 def _symbolic(pattern: Pattern, format: str) -> SparseMatrix:
-    """A matrix whose sizes are known at the call; colours would have to be found there."""
+    """A matrix whose sizes are known at the call; colourings would have to be found there."""
     found = contributions_of(pattern.output, pattern.input)
     if isinstance(found, str):
         raise InvalidArgumentError(
             f"{pattern.output.op.name} has the symbolic shape "
-            f"{shape_text(shape_of(pattern.output))}, and {found}: its Jacobian takes a colouring, "
-            'which constant extents only have. Use these, jacobian(format="dense"), or '
+            f"{shape_text(shape_of(pattern.output))}, and {found}: its Jacobian needs a colouring, "
+            'which requires constant extents. Use these, jacobian(format="dense"), or '
             "linearize(...) and J @ v"
         )
     return SymbolicMatrix(pattern, format, dtype_of(pattern.input), found)
 
 
-#: nodes an entry up to which no other way is looked for
+#: the number of nodes per entry up to which no other method is tried
 _LITTLE = 64
-#: what a step of a stage that te cannot write counts as
+#: the cost of a step of a stage that te cannot express
 _OPAQUE_NODES = 16
 
 
 @dataclass(frozen=True)
 class _Way:
-    """Values of the entries, and the work that they are: nodes of expressions, evaluated."""
+    """Values of the entries, and their cost in evaluated nodes of expressions."""
 
     planned: Planned
     work: int
 
 
 def _planned(pattern: Pattern, symmetric: bool, entries: Entries) -> Planned:
-    """The cheaper way to the values of the entries."""
+    """The cheaper method for the values of the entries."""
     if not entries.count:
         return Planned([], [], "no entries")
     symmetric = symmetric and np.array_equal(transposed(entries).keys, entries.keys)
@@ -144,7 +143,7 @@ def _planned(pattern: Pattern, symmetric: bool, entries: Entries) -> Planned:
 
 
 def _direct(pattern: Pattern, symmetric: bool, entries: Entries) -> _Way | str:
-    """The values at the points of composed sites, or why there are none."""
+    """The values at the points of composed sites, or the reason why there are none."""
     output, input = pattern.output, pattern.input
     found = contributions_of(output, input)
     if isinstance(found, str):
@@ -167,8 +166,9 @@ def _direct(pattern: Pattern, symmetric: bool, entries: Entries) -> _Way | str:
 
 
 def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored: bool) -> Values:
-    """The values of a block with the numbers of the entries that they belong to; with `mirrored`
-    those below the diagonal belong to the transposed entries, too.
+    """The values of a block with the numbers of their entries.
+
+    With `mirrored`, values below the diagonal also belong to the transposed entries.
     """
     keys, positions = block.places(placed, entries.shape[1])
     if mirrored:
@@ -176,7 +176,7 @@ def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored
         below = rows > columns
         keys = np.concatenate([keys, columns[below] * entries.shape[1] + rows[below]])
         positions = np.concatenate([positions, positions[below]])
-    # a path that a condition on data keeps from leaving a tensor has points outside of the pattern
+    # a path that ends in a tensor because of a condition on data has points outside the pattern
     found, known = entries.find(keys)
     if not known.all():
         found, positions = found[known], positions[known]
@@ -184,7 +184,7 @@ def _numbered(block: Block, placed: Sequence[Placed], entries: Entries, mirrored
 
 
 def _work(tensor: Tensor, vector: Tensor) -> int:
-    """The work of a product with a vector; stages that do not depend on it are the program's."""
+    """The work of a product with a vector, without stages that do not depend on the vector."""
     graph = Graph([tensor])
     own = graph.depends_on([vector])
     total = 0
@@ -206,8 +206,8 @@ def _plain(count: Any) -> int:
 def _compressed(
     pattern: Pattern, symmetric: bool, entries: Entries, most: int | None
 ) -> Planned | None:
-    """The values by products, one a colour, in the mode with less work; None where that is more
-    than `most`.
+    """The values by products, one for each colour, in the cheaper mode; None above a cost of
+    `most`.
     """
     output, input = pattern.output, pattern.input
     ways: list[tuple[int, str, Tensor, Tensor, Entries]] = []
@@ -220,7 +220,7 @@ def _compressed(
     for cost, name, result, vector, _ in ways:
         lines = entries if name == "forward" else transposed(entries)
         star = symmetric and name == "forward"
-        # no colouring has fewer colours than the fullest line has entries
+        # a colouring has at least as many colours as the fullest line has entries
         least = 1 if star else int(np.bincount(lines.rows).max())
         limit = min(value for value in (most, best and best[0], 2**62) if value is not None)
         if least * cost >= limit:
@@ -245,8 +245,8 @@ def _reverse(output: Tensor, input: Tensor) -> tuple[Tensor, Tensor]:
 def _products(
     name: str, result: Tensor, vector: Tensor, entries: Entries, colouring: Colouring, star: bool
 ) -> Planned:
-    """Products with the sum of the unit vectors of each colour, all at once, and where the entries
-    are in them.
+    """Products with the sum of the unit vectors of each colour, and the positions of the entries in
+    them.
     """
     shape = shape_of(vector)
     numbers = colouring.colours.reshape(shape).astype(np.int32)
@@ -273,9 +273,10 @@ def _products(
 
 
 def _read_from(entries: Entries, colouring: Colouring) -> tuple[Array, Array]:
-    """For each entry of a symmetric matrix the column whose colour it is read from, and the place
-    in the product: its own column and row, or the transposed ones where others of the colour meet
-    the row.
+    """For each entry of a symmetric matrix, the column whose colour it is read from, and its
+    position.
+
+    This is its own column and row, or the transposed ones if others of the colour meet the row.
     """
     keys = entries.rows * colouring.count + colouring.colours[entries.columns]
     counts = np.bincount(keys, minlength=entries.shape[0] * colouring.count)

@@ -1,4 +1,4 @@
-"""`stop_gradient`: a value that derivatives take for a constant."""
+"""`stop_gradient`: a value that derivatives treat as a constant."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ..graph.value_marks import with_mark
 
 
 def stop_gradient(value: Tensor | Expr) -> Any:
-    """The same value, which no gradient flows through: at any order, in any mode.
+    """Mark a value as a constant for derivatives of any order and mode.
 
-    It costs nothing in what is built. A custom rule (`manual`, `override`) for the read that it
-    marks is still followed.
+    The mark costs nothing in compiled functions. A custom rule (`manual`, `override`) for the
+    marked read is still followed.
 
     Parameters
     ----------
     value : Tensor or expression
-        A tensor, or an expression inside of a `te.compute`. What is not floating point has no
-        gradient and comes back as it is.
+        A tensor, or an expression inside a `te.compute`. A value that is not floating point has no
+        gradient and is returned unchanged.
 
     Returns
     -------
     Tensor or expression
-        Of the same shape and dtype.
+        The same value, of the same shape and dtype.
 
     Raises
     ------
     InvalidArgumentError
-        The value is neither a tensor nor an expression.
+        If the value is neither a tensor nor an expression.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def stop_gradient(value: Tensor | Expr) -> Any:
     inputs  h: float32[3], x: float32[3]
     dx[i0] = h[i0]*stop_gradient(x[i0])  float32[3]
 
-    A tensor:
+    The function also takes tensors:
 
     >>> print(show(stop_gradient(x)))
     inputs  x: float32[3]

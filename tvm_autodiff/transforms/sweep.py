@@ -1,9 +1,8 @@
-"""The reverse sweep: one walk over the stages, from the outputs back.
+"""The reverse sweep: one walk over the stages, from the outputs back to the inputs.
 
-In: outputs, their cotangents and what is asked for, all checked; custom rules are stages already
-(`marks`). Out: a `DifferentiationResult`. What a single stage contributes is told by the rule of
-its kind (`pull`); an adjoint becomes a tensor when all of its consumers have contributed. Stages
-that only copy are fused through.
+The rule of each kind (`pull`) gives the contributions of a stage. An adjoint becomes a tensor when
+all of its consumers have contributed. Stages that only copy are fused through. Arguments are
+already checked, and custom rules are already stages (`marks`).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Key = tuple[int, int]
 
 @dataclass
 class _Summand:
-    """What one consumer contributes to an adjoint: sums, or tensors."""
+    """The contribution of one consumer to an adjoint: sums, or tensors."""
 
     consumer: Tensor
     terms: list[Sum] = field(default_factory=list)
@@ -56,9 +55,9 @@ Seed = tuple[Tensor, Cotangent]  #: an output and the cotangent that arrives the
 class Sweep:
     """One reverse sweep over the graph of some outputs.
 
-    The identity is the cotangent of an output that is alone. Outputs without a cotangent belong to
-    the graph and have no seed. `marks` tells which tensors of the caller the stages stand for that
-    were made to carry rules. Tensors in `ends` count as inputs: nothing below them is looked at.
+    A single output may have the identity as cotangent. Outputs without a cotangent belong to the
+    graph but have no seed. `marks` maps stages that carry rules to the caller's tensors. Tensors in
+    `ends` count as inputs: the sweep stops there.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Sweep:
         self._recompute()
 
     def _pullback(self, op: Operation) -> Pullback:
-        """The reverse rule of a stage, made once: it may hold tensors of its own."""
+        """The reverse rule of a stage, made once, because it may hold its own tensors."""
         key = hash(op)
         if key not in self._pullbacks:
             ended = all(tensor_key(tensor) in self._ends for tensor in outputs_of(op))
@@ -108,7 +107,8 @@ class Sweep:
         return self._pullbacks[key]
 
     def _other_forms(self) -> dict[Key, list[Tensor]]:
-        """For each tensor the stages that stand for it: with rules, or copies that read such."""
+        """For each tensor, the stages that replace it: with rules, or copies that read such stages.
+        """
         forms = {key: [tensor] for key, tensor in self._marks.forms.items()}
         for op in self.graph.ops:
             stage = custom_of(op)
@@ -120,8 +120,9 @@ class Sweep:
         return forms
 
     def _forms_of(self, tensor: Tensor) -> list[Tensor]:
-        """The tensors of the graph whose adjoints make up that of a tensor: itself and those that
-        stand for it.
+        """The tensors of the graph whose adjoints add up to that of a tensor.
+
+        These are the tensor itself and its replacements.
         """
         found = [tensor]
         for form in found:
@@ -129,7 +130,7 @@ class Sweep:
         return found
 
     def _original(self, tensor: Tensor) -> Tensor:
-        """The tensor of the caller that a stage stands for; itself for others."""
+        """The caller's tensor that a stage replaces, or the tensor itself."""
         return self._marks.originals.get(tensor_key(tensor), tensor)
 
     def _path(self) -> set[int]:
@@ -143,14 +144,14 @@ class Sweep:
         return self.graph.depends_on(forms, self._leads_to) if self._unneeded else path
 
     def _seed(self, output: Tensor, cotangent: Cotangent) -> None:
-        """A cotangent that is given; an output may have several, and be read by other outputs."""
+        """Add a given cotangent; an output may have several, and may be read by other outputs."""
         if cotangent.tensor is None:
             self._cotangents[tensor_key(output)] = cotangent
         else:
             self._summand(output, output).tensors.append(cotangent.tensor)
 
     def _leads_to(self, op: Operation) -> list[Tensor]:
-        """The tensors that cotangents of a stage go to: none whose cotangent is zero."""
+        """The tensors that receive cotangents of a stage, without those whose cotangent is zero."""
         found = self._pullback(op).leads_to
         return [tensor for tensor in found if tensor_key(tensor) not in self._unneeded]
 
@@ -173,7 +174,7 @@ class Sweep:
                 self._push(op, arrived, wanted)
 
     def _recompute(self) -> None:
-        """Let the adjoints read what a checkpoint computes anew."""
+        """Make the adjoints read recomputed checkpoints."""
         again = computed_again(self.graph)
         if not again:
             return
@@ -189,7 +190,7 @@ class Sweep:
             self._cotangents[key] = Cotangent(tensor)
 
     def _push(self, op: Operation, cotangents: dict[int, Cotangent], wanted: list[Tensor]) -> None:
-        """Send the cotangents that arrived at a stage on to the tensors it leads to."""
+        """Pass the cotangents that arrived at a stage on to the tensors it leads to."""
         outputs = outputs_of(op)
         arrived = Arrived(
             cotangents, wanted, self.prefix, self._materialised, self._target, self._copies.terms
@@ -205,7 +206,7 @@ class Sweep:
         self.scanned += [(op, tensor) for tensor in pulled.scanned]
 
     def _is_kept(self, tensor: Tensor) -> bool:
-        """Whether a tensor must stay in the result, since it is differentiated by."""
+        """Whether a tensor must stay in the result because it is differentiated with respect to."""
         return self.inputs is None or tensor_key(tensor) in self._asked
 
     def _summand(self, tensor: Tensor, consumer: Tensor) -> _Summand:
@@ -225,7 +226,7 @@ class Sweep:
         return f"d{self.outputs[0].op.name}_{wrt}" if jacobian else wrt
 
     def _cotangent(self, tensor: Tensor) -> Cotangent | None:
-        """The cotangent of a tensor, when one arrived; summands are added up at the first call."""
+        """The cotangent of a tensor if one arrived; the first call sums the contributions."""
         key = tensor_key(tensor)
         if key not in self._cotangents and key in self._summands:
             summands = self._summands[key].values()
@@ -240,7 +241,9 @@ class Sweep:
         return self._cotangents.get(key)
 
     def _materialised(self, tensor: Tensor) -> Tensor:
-        """The adjoint of a tensor as a tensor: the identity included, zeros where none arrived."""
+        """The adjoint of a tensor as a tensor: the identity is expanded, and zeros are made if none
+        arrived.
+        """
         key = tensor_key(tensor)
         cotangent = self._cotangent(tensor)
         if cotangent is None:
@@ -252,7 +255,7 @@ class Sweep:
         return cotangent.tensor
 
     def whole(self, tensor: Tensor) -> Tensor:
-        """The adjoint of a tensor, all stages that stand for it included."""
+        """The adjoint of a tensor, including all stages that replace it."""
         forms = self._forms_of(tensor)
         arrived = [form for form in forms if self._cotangent(form) is not None]
         if len(arrived) <= 1:
@@ -261,8 +264,9 @@ class Sweep:
         return assemble(self._name(tensor), self._target(tensor), [], parts, dtype_of(tensor))
 
     def _adjoint(self, tensor: Tensor) -> Tensor:
-        """The adjoint as a result: a stage of its own, also where it equals the head or that of
-        another tensor, since `build` takes no placeholder and no tensor twice as output.
+        """The adjoint as a result: a separate stage, even if it equals the head or another adjoint.
+
+        `build` accepts neither placeholders nor repeated tensors as outputs.
         """
         adjoint = self.whole(tensor)
         taken = tensor_key(adjoint) in self._given_out or self.graph.contains(adjoint)
@@ -275,7 +279,7 @@ class Sweep:
         return bounded_stage(self._name(tensor), axes, [body])[0]
 
     def result(self) -> DifferentiationResult:
-        """The adjoints asked for and all that were computed on the way."""
+        """The requested adjoints, and all that were computed."""
         adjoints: TensorMap[Tensor] = TensorMap("adjoint")
         summands: TensorMap[TensorMap[Tensor]] = TensorMap("adjoint summands")
         asked = {tensor_key(tensor) for tensor in self.inputs or []}
@@ -296,7 +300,9 @@ class Sweep:
         return DifferentiationResult(result, adjoints, summands, self.sites, self.scanned)
 
     def _full(self) -> Sweep:
-        """The sweep over all tensors, none passed by: made when somebody looks at intermediates."""
+        """The sweep over all tensors without fusing through copies, made on access to
+        intermediates.
+        """
         if self.inputs is None:
             return self
         if self._full_sweep is None:
@@ -326,7 +332,7 @@ class Sweep:
         return result
 
     def _summand_tensor(self, tensor: Tensor, summand: _Summand) -> Tensor:
-        """What one consumer contributes, as a tensor."""
+        """The contribution of one consumer, as a tensor."""
         return assemble(
             f"{self._name(tensor)}_by_{summand.consumer.op.name}",
             self._target(tensor),

@@ -1,4 +1,4 @@
-"""`vjp`: several outputs with a cotangent each, differentiated in one sweep."""
+"""`vjp`: reverse mode for several outputs with a cotangent each, in one sweep."""
 
 from __future__ import annotations
 
@@ -40,44 +40,46 @@ def vjp(
     override: Mapping[Tensor, Any] | None = None,
     fdiff: Manual | None = None,
 ) -> DifferentiationResult:
-    """Pull the cotangents of several outputs back to some inputs, in one sweep.
+    """Reverse mode: pull the cotangents of several outputs back to inputs, in one sweep.
 
-    ``d input = Σ_o (∂ outputs[o] / ∂ input)ᵀ · cotangents[o]``; what the outputs share is
+    ``d input = Σ_o (∂ outputs[o] / ∂ input)ᵀ · cotangents[o]``. Stages that outputs share are
     differentiated once.
 
     Parameters
     ----------
     outputs : Tensor or sequence of Tensor
-        What is differentiated. An output may be read by another one, occur twice, or be an input.
+        The tensors to differentiate. An output may be read by another one, be repeated, or be an
+        input.
     inputs : Tensor or sequence of Tensor
-        What to differentiate by: placeholders or intermediate tensors, floating point.
+        The tensors to differentiate with respect to: placeholders or intermediate tensors, of a
+        floating point dtype.
     cotangents : Tensor, None or sequence of these
-        One for each output, of shape ``prefix + output.shape`` with one prefix for all, and of the
-        output's dtype. None is zero, and the only cotangent of an output that is not floating
-        point.
+        One cotangent for each output, of shape ``prefix + output.shape`` with the same prefix for
+        all, and of the output's dtype. None means zero, and is required for an output that is not
+        floating point.
     manual, override, fdiff
         As in `differentiate`.
 
     Returns
     -------
     DifferentiationResult
-        A sequence of the adjoints of `inputs`, each of shape ``prefix + input.shape``. An input
-        that no output depends on has zeros, without a warning.
+        A sequence of the adjoints of `inputs`, each of shape ``prefix + input.shape``. The adjoint
+        of an input that no output depends on is zero, without a warning.
 
     Raises
     ------
     NotDifferentiableError
-        An input, or an output with a cotangent, is not floating point, or a stage on the way is
-        opaque or has no rule.
+        If an input, or an output with a cotangent, is not floating point, or a stage is opaque or
+        has no rule.
     InvalidArgumentError
-        An argument has the wrong form, number, shape or dtype, or prefixes differ.
+        If an argument has the wrong form, number, shape or dtype, or prefixes differ.
     OutOfBoundsError
-        A stage of the program is certain to read outside of a tensor.
+        If a stage certainly reads outside a tensor.
 
     Warns
     -----
     DenseSumWarning
-        An equation could not be solved.
+        If an equation could not be solved.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def vjp(
         as_tensor(value, f"outputs[{n}]") for n, value in enumerate(listed(outputs, "outputs"))
     ]
     if not wanted:
-        raise InvalidArgumentError("outputs is empty: name at least one tensor to differentiate")
+        raise InvalidArgumentError("outputs is empty: pass at least one tensor to differentiate")
     asked = as_tensors(inputs, "inputs")
     for tensor in asked:
         require_float(tensor, "inputs")
@@ -121,7 +123,7 @@ def _seeds(
         names = ", ".join(tensor.op.name for tensor in outputs)
         raise InvalidArgumentError(
             f"cotangents: there are {len(outputs)} outputs ({names}) and {len(cotangents)} "
-            "cotangents; give one for each output, None for zero"
+            "cotangents; pass one for each output, None for zero"
         )
     seeds: list[Cotangent | None] = []
     first: tuple[str, tuple[Extent, ...]] | None = None
@@ -142,7 +144,8 @@ def _seeds(
         elif not same_extents(first[1], prefix):
             raise InvalidArgumentError(
                 f"{first[0]} has the prefix {shape_text(first[1])} in front of the shape of its "
-                f"output, and {place} has {shape_text(prefix)}: all cotangents must have the same"
+                f"output, and {place} has {shape_text(prefix)}: all cotangents must have the same "
+                "prefix"
             )
         seeds.append(Cotangent(cotangent))
     return seeds, () if first is None else first[1]

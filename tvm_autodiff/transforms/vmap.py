@@ -1,4 +1,6 @@
-"""`vmap`: tensors for a whole batch of inputs, one more axis in each stage that depends on them."""
+"""`vmap`: tensors for a whole batch of inputs, with one more axis in each stage that depends on
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,34 +22,34 @@ def vmap(
     in_axes: int | Mapping[Tensor, int] = 0,
     out_axes: int = 0,
 ) -> list[Tensor]:
-    """The outputs for every member of a batch of some inputs.
+    """Vectorise tensors over a batch of some of their inputs.
 
     Parameters
     ----------
     outputs : Tensor or sequence of Tensor
-        Computed from the inputs, of any kinds of stages.
+        The tensors to batch, computed by stages of any kind.
     batches : mapping from Tensor to Tensor
-        For each input that differs between members a tensor with one more axis, of the input's
-        dtype; the members' number may be symbolic. Inputs may be intermediate tensors. All other
-        tensors are the same for all members.
+        For each input that differs between members, a tensor with one more axis and the input's
+        dtype. The batch size may be symbolic. Inputs may be intermediate tensors. All other tensors
+        are the same for all members.
     in_axes : int or mapping from Tensor to int
-        Which axis of a batch counts the members; negative from the end.
+        The batch axis of the inputs. Negative numbers count from the end.
     out_axes : int
-        Where the members' axis stands in the results; negative from the end.
+        The batch axis of the results. Negative numbers count from the end.
 
     Returns
     -------
     list of Tensor
-        One for each output, with one more axis of the number of members. Stages that depend on no
-        batched input are computed once for all.
+        One tensor for each output, with a batch axis. Stages that depend on no batched input are
+        computed once.
 
     Raises
     ------
     InvalidArgumentError
-        A batch has the wrong shape or dtype, numbers of members differ, an axis is out of range, or
-        an input does not occur in the graph of the outputs.
+        If a batch has the wrong shape or dtype, batch sizes differ, an axis is out of range, or an
+        input does not occur in the graph of the outputs.
     NotDifferentiableError
-        An opaque stage depends on a batched input.
+        If an opaque stage depends on a batched input.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def vmap(
         as_tensor(value, f"outputs[{n}]") for n, value in enumerate(listed(outputs, "outputs"))
     ]
     if not isinstance(batches, Mapping) or not batches:
-        raise InvalidArgumentError("batches must be a dictionary {input: batch of it}, not empty")
+        raise InvalidArgumentError("batches must be a non-empty dictionary {input: batch of it}")
     graph = batch_graph(wanted)
     size: tuple[str, Extent] | None = None
     batched: list[tuple[Tensor, Tensor]] = []
@@ -99,7 +101,7 @@ def _axis_of(axis: int, rank: int, what: str) -> int:
     Raises
     ------
     InvalidArgumentError
-        There is no such axis.
+        If there is no such axis.
     """
     if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
         raise InvalidArgumentError(
@@ -112,7 +114,7 @@ def _axis_of(axis: int, rank: int, what: str) -> int:
 
 
 def _checked(x: Tensor, batch: Tensor, axis: int) -> tuple[Tensor, Extent]:
-    """A batch with the members in front, and their number."""
+    """A batch with the batch axis in front, and its size."""
     shape = list(shape_of(batch))
     members = shape.pop(axis)
     if not same_extents(shape, shape_of(x)) or dtype_of(batch) != dtype_of(x):
@@ -126,7 +128,7 @@ def _checked(x: Tensor, batch: Tensor, axis: int) -> tuple[Tensor, Extent]:
 
 
 def moved(tensor: Tensor, source: int, target: int) -> Tensor:
-    """The tensor with one axis moved; a stage of its own in any case."""
+    """The tensor with one axis moved, always as a new stage."""
     order = list(range(len(tensor.shape)))
     order.insert(target, order.pop(source))
     extents = shape_of(tensor)

@@ -1,7 +1,7 @@
-"""The work of one read site's part of a gradient, beside the least it could be.
+"""Counts the work of one read site's part of a gradient, and compares it with a lower bound.
 
-In: a transposed read site. Out: its iterations, the floor, and what the sum over everything would
-take; None where they are symbolic or too many to count.
+It gives the iterations, the lower bound, and the iterations of the dense sum; None if they are
+symbolic or too many to count.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ..zero_elimination.transposition.transpose import Transposed
 
 @dataclass(frozen=True)
 class SiteWork:
-    """Iterations of a read site.
+    """The iterations of a read site.
 
     Attributes
     ----------
     own : int or None
-        Of the strategy: the sum itself, and stages that were made for it.
+        The iterations of the strategy: the sum itself, and stages that were made for it.
     floor : int or None
-        Reads that are not structurally zero, plus elements of the gradient.
+        The lower bound: reads that are not structurally zero, plus elements of the gradient.
     dense : int or None
-        Of the sum over all outputs for every element.
+        The iterations of the sum over all outputs for every element.
     """
 
     own: int | None
@@ -41,7 +41,7 @@ class SiteWork:
 
 
 def work_of(site: Transposed) -> SiteWork:
-    """Count one site: reads and conditions on indices point by point, the others by extents."""
+    """Count one site: point by point for reads and conditions on indices, by extents otherwise."""
     elements = [*site.target.prefix, *site.target.axes]
     points = [*site.op.axis, *site.term.reduce_axes]
     sum_size = _known(loop_iterations([*elements, *site.sum.axes]))
@@ -61,13 +61,13 @@ def _floor(site: Transposed) -> int | None:
     elements = [axis_range(axis)[1] for axis in site.target.axes]
     if reads is None or not all(isinstance(extent, int) for extent in (*prefix, *elements)):
         return None
-    # under an identity the prefix is the output's own index: every read is one row's
+    # under an identity the prefix is the output's own index: every read belongs to one row
     repeated = 1 if site.cotangent.tensor is None else prod(prefix)
     return reads * repeated + prod(prefix) * prod(elements)
 
 
 def _parts(site: Transposed) -> int | None:
-    """Iterations of stages that neither the forward pass nor the cotangent has."""
+    """The iterations of stages that neither the forward pass nor the cotangent has."""
     given = [*outputs_of(site.op), site.term.tensor]
     if site.cotangent.tensor is not None:
         given.append(site.cotangent.tensor)

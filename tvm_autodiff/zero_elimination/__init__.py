@@ -1,4 +1,4 @@
-"""Transposition of derivative terms, and the removal of sums over zeros from any tensors."""
+"""Transposes derivative terms, and removes sums over zeros from any tensors."""
 
 from .passes.equal_stages import merge_equal_stages
 from .passes.inlining import inline_tensors

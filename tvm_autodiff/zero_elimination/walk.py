@@ -1,7 +1,4 @@
-"""What the transformations of whole graphs share: their argument, and the walk over the stages.
-
-In: tensors as a user passes them, and what becomes of a single stage. Out: the tensors over the new
-stages. What a stage becomes is up to each transformation.
+"""Shared by the transformations of whole graphs: checking their arguments, and walking the stages.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ def tensor_list(tensors: Tensor | Sequence[Tensor], what: str = "tensors") -> li
     Raises
     ------
     InvalidArgumentError
-        Something in it is no tensor.
+        If an element is not a tensor.
     """
     listed = [tensors] if is_tensor(tensors) else tensors
     if not isinstance(listed, (list, tuple)):
@@ -39,14 +36,14 @@ def tensor_list(tensors: Tensor | Sequence[Tensor], what: str = "tensors") -> li
 def each_stage(
     tensors: Sequence[Tensor], step: Callable[[Operation], Sequence[Tensor]]
 ) -> list[Tensor]:
-    """The tensors after every stage they need was replaced by ``step(stage)``, producers first.
+    """The tensors after replacing every stage they need by ``step(stage)``, producers first.
 
     Parameters
     ----------
     tensors : sequence of Tensor
         The outputs.
     step : callable
-        From a stage that reads new tensors already to tensors of the same shapes.
+        Maps a stage that already reads new tensors to tensors of the same shapes.
     """
     replaced: dict[tuple[int, int], Tensor] = {}
 

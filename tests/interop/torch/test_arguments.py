@@ -22,14 +22,14 @@ CASES = {
     "nothing returned": (lambda: function(lambda x: None)(X), "returned None"),
     "no function": (lambda: function(3), "expected a function"),
     "a dtype without kernels": (lambda: ENERGY(X.to(torch.complex64), W), "dtype complex64"),
-    "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments are PyTorch"),
+    "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments must be PyTorch"),
     "a text": (lambda: ENERGY("a", W), "x is str"),
     "a sparse tensor": (lambda: ENERGY(X.to_sparse(), W), "layout torch.sparse_coo"),
     "what to save": (lambda: function(programs.energy, save="some"), "save is 'some'"),
     "a negative budget": (lambda: function(programs.energy, save=-1), "save is -1"),
     "no such argument": (
         lambda: function(programs.energy, dynamic={"q": 0}),
-        "names 'q', which is no argument",
+        "names 'q', which is not an argument",
     ),
     "sizes that differ": (
         lambda: function(lambda x, y: x + y, dynamic={"x": (0,), "y": (0,)})(X[0], W[0]),
@@ -46,7 +46,7 @@ def test_errors_name_what_is_wrong(name):
 
 
 def test_two_devices():
-    with pytest.raises(CallError, match="x lies on cpu and w on meta: move them to one device"):
+    with pytest.raises(CallError, match="x is on cpu and w on meta: move them to one device"):
         ENERGY(X, W.to("meta"))
 
 

@@ -262,7 +262,7 @@ def test_a_function_that_tvm_refuses_becomes_another(monkeypatch: pytest.MonkeyP
     broken.__name__ = "row_loop"
     monkeypatch.setattr("tvm_autodiff.schedule.plan.row_loop", broken)
     case = cases(16)[-1]
-    with pytest.warns(PlainScheduleWarning, match="row_loop: TVM refuses"):
+    with pytest.warns(PlainScheduleWarning, match="row_loop: TVM rejects"):
         function = ad.build(*case.program(5), cache=False)
     arrays = case.arrays(5)
     for got, want in zip(function(*arrays), case.expected(arrays, 5), strict=True):

@@ -84,7 +84,7 @@ def test_a_function_that_tvm_refuses_becomes_calls(monkeypatch: pytest.MonkeyPat
     broken.__name__ = "small_loop"
     monkeypatch.setattr("tvm_autodiff.schedule.plan.small_loop", broken)
     inputs, outputs = decays(4)
-    told = "stage decays by rule loop.*small_loop: TVM refuses"
+    told = "stage decays by rule loop.*small_loop: TVM rejects"
     with pytest.warns(PlainScheduleWarning, match=told):
         function = ad.build(inputs, outputs, cache=False)
     arrays = [np.ones(tuple(map(int, t.shape)), "float32") for t in inputs]

@@ -356,7 +356,7 @@ def test_a_budget_for_less_than_one_state_names_the_least() -> None:
     try:
         long_loop(100, ad.Budget(41))
     except ad.InvalidArgumentError as error:
-        least = int(str(error).rpartition("give ")[2].partition(" or")[0].replace(",", ""))
+        least = int(str(error).rpartition("at least ")[2].replace(",", ""))
     [(_, rewind)] = loops_back(long_loop(100, ad.Budget(least))[1])
     assert rewind.slots == 1
     with pytest.raises(ad.InvalidArgumentError, match="too small"):

@@ -320,13 +320,13 @@ NARROW = te.placeholder((3,), "float32", name="narrow")
     ("call", "words"),
     [
         (bad(3, H, xs=X), "step must be a function, got int"),
-        (bad(cell, H), "give xs or length"),
+        (bad(cell, H), "pass xs or length"),
         (bad(cell, H, xs=X, length=5), r"length has 5 steps and xs \(x1\) 4"),
         (bad(lambda h, x: (h, None), H, xs=[X, LONG]), r"xs\[0\] \(x1\) has 4 steps and xs\[1\]"),
         (bad(cell, H, xs=te.placeholder((), D, name="s")), "s has no axis"),
         (bad(lambda h, x: h, H, xs=X), r"must return a pair \(carry, y\), got Tensor"),
         (bad(lambda h, x: (h, h, h), H, xs=X), "got a tuple of 3"),
-        (bad(lambda h, x: ([h], None), H, xs=X), r"has the form \[\*\], and init has \*"),
+        (bad(lambda h, x: ([h], None), H, xs=X), r"has the form \[\*\], but init has \*"),
         (bad(lambda h, x: ({"b": h["a"]}, None), {"a": H}, xs=X), r"\{'b': \*\}.*\{'a': \*\}"),
         (
             bad(lambda h, x: (te.compute((2,), lambda i: h[i]), None), H, xs=X),

@@ -1,8 +1,7 @@
-"""bfloat16 on CPUs: read and written by its bits, and float32 in between.
+"""Computes bfloat16 on CPUs in float32, and reads and writes it by its bits.
 
-In: a scheduled function. Out: the same without bfloat16 in expressions, variables and buffers of
-its own. TVM's legalisation does not enter the values of variables, and takes the bits of a variable
-for an integer; a cast of a branch between bfloat16 values ends the process.
+TVM's legalisation does not enter the values of variables, and treats the bits of a variable as an
+integer. A cast of a branch between bfloat16 values crashes the process.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _BINARY = (prim.Add, prim.Sub, prim.Mul, prim.Div, prim.Min, prim.Max)
 def with_float32_inside(func: PrimFunc) -> PrimFunc:
     """``B[i] = exp(A[i])*A[i]`` → ``B[i] = narrow(exp(wide(A[i]))*wide(A[i]))``.
 
-    Buffers that the function has for itself hold float32. A value is rounded where the function
-    casts it to bfloat16, and where it is stored in an array of bfloat16.
+    Local buffers of the function hold float32. Values are rounded where the function casts to
+    bfloat16, and where it stores to an array of bfloat16.
     """
     found: list[Any] = []
     visitors = [(kind, found.append) for kind in (ir.TensorLoad, prim.Cast, prim.FloatImm)]
@@ -48,8 +47,8 @@ def wide(value: Expr) -> Expr:
 def narrow(value: Expr) -> Expr:
     """``bfloat16(value)`` of a float32, rounded to nearest, ties to even.
 
-    A NaN stays one as far as its upper seven bits of significand tell it, as processors make them:
-    asking for others would write the value twice more.
+    A NaN stays a NaN if its upper seven bits of significand are not all zero, as in NaNs that
+    processors produce. Handling others would repeat the value twice more.
     """
     lanes = _lanes(value)
     bits = call_node("reinterpret", [value], "int32" + lanes)
@@ -60,10 +59,10 @@ def narrow(value: Expr) -> Expr:
 
 
 class _Mapped:
-    """Rewrites nodes whose parts are rewritten."""
+    """Rewrites nodes whose parts have been rewritten."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self._own: dict[int, Var] = {}  #: what holds float32 in the place of bfloat16
+        self._own: dict[int, Var] = {}  #: the float32 replacements of bfloat16 nodes
         self._kept: list[Any] = []  #: keeps what is named by its id
         self._sources: dict[int, Expr] = {}  #: result → what it was made of
         buffers: list[Any] = []

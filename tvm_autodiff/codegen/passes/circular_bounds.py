@@ -1,9 +1,9 @@
-"""Conditions hidden from a pass of TVM that would bound two variables by each other.
+"""Hides conditions from a pass of TVM that would bound two variables by each other.
 
-In: a scheduled PrimFunc. Out: the same function, where a comparison of a nested condition stands
-in a call that changes nothing. TVM solves each condition for its variables and keeps the ranges
-inside of it. ``3*i + j >= 10`` leaves one i for each j, and ``0 <= j - i < 3`` inside of it one j
-for each i; TVM then writes i in terms of j and j in terms of i until its stack ends.
+TVM solves each condition for its variables and keeps the ranges inside it. ``3*i + j >= 10`` leaves
+one i for each j, and ``0 <= j - i < 3`` inside it one j for each i; TVM then rewrites i in j and j
+in i until its stack overflows. A comparison of a nested condition is therefore wrapped in a call
+that does not change its value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AT_LEAST: Mapping[str, tuple[tuple[int, int], ...]] = {
 
 @dataclass(frozen=True)
 class _Constraint:
-    """``sum(k * atom) + constant >= 0``: atoms are variables, and divisions of them."""
+    """``sum(k * atom) + constant >= 0``: linear forms are variables and divisions of them."""
 
     terms: tuple[tuple[Expr, int], ...]
     constant: int
@@ -46,13 +46,13 @@ def hide_circular_bounds(
     func: Any, hidden: Callable[[Expr], Expr], interval: Callable[[Var], Interval]
 ) -> Any:
     """``if 3*i + j >= 10: if j >= i: ...`` → ``if 3*i + j >= 10: if hidden(j) >= hidden(i): ...``,
-    only where the conditions may leave one value to each of two variables.
+    only if the conditions may leave one value for each of two variables.
 
     Parameters
     ----------
     func : PrimFunc
     hidden : callable
-        Puts an integer into a call that TVM does not look into.
+        Wraps an integer in a call that TVM does not analyse.
     interval : callable
         The bounds of a variable.
     """
@@ -69,7 +69,7 @@ def hide_circular_bounds(
 
 
 class _Search:
-    """Walks statements and branches with the conditions around them; loops are no conditions."""
+    """Walks statements and branches with their enclosing conditions; loops are not conditions."""
 
     def __init__(self, func: Any, interval: Callable[[Var], Interval]) -> None:
         self.found: dict[int, Expr] = {}
@@ -84,7 +84,7 @@ class _Search:
             pending += self._parts(node, path)
 
     def _parts(self, node: Any, path: _Path) -> list[tuple[Any, _Path]]:
-        """What TVM walks below a node, and under which constraints."""
+        """The parts of a node that TVM walks, and the constraints on them."""
         if isinstance(node, s_tir.SBlockRealize):
             resolve = substituter(self._values)
             for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True):
@@ -134,7 +134,7 @@ class _Search:
         return self._branches[node_id(root)]
 
     def _entered(self, condition: Expr, path: _Path) -> _Path:
-        """The constraints inside of a condition; what would be circular is found."""
+        """The constraints inside a condition; circular ones are recorded."""
         resolve = substituter(self._values)
         own = [(part, self._constraints(resolve(part))) for part in conjuncts(condition)]
         inside = [*path, *(one for _, made in own for one in made)]
@@ -149,7 +149,7 @@ class _Search:
         return path
 
     def _constraints(self, comparison: Expr) -> list[_Constraint]:
-        """What TVM solves of a comparison."""
+        """The constraints that TVM derives from a comparison."""
         name = op_name(comparison)
         if name not in _AT_LEAST or not is_integer(operands(comparison)[0]):
             return []
@@ -163,7 +163,7 @@ class _Search:
         ]
 
     def _pinned(self, constraints: Sequence[_Constraint]) -> set[int]:
-        """Variables that others may leave one value."""
+        """Variables for which others may leave a single value."""
         variables = {node_id(v): v for one in constraints for v in _variables(one)}
         box = {key: self._bounds.of(var) for key, var in variables.items()}
         for _ in range(_ROUNDS):
@@ -206,8 +206,9 @@ def _narrowed(
 
 
 def _pins(lower: _Constraint, upper: _Constraint, var: Var, bounds: Intervals) -> bool:
-    """Whether a lower and an upper bound of a variable, one of them over others, are always less
-    than two apart.
+    """Whether a lower and an upper bound of a variable always differ by less than two.
+
+    At least one of them depends on other variables.
     """
     if all(len(one.terms) < 2 for one in (lower, upper)):
         return False

@@ -1,11 +1,10 @@
-"""TVM's lowering without two of its steps: compaction where it changes nothing, and common
-subexpressions.
+"""TVM's lowering without compaction where that has no effect, and without common subexpressions.
 
 A schedule of primitives leaves whole stages as buffers of which one block needs a part, and TVM's
-compaction makes them small. Functions that are written as loops allocate what they need; there the
-pass changes nothing, and its time is quadratic in the number of integers that are bound. Common
-subexpressions are LLVM's and nvcc's to find: TVM's pass defines what occurs in a let and in a later
-statement behind the let, and refuses its own result.
+compaction shrinks them. Functions written as loops allocate what they need, so the pass changes
+nothing, but its time is quadratic in the number of bound integers. LLVM and nvcc find common
+subexpressions; TVM's pass places a definition used in a let and in a later statement behind the
+let, and rejects its own result.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tvm import s_tir, tirx
 
 _COMPACTION = "s_tir.CompactBufferAllocation"
 
-#: what TVM does up to the compaction; none of it changes anything the second time
+#: TVM's passes up to the compaction; they are idempotent
 _UP_TO_COMPACTION = tvm.transform.Sequential(
     [
         s_tir.transform.CanonicalizeLoop(),
@@ -31,7 +30,7 @@ _UP_TO_COMPACTION = tvm.transform.Sequential(
 
 
 def compacting_blocks(lower: Any) -> Any:
-    """The lowering, without the compaction of functions that have no block but the outermost, and
+    """The lowering, without compaction for functions whose only block is the outermost one, and
     without common subexpressions.
     """
 

@@ -1,7 +1,8 @@
-"""Scheduled functions whose index arithmetic cannot overflow: `widths` applied to loop nests.
+"""Makes the index arithmetic of scheduled functions safe from overflow, by applying `widths` to
+loop nests.
 
-The last rewriting before TVM lowers a function, so that all arithmetic goes through it: a user's,
-the gradient's, and that of split, fused and unrolled loops.
+This is the last rewrite before lowering, so it covers all arithmetic: of the user, of the gradient,
+and of split, fused and unrolled loops.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BUFFER_READS: Reads = {
 
 
 def bounded_function(func: Any, hide: Callable[[Expr], Expr] | None = None) -> Any:
-    """The function with every intermediate of its index arithmetic in a type that holds it.
+    """Give every intermediate of a function's index arithmetic a type that holds it.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def bounded_function(func: Any, hide: Callable[[Expr], Expr] | None = None) -> A
 
 
 def _bounded(func: Any, hide: Callable[[Expr], Expr] | None, renamed: Mapping[int, Var]) -> Any:
-    """The function with bounded arithmetic; with int64 variables in the place of `renamed`."""
+    """The function with bounded arithmetic, and with int64 variables instead of `renamed`."""
     sizes = _sizes(func)
     widths = Widths(
         _variables(func, sizes),
@@ -145,8 +146,10 @@ def _bounded(func: Any, hide: Callable[[Expr], Expr] | None, renamed: Mapping[in
 
 
 def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
-    """The function with index arithmetic that TVM compiles rightly: what its simplification gets
-    wrong is hidden, and nothing overflows. A function that was made so for a GPU stays as it is.
+    """The function with index arithmetic that TVM compiles correctly.
+
+    Expressions that TVM's simplification gets wrong are hidden, and nothing overflows. A function
+    already processed for a GPU is unchanged.
     """
     if is_hidden_function(func):
         return func
@@ -157,7 +160,7 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
 
 
 def _is_large(func: Any) -> bool:
-    """Whether a place in some buffer does not fit int32."""
+    """Whether a position in some buffer does not fit int32."""
     buffers: list[Any] = list(func.params)
     visitors = [
         (tirx.BufferStore, lambda node: buffers.append(node.buffer)),
@@ -169,7 +172,7 @@ def _is_large(func: Any) -> bool:
 
 
 def _elements(shape: Sequence[Expr]) -> int:
-    """How many elements a shape of literals has; 0 for other shapes."""
+    """The number of elements of a shape of literals, or 0 for other shapes."""
     extents = [const_value(extent) for extent in shape]
     return prod(0 if extent is None else int(extent) for extent in extents)
 

@@ -1,8 +1,7 @@
-"""Whether a scheduled function may write its result over one of its inputs, and that function.
+"""Decides whether a scheduled function may write its result over one of its inputs, and makes that
+function.
 
-In: a PrimFunc, one parameter that it reads and one that it writes, of one shape. Out: a verdict
-from the accesses of its blocks, and the function with one parameter for both. Nothing is assumed
-of the rule that scheduled it.
+The decision uses only the accesses of its blocks, not the rule that scheduled it.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ WRITES_ONCE = "tvm_autodiff.writes_once"
 
 
 def may_share(func: Any, read: Var, written: Var) -> bool:
-    """Whether each element of `written` is made from the element of `read` at the same place.
+    """Whether each element of `written` only depends on the element of `read` at the same index.
 
-    True when every block that touches one of the two runs once for each point of its axes, writes
-    one element of `written` and reads at most that element of `read`.
+    True if every block that touches one of the two runs once for each point of its axes, writes one
+    element of `written` and reads at most that element of `read`.
     """
     if func.attrs is not None and WRITES_ONCE in func.attrs:
         return _reads_where_it_writes(func, read, written)
@@ -48,14 +47,14 @@ def may_share(func: Any, read: Var, written: Var) -> bool:
         if not all(_same_point(region, writes[0]) for region in reads):
             return False
         inside += _occurrences(block, read, written)
-    # what is read or written outside of such blocks is not told by them
+    # such blocks do not describe reads and writes outside of them
     return inside == _occurrences(func.body, read, written) > 0
 
 
 def _reads_where_it_writes(func: Any, read: Var, written: Var) -> bool:
-    """Whether `read` is only read in stores to `written`, at the element that they write.
+    """Whether `read` is only read in stores to `written`, at the stored element.
 
-    For functions that store each element of a result once, whose loops need not be blocks.
+    This is for functions that store each element of a result once, whose loops need not be blocks.
     """
     bad: list[Any] = []
 
@@ -75,7 +74,7 @@ def _reads_where_it_writes(func: Any, read: Var, written: Var) -> bool:
                 bad.append(load)
 
     tvm_ffi.structural_walk(func.body, (tirx.BufferStore, check))
-    # what is read elsewhere, in an index or a bound, is not the one element
+    # a read elsewhere, in an index or a bound, is not at the stored element
     return not bad and {node_id(load) for load in loads(func.body)} <= inside
 
 
@@ -84,7 +83,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def shared(func: Any, read: Var, written: Var) -> Any:
-    """``f(.., read, .., written, ..) → f(.., read, ..)``, which writes where it read."""
+    """``f(.., read, .., written, ..) → f(.., read, ..)``, which overwrites its input."""
     body = tvm_ffi.structural_map(
         func.body, (tirx.Var, lambda var: read if node_id(var) == node_id(written) else var)
     )

@@ -1,6 +1,5 @@
-"""Infinities of bfloat16 as CUDA has them: TVM writes ``-inff``, which is no C.
-
-In: a scheduled function. Out: the same with each such literal as a call that makes it of its bits.
+"""Writes bfloat16 infinities for CUDA as calls on their bits, because TVM emits ``-inff``, which is
+not valid C.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _POSITIVE, _NEGATIVE, _NOT_A_NUMBER = 0x7F80, 0xFF80, 0x7FC0
 
 
 def with_infinities_from_bits(func: PrimFunc) -> PrimFunc:
-    """``bfloat16(-inf) → __ushort_as_bfloat16(0xff80)``, and NaN likewise."""
+    """``bfloat16(-inf) → __ushort_as_bfloat16(0xff80)``, and similarly for NaN."""
 
     def literal(node: Any) -> Any:
         value = const_value(node)

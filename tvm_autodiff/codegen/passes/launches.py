@@ -1,7 +1,8 @@
-"""What a scheduled GPU function launches: whether threads do all writes, and how many there are.
+"""Analyses what a scheduled GPU function launches: whether threads do all writes, and how many
+threads.
 
-In: a scheduled PrimFunc. Out: facts, found after TVM's own lowering of blocks and thread loops, so
-that shared buffers have the size that they will have. Which limits hold is left to the schedule.
+The analysis runs after TVM's own lowering of blocks and thread loops, so shared buffers have their
+final size. The schedule decides about limits.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def lowered(func: Any) -> Any:
 
 
 def has_unbound_write(func: Any) -> bool:
-    """Whether a lowered function writes outside of every launch, so that the host would do it."""
+    """Whether a lowered function writes outside every launch, so that the host would do it."""
     found = False
 
     def attribute(node: Any) -> Any:
@@ -66,10 +67,10 @@ def launches_threads(func: Any) -> bool:
 
 
 def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
-    """Whether no launch of a lowered function asks for more than a block of threads may have."""
+    """Whether every launch of a lowered function respects the limits of a block of threads."""
 
     def launch(node: Any) -> Any:
-        # TVM's check knows numbers only; a grid, which may be symbolic, has no limit to keep
+        # TVM's check only handles numbers; a grid, which may be symbolic, has no relevant limit
         if node.attr_key != "thread_extent" or const_value(node.value) is not None:
             return node
         return tirx.AttrStmt(node.node, node.attr_key, const(1, "int32"), node.body)
@@ -81,10 +82,9 @@ def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
 
 
 def with_nonempty_grids(func: Any) -> Any:
-    """The function with at least one block along each axis: CUDA refuses a launch of none.
+    """The function with at least one block along each axis, because CUDA rejects empty launches.
 
-    ``for b in blocks(n): f(b)  →  for b in blocks(max(n, 1)): f(b)``, where `f` has bounds of its
-    own.
+    ``for b in blocks(n): f(b) → for b in blocks(max(n, 1)): f(b)``, if `f` checks its own bounds.
     """
 
     def loop(node: Any) -> Any:
@@ -106,7 +106,9 @@ def with_nonempty_grids(func: Any) -> Any:
 
 
 def unrolled_by_cuda(func: Any) -> Any:
-    """The function whose loops CUDA's compiler unrolls, not TVM: the source stays short."""
+    """The function with loops unrolled by CUDA's compiler instead of TVM, so that the source stays
+    short.
+    """
 
     def loop(node: Any) -> Any:
         if "pragma_unroll_explicit" not in node.annotations:

@@ -1,8 +1,6 @@
-"""A result whose dimensions are split, written as the tensor that it lies in memory as.
+"""Merges the split dimensions of a result into the dimensions of the wanted tensor.
 
-In: a scheduled function, and for each dimension of its last parameter which dimension of the wanted
-tensor it belongs to. Out: the function with a parameter of the wanted shape. Nothing is moved:
-``s[g, r]`` and ``out[g*R + r]`` are the same element.
+No data moves: ``s[g, r]`` and ``out[g*R + r]`` are the same element.
 """
 
 from __future__ import annotations
@@ -22,8 +20,9 @@ from ..primfunc import PrimFunc
 def with_merged_result(
     func: PrimFunc, shape: Sequence[int], groups: Sequence[tuple[int, ...]]
 ) -> PrimFunc:
-    """The function whose last parameter has `shape`, dimension n of which is those in
-    ``groups[n]``: one, or two that follow each other.
+    """The function whose last parameter has `shape`.
+
+    Dimension n consists of the dimensions in ``groups[n]``: one, or two consecutive ones.
     """
     old = func.params[-1]
     extents = [int(extent) for extent in old.shape]
@@ -44,7 +43,7 @@ def with_merged_result(
         return tirx.BufferStore(new, node.value, merged(list(node.indices)))
 
     def loaded(node: Any) -> Any:
-        # a reduction that adds up in its result reads it
+        # a reduction that accumulates in its result reads it
         if not node.source.same_as(old):
             return node
         return tirx.BufferLoad(new, merged(list(node.indices)))

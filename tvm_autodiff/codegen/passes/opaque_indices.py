@@ -1,10 +1,10 @@
-"""Index expressions hidden from a simplification of TVM that gets them wrong.
+"""Hides index expressions from an incorrect simplification in TVM.
 
-In: a scheduled PrimFunc. Out: the same function, where an index or a comparison that TVM may get
-wrong stands in a call that changes nothing. Flattening buffers, TVM takes ``(i + 1)//2 + i//2`` for
-``(i + 1)//2*2``, ends in a division by zero on ``(i + 1)%3 - i``, and with the condition of a read
-makes a constant of ``(i*2 + k + 6)//10``; it leaves alone what is inside a call. What it gets right
-(divisions of one numerator, ``n//4, n%4``, or of different variables) stays visible.
+When it flattens buffers, TVM rewrites ``(i + 1)//2 + i//2`` to ``(i + 1)//2*2``, divides by zero on
+``(i + 1)%3 - i``, and turns ``(i*2 + k + 6)//10`` into a constant under the condition of a read. It
+does not analyse calls, so affected indices and comparisons are wrapped in a call that does not
+change their value. Correct cases (divisions of one numerator, ``n//4, n%4``, or of different
+variables) stay visible.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from ...expr.simplify import constant_bounds, linear_sum, linear_terms
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-#: choice → its first operand that is a value
+#: choice → the number of its first value operand
 _CHOICES = {"select": 1, "if_then_else": 1, "min": 0, "max": 0}
 
 
-#: what an index is put into: a call that LLVM drops, or a cast of C, which has no such call of a
-#: literal, and an index may have become one
+#: the wrapper of an index: a call that LLVM removes, or, for C, a cast, because C has no such call
+#: for a literal, which an index may have become
 REINTERPRET, C_CAST = "reinterpret", "call_pure_extern"
 _HIDDEN = "tvm_autodiff.indices_hidden"  #: attribute of a function whose indices are in casts
 
 
 def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
-    """``A[(i + 1)//2 + i//2] → A[reinterpret((i + 1)//2 + i//2)]``, only where it is needed.
+    """``A[(i + 1)//2 + i//2] → A[reinterpret((i + 1)//2 + i//2)]``, only if necessary.
 
-    Block variables are judged by what they are bound to: loops that were fused give divisions too.
-    With `C_CAST`, indices of buffers that a thread or a block has for itself stay visible, or TVM
-    would not see how little of them it needs; a function that was hidden so stays as it is.
+    Block variables are judged by their bound values, because fused loops contain divisions as well.
+    With `C_CAST`, indices of buffers private to a thread or a block stay visible, so that TVM can
+    see how little of them it needs; a function that was processed this way is unchanged.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
 
 
 def is_hidden_function(func: Any) -> bool:
-    """Whether the indices of a function are hidden by casts of C."""
+    """Whether the indices of a function are hidden by C casts."""
     return func.attrs is not None and _HIDDEN in func.attrs
 
 
@@ -129,7 +129,7 @@ def _resolver(bound: dict[Any, Expr]) -> Callable[[Expr], Expr]:
 
 
 def hidden(index: Expr, by: str) -> Expr:
-    """An index or a number inside of what TVM's simplification leaves alone."""
+    """An index or a number inside a call that TVM does not simplify."""
     if const_value(index) is not None or _is_hidden(index):
         return index
     dtype = dtype_of(index)
@@ -175,7 +175,7 @@ def confuses_tvm(indices: Sequence[Expr]) -> bool:
 def without_carry(indices: Sequence[Expr], ranges: Mapping[Expr, tuple[int, int]]) -> list[Expr]:
     """``(f//32*48 + i)//48 → f//32`` and ``(f//32*48 + i)%48 → i`` with i in [0, 48).
 
-    A fused loop's part of a tiled index, which TVM gets right: its tiles are written so.
+    This is a fused loop's part of a tiled index, which TVM handles correctly in its own tiles.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def without_carry(indices: Sequence[Expr], ranges: Mapping[Expr, tuple[int, int]
 
 
 def _summands(indices: Sequence[Expr]) -> list[Expr]:
-    """What sums, differences and products with literals are made of, literals left out."""
+    """The operands of sums, differences and products with literals, without the literals."""
     pending, found = list(reversed(indices)), []
     while pending:
         node = pending.pop()
@@ -223,7 +223,7 @@ def _summands(indices: Sequence[Expr]) -> list[Expr]:
 
 
 def _has_constant(numerator: Expr) -> bool:
-    """Whether a constant is added, in a side of a choice too, which TVM may find to be taken."""
+    """Whether a constant is added, also in a side of a choice, which TVM may select."""
     pending = [numerator]
     while pending:
         node = pending.pop()

@@ -1,8 +1,7 @@
-"""Bodies that te cannot see into, given to the threads of a GPU.
+"""Binds the outermost parallel loops of a te.extern to the threads of a GPU.
 
-In: the PrimFunc of a te.extern. Out: the same function with its outermost parallel loops bound to
-threads; what stands beside or outside of them runs on one thread, in order. A body that calls
-functions of the host is refused. Bodies that bind their loops themselves stay as they are.
+Statements beside or outside these loops run on one thread, in order. A body that calls host
+functions is rejected, and bodies that bind their loops themselves are unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _HOST_CALLS = ("call_extern", "call_pure_extern", "packed", "cpacked", "tvm_call
 
 
 def bind_parallel(func: Any) -> Any | None:
-    """The function with parallel loops as thread loops; None where its body calls the host.
+    """The function with parallel loops as thread loops, or None if its body calls the host.
 
     ``for i in parallel(n): f(i)  →  for b, t in threads(blocks, 256): if b*256 + t < n: f(b*256 +
     t)``
@@ -111,7 +110,9 @@ def _thread_loop(var: Any, extent: Any, tag: str, body: Any) -> Any:
 
 
 def _serial(stmt: Any) -> Any:
-    """What one thread does: parallel loops are plain ones, and buffers its own."""
+    """The statement as one thread runs it: parallel loops become plain ones, and buffers local
+    ones.
+    """
     own: dict[int, Any] = {}
 
     def renew(allocated: Any) -> None:

@@ -1,9 +1,9 @@
-"""Conditions that read are evaluated only where those before them leave the result open.
+"""Evaluates marked conditions only if the conditions before them leave the result open.
 
-``a and b → if a then b else false``, ``a or b → if a then true else b``: TVM evaluates both sides
-of either on a CPU, and makes one conjunction of two nested branches, so that no form of a stage
-keeps a guard in front of a read. A condition that must not be evaluated everywhere is marked
-(`marked`), which TVM leaves alone and LLVM drops; the step is the last before machine code.
+``a and b → if a then b else false``, ``a or b → if a then true else b``. On a CPU TVM evaluates
+both sides, and merges two nested branches into one conjunction, so no form of a stage keeps a guard
+before a read. A condition that must not be evaluated everywhere is marked (`marked`); TVM does not
+change the mark, and LLVM removes it. This is the last step before machine code.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ _MARK = "reinterpret"
 
 
 def marked(condition: Expr) -> Expr:
-    """A condition that is evaluated behind those before it only: ``c → int32(c) != 0``, where TVM
-    does not see the number.
+    """A condition that is evaluated only after those before it: ``c → int32(c) != 0``, hidden from
+    TVM.
     """
     number = call_node(_MARK, (cast("int32", condition),), "int32")
     return compare("ne", number, const(0, "int32"))
 
 
 def condition_of(node: Expr) -> Expr | None:
-    """``marked(c) → c``, ``not marked(c) → not c``, which TVM writes as ``int32(c) == 0``; None for
-    other nodes.
+    """``marked(c) → c``, and ``not marked(c) → not c``, which TVM writes as ``int32(c) == 0``.
+
+    None for other nodes.
     """
     if op_name(node) not in ("ne", "eq") or not is_const(operands(node)[1], 0):
         return None
@@ -47,7 +48,7 @@ def condition_of(node: Expr) -> Expr | None:
 
 @tirx.transform.prim_func_pass(opt_level=0)
 def short_circuited(func: Any, _module: Any, _context: Any) -> Any:
-    """The function with branches in the place of conjunctions of marked conditions."""
+    """The function with branches instead of conjunctions of marked conditions."""
     found: list[Any] = []
 
     def find(node: Any) -> None:
@@ -62,15 +63,15 @@ def short_circuited(func: Any, _module: Any, _context: Any) -> Any:
 
 
 def holds_mark(roots: Expr | Sequence[Expr]) -> bool:
-    """Whether a condition is marked somewhere. TVM loses marks in vectors: such expressions stay
-    scalar.
+    """Whether any condition is marked. TVM loses marks in vectors, so such expressions stay scalar.
     """
     return any(condition_of(node) is not None for node in postorder(roots))
 
 
 def surely_evaluated(roots: Sequence[Expr]) -> list[Expr]:
-    """The nodes that are evaluated whatever conditions say, users first: nothing in a branch, and
-    nothing that a conjunction with marks may leave out.
+    """The nodes that are evaluated for all values of conditions, users first.
+
+    This excludes branches, and parts of conjunctions with marks that may be skipped.
     """
     late: set[int] = set()
     for node in postorder(list(roots)):
@@ -111,7 +112,7 @@ def cut_short(node: Expr) -> Expr:
 
 def _followed(first: Expr, second: Expr, conjunction: bool) -> Expr:
     """``(if a then b else false) and c → if a then (if b then c else false) else false``, and with
-    ``true`` for ``or``: TVM walks a branch in a condition again for each that it lies in.
+    ``true`` for ``or``. TVM walks a branch inside a condition again for each enclosing one.
     """
     parts = operands(first) if op_name(first) == "if_then_else" else None
     if conjunction:

@@ -1,5 +1,7 @@
-"""Numbers that are vectors of conditions, as choices: TVM's code generator ends at a variable that
-is bound to a conversion of such a vector, whose bounds it makes of one scalar.
+"""Writes numbers that are vectors of conditions as choices.
+
+TVM's code generator crashes on a variable bound to a conversion of such a vector, whose bounds it
+computes for a scalar.
 """
 
 from __future__ import annotations
@@ -29,6 +31,6 @@ def as_choice(node: Any) -> Any:
 
 @tirx.transform.prim_func_pass(opt_level=0)
 def without_vectors_as_numbers(func: Any, _module: Any, _context: Any) -> Any:
-    """The function with choices in the place of conversions."""
+    """The function with choices instead of conversions."""
     body = tvm_ffi.structural_map(func.body, (prim.Cast, as_choice))
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)

@@ -1,1 +1,1 @@
-"""Integer expressions: bounds, widths, and their values at the points of loops."""
+"""Integer expressions: bounds, widths and values at the points of loops."""

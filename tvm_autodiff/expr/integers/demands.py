@@ -1,7 +1,8 @@
-"""What an index must be made of, for it to lie inside of its dimension.
+"""Bounds on the parts of an index, derived from the requirement that the index is inside its
+dimension.
 
-Data and symbolic sizes may have any value, but not in a read that has a meaning:
-``table[I[n] + 4]`` with ten rows says that ``I[n]`` lies in [-4, 5].
+Data and symbolic sizes may have any value, but a meaningful read restricts them: ``table[I[n] +
+4]`` with ten rows implies that ``I[n]`` lies in [-4, 5].
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from .intervals import (
 
 
 def demand(root: Expr, wanted: Interval, bounds: Intervals) -> None:
-    """Bound what an index is made of by what it must be: ``I + 4`` in [0, 9] → I in [-4, 5]."""
+    """Bound the parts of an index from the interval it must lie in: ``I + 4`` in [0, 9] → I in [-4,
+    5].
+    """
     pending = [(root, wanted)]
     while pending:
         node, target = pending.pop()
@@ -33,7 +36,7 @@ def demand(root: Expr, wanted: Interval, bounds: Intervals) -> None:
 
 
 def _demanded(node: Expr, known: Interval, bounds: Intervals) -> list[tuple[Expr, Interval]]:
-    """What the operands of a node must be, for its value to lie in an interval."""
+    """The intervals of the operands that follow from the interval of a node."""
     name, parts = op_name(node), operands(node)
     if name in ("likely", "reinterpret"):
         return [(parts[0], known)]

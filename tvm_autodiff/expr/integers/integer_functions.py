@@ -1,9 +1,7 @@
-"""Integer expressions as Python functions, for counting points by brute force.
+"""Compiles integer expressions into Python functions, to count points by brute force.
 
-In: integer and boolean TVM expressions and the order of their variables. Out: a Python function of
-integers that gives a tuple of their values. Arithmetic of indices is exact and does not wrap round
-as int32 does; conversions, and arithmetic of narrow and unsigned types, do. Loads are outside of
-it.
+Index arithmetic is exact and does not wrap as int32 does. Conversions and arithmetic on narrow and
+unsigned types do wrap. Loads are not supported.
 """
 
 from __future__ import annotations

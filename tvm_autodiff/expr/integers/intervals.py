@@ -1,9 +1,8 @@
-"""The values that integer expressions can have: intervals of exact integers, in Python's numbers.
+"""Interval arithmetic for integer expressions, in exact Python integers.
 
-Arithmetic of the index types counts as that of integers and may leave the type here, which is what
-`widths` looks for; a conversion and the arithmetic of narrow and unsigned types wrap round instead.
-What is not known is bounded by its type. Nothing is assumed about symbolic sizes but
-`MOST_SYMBOLIC`.
+Arithmetic on index types is treated as integer arithmetic and may exceed the type; `widths` looks
+for exactly that. Conversions and arithmetic on narrow and unsigned types wrap instead. Unknown
+values are bounded by their type. The only assumption about symbolic sizes is `MOST_SYMBOLIC`.
 """
 
 from __future__ import annotations
@@ -33,28 +32,28 @@ _BOOL: Interval = (0, 1)
 
 
 def scalar_dtype(node: Any) -> str:
-    """The dtype of an expression or of one lane of a vector."""
+    """The dtype of an expression, or of one lane of a vector."""
     return dtype_of(node).partition("x")[0]
 
 
 def is_index(node: Any) -> bool:
-    """Whether arithmetic of the node counts as that of integers."""
+    """Whether arithmetic at this node is treated as exact integer arithmetic."""
     return scalar_dtype(node) in INDEX_DTYPES
 
 
 def contains(outer: Interval, inner: Interval) -> bool:
-    """Whether all of one interval lies in another."""
+    """Whether one interval contains another."""
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def meet(left: Interval, right: Interval) -> Interval:
-    """The values in both intervals; the first where there are none."""
+    """The intersection of two intervals, or the first one if the intersection is empty."""
     both = max(left[0], right[0]), min(left[1], right[1])
     return both if both[0] <= both[1] else left
 
 
 def size_interval(dtype: str) -> Interval:
-    """The values of a symbolic size."""
+    """The possible values of a symbolic size."""
     return 0, (MOST_SYMBOLIC if dtype == "int32" else integer_range("int64")[1])
 
 
@@ -120,7 +119,7 @@ def most(a: Interval, b: Interval) -> Interval:
 
 
 def union(a: Interval, b: Interval) -> Interval:
-    """One or the other."""
+    """The smallest interval that contains both."""
     return min(a[0], b[0]), max(a[1], b[1])
 
 
@@ -136,14 +135,14 @@ ARITHMETIC: Mapping[str, Callable[[Interval, Interval], Interval]] = {
     "max": most,
 }
 
-#: nodes that give an operand on, and its place
+#: nodes that pass on an operand, and its position
 _SAME = {"likely": 0, "reinterpret": 0, "let": 1}
 #: conversions of C that hide an index from TVM
 C_CASTS = {"int32": "int", "int64": "int64_t", "uint32": "unsigned", "uint64": "uint64_t"}
 
 
 def is_c_cast(node: Expr) -> bool:
-    """Whether a node is a conversion of C to the type that its operand has already."""
+    """Whether a node is a C conversion to the type that its operand already has."""
     if op_name(node) != "call_pure_extern":
         return False
     name = getattr(operands(node)[0], "value", None)
@@ -153,8 +152,9 @@ def is_c_cast(node: Expr) -> bool:
 def exact_interval(
     node: Expr, of: Callable[[Expr], Interval], variable: Callable[[Var], Interval]
 ) -> Interval:
-    """The interval of an integer or boolean node from those of its operands; it may leave the
-    node's type where that is an index type.
+    """The interval of an integer or boolean node, computed from the intervals of its operands.
+
+    It may exceed the type of the node if that is an index type.
     """
     name = op_name(node)
     value = const_value(node)
@@ -201,12 +201,12 @@ def exact_interval(
         return found
     if not is_index(node):
         return own
-    # what leaves 64 bits has no wider type to go to: it counts as if it did not
+    # no type is wider than 64 bits, so a value that exceeds 64 bits is treated as if it did not
     return meet(found, integer_range("int64"))
 
 
 def _exact_cast(source: Expr, target: Expr) -> bool:
-    """Whether a conversion widens index arithmetic, which has its exact value then."""
+    """Whether a conversion widens index arithmetic, so that the value is exact."""
     return is_index(source) and dtype_of(target).startswith("int64")
 
 
@@ -216,7 +216,7 @@ class Intervals:
     Parameters
     ----------
     variable : callable
-        The interval of a variable; that of its type where nothing is known.
+        Returns the interval of a variable, or that of its type if nothing is known.
 
     Examples
     --------
@@ -253,13 +253,15 @@ class Intervals:
         return known[node_id(expr)]
 
     def assume(self, node: Expr, interval: Interval) -> None:
-        """Take an interval as known, whatever the operands of the node are."""
+        """Assume an interval for a node, whatever its operands are."""
         self._known[node_id(node)] = interval
         self._alive.append(node)
 
 
 def _parts(node: Expr) -> Iterable[Expr]:
-    """Operands that an interval depends on: those of integers, not of reads or conversions."""
+    """The operands that an interval depends on: those of integer nodes, but not of reads or
+    conversions.
+    """
     name = op_name(node)
     if name == "ramp":
         return (node.base, node.stride)
@@ -279,8 +281,8 @@ def range_intervals(
 ) -> Callable[[Var], Interval]:
     """The intervals of variables with ranges ``(minimum, extent)``, which may depend on each other.
 
-    An extent of None has no end. Variables of `sizes`, and all that extents depend on and have no
-    range, are sizes; others may have any value.
+    An extent of None is unbounded. Variables in `sizes`, and variables without a range that extents
+    depend on, are sizes. All others may have any value.
     """
     table = {node_id(var): pair for var, pair in ranges.items()}
     known: dict[int, Interval] = {node_id(var): size_interval(dtype_of(var)) for var in sizes}

@@ -1,8 +1,7 @@
-"""How many points a loop nest visits whose ranges depend on other loops, conditions included.
+"""Counts the points of a loop nest whose ranges may depend on other loops, under conditions.
 
-In: loops from the outermost to the innermost, and conditions. Out: the exact number of points.
-Loops that share no range and no condition are counted apart and multiplied, so windows in several
-dimensions cost the sum of their sizes; a group is counted point by point.
+Loops that share no range and no condition are counted separately and multiplied, so windows in
+several dimensions cost the sum of their sizes. Each group is counted point by point.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ..nodes import Expr, Var, node_id
 from ..rewrite import variables_of
 from .integer_functions import compile_integers
 
-#: points of one group that are counted at most
+#: the maximum number of points counted in one group
 _MOST_POINTS = 1 << 18
 
 Loop = tuple[Var, Any, Any]  #: variable, minimum, extent; these are expressions or ints
@@ -24,21 +23,21 @@ Loop = tuple[Var, Any, Any]  #: variable, minimum, extent; these are expressions
 
 @dataclass
 class _Group:
-    """Loops that belong together, in order, with the conditions on them."""
+    """A group of dependent loops, in order, with the conditions on them."""
 
     loops: list[Loop] = field(default_factory=list)
     conditions: list[Expr] = field(default_factory=list)
 
 
 def loop_points(loops: Sequence[Loop], conditions: Sequence[Expr] = ()) -> int | None:
-    """The number of points; None where there are too many, or something is not known.
+    """The number of points, or None if there are too many or a value is unknown.
 
     Parameters
     ----------
     loops : sequence of (variable, minimum, extent)
-        A range may depend on variables of earlier loops.
+        Loops from the outermost to the innermost. A range may depend on variables of earlier loops.
     conditions : sequence of Expr
-        On the variables; a point counts where all hold.
+        Conditions on the variables. A point counts if all of them hold.
 
     Examples
     --------

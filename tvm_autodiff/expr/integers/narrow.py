@@ -1,8 +1,8 @@
-"""Numbers of narrow and unsigned types computed in int32 or int64, with masks where they may wrap.
+"""Computes numbers of narrow and unsigned types in int32 or int64, with masks where they may wrap.
 
-TVM folds constants of such types as those of integers, and ends where one leaves its type:
-``uint8(300)``, or ``x - 3 < 2`` of an unsigned x as ``x < 2 - -3``. What tensors hold stays as it
-is: a vector of bytes is four times as long as one of int32.
+TVM folds constants of such types as if they were unbounded, and fails when one exceeds its type:
+``uint8(300)``, or ``x - 3 < 2`` of an unsigned x as ``x < 2 - -3``. Tensor elements keep their
+type, since a vector of bytes has four times as many lanes as one of int32.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def without_narrow_types(root: Expr, intervals: Intervals) -> Expr:
     Parameters
     ----------
     root : Expr
-        Of any dtype, which stays.
+        An expression of any dtype. The dtype does not change.
     intervals : Intervals
-        Of what it holds.
+        Intervals of its parts.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def without_narrow_types(root: Expr, intervals: Intervals) -> Expr:
 
 
 class _Writer:
-    """Writes nodes, operands first; a narrow one as a number of its kind."""
+    """Rewrites nodes, operands first; a narrow node becomes a number of a wider type."""
 
     def __init__(self, intervals: Intervals, narrow: set[int]) -> None:
         self._intervals = intervals
@@ -75,12 +75,12 @@ class _Writer:
         self._numbers: dict[int, Expr] = {}
 
     def typed(self, node: Expr) -> Expr:
-        """What was written for a node, in its own dtype."""
+        """The rewritten form of a node, in the node's own dtype."""
         number = self._numbers[node_id(node)]
         return cast(dtype_of(node), number) if node_id(node) in self._narrow else number
 
     def write(self, node: Expr) -> None:
-        """Write a node whose operands were written."""
+        """Rewrite a node whose operands have been rewritten."""
         key = node_id(node)
         self._numbers[key] = self._number(node) if key in self._narrow else self._other(node)
 
@@ -102,7 +102,7 @@ class _Writer:
         return with_operands(node, [self.typed(part) for part in parts])
 
     def _number(self, node: Expr) -> Expr:
-        """The value of a narrow node in the dtype of its kind."""
+        """The value of a narrow node in the wider dtype."""
         name, parts, dtype = op_name(node), operands(node), dtype_of(node)
         kind, value = _KINDS[dtype], const_value(node)
         if value is not None:
@@ -125,13 +125,13 @@ class _Writer:
         return cast(kind, with_operands(node, [self.typed(part) for part in parts]))
 
     def _kept(self, value: Expr, dtype: str, interval: Interval) -> Expr:
-        """A number of an interval as the narrow type holds it."""
+        """The value that the narrow type holds for a number in a given interval."""
         fits = contains(integer_range(dtype), interval)
         return cast(_KINDS[dtype], value if fits else reduced(value, dtype))
 
 
 def reduced(value: Expr, dtype: str) -> Expr:
-    """An integer of 32 or 64 bits reduced to the values of a narrower type, as a cast does."""
+    """A 32- or 64-bit integer reduced to the values of a narrower type, as a cast does."""
     low, high = integer_range(dtype)
     mask, half = (like(value, number) for number in (high - low, -low))
     rest = binary("bitwise_and", value, mask)

@@ -1,10 +1,11 @@
-"""Index arithmetic that cannot overflow: what does not fit int32 is computed in int64.
+"""Rewrites index arithmetic so that it cannot overflow: what does not fit int32 is computed in
+int64.
 
-``i*441 % 160  →  int32(int64(i)*441 % 160)`` where i may reach ten millions, and nothing else
-changes: every intermediate is bounded by `intervals`, and exactly those that may leave their type
-are widened, up to the first result that fits again. An index is also bounded by the dimension that
-it is for: a read outside of its tensor has no meaning. This is the one place that decides on
-widths: `bounded_stage` applies it to stages, `function_widths` to scheduled functions.
+``i*441 % 160 → int32(int64(i)*441 % 160)`` where i may reach ten million. `intervals` bounds every
+intermediate value, and only those that may leave their type are widened, up to the first result
+that fits again. An index is also bounded by its dimension, because a read outside its tensor has no
+meaning. All decisions about widths are made here: `bounded_stage` applies them to stages,
+`function_widths` to scheduled functions.
 """
 
 from __future__ import annotations
@@ -75,18 +76,18 @@ class Widths:
     variable : callable
         The interval of a variable.
     reads : mapping
-        The kinds of reads that there are.
+        The supported kinds of reads.
     is_open : callable
-        Whether the interval of a variable is not from constants alone.
+        Whether the interval of a variable depends on more than constants.
     hide : callable, optional
-        Applied to an index that was widened: TVM's simplification of indices must not see it.
+        Applied to a widened index, to hide it from TVM's index simplification.
     explicit : bool
-        Whether what wraps round is written as arithmetic that does not: TVM takes all of it for
-        that of integers.
+        Whether wrapping arithmetic is rewritten so that it does not wrap. TVM treats all arithmetic
+        as exact.
     renamed : mapping, optional
-        From the ids of int32 variables to int64 ones in their place.
+        From ids of int32 variables to the int64 variables that replace them.
     wide : bool
-        Whether what was widened stays so: indices of tensors with more than 2**31 elements.
+        Whether widened values stay wide, as in indices of tensors with more than 2**31 elements.
 
     Examples
     --------
@@ -119,14 +120,14 @@ class Widths:
         self._natural = _Rewriting(self, Intervals(variable))
 
     def value(self, root: Expr) -> Expr:
-        """The body of a stage, a condition, a bound: in its own type.
+        """Rewrite the body of a stage, a condition or a bound, in its own type.
 
-        Integer arithmetic on data is left as it is, but for that of indices and conditions.
+        Integer arithmetic on data is unchanged, except in indices and conditions.
         """
         return _narrowed(root, self._natural.rewritten(self._without_wide_lets(root), False))
 
     def exact(self, root: Expr) -> Expr:
-        """An integer expression all of which counts as arithmetic of integers, in its own type."""
+        """Rewrite an integer expression as exact integer arithmetic, in its own type."""
         return _narrowed(root, self._natural.rewritten(root, True))
 
     def wide_value(self, root: Expr) -> Expr:
@@ -134,7 +135,7 @@ class Widths:
         return _widened(self._natural.rewritten(root, True))
 
     def index(self, root: Expr, extent: Any) -> Expr:
-        """An index into a dimension of some extent, in its own type."""
+        """Rewrite an index into a dimension of a given extent, in its own type."""
         if not self._renamed and op_name(root) in ("var", "const"):
             return root
         name, parts = op_name(root), operands(root)
@@ -168,7 +169,7 @@ class Widths:
         return _widened(new) if self._wide else _narrowed(root, new)
 
     def _is_open(self, index: Expr) -> bool:
-        """Whether an index depends on data or on sizes: its own bounds say little then."""
+        """Whether an index depends on data or on sizes, so that its own bounds are wide."""
         return any(
             op_name(node) in self._reads or (op_name(node) == "var" and self._open(node))
             for node in postorder(index)
@@ -201,7 +202,7 @@ class _Rewriting:
         return (extent, extent) if isinstance(extent, int) else self._bounds.of(extent)
 
     def rewritten(self, root: Expr, exact: bool) -> Expr:
-        """The expression; an integer that does not fit int32 comes as int64."""
+        """The rewritten expression; an integer that does not fit int32 is returned as int64."""
         memo = self._memo
         pending = [(root, False)]
         while pending:
@@ -221,11 +222,11 @@ class _Rewriting:
         return memo[node_id(root), exact]
 
     def _counts(self, node: Expr, exact: bool) -> bool:
-        """Whether the node is no arithmetic on data that is left as it is."""
+        """Whether the node is rewritten; arithmetic on data is not."""
         return exact or node_id(node) not in self._data
 
     def _own_parts(self, node: Expr, exact: bool) -> Sequence[Expr]:
-        """The operands that are rewritten in this walk; reads and comparisons start others."""
+        """The operands rewritten in this walk; reads and comparisons start separate walks."""
         name = op_name(node)
         if name in self._widths._reads or (name in COMPARISONS and is_integer(operands(node)[0])):
             return ()
@@ -266,7 +267,7 @@ class _Rewriting:
         return node if _same(old, new) else at(node, new)
 
     def _arithmetic(self, node: Expr, old: Sequence[Expr], parts: list[Expr]) -> Expr:
-        """A node whose value counts as that of integers."""
+        """Rewrite a node of exact integer arithmetic."""
         fits = contains(_INT32, self._bounds.of(node))
         numbers = [n for n, part in enumerate(old) if is_integer(part)]
         widened = any(_is_widened(old[n], parts[n]) for n in numbers)
@@ -289,8 +290,8 @@ class _Rewriting:
     def _written_wrap(self, node: Expr, new: Expr, parts: Sequence[Expr], exact: bool) -> Expr:
         """``uint8(a - b) → uint8(int32(a) - int32(b) & 255)`` for what may wrap round.
 
-        TVM counts narrow and unsigned arithmetic and conversions as exact, and overflow of 32 bits
-        without sign as undefined.
+        TVM treats narrow and unsigned arithmetic and conversions as exact, and unsigned 32-bit
+        overflow as undefined.
         """
         name = op_name(node)
         if not self._widths._explicit or not is_integer(node):
@@ -322,7 +323,7 @@ class _Rewriting:
 
 
 def _is_scalar(part: Any) -> bool:
-    """Whether an operand is an expression that may hold integers: not a name or a buffer."""
+    """Whether an operand is an expression that may hold integers, not a name or a buffer."""
     if not hasattr(part, "ty") or op_name(part) == "stringimm":
         return False
     return op_name(part) != "var" or dtype_of(part).startswith(_NUMBERS)
@@ -346,7 +347,7 @@ def _same(old: Sequence[Expr], new: Sequence[Expr]) -> bool:
 
 
 def _rebuilt(node: Expr, old: Sequence[Expr], new: Sequence[Expr]) -> Expr:
-    """The node over other operands, in the type that they make it."""
+    """The node over other operands, in the dtype that follows from them."""
     if _same(old, new):
         return node
     if op_name(node) in _EXACT and is_integer(node):

@@ -1,7 +1,7 @@
-"""Arithmetic that may wrap, hidden from TVM's analyzer, which takes every integer for exact.
+"""Hides arithmetic that may wrap from TVM's analyzer, which treats every integer as exact.
 
 For 0 <= k < 9 the analyzer bounds ``uint8(k - 5)`` by 0 and 3, and ``uint8(k) - uint8(4)`` by -4
-and 4; both reach 255.
+and 4. Both reach 255.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def hide_wrapping(exprs: Sequence[Expr], analyzer: Any) -> tuple[list[Expr], dic
     Returns
     -------
     list of Expr, dict of Var to Expr
-        The expressions, and what each new variable stands for: equal expressions share one.
+        The expressions, and the expression that each new variable replaces. Equal expressions share
+        one variable.
 
     Examples
     --------
@@ -85,17 +86,17 @@ def _may_wrap(node: Expr) -> bool:
 
 
 def opaque_narrowing(expr: Expr, intervals: Intervals) -> Expr:
-    """``int32(int64(i)*2**33) → int32(reinterpret(int64(i)*2**33))``, which LLVM drops: TVM moves
-    such a conversion to the parts of a sum, and ends at a part that int32 does not hold.
+    """``int32(int64(i)*2**33) → int32(reinterpret(int64(i)*2**33))``, which LLVM removes.
 
-    Where a size or data decides, the conversion is one of this library's own, or counts as exact.
+    TVM moves such a conversion to the parts of a sum, and fails at a part that does not fit int32.
+    A conversion that depends on a size or on data comes from this library or is treated as exact.
 
     Parameters
     ----------
     expr : Expr
-        Of any dtype.
+        An expression of any dtype.
     intervals : Intervals
-        Of what it holds.
+        Intervals of its parts.
     """
 
     def visit(node: Expr) -> Expr | None:
@@ -118,7 +119,7 @@ def _narrows(node: Expr) -> bool:
 
 
 def _is_small(node: Expr, intervals: Intervals) -> bool:
-    """Whether a node is no size and no data: a size may have any value of its type."""
+    """Whether a node is neither a size nor data. A size may have any value of its type."""
     if is_load(node):
         return False
     return op_name(node) != "var" or intervals.of(node)[1] < MOST_SYMBOLIC

@@ -1,1 +1,1 @@
-"""Expressions as text."""
+"""Printing of expressions."""

@@ -1,7 +1,6 @@
-"""Literals as decimals.
+"""Prints literals as the shortest decimal that denotes the same number in the literal's dtype.
 
-In: a literal node. Out: the shortest decimal that denotes the same number in the literal's own
-dtype, so that a float32 third is 0.33333334 and not the double that TVM keeps.
+A float32 third is 0.33333334, not the double that TVM stores.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from ..nodes import Expr, const_value, dtype_of, is_float
 
 
 def literal(node: Expr) -> str:
-    """A literal: the shortest decimal that gives the same value in the literal's dtype.
+    """The shortest decimal that gives the same value in the literal's dtype.
 
     Examples
     --------
@@ -29,7 +28,7 @@ def literal(node: Expr) -> str:
         return _shortest_bfloat16(value)
     kind = {"float16": np.float16, "float32": np.float32}.get(dtype, np.float64)
     with np.errstate(over="ignore"):
-        # the fewest digits, written as Python does: numpy's own notation changes between releases
+        # the fewest digits in Python's notation, since numpy's notation changes between releases
         return repr(float(np.format_float_scientific(kind(value), unique=True)))
 
 

@@ -1,7 +1,6 @@
-"""The mathematical signs of reducers: Σ, Π, max, min, argmax, argmin.
+"""Recognises reducers that have a mathematical sign: Σ, Π, max, min, argmax, argmin.
 
-In: a combiner. Out: its sign, or None for a reducer that has no name and is written out. Which
-derivative a reducer has is not decided here.
+Other reducers are spelled out. The derivative of a reducer is defined elsewhere (`rules`).
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ _SIGNS: dict[str, tuple[str, float | None]] = {
     "max": ("max", None),
     "min": ("min", None),
 }
-#: comparison of the left value with the right one → sign of a pair (value, place)
+#: comparison of the left value with the right one → sign of a pair (value, index)
 _PAIR_SIGNS = {"gt": "argmax", "lt": "argmin"}
 
 
 def sign_of(combiner: Expr) -> str | None:
     """The sign of a combiner, or None.
 
-    A pair (value, place) that keeps the best value, and of equal ones the first place, is
+    A pair (value, index) that keeps the best value, and the first index of equal values, is
     ``argmax`` or ``argmin``.
     """
     if len(combiner.result) == 2:
@@ -51,7 +50,7 @@ def _pair_sign(lhs: Sequence[Expr], rhs: Sequence[Expr], result: Sequence[Expr])
 
 
 def _shape(condition: Expr, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> str | None:
-    """The sign that a condition of keeping the left pair belongs to."""
+    """The sign for the condition that keeps the left pair."""
     if op_name(condition) != "or":
         return None
     better, tied = operands(condition)

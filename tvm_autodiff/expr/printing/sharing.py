@@ -1,8 +1,7 @@
-"""The parts of expressions that occur in several places, where writing them out would blow up.
+"""Finds the shared parts of expressions that need a name for the text to stay short.
 
-In: expressions as graphs. Out: the sub-expressions to bind to a name, so that what is written has
-about the size of the graph: n doublings give n bindings and not 2^n copies. Who binds them
-decides how: `text` prints ``let t1 = ...``.
+With these parts named, the text is about as large as the graph: n doublings give n bindings instead
+of 2^n copies. The caller decides how to bind them; `text` prints ``let t1 = ...``.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ def shared_parts(roots: Sequence[Expr], worth: int = 6) -> list[Expr]:
     Parameters
     ----------
     roots : sequence of Expr
-        Expressions that are written down together.
+        Expressions that are printed together.
     worth : int
-        The size in nodes, with nothing shared, from which on a part is worth a name.
+        The minimum size of a named part, in nodes, with nothing shared.
 
     Examples
     --------

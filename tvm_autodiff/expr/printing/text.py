@@ -1,10 +1,9 @@
-"""Expressions as text in plain notation: ``A[i, k]*B[k, j]``, ``if i >= 1 then A[i - 1] else 0``.
+"""Prints expressions in plain notation: ``A[i, k]*B[k, j]``, ``if i >= 1 then A[i - 1] else 0``.
 
-In: an expression with tensors inside (TVM's own printer cannot print those). Out: one line with
-as few parentheses as its meaning allows, distinct names for distinct variables and tensors, the
-shortest decimal of every float. What is shared and would blow up is named: ``let t1 = ... in
-t1*t1``. The walk keeps its own stack, and stops at `limit` characters. Stages and graphs are
-printed by `show`.
+TVM's own printer cannot print tensors. An expression becomes one line with as few parentheses as
+possible, distinct names for distinct variables and tensors, and the shortest decimal of every
+float. Large shared parts are named: ``let t1 = ... in t1*t1``. The walk keeps its own stack and
+stops at `limit` characters. `show` prints stages and graphs.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from .names import Names
 from .reducer_signs import sign_of
 from .sharing import shared_parts
 
-# how tightly a form binds: an operand that binds less tightly than its place asks is parenthesised
+# binding strengths: an operand that binds less tightly than its position requires gets parentheses
 _LOOSE, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(10)
 
-#: name → (symbol, strength of the form, strength asked of the left and of the right operand)
+#: name → (symbol, its strength, required strength of the left and of the right operand)
 _INFIX: dict[str, tuple[str, int, int, int]] = {
     "or": (" or ", _OR, _OR, _OR),
     "and": (" and ", _AND, _AND, _AND),
@@ -58,7 +57,7 @@ _INFIX: dict[str, tuple[str, int, int, int]] = {
 }
 _LIMIT = 2000
 
-# a piece of output still to be written: text, or (node, strength its place asks, negated?)
+# a pending piece of output: text, or (node, required strength, negated?)
 _Piece = str | tuple[Expr, int, bool]
 
 
@@ -68,9 +67,9 @@ class Printer:
     Parameters
     ----------
     tensors, variables : Names, optional
-        Names given so far; new ones are added in the order in which the text shows them.
+        Names assigned so far. New names are added in the order of the text.
     limit : int or None
-        Where the text of one expression is cut off, in characters; None: never.
+        The maximum length of one expression's text in characters. None means no limit.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Printer:
         self._limit = limit
 
     def inner(self) -> Printer:
-        """A printer for a scope inside: names that it adds stay in it."""
+        """A printer for an inner scope: names that it adds stay in it."""
         return Printer(self._tensors.inner(), self._variables.inner(), self._limit)
 
     def tensor(self, tensor: Tensor) -> str:
@@ -102,7 +101,7 @@ class Printer:
         return self._write([(expr, _LOOSE, False)], [expr])
 
     def tuple_of(self, exprs: Sequence[Expr]) -> str:
-        """``(a, b)``; one expression stands without parentheses."""
+        """``(a, b)``; a single expression has no parentheses."""
         if len(exprs) == 1:
             return self(exprs[0])
         return self._write(["(", *_listed(exprs), ")"], exprs)
@@ -138,7 +137,7 @@ class Printer:
         return f"reduce[{rule}; identity {identity}]"
 
     def rule(self, left: Sequence[Var], right: Sequence[Var], result: Sequence[Expr]) -> str:
-        """``(a, b), (c, d) → (a + c, b + d)``: a function, with its variables named anew."""
+        """``(a, b), (c, d) → (a + c, b + d)``: a function, with its variables renamed."""
         printer = Printer(self._tensors, Names(), self._limit)
         formal = [
             f"({', '.join(map(printer.variable, side))})"
@@ -178,7 +177,9 @@ class Printer:
             pending.extend(reversed(parts))
 
     def _form(self, node: Expr, negated: bool) -> tuple[int, list[_Piece]]:
-        """How tightly the text of a node binds, and its pieces; negated: the text of ``-node``."""
+        """The binding strength of a node's text, and its pieces; `negated` gives the text of
+        ``-node``.
+        """
         name, parts = op_name(node), operands(node)
         if name == "const":
             digits = literal(node)
@@ -219,7 +220,7 @@ class Printer:
 
 
 class _Output:
-    """Text that stops growing at a limit, and then ends in an ellipsis."""
+    """A text buffer that stops at a limit and then ends in an ellipsis."""
 
     def __init__(self, limit: int | None) -> None:
         self._pieces: list[str] = []
@@ -248,12 +249,12 @@ def text(expr: Expr, limit: int | None = _LIMIT) -> str:
     expr : Expr
         Any scalar expression, reductions included.
     limit : int or None
-        Where the text is cut off with an ellipsis, in characters; None: never.
+        The maximum length in characters; longer texts end in an ellipsis. None means no limit.
 
     Returns
     -------
     str
-        The same in every process for the same expression.
+        The text, which is the same in every process for the same expression.
 
     Examples
     --------
@@ -274,7 +275,9 @@ def _listed(exprs: Sequence[Expr]) -> list[_Piece]:
 
 
 def _without_signs(node: Expr) -> tuple[bool, Expr]:
-    """``x*(-1)*(-1)*(-1) → (True, x)``: whether the factors -1 leave a minus, and the rest."""
+    """``x*(-1)*(-1)*(-1) → (True, x)``: whether the factors -1 leave a minus, and the remaining
+    node.
+    """
     negative = False
     while op_name(node) == "mul":
         left, right = operands(node)
@@ -332,7 +335,7 @@ def _tidy(extent: Expr) -> Expr:
 
 
 def _names_in(roots: Sequence[Expr]) -> set[str]:
-    """Names that variables and tensors may get: names of shared parts keep clear of them."""
+    """Names that variables and tensors may get; names of shared parts avoid them."""
     found = set()
     for node in postorder(list(roots)):
         name = op_name(node)

@@ -1,1 +1,1 @@
-"""Stages that te cannot write, each embedded as an extern with a plain loop nest."""
+"""Stages that te cannot express, each embedded as an extern with a plain loop nest."""

@@ -1,7 +1,7 @@
-"""Where a loop of a number of steps keeps its states, so that the fewest steps are computed again.
+"""Places the kept states of a loop so that as few steps as possible are recomputed.
 
-Griewank and Walther's `revolve` (ACM TOMS 26, 2000): `slots` states, the first one included, and
-`repeats` runs over each step cover ``C(slots + repeats, slots)`` steps.
+This is Griewank and Walther's `revolve` (ACM TOMS 26, 2000): `slots` states, including the first
+one, and at most `repeats` runs of each step cover ``C(slots + repeats, slots)`` steps.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from math import comb
 
 
 def covered(slots: int, repeats: int) -> int:
-    """The most steps that can be reversed when none is computed ahead more than `repeats` times."""
+    """The most steps that can be reversed if each step is computed ahead at most `repeats` times.
+    """
     return comb(slots + repeats, slots) if repeats >= 0 else 0
 
 
 def repeats_of(length: int, slots: int) -> int:
-    """How often a step is computed ahead at most.
+    """The maximum number of times that a step is computed ahead.
 
     Examples
     --------
@@ -31,8 +32,11 @@ def repeats_of(length: int, slots: int) -> int:
 
 
 def steps_ahead(length: int, slots: int) -> int:
-    """The fewest steps computed ahead of their reversal, those of the first pass included: it ends
-    at the state before the last step, since the reversal of a step computes it as well.
+    """The minimum number of steps computed ahead of their reversal, including those of the first
+    pass.
+
+    The first pass ends at the state before the last step, because reversing a step computes it as
+    well.
 
     Examples
     --------
@@ -46,14 +50,15 @@ def steps_ahead(length: int, slots: int) -> int:
 
 
 def extra_steps(length: int, slots: int) -> int:
-    """The steps that are computed again to reach states, beside one pass over all steps."""
+    """The steps that are recomputed to reach states, in addition to one pass over all steps."""
     return steps_ahead(length, slots) - max(length - 1, 0)
 
 
 def first_stop(length: int, slots: int) -> int:
-    """After how many of some steps the next state is kept; what remains has one slot less.
+    """The number of steps after which the next state is kept; the remaining steps have one slot
+    less.
 
-    There are several that cost the least; this is the last of them.
+    Of several optimal positions this is the last.
 
     Examples
     --------
@@ -66,7 +71,7 @@ def first_stop(length: int, slots: int) -> int:
 
 
 def slots_for(length: int, repeats: int) -> int:
-    """The fewest slots with which no step is computed ahead more than some times.
+    """The fewest slots for which no step is computed ahead more than `repeats` times.
 
     Examples
     --------

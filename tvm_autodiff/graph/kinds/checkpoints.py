@@ -1,4 +1,6 @@
-"""How much of its forward pass a loop keeps for reverse mode: a number of states, or of bytes."""
+"""How much of its forward pass a loop keeps for reverse mode: a number of states, or a number of
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kMG]i?|Ki)?B\s*")
 
 @dataclass(frozen=True)
 class Recursive:
-    """Keep a number of states, and place them so that the fewest steps are computed again.
+    """Keep a fixed number of states, placed so that as few steps as possible are recomputed.
+
+    Pass it as the `checkpoint` argument of `scan`.
 
     Parameters
     ----------
     slots : int, optional
-        How many states are kept at a time, the first one included. Without it, as many as it takes
-        so that no step is computed more than once again: about the square root of twice the length.
+        The number of states that are kept at a time, including the first one. By default, as many
+        as are needed so that no step is recomputed more than once: about the square root of twice
+        the length.
 
     Examples
     --------
@@ -41,13 +46,15 @@ class Recursive:
 
 @dataclass(frozen=True)
 class Budget:
-    """Keep all that is needed where some bytes hold it, else as many states as they hold, with all
-    that one step needs beside them.
+    """Keep as much of a loop's forward pass as fits into a number of bytes.
+
+    If everything that reverse mode needs fits, all of it is kept. Otherwise as many states are kept
+    as fit beside what one step needs. Pass it as the `checkpoint` argument of `scan`.
 
     Parameters
     ----------
     size : int or str
-        Bytes: ``64_000_000``, ``"64MB"``, ``"64MiB"``.
+        The number of bytes: ``64_000_000``, ``"64MB"``, ``"64MiB"``.
 
     Examples
     --------
@@ -61,7 +68,7 @@ class Budget:
         object.__setattr__(self, "size", _bytes(size))
 
 
-#: how a loop is reversed whose states are kept in part
+#: how a loop is reversed when only some of its states are kept
 Plan: TypeAlias = Recursive | Budget
 
 
@@ -74,6 +81,6 @@ def _bytes(size: int | str) -> int:
     if value > 0:
         return value
     raise InvalidArgumentError(
-        f"Budget: a size must be a positive number of bytes or a text such as '64MB' or '1.5GiB', "
+        "Budget: size must be a positive number of bytes or a string such as '64MB' or '1.5GiB', "
         f"got {size!r}"
     )

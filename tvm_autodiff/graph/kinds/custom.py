@@ -1,10 +1,9 @@
-"""A stage whose derivative is a custom rule: the values of some tensors, and a rule in its own
-attributes.
+"""Stages with a custom derivative: the values of some tensors, and a rule stored in attributes.
 
-The rule travels with the stage: whatever rewrites, batches or differentiates a graph finds it at
-any order, and no table of rules exists beside the graph. The stage is an extern that copies its
-values, so nothing inlines it or fuses through it, and TVM alone can lower it; programs are built
-without it (`without_rules`).
+The rule travels with the stage, so every rewrite, batch or derivative of any order finds it, and no
+table of rules exists beside the graph. The stage is an extern that copies its values: nothing
+inlines it or fuses through it, and TVM alone can lower it. `without_rules` removes it before a
+program is built.
 """
 
 from __future__ import annotations
@@ -26,23 +25,24 @@ from ..graph import retarget, topological
 from ..stage import Operation, is_extern, is_placeholder, outputs_of, shape_of
 from .embedding import extern_stage, kept, visits_nothing
 
-#: attributes of such a stage: the rule, [the inputs that are values], [those that the rule is by],
-#: whether it is another form of its values
+#: attributes of such a stage: the rule, [the inputs that are values], [the inputs that the rule
+#: differentiates with respect to], whether it replaces its values
 _RULE, _VALUES, _INPUTS, _STANDS = (
     f"tvm_autodiff.custom.{name}" for name in ("rule", "values", "inputs", "stands")
 )
 
 
-#: what a rule may have
+#: the functions that a rule may have
 _FUNCTIONS = ("vjp", "jvp", "transpose", "form", "batch")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The derivative of some tensors (outputs) by others (inputs), as functions on te tensors.
+    """A custom derivative of some tensors (outputs) with respect to others (inputs).
 
-    What is left out is derived: `jvp` from `vjp` and `vjp` from `jvp` by transposition, both from
-    `transpose` or `form`, batches from whatever the functions return.
+    All functions take and return te tensors. Missing ones are derived: `jvp` from `vjp` and `vjp`
+    from `jvp` by transposition, both from `transpose` or `form`, and batches from what the
+    functions return.
 
     Attributes
     ----------
@@ -52,23 +52,23 @@ class Rule:
         point; or a function without arguments that returns it, called only where it is needed.
         `cotangents` has one tensor for each output, None for one that is not floating point.
     jvp : callable, optional
-        ``jvp(outputs, inputs, tangents)`` returns a list with the tangent of each output, None
-        where it is zero. `tangents` has one tensor for each input, None for one that is not
+        ``jvp(outputs, inputs, tangents)`` returns a list with the tangent of each output, None if
+        it is zero. `tangents` has one tensor for each input, or None for an input that is not
         floating point.
     transpose : callable, optional
         For outputs that are linear in the inputs: ``transpose(cotangents)`` returns a list with the
         cotangent of each input. The outputs must be computed from the inputs by stages of te.
     form : callable, optional
         ``form(inputs)`` returns a list of tensors, equal to the outputs for every value of the
-        inputs, that are differentiated in their place: for values that are computed in a way whose
-        derivative is wrong or dear. It is given without `vjp`, `jvp` and `transpose`.
+        inputs, that are differentiated instead of the outputs. Use it if the derivative of the
+        actual computation is wrong or expensive. It excludes `vjp`, `jvp` and `transpose`.
     batch : callable, optional
         ``batch(inputs, batched, size)`` returns the outputs for a batch, each ``(size,) + shape``;
-        input n has an axis of the members in front where ``batched[n]`` holds. Needed only where
-        the outputs come from a stage that `vmap` cannot batch, such as a `te.extern`.
+        input n has a leading batch axis if ``batched[n]`` is true. It is needed only if the outputs
+        come from a stage that `vmap` cannot batch, such as a `te.extern`.
     prefixed : bool
-        Whether `vjp` is written for cotangents with any further axes in front, as they occur in
-        Jacobians; else it gets cotangents of the shape of the outputs, and is batched.
+        Whether `vjp` accepts cotangents with additional leading axes, as they occur in Jacobians.
+        Otherwise it gets cotangents of the shape of the outputs, and is batched.
 
     Examples
     --------
@@ -93,23 +93,23 @@ class Rule:
         other = [name for name in self.given if name not in ("form", "batch")]
         if self.form is not None and other:
             raise InvalidArgumentError(
-                f"a rule with a form to differentiate has no {other[0]}: leave one of them out"
+                f"a rule with form= cannot have {other[0]}: leave one of them out"
             )
 
     @property
     def differentiates(self) -> bool:
-        """Whether any function tells the derivative."""
+        """Whether any function defines the derivative."""
         return any(name != "batch" for name in self.given)
 
     @property
     def given(self) -> list[str]:
-        """The names of the functions that there are."""
+        """The names of the functions that are set."""
         return [name for name in _FUNCTIONS if getattr(self, name)]
 
 
 @dataclass(frozen=True, eq=False)
 class Custom:
-    """A stage with the values of some tensors and a derivative of its own.
+    """A stage with the values of some tensors and a custom derivative.
 
     Attributes
     ----------
@@ -118,14 +118,14 @@ class Custom:
     rule : Rule
         The derivative.
     outputs : tuple of Tensor
-        Those of the stage.
+        The outputs of the stage.
     values : tuple of Tensor
-        What the outputs are equal to.
+        The tensors that the outputs equal.
     inputs : tuple of Tensor
-        What the rule differentiates by.
+        The tensors with respect to which the rule differentiates.
     stands : bool
-        Whether an output is another form of its value: a derivative by the value is one by the
-        output.
+        Whether an output replaces its value: a derivative with respect to the value is one with
+        respect to the output.
     """
 
     name: str
@@ -198,11 +198,10 @@ def custom_of(op: Operation) -> Custom | None:
 
 
 def without_rules(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Equal tensors of a graph without custom rules: what is computed when nothing more is
-    differentiated.
+    """Equal tensors of a graph without custom rules, for computation without further derivatives.
 
-    Stages that were copied for the sake of a rule are the original ones again; a result that would
-    be an input, or another result, is a copy.
+    Stages that were copied for a rule are replaced by the originals. A result that would be an
+    input, or another result, is copied.
     """
     ops = topological(tensors)
     if not any(custom_of(op) for op in ops):

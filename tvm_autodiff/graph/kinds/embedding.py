@@ -1,4 +1,4 @@
-"""Externs that embed the kinds of stages that te does not have, and objects in their attributes."""
+"""Embeds kinds of stages that te lacks as externs, with Python objects in their attributes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..stage import outputs_of
 
 
 def visits_nothing(visitor: Any, held: Any) -> None:
-    """What TVM's walks do at an object that they leave alone (its `__s_visit__`)."""
+    """The visit method (`__s_visit__`) of an object that TVM's visitors ignore."""
 
 
 def kept(mutator: Any, held: Any) -> Any:
-    """What TVM's rewritings make of an object that they leave alone (its `__s_mutate__`)."""
+    """The mutation method (`__s_mutate__`) of an object that TVM's mutators leave unchanged."""
     return held
 
 
@@ -30,7 +30,8 @@ def extern_stage(
 ) -> list[Tensor]:
     """The outputs of an extern: `body` reads tensors as the buffers `sources` and writes `results`.
 
-    Not by `te.extern_primfunc`: it finds no access to a buffer without dimensions.
+    `te.extern_primfunc` cannot be used, because it overlooks accesses to buffers without
+    dimensions.
     """
     made = te.extern(
         [result.ty.shape for result in results],

@@ -1,4 +1,4 @@
-"""The kind of a stage: what a walk over stages dispatches on."""
+"""The kind of a stage, on which every walk over stages dispatches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Compute:
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """A `te.extern` or `te.scan` stage of the user, of which nothing is known."""
+    """A user's `te.extern` or `te.scan` stage, about which nothing is known."""
 
     op: Operation
 
@@ -48,7 +48,7 @@ Kind: TypeAlias = (
     | Opaque
 )
 
-#: what a stage that is no compute stage may be: functions that give None for other stages
+#: the kinds of stages that are not compute stages: functions that return None for other stages
 _EMBEDDED = (
     scan_of,
     scatter_of,
@@ -61,7 +61,7 @@ _EMBEDDED = (
 
 
 def kind_of(op: Operation) -> Kind:
-    """The kind of a stage, with what it computes over its present inputs.
+    """The kind of a stage, which holds what the stage computes over its present inputs.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""A loop over time as one opaque stage: a step, which is a graph of stages, repeated over carries.
+"""A loop over time as one opaque stage: a step, itself a graph of stages, repeated over carries.
 
-In: a step over placeholders, and the tensors that stand in their places. Out: the final carries
-and what the steps put out, stacked, as tensors that lower like any stage. The stage's attributes
-hold the step, so that `loop_of` gives back what a stage computes over its present inputs.
+The outputs are the final carries and the stacked outputs of the steps. They lower like any stage.
+The stage's attributes hold the step, so `loop_of` recovers the computation over its present inputs.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from .checkpoints import Plan
 from .embedding import extern_stage, kept, visits_nothing
 from .loop_nest import loop_nest
 
-#: attributes of a loop: the step, the inputs that the initial carries, xs and consts are, the
-#: length, whether it begins with the last element, and how its reverse mode stores
+#: attributes of a loop: the step; the inputs for the initial carries, xs and consts; the length;
+#: whether it starts with the last element; and what its reverse mode stores
 _STEP, _PLACES, _LENGTH, _REVERSE, _CARRIES, _PLAN = (
     f"tvm_autodiff.loop.{name}"
     for name in ("step", "places", "length", "reverse", "carries_only", "plan")
@@ -45,17 +44,17 @@ _STEP, _PLACES, _LENGTH, _REVERSE, _CARRIES, _PLAN = (
 class Step:
     """``(carries, xs[t], consts) → (news, ys)``, as te tensors over placeholders.
 
-    No two tensors of `news` and `ys` are the same, and none is a placeholder: `step_of` sees to it.
+    All tensors of `news` and `ys` are distinct, and none is a placeholder; `step_of` ensures this.
 
     Attributes
     ----------
     carries, xs, consts : tuple of Tensor
-        Placeholders: the state before the step, what it reads of each sequence, and what is the
-        same for all steps. The step reads no other input.
+        Placeholders: the state before the step, the elements of the sequences, and values that are
+        the same for all steps. The step reads no other input.
     news : tuple of Tensor
-        The state after the step, of the carries' shapes and dtypes.
+        The state after the step, with the shapes and dtypes of the carries.
     ys : tuple of Tensor
-        What is stacked.
+        The outputs that are stacked.
     """
 
     carries: tuple[Tensor, ...]
@@ -75,7 +74,7 @@ class Step:
         return (*self.news, *self.ys)
 
     def with_outputs(self, outputs: Sequence[Tensor]) -> Step:
-        """The step with other tensors in the place of its results."""
+        """The step with its results replaced."""
         count = len(self.news)
         return replace(self, news=tuple(outputs[:count]), ys=tuple(outputs[count:]))
 
@@ -87,21 +86,21 @@ class Loop:
     Attributes
     ----------
     step : Step
-        What is repeated.
+        The step that is repeated.
     init : tuple of Tensor
         The carries before the first step.
     xs : tuple of Tensor
         The sequences, ``(length, *shape)`` for each placeholder ``step.xs`` of a shape.
     consts : tuple of Tensor
-        What is read in the place of ``step.consts``.
+        The tensors that replace ``step.consts``.
     length : int or Expr
         The number of steps; zero is allowed.
     reverse : bool
-        Whether the first step takes the last elements of `xs` and makes the last ones of ys.
+        Whether the first step takes the last elements of `xs` and writes the last ones of ys.
     carries_only : bool
-        Whether reverse mode stacks nothing but carries, and computes all else again step by step.
+        Whether reverse mode stacks only carries, and recomputes everything else step by step.
     plan : Recursive, Budget or None
-        How many carries reverse mode keeps; None for what `carries_only` tells.
+        How many carries reverse mode keeps; None leaves it to `carries_only`.
     """
 
     step: Step
@@ -121,8 +120,9 @@ class Loop:
 
 @py_class("tvm_autodiff.HeldStep", structural_eq="tree")
 class HeldStep(tvm_ffi.Object):
-    """A step, and more that is Python's, as an attribute that TVM's passes leave alone; functions
-    are compared by bodies.
+    """A step and further Python objects, as an attribute that TVM's passes ignore.
+
+    Functions are compared by their bodies.
     """
 
     step: Any = field(structural_eq="ignore")
@@ -156,7 +156,7 @@ def copy_of(tensor: Tensor, name: str) -> Tensor:
 
 
 def source_of(tensor: Tensor) -> Tensor:
-    """The tensor that a stage copies as it is; the tensor itself for others."""
+    """The tensor that a stage copies, or the tensor itself if its stage is not a copy."""
     body = bodies(tensor.op) if is_compute(tensor.op) else []
     copied = whole_tensor(body[0], list(tensor.op.axis)) if len(body) == 1 else None
     return tensor if copied is None else copied
@@ -175,7 +175,7 @@ def loop_stage(name: str, loop: Loop) -> list[Tensor]:
     name : str
         Name of the stage.
     loop : Loop
-        What it computes.
+        The loop that it computes.
     """
     read: dict[tuple[int, int], Tensor] = {}
     for tensor in loop.inputs:
@@ -215,7 +215,7 @@ def loop_of(op: Operation) -> Loop | None:
 
 
 def without_step(op: Operation) -> list[Tensor]:
-    """The results of a stage that knows the steps in it as a loop nest only."""
+    """The results of a stage that keeps its steps only as a loop nest."""
     attrs = {key: value for key, value in op.attrs.items() if not isinstance(value, HeldStep)}
     plain = te._ffi_api.ExternOp(
         op.name, op.tag, attrs, op.inputs, op.input_placeholders, op.output_placeholders, op.body

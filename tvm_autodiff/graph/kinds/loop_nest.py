@@ -1,6 +1,6 @@
-"""The plain loop nest of a loop over time: its step, written once, in a loop.
+"""The plain loop nest of a loop over time: its step, written once, inside a loop.
 
-TVM alone can lower it; programs that `build` makes call kernels instead.
+TVM alone can lower it. Programs compiled with `build` call kernels instead.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def loop_nest(name: str, loop: Loop, inputs: Sequence[Tensor]) -> tuple[list[Any], list[Any], Any]:
-    """The buffers of some inputs and of the results of a loop, and the body over these.
+    """The buffers of the inputs and the results of a loop, and the body over them.
 
     Parameters
     ----------
     name : str
-        Of the function.
+        The name of the function.
     loop : Loop
-        What is computed.
+        The loop to compute.
     inputs : sequence of Tensor
         The tensors that the loop reads, each once.
     """
@@ -47,7 +47,7 @@ def loop_nest(name: str, loop: Loop, inputs: Sequence[Tensor]) -> tuple[list[Any
 
 
 def read_buffers(inputs: Sequence[Tensor]) -> dict[tuple[int, int], Any]:
-    """A parameter for each of some tensors."""
+    """One parameter for each of the tensors."""
     return {
         tensor_key(tensor): T.arg(f"p{n}", T.buffer(tensor.shape, dtype_of(tensor)))
         for n, tensor in enumerate(inputs)
@@ -55,7 +55,7 @@ def read_buffers(inputs: Sequence[Tensor]) -> dict[tuple[int, int], Any]:
 
 
 def result_buffers(loop: Loop) -> tuple[list[Any], list[Any]]:
-    """Parameters for the final carries, and for what is stacked."""
+    """Parameters for the final carries and for the stacked outputs."""
     finals = [
         T.arg(f"out{n}", T.buffer(shape_of(carry), dtype_of(carry)))
         for n, carry in enumerate(loop.step.carries)

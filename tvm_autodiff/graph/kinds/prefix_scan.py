@@ -1,9 +1,9 @@
-"""A scan as one opaque stage: the loop nest that te cannot express.
+"""A prefix scan as one opaque stage, with a loop nest that te cannot express.
 
-In: a recurrence ``state ← step(state, element)`` and its elements as tensors. Out: the state before
-each element, as tensors that lower like any stage. Rows are independent and run in parallel; the
-elements of a row are taken in iteration order, or from the last to the first. The stage's
-attributes hold the recurrence, so that `scan_of` gives back what a stage computes.
+The stage applies a recurrence ``state ← step(state, element)`` and returns the state before each
+element. Rows are independent and run in parallel. The elements of a row are processed in iteration
+order, or from the last to the first. The attributes hold the recurrence, so `scan_of` recovers the
+computation.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ...expr.nodes import (
 from ...expr.rewrite import contains, expand_lets, rewrite, substituter
 from ..stage import Extent, Operation, index_dtype, is_extern, outputs_of, shape_of
 
-#: attributes of a scan: the recurrence, the input that each element is read from, [number of
-#: scanned axes, whether from the last to the first]
+#: attributes of a scan: the recurrence, the input of each element, [number of scanned axes, whether
+#: it runs from the last to the first]
 _RECURRENCE, _READS, _ORDER = (f"tvm_autodiff.scan_{name}" for name in ("step", "reads", "order"))
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """``state ← step(state, element)``, component by component, begun with `start`."""
+    """``state ← step(state, element)``, component by component, starting from `start`."""
 
     state: tuple[Var, ...]
     element: tuple[Var, ...]
@@ -56,14 +56,14 @@ class Scan:
     Attributes
     ----------
     recurrence : Recurrence
-        What is repeated.
+        The recurrence.
     elements : tuple of Tensor
-        One for each variable of ``recurrence.element``, of shape ``rows + scanned``; one that is
-        the same in all rows may lack the first axes.
+        One for each variable of ``recurrence.element``, of shape ``rows + scanned``. An element
+        that is the same in all rows may omit the first axes.
     rows, scanned : tuple of int or Expr
-        The extents of the axes that stay apart, and of those that are run along.
+        The extents of the independent axes, and of the scanned axes.
     backward : bool
-        Whether it begins with the last element.
+        Whether the scan starts with the last element.
     """
 
     recurrence: Recurrence
@@ -74,19 +74,19 @@ class Scan:
 
 
 def scan_stage(name: str, scan: Scan) -> list[Tensor]:
-    """``out[a, k] = the state of row a before element k is taken``, one tensor for each component.
+    """``out[a, k] = the state of row a before element k``, one tensor for each component.
 
     Parameters
     ----------
     name : str
-        Name of the stage.
+        The name of the stage.
     scan : Scan
-        What it computes; every element's tensor has the dtype of its variable.
+        The scan to compute. Each element tensor has the dtype of its variable.
 
     Returns
     -------
     list of Tensor
-        Of shape ``rows + scanned``.
+        Tensors of shape ``rows + scanned``.
     """
     recurrence = scan.recurrence
     tensors, reads = _inputs(scan)
@@ -113,7 +113,7 @@ def scan_stage(name: str, scan: Scan) -> list[Tensor]:
 
 
 def _inputs(scan: Scan) -> tuple[list[Tensor], list[int]]:
-    """The tensors that a scan reads, each once, and which of them each element comes from."""
+    """The tensors that a scan reads, each once, and the input for each element."""
     inputs: dict[tuple[int, int], Tensor] = {}
     for tensor in scan.elements:
         inputs.setdefault(tensor_key(tensor), tensor)
@@ -141,20 +141,20 @@ def scan_of(op: Operation) -> Scan | None:
 def scan_function(
     name: str, scan: Scan, *, lanes: int = 1, threads: bool = True, s_tir: bool = True
 ) -> Any:
-    """The function ``(*tensors read, *outputs)``: one element after the other within a row.
+    """The function ``(*tensors read, *outputs)``, which processes the elements of a row in order.
 
     Parameters
     ----------
     name : str
-        Name of the function.
+        The name of the function.
     scan : Scan
-        What it computes.
+        The scan to compute.
     lanes : int
-        How many rows go forward together, as the lanes of a vector.
+        The number of rows that are processed together, as lanes of a vector.
     threads : bool
         Whether rows run in parallel.
     s_tir : bool
-        Whether the function is launched as it is, or becomes the body of a stage.
+        Whether the function is launched directly, or becomes the body of a stage.
     """
     recurrence = scan.recurrence
     inputs, reads = _inputs(scan)
@@ -170,7 +170,7 @@ def scan_function(
             for n, var in enumerate(recurrence.state)
         ]
         with ExitStack() as loops:
-            if s_tir:  # Relax asks for a block around everything
+            if s_tir:  # Relax requires a block around everything
                 loops.enter_context(T.sblock("root"))
                 T.reads()
                 T.writes()
@@ -206,9 +206,10 @@ _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod", "div", "mod")
 
 
 def _by_choices(step: Expr) -> Expr:
-    """``if c then a else b → select(c, a, b)`` in a step, which reads nothing: TVM takes a vector
-    with a branch apart, and loses the variables that are bound before it. A branch around an
-    integer division stays: a divisor of zero ends the process.
+    """``if c then a else b → select(c, a, b)`` in a step that has no reads.
+
+    TVM splits a vector that contains a branch, and loses the variables bound before it. A branch
+    around an integer division stays, because a zero divisor would crash the process.
     """
     if contains([step], lambda node: op_name(node) in _DIVISIONS and not is_float(node)):
         return step
@@ -218,7 +219,7 @@ def _by_choices(step: Expr) -> Expr:
 
 
 def _bound(var: Var, value: Expr) -> Var:
-    """A value under the name of a variable, evaluated once."""
+    """A value bound to a variable name, evaluated once."""
     return T.bind(value, var=variable(var.name, dtype_of(var)))
 
 
@@ -234,8 +235,9 @@ def _each_lane(lanes: int) -> Iterator[Any]:
 def _rows(
     extents: Sequence[Extent], lanes: int, threads: bool, loops: ExitStack
 ) -> Callable[[Any], list[Expr]]:
-    """One loop over groups of rows, since TVM runs no nested parallel ones; gives the indices of
-    the row in a lane. Lanes past the last row repeat that row.
+    """One loop over groups of rows, because TVM does not run nested parallel loops.
+
+    Returns the indices of the row in a lane. Lanes past the last row repeat that row.
     """
     if not extents:
         return lambda lane: []

@@ -1,9 +1,9 @@
-"""A loop that keeps some of its states, and the loop back over all of them: two kinds of stages.
+"""Two kinds of stages: a loop that keeps some of its states, and the reverse loop over all of them.
 
-The forward loop keeps the states that `binomial` places. The loop back takes the steps from the
-last to the first; it begins each time at the nearest state that is kept, computes the steps from
-there on again, and keeps some of the states on the way in slots that are free by then. Both are
-made when a loop is differentiated, and stand behind a custom rule: no transform meets them.
+The forward loop keeps the states chosen by `binomial`. The reverse loop runs from the last step to
+the first. For each step it starts from the nearest kept state, recomputes the steps from there, and
+keeps some of the states on the way in free slots. Both are made when a loop is differentiated and
+belong to a custom rule, so transforms never see them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ _KEPT, _REWIND, _PLACES, _LENGTH = (
 
 @dataclass(frozen=True, eq=False)
 class KeptLoop:
-    """A loop that also gives some of its states.
+    """A loop that also returns some of its states.
 
-    Its outputs are those of the loop, and then an array of `slots` rows for each kept carry. The
-    state after ``first_stop(length, slots)`` steps is in the first row, that after as many more as
-    are the first stop of the rest with one slot less in the second, and so on; the one before the
-    last step is in the last row. The initial state, which is an input, takes the missing slot.
+    Its outputs are those of the loop, followed by an array of `slots` rows for each kept carry. The
+    first row holds the state after ``first_stop(length, slots)`` steps. The second row holds the
+    state after the first stop of the remaining steps with one slot less, and so on; the last row
+    holds the state before the last step. The initial state, which is an input, takes the missing
+    slot.
 
     Attributes
     ----------
     loop : Loop
-        What is repeated.
+        The loop.
     slots : int
         The number of states.
     carries : tuple of int
@@ -58,20 +59,20 @@ class KeptLoop:
 
 @dataclass(frozen=True, eq=False)
 class Rewind:
-    """The loop back over the states of a loop.
+    """The reverse loop over the states of a loop.
 
-    Its outputs are those of `back`, then the arrays of kept states and the steps that they are
-    before, as they are at the end: arrays for `kept` may lie in the same memory.
+    Its outputs are those of `back`, followed by the final arrays of kept states and the steps that
+    these states precede. They may share memory with `kept`.
 
     Attributes
     ----------
     ahead : Loop
-        From a state to the next, for all carries; nothing is stacked.
+        The step from one state to the next, for all carries. It stacks nothing.
     back : Loop
-        The first of ``back.step.xs`` are the carries of `ahead` before the step, and the others
-        those of ``back.xs``.
+        The first of ``back.step.xs`` are the carries of `ahead` before the step; the others are
+        elements of ``back.xs``.
     kept : tuple of Tensor
-        The states that the forward loop has kept.
+        The states that the forward loop kept.
     slots : int
         The number of states.
     """
@@ -88,7 +89,7 @@ class Rewind:
 
     @property
     def own(self) -> int:
-        """The number of its results beside what it works in."""
+        """The number of its results, without working arrays."""
         return len(self.back.step.outputs)
 
 
@@ -98,9 +99,9 @@ def kept_stage(name: str, kept: KeptLoop) -> list[Tensor]:
     Parameters
     ----------
     name : str
-        Of the stage.
+        The name of the stage.
     kept : KeptLoop
-        What it computes.
+        What the stage computes.
     """
     loop = kept.loop
     read = _distinct(loop.inputs)
@@ -113,14 +114,14 @@ def kept_stage(name: str, kept: KeptLoop) -> list[Tensor]:
 
 
 def rewind_stage(name: str, rewind: Rewind) -> list[Tensor]:
-    """The outputs of a loop back.
+    """The outputs of a reverse loop.
 
     Parameters
     ----------
     name : str
-        Of the stage.
+        The name of the stage.
     rewind : Rewind
-        What it computes.
+        What the stage computes.
     """
     ahead, back = rewind.ahead, rewind.back
     read = _distinct(rewind.inputs)
@@ -152,7 +153,7 @@ def rewind_of(op: Operation) -> Rewind | None:
 
 
 def loops_in(kind: object) -> tuple[Loop, ...]:
-    """The loops that a stage of a kind consists of; none for other kinds."""
+    """The loops that a stage of this kind consists of; empty for other kinds."""
     match kind:
         case Loop():
             return (kind,)
@@ -166,7 +167,7 @@ def loops_in(kind: object) -> tuple[Loop, ...]:
 def with_loops(
     kind: Loop | KeptLoop | Rewind, loops: Sequence[Loop]
 ) -> Loop | KeptLoop | Rewind:
-    """The kind with other loops in the place of `loops_in` it."""
+    """The kind with the loops of `loops_in` replaced."""
     match kind:
         case Loop():
             return loops[0]
@@ -177,7 +178,7 @@ def with_loops(
 
 
 def stage_of_loops(name: str, kind: Loop | KeptLoop | Rewind) -> list[Tensor]:
-    """The outputs of a stage of any of these kinds."""
+    """The outputs of a stage of any kind with loops."""
     match kind:
         case Loop():
             return loop_stage(name, kind)
@@ -206,7 +207,7 @@ def part_of(loop: Loop, length: Extent) -> Loop:
 
 
 def reused_by(kind: object) -> list[tuple[int, Tensor]]:
-    """The outputs of a stage, by number, that may lie where an input does, and these inputs."""
+    """The output numbers of a stage that may share memory with an input, and these inputs."""
     return list(enumerate(kind.kept, kind.own)) if isinstance(kind, Rewind) else []
 
 
@@ -225,7 +226,7 @@ def _parts(op: Operation) -> list[tuple[Tensor, ...]]:
 
 
 def _alone(loop: Loop) -> Loop:
-    """A loop without its tensors: attributes hold none."""
+    """A loop without its tensors, because attributes cannot hold tensors."""
     return replace(loop, init=(), xs=(), consts=())
 
 
@@ -236,7 +237,7 @@ def _over(loop: Loop, op: Operation, parts: Sequence[tuple[Tensor, ...]]) -> Loo
 
 
 def _length(op: Operation) -> Any:
-    """The number of steps: that of a sequence, to which a rewriting may have given another size."""
+    """The number of steps, read from a sequence because a rewrite may have changed its size."""
     parts = _parts(op)
     sequences = [tensor for part in parts[1::3] for tensor in part]
     if sequences:
@@ -246,7 +247,7 @@ def _length(op: Operation) -> Any:
 
 
 def _stacks(op: Operation) -> list[Tensor]:
-    """The results that the steps of a stage put out."""
+    """The stacked results of a stage."""
     held = op.attrs[_KEPT if _KEPT in op.attrs else _REWIND].step
     step = held.loop.step if isinstance(held, KeptLoop) else held.back.step
     first = len(step.carries)

@@ -1,9 +1,9 @@
-"""The order in which a loop that keeps some states goes forward and back, as statements.
+"""The control flow of a loop that keeps some states, forward and back, as statements.
 
-In: what a run of steps ahead, a step back and a copy are, as functions that write statements. Out:
-the statements around them: the same ones for plain loop nests and for functions that call kernels.
-All integers are int64; those that change lie in buffers of one element. The code does not grow with
-the number of steps or of states.
+The caller supplies functions that write the statements of a run of steps ahead, of a step back and
+of a copy, so plain loop nests and functions that call kernels share this file. All integers are
+int64; mutable ones are buffers of one element. The size of the code depends neither on the number
+of steps nor on the number of states.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _I64 = "int64"
 
 
 class Register:
-    """An integer that changes."""
+    """A mutable integer."""
 
     def __init__(self, value: int = 0) -> None:
         self._buffer = T.alloc_buffer((1,), _I64)
@@ -31,16 +31,16 @@ class Register:
 
     @property
     def now(self) -> Expr:
-        """Its value."""
+        """Its current value."""
         return self._buffer[0]
 
     def set(self, value: Expr) -> None:
-        """Give it another value."""
+        """Assign a value."""
         T.buffer_store(self._buffer, value, [0])
 
 
 def number(value: int) -> Expr:
-    """An integer."""
+    """An int64 literal."""
     return const(value, _I64)
 
 
@@ -49,15 +49,17 @@ def _least(left: Expr, right: Expr) -> Expr:
 
 
 class Stops:
-    """``first_stop`` of `binomial`, computed while a program runs."""
+    """``first_stop`` of `binomial`, computed at run time."""
 
     def __init__(self) -> None:
         self._repeats, self._most, self._below = Register(), Register(), Register()
         self.stop = Register()  #: the result of `compute`
 
     def compute(self, length: Expr, slots: Expr) -> None:
-        """The first stop of some steps, at least two, with two slots or more: ``b(c, r)`` is the
-        number of steps that c slots cover with r repeats, and r the least with enough of them.
+        """The first stop of at least two steps with at least two slots.
+
+        ``b(c, r)`` is the number of steps that c slots cover with r repeats, and r is the smallest
+        number for which this suffices.
         """
         repeats, most, below = self._repeats, self._most, self._below
         repeats.set(number(0))
@@ -74,13 +76,13 @@ class Stops:
 
 @dataclass(frozen=True)
 class Forward:
-    """What the loop forward consists of.
+    """The parts of the forward loop.
 
     Attributes
     ----------
     run : callable
-        ``run(at, stop, row)``: the steps from `at` to `stop`; the state is kept in a row of the
-        arrays then, where that is not -1.
+        ``run(at, stop, row)``: the steps from `at` to `stop`. Unless `row` is -1, the state is then
+        stored in that row of the arrays.
     slots : int
         The number of states.
     """
@@ -97,7 +99,7 @@ def written_forward(length: Extent, forward: Forward) -> None:
     stops = Stops() if forward.slots > 1 else None
     with T.While(compare("lt", at.now, count)):
         left = count - at.now
-        # by default, the state before the last step is the next one, and then the end
+        # by default, the next state is the one before the last step, and then the end
         more = compare("gt", left, number(1))
         stop.set(select(more, count - number(1), count))
         row.set(select(more, slots - number(1), number(-1)))
@@ -114,17 +116,17 @@ def written_forward(length: Extent, forward: Forward) -> None:
 
 @dataclass(frozen=True)
 class Where:
-    """Where a state lies: the first one, a row of the arrays as they were given, a row of the
-    arrays of the loop back, or beside them.
+    """The location of a state: the initial state, a row of the input arrays, a row of the reverse
+    loop's arrays, or a separate buffer.
 
     Attributes
     ----------
     slot : Expr
         0 for the first state, and n for row n - 1.
     given : Expr
-        Whether the row is as it was given.
+        Whether the row is still the one in the input arrays.
     held : Expr
-        Whether it is in a slot at all; else it is the one that was computed last.
+        Whether it is in a slot; otherwise it is the state computed last.
     """
 
     slot: Expr
@@ -134,17 +136,17 @@ class Where:
 
 @dataclass(frozen=True)
 class Backward:
-    """What the loop back consists of.
+    """The parts of the reverse loop.
 
     Attributes
     ----------
     run : callable
-        ``run(at, stop, where, row)``: the steps from a state that lies somewhere; the last state
-        goes to a row of the arrays, where that is not -1.
+        ``run(at, stop, where, row)``: the steps from the state at a location. Unless `row` is -1,
+        the last state is stored in that row of the arrays.
     pull : callable
-        ``pull(done, time, where)``: one step back, after some others.
+        ``pull(done, time, where)``: one step back, after `done` others.
     positions : buffer
-        The steps that the states in the slots are before.
+        The steps that the states in the slots precede.
     slots : int
         The number of states.
     """
@@ -156,7 +158,7 @@ class Backward:
 
 
 def written_backward(length: Extent, backward: Backward) -> None:
-    """``for t from the last: the state before t from the nearest that is kept; step t back``."""
+    """``for t from the last: state before t, from the nearest kept state; then step t back``."""
     count, slots, positions = wide(length), number(backward.slots), backward.positions
     at, top, given, following = Register(), Register(), Register(), Register()
     stops = Stops() if backward.slots > 1 else None

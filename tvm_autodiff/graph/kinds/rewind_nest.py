@@ -1,7 +1,7 @@
-"""The plain loop nests of a loop that keeps some of its states, and of the loop back over them.
+"""The plain loop nests of a loop that keeps some of its states, and of its reverse loop.
 
-The state that is computed last lies in buffers of its own; what is kept is copied from there, and
-what the steps go on from is copied back.
+The most recent state is held in separate buffers. Kept states are copied from there, and restored
+states are copied back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Nest = tuple[list[Any], list[Any], Any]
 
 
 def kept_nest(name: str, kept: KeptLoop, inputs: Sequence[Tensor]) -> Nest:
-    """The buffers of some inputs and of the results, and the body over these."""
+    """The buffers of the inputs and of the results, and the body over them."""
     loop = kept.loop
     with IRBuilder() as builder, T.prim_func():
         T.func_name(name)
@@ -57,7 +57,7 @@ def kept_nest(name: str, kept: KeptLoop, inputs: Sequence[Tensor]) -> Nest:
 
 
 def rewind_nest(name: str, rewind: Rewind, inputs: Sequence[Tensor]) -> Nest:
-    """The buffers of some inputs and of the results, and the body over these."""
+    """The buffers of the inputs and of the results, and the body over them."""
     ahead, back, slots = rewind.ahead, rewind.back, rewind.slots
     with IRBuilder() as builder, T.prim_func():
         T.func_name(name)
@@ -75,7 +75,7 @@ def rewind_nest(name: str, rewind: Rewind, inputs: Sequence[Tensor]) -> Nest:
         pullback = step_over(back, finals, stacks, sources, states)
 
         def restored(where: Where) -> None:
-            """Copy the state from where it lies."""
+            """Copy the state from its location."""
             begins = compare("eq", where.slot, number(0))
             with T.If(begins):
                 with T.Then():
@@ -125,6 +125,6 @@ def _all_copied(
 
 
 def _time(length: Extent, done: Expr, reverse: bool) -> Expr:
-    """Where in its sequences a step reads."""
+    """The position in its sequences that a step reads."""
     time = wide(length) - number(1) - done if reverse else done
     return cast(index_dtype(length), time)

@@ -1,8 +1,8 @@
-"""A scatter-add as one opaque stage: the loop nest that te cannot express.
+"""A scatter-add as one opaque stage, with a loop nest that te cannot express.
 
-Updates are added in iteration order by one thread for each slice of the trailing axes, so repeated
-positions are right and the result does not depend on the number of threads. When to scatter is
-`zero_elimination.strategies.scatter_add`'s to decide.
+One thread for each slice of the trailing axes adds the updates in iteration order, so repeated
+positions are correct and the result does not depend on the number of threads.
+`zero_elimination.strategies.scatter_add` decides when a scatter is used.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _DIMS, _PLACES, _UPDATES = (
     f"tvm_autodiff.scatter_add.{name}" for name in ("dims", "places", "updates")
 )
 
-#: what an index tensor's values are computed in, where that is not int64
+#: the dtype in which an index tensor's values are computed, if it is not int64
 _INDEX_DTYPES = dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16", "bool"), "int32")
 
-#: elements of the innermost trailing axis that one task adds up
+#: the number of elements of the innermost trailing axis that one task sums
 _SLICE = 64
 
 
 @dataclass(frozen=True)
 class ScatterLayout:
-    """Which axis of a scatter-add's operands is which.
+    """Assigns the axes of a scatter-add's operands.
 
     A scatter-add runs over points and trailing axes: ``out[p_d[points], ..., trailing] +=
-    updates[points, trailing]``. Operands keep whatever order their axes have.
+    updates[points, trailing]``. The axes of the operands keep their order.
 
     Attributes
     ----------
     dims : tuple of int
-        For each dimension of the result the number of its position tensor, or -1 for a trailing
+        For each dimension of the result, the number of its position tensor, or -1 for a trailing
         axis.
     places : tuple of tuple of int
-        For each position tensor, the point axis that each of its dimensions is.
+        For each position tensor, the point axis of each of its dimensions.
     updates : tuple of int
         For each dimension of the updates, the number of a point axis, or ``-1 - d`` for the
         trailing axis of the result's dimension d. All points and all trailing axes occur.
@@ -59,7 +59,9 @@ class ScatterLayout:
 
     @staticmethod
     def points_first(dims: Sequence[int], points: int) -> ScatterLayout:
-        """Positions over all points; updates over the points, then the trailing axes in order."""
+        """The layout with positions over all points, and updates over points followed by trailing
+        axes.
+        """
         own = tuple(range(points))
         trailing = tuple(-1 - dim for dim, number in enumerate(dims) if number < 0)
         count = sum(number >= 0 for number in dims)
@@ -77,7 +79,7 @@ class ScatterLayout:
 
     @property
     def shared(self) -> int:
-        """The number of leading dimensions that result and updates have in common."""
+        """The number of leading dimensions that the result and the updates have in common."""
         count = 0
         for dim, axis in enumerate(self.updates):
             if axis != -1 - dim:
@@ -86,15 +88,15 @@ class ScatterLayout:
         return count
 
     def place(self, number: int, index: Mapping[int, Expr]) -> list[Expr]:
-        """The indices of a position tensor, from those of the axes."""
+        """The indices of a position tensor, from the axis indices."""
         return [index[axis] for axis in self.places[number]]
 
     def update(self, index: Mapping[int, Expr]) -> list[Expr]:
-        """The indices of the updates, from those of the axes."""
+        """The indices of the updates, from the axis indices."""
         return [index[axis] for axis in self.updates]
 
     def element(self, places: Sequence[Expr], index: Mapping[int, Expr]) -> list[Expr]:
-        """The indices of the result, from the positions' values and the indices of the axes."""
+        """The indices of the result, from the position values and the axis indices."""
         return [
             places[number] if number >= 0 else index[-1 - dim]
             for dim, number in enumerate(self.dims)
@@ -103,7 +105,7 @@ class ScatterLayout:
 
 @dataclass(frozen=True)
 class ScatterAdd:
-    """What a scatter-add stage holds."""
+    """The contents of a scatter-add stage."""
 
     positions: tuple[Tensor, ...]
     updates: Tensor
@@ -112,7 +114,7 @@ class ScatterAdd:
 
     @property
     def extents(self) -> dict[int, Extent]:
-        """The extent of each axis: point axes by number, trailing ones by ``-1 - d``."""
+        """The extent of each axis: point axes by number, trailing axes by ``-1 - d``."""
         return dict(zip(self.layout.updates, shape_of(self.updates), strict=True))
 
 
@@ -143,14 +145,14 @@ def scatter_add_stage(
     name : str
         Name of the stage.
     positions : sequence of Tensor
-        Integer tensors over points, one for each scattered dimension; a point with a position
-        outside of the result is left out.
+        Integer tensors over points, one for each scattered dimension. Points with a position
+        outside the result are skipped.
     updates : Tensor
-        Over the points and the trailing axes.
+        The updates, over the points and the trailing axes.
     shape : sequence of int or Expr
-        Of the result.
+        The shape of the result.
     layout : ScatterLayout
-        Which axis is which.
+        The assignment of axes.
     """
     extents = dict(zip(layout.updates, updates.shape, strict=True))
     attrs = {
@@ -208,8 +210,8 @@ def scatter_add_stage(
 
 
 def _trailing_loops(trailing: Sequence[Any], tasks: ExitStack) -> tuple[list[Any], Any]:
-    """One parallel loop over the trailing axes, the innermost cut into slices where its size is
-    known: TVM runs no parallel loop inside another.
+    """One parallel loop over the trailing axes, because TVM does not nest parallel loops. The
+    innermost axis is cut into slices if its size is known.
 
     Returns the indices of the outer axes, and a function that opens the loop over a slice.
     """
@@ -241,7 +243,7 @@ def as_index(position: Expr) -> Expr:
 
 
 def inside_result(place: Sequence[Expr], shape: Sequence[Any], dims: Sequence[int]) -> Expr:
-    """Whether a point falls into the result; places are as `as_index` gives them."""
+    """Whether a point lies in the result; positions are in the form of `as_index`."""
     conditions: list[Expr] = []
     for extent, dim in zip(shape, dims, strict=True):
         if dim >= 0:

@@ -1,7 +1,7 @@
-"""A step as statements over buffers: one plain loop nest for each of its stages.
+"""The step of a loop as statements over buffers: one plain loop nest for each of its stages.
 
-Every stage has a buffer of its own, made once; results that are stacked lie in the stack at once,
-and the next carries are copied over the carries when all stages of the step are done.
+Every stage has one buffer. Stacked results are written directly into the stack, and the next
+carries are copied over the carries after all stages of the step.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ Place = tuple[Expr, ...]  #: the leading indices of a tensor in its buffer
 
 
 class StepNest:
-    """A step over buffers, which can be written down any number of times.
+    """A step over buffers, which can be written any number of times.
 
     Parameters
     ----------
     step : Step
-        What is written.
+        The step.
     carries : sequence of buffers
-        They hold the state, and the next state afterwards.
+        Buffers of the state, which hold the next state afterwards.
     sequences : sequence of (buffer, bool)
-        What the step reads for ``step.xs``: the row of a buffer at the time, or all of it.
+        What the step reads for ``step.xs``: the row of a buffer at the current time, or all of it.
     consts, stacks : sequence of buffers
-        What it reads for ``step.consts``; where the rows of its results go.
+        What the step reads for ``step.consts``, and the buffers for the rows of its results.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class StepNest:
             nest.placed(carry, buffer)
         for inside, buffer in zip(step.consts, consts, strict=True):
             nest.placed(inside, buffer)
-        # a loop nest inside takes whole buffers, and no rows of one
+        # a nested loop nest takes whole buffers, not rows
         whole = {tensor_key(y) for y in _read_by_externs(self._stages, self._ys)}
         self._stacked = {tensor_key(y) for y in self._ys if is_compute(y.op)} - whole
         for op in self._stages:
@@ -101,7 +101,7 @@ class StepNest:
         }
 
     def write(self, time: Expr) -> None:
-        """The statements of the step at a time."""
+        """The statements of the step at a given time."""
         nest = self._nest
         for x, (source, timed) in zip(self._step.xs, self._sequences, strict=True):
             nest.placed(x, source, (time,) if timed else ())
@@ -120,7 +120,7 @@ class StepNest:
 
 
 def _read_by_externs(stages: Sequence[Operation], tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Those of some tensors that loop nests read."""
+    """The tensors that loop nests read."""
     read = {tensor_key(tensor) for op in stages if is_extern(op) for tensor in op.inputs}
     return [tensor for tensor in tensors if tensor_key(tensor) in read]
 
@@ -134,17 +134,17 @@ def copied(target: Any, there: Place, source: Any, here: Place, shape: Sequence[
 
 
 class _Nest:
-    """Where each tensor of a step lies, and the statements that compute it."""
+    """The location of each tensor of a step, and the statements that compute it."""
 
     def __init__(self) -> None:
         self._buffers: dict[Key, tuple[Any, Place]] = {}
 
     def placed(self, tensor: Tensor, buffer: Any, place: Place = ()) -> None:
-        """Say that ``tensor[i]`` is ``buffer[place, i]``."""
+        """Record that ``tensor[i]`` is ``buffer[place, i]``."""
         self._buffers[tensor_key(tensor)] = buffer, place
 
     def allocated(self, tensor: Tensor) -> None:
-        """Give a tensor a buffer of its own."""
+        """Allocate a buffer for a tensor."""
         self.placed(tensor, self.slice_of(tensor))
 
     @staticmethod
@@ -153,7 +153,7 @@ class _Nest:
         return T.alloc_buffer(shape_of(tensor), dtype_of(tensor))
 
     def buffer(self, tensor: Tensor) -> Any:
-        """The buffer of a tensor that lies in one as a whole."""
+        """The buffer of a tensor that occupies a whole buffer."""
         buffer, place = self._buffers[tensor_key(tensor)]
         assert not place
         return buffer
@@ -209,12 +209,12 @@ class _Nest:
             if reduction is None:
                 store([moved(body) for body in bodies(op)])
                 return
-            # a stage may hand on a part of the components, and in another order
+            # a stage may use only some of the components, in another order
             own = [int(body.value_index) for body in bodies(op)]
             if own != list(range(len(reduction.sources))):
                 raise LoweringError(
-                    f"stage {op.name} of a loop hands on a part of its reduction: name all "
-                    "components"
+                    f"stage {op.name} of a loop uses only some components of its reduction: use "
+                    "all of them"
                 )
             store([moved(e) for e in reduction.init or reduction.combiner.identity])
             for axis in reduction.axes:
@@ -253,5 +253,5 @@ def _entered(
 
 
 def _bound(name: str, value: Expr) -> Var:
-    """A value under a name, evaluated once."""
+    """A value bound to a name, evaluated once."""
     return T.bind(value, var=variable(name, dtype_of(value)))

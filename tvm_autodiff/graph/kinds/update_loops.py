@@ -1,7 +1,8 @@
-"""Sums made by one loop over updates, as an opaque stage: ``for each point: out[place] += value``.
+"""Sums computed by one loop over updates, as an opaque stage: ``for each point: out[place] +=
+value``.
 
-Unlike a scatter-add, whose updates are a tensor, this computes each update where it is added: loops
-whose bounds are data have no box that a tensor of updates could be over.
+A scatter-add takes its updates as a tensor. This stage computes each update where it is added,
+because loops whose bounds are data have no box over which a tensor of updates could be defined.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from ...expr.rewrite import Rewriter, postorder, substituter
 from ..stage import Extent, Operation, is_extern, reduce_axis_within
 from .scatter_add import as_index, inside
 
-#: attributes of such a stage: variables of reads with the numbers of the tensors and the indices,
-#: variables of loops with their bounds, conditions, place and value
+#: attributes of such a stage: variables of reads with tensor numbers and indices, variables of
+#: loops with bounds, conditions, place and value
 _READS, _LOOPS, _CONDITIONS, _PLACE, _VALUE = (
     f"tvm_autodiff.update_loops.{name}"
     for name in ("reads", "loops", "conditions", "place", "value")
@@ -43,18 +44,18 @@ _READS, _LOOPS, _CONDITIONS, _PLACE, _VALUE = (
 
 @dataclass(frozen=True)
 class UpdateLoops:
-    """``for axes: if conditions then out[place] += value``, where the place is inside.
+    """``for axes: if conditions then out[place] += value``, if the place is in bounds.
 
     Attributes
     ----------
     axes : tuple of Axis
-        The loops, outermost first; bounds may read tensors and follow outer loops.
+        The loops, outermost first. Bounds may read tensors and depend on outer loops.
     conditions : tuple of Expr
-        Each is evaluated where those before it hold.
+        Conditions, each evaluated only if those before it hold.
     place : tuple of Expr
-        The element of the result.
+        The indices of the element of the result.
     value : Expr
-        What is added.
+        The value that is added.
     """
 
     axes: tuple[Axis, ...]
@@ -70,7 +71,7 @@ class UpdateLoops:
 
 
 def update_stage(name: str, loops: UpdateLoops, shape: Sequence[Extent]) -> Tensor:
-    """The stage of some loops, with a result of a given shape."""
+    """The stage of update loops, with a result of a given shape."""
     tensors: dict[tuple[int, int], Tensor] = {}
     for node in postorder(loops.exprs):
         if is_load(node):
@@ -107,7 +108,7 @@ def update_stage(name: str, loops: UpdateLoops, shape: Sequence[Extent]) -> Tens
                 nest.enter_context(T.Then())
             T.buffer_store(out, out[tuple(at)] + move(loops.value), at)
     attrs = _encoded(loops, list(tensors))
-    # not `te.extern_primfunc`: it finds no access to a buffer without dimensions
+    # `te.extern_primfunc` overlooks accesses to buffers without dimensions
     return te.extern(
         [out.shape],
         list(tensors.values()),
@@ -120,7 +121,7 @@ def update_stage(name: str, loops: UpdateLoops, shape: Sequence[Extent]) -> Tens
 
 
 def _encoded(loops: UpdateLoops, keys: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """The loops as attributes, which may not hold tensors: a variable stands for each read."""
+    """The loops as attributes, which cannot hold tensors: each read is replaced by a variable."""
     reads: list[list[Any]] = []
 
     def visit(node: Expr) -> Expr | None:

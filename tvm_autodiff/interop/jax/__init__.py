@@ -1,4 +1,4 @@
-"""Functions of te tensors inside of JAX: under `jit`, `grad`, `vmap` and all other transforms."""
+"""Functions of te tensors in JAX, under `jit`, `grad`, `vmap` and all other transforms."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Handlers of XLA's foreign function interface: machine code that calls a compiled program.
 
-XLA hands over addresses and calls on threads of its own, which know nothing of Python. A handler
-needs no interpreter, and the loops of the program are divided among the threads of XLA's pool: a
-second pool would fight with that one for the cores. Layouts are those of ``xla/ffi/api/c_api.h``,
-version 0, and of TVM's FFI.
+XLA passes addresses and calls on its own threads, without Python. A handler needs no interpreter,
+and divides the loops of the program among the threads of XLA's pool, because a second pool would
+compete for the cores. Layouts are those of ``xla/ffi/api/c_api.h``, version 0, and of TVM's FFI.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from .xla_threads import LAUNCH
 
 
 def handler_of(call: NativeCall, name: str) -> tuple[int, Any]:
-    """The address of a handler, and what keeps its machine code.
+    """The address of a handler, and the object that owns its machine code.
 
     Parameters
     ----------
     call : NativeCall
-        The program. Its arrays are operands, then results; a further result is its workspace, where
-        it has one.
+        The program. Its arrays are operands followed by results; an additional result is its
+        workspace, if it has one.
     name : str
-        What an error tells.
+        A name for error messages.
     """
     message = f"{name}: a kernel failed".encode() + b"\0"
     text = (_TEXT + LAUNCH).format(
@@ -59,7 +58,7 @@ def _list(kind: str, values: Sequence[int]) -> str:
 
 @functools.cache
 def _frame_key() -> int:
-    """The key under which a thread finds the call that it is in."""
+    """The key under which a thread finds its current call."""
     key = ctypes.c_uint64()
     failed = ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None)
     if failed:

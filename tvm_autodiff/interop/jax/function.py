@@ -1,4 +1,4 @@
-"""`function`: a function of te tensors as a function of JAX arrays."""
+"""`function`: turns a function of te tensors into a function of JAX arrays."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class JaxFunction:
     """A function of te tensors as a function of JAX arrays.
 
     It is traced once for each signature of shapes and dtypes. Arguments and results are arrays in
-    pytrees, numbers have the dtype of the arrays beside them. All transforms of JAX apply, in any
-    order: derivatives, transposes and batches are programs of te tensors, too.
+    pytrees, and numbers take the dtype of the arrays in the call. All transforms of JAX apply, in
+    any order: derivatives, transposes and batches are programs of te tensors as well. Make
+    instances with `function`.
 
     Attributes
     ----------
@@ -97,32 +98,33 @@ def _arrays(leaves: Sequence[Any], name: str) -> list[Any]:
             found.append(leaf if isinstance(leaf, jax.Array) else jax.numpy.asarray(leaf))
         else:
             raise InvalidArgumentError(
-                f"{name} is called with {type(leaf).__name__}: arguments are arrays and numbers in "
-                "pytrees; fix others beforehand, for instance with functools.partial"
+                f"{name} is called with {type(leaf).__name__}: arguments must be arrays and "
+                "numbers in pytrees; bind others beforehand, for instance with functools.partial"
             )
     return found
 
 
 def function(te_function: Callable[..., Any]) -> JaxFunction:
-    """Make a function of te tensors one of JAX arrays.
+    """Turn a function of te tensors into a function of JAX arrays.
 
     Parameters
     ----------
     te_function : callable
-        From te tensors to te tensors, in pytrees.
+        A function from te tensors to te tensors, in pytrees.
 
     Returns
     -------
     JaxFunction
-        It works under `jax.jit`, `grad`, `jvp`, `vjp`, `linearize`, `hessian`, `vmap`, `lax.scan`,
-        `checkpoint` and `shard_map`, to any order, on CPUs.
+        A function that works under `jax.jit`, `grad`, `jvp`, `vjp`, `linearize`, `hessian`, `vmap`,
+        `lax.scan`, `checkpoint` and `shard_map`, to any order, on CPUs.
 
     Raises
     ------
     InvalidArgumentError
-        In the call: an argument is no array, a result is no tensor, TVM refuses the function.
+        In the call: if an argument is not an array, a result is not a tensor, or TVM rejects the
+        function.
     NotDifferentiableError
-        In a derivative: a stage has none.
+        In a derivative: if a stage has none.
 
     Examples
     --------

@@ -1,5 +1,7 @@
-"""The primitive that stands for a program in JAX, and its rules: evaluation by a call of XLA's
-foreign function interface, both modes, transposition and batching by programs of te tensors.
+"""The JAX primitive for a program, and its rules.
+
+Evaluation is a call of XLA's foreign function interface. Both modes, transposition and batching
+make new programs of te tensors.
 """
 
 from __future__ import annotations
@@ -25,14 +27,12 @@ program_p = Primitive("tvm_autodiff")
 program_p.multiple_results = True
 program_p.def_impl(partial(dispatch.apply_primitive, program_p))
 
-#: what keeps the machine code of programs that XLA knows by name; it forgets none
+#: owns the machine code of programs that XLA knows by name, because XLA never forgets one
 _handlers: dict[str, Any] = {}
 
 
 def bind(*operands: Any, program: Program) -> list[Any]:
-    """The outputs of a program; inside of `shard_map` all operands vary over the axes that any
-    varies over.
-    """
+    """The outputs of a program; inside `shard_map`, operands vary over the union of their axes."""
     axes = [jax.typeof(operand).manual_axis_type.varying for operand in operands]
     every = frozenset[Any]().union(*axes)
     given = [
@@ -55,7 +55,7 @@ def _abstract(*avals: Any, program: Program) -> list[Any]:
 
 
 def _result(shape: tuple[int, ...], dtype: Any, avals: Sequence[Any]) -> Any:
-    """A result that varies over the axes of a mesh that the operands vary over."""
+    """A result that varies over the same mesh axes as the operands."""
     if not avals or avals[0].manual_axis_type.empty:
         return core.ShapedArray(shape, dtype)
     whole = PartitionSpec(*[None] * len(shape))
@@ -82,7 +82,7 @@ def _lowering(context: Any, *operands: Any, program: Program) -> Any:
 
 
 def _capsule(address: int) -> Any:
-    """What JAX takes for the address of a handler."""
+    """An address in the form that JAX requires for a handler."""
     return jax.ffi.pycapsule(ctypes.c_void_p(address))
 
 
@@ -102,7 +102,7 @@ def _zeros_like(output: Any) -> Any:
 
 
 def _fill(results: Sequence[Any], specs: Sequence[Spec], outputs: Sequence[Any]) -> list[Any]:
-    """Tangents of all outputs from those of the floating point ones."""
+    """Tangents of all outputs, from those of the floating point ones."""
     found = iter(results)
     return [
         next(found) if _is_float(spec) else _zeros_like(output)
@@ -127,7 +127,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program) -
 def _linearized(
     reverse: bool, moving: Sequence[bool], *primals: Any, program: Program
 ) -> tuple[Any, ...]:
-    """Outputs, which of them move, residuals, and the derivative as a function of these."""
+    """The outputs, which of them have tangents, residuals, and the derivative as a function of
+    these.
+    """
     moves = tuple(m and _is_float(s) for m, s in zip(moving, program.specs, strict=True))
     floats = [_is_float(spec) for spec in program.results]
     if not any(moves) or not any(floats):

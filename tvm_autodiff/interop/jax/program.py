@@ -1,4 +1,4 @@
-"""Programs of te tensors, and the programs that JAX's transforms make of them."""
+"""Programs of te tensors, and the programs that JAX's transforms derive from them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Tensors = tuple[list[Tensor], list[Tensor]]  #: placeholders, and what is comput
 
 
 class Program:
-    """Tensors that are computed from others, a parameter of the primitive.
+    """Tensors computed from others; a parameter of the primitive.
 
     Attributes
     ----------
     specs, results : tuple of Spec
-        Shapes and dtypes of the inputs and of the outputs.
+        The shapes and dtypes of the inputs and of the outputs.
     """
 
     def __init__(
         self, specs: Sequence[Spec], results: Sequence[Spec], make: Callable[[], Tensors]
     ) -> None:
         self.specs, self.results = tuple(specs), tuple(results)
-        self._make = make  # a program that is only transposed needs no tensors of its own
+        self._make = make  # a program that is only transposed needs no tensors
         self._tensors: Tensors | None = None
         self._derived: dict[Hashable, Any] = {}
         self._name: str | None = None
@@ -47,13 +47,13 @@ class Program:
 
     @staticmethod
     def of(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Program:
-        """The program of tensors that exist."""
+        """The program of given tensors."""
         both = list(inputs), plain_outputs(outputs)
         return Program(_specs(inputs), _specs(outputs), lambda: both)
 
     @property
     def tensors(self) -> Tensors:
-        """Placeholders, and what is computed from them."""
+        """The placeholders, and the tensors computed from them."""
         with self._lock:
             if self._tensors is None:
                 self._tensors = self._make()
@@ -61,7 +61,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """Equal for equal programs: what XLA finds their code by."""
+        """The name by which XLA finds the code; equal programs have equal names."""
         if self._name is None:
             text = serialized([list(part) for part in self.tensors])
             known = uuid.uuid4().hex if text is None else hashlib.sha256(text.encode()).hexdigest()
@@ -86,8 +86,8 @@ class Program:
         return self._derived[key]
 
     def pushforward(self, moving: tuple[bool, ...]) -> Program:
-        """From the inputs, and tangents of those that move, to the tangents of the outputs that are
-        floating point.
+        """The program from inputs, and tangents of those in `moving`, to tangents of floating point
+        outputs.
         """
 
         def make() -> Program:
@@ -102,13 +102,15 @@ class Program:
         return self._kept(("pushforward", moving), make)
 
     def transposed(self, unknown: tuple[bool, ...], given: tuple[bool, ...]) -> Program:
-        """From the known inputs, and cotangents of given outputs, to those of unknown inputs, in
-        which the program is linear.
+        """The program from known inputs and cotangents of given outputs to cotangents of unknown
+        inputs.
+
+        The program must be linear in the unknown inputs.
 
         Raises
         ------
         NotDifferentiableError
-            It is not.
+            If it is not linear.
         """
 
         def make() -> Program:
@@ -136,7 +138,7 @@ class Program:
         return self._kept(("split", moving, reverse), lambda: _split(self, moving, reverse))
 
     def batched(self, mapped: tuple[bool, ...], size: int) -> Program:
-        """The program for members of a batch, which are in front of mapped inputs and of all
+        """The program for a batch, with the batch axis in front of mapped inputs and of all
         outputs.
         """
 
@@ -158,14 +160,14 @@ class Split:
     Attributes
     ----------
     first : Program
-        From the inputs to the outputs, and then to residuals.
+        From the inputs to the outputs, followed by residuals.
     passed : tuple of int
-        Which inputs are residuals, the first ones.
+        The inputs that are residuals; they come first.
     kept : tuple of int
-        Which outputs of `first` are the others.
+        The outputs of `first` that are the other residuals.
     linear : Program
-        From residuals, and tangents of the inputs that move, to the tangents of the outputs that
-        are floating point.
+        From residuals, and tangents of the inputs that have one, to the tangents of the floating
+        point outputs.
     """
 
     def __init__(
@@ -175,8 +177,10 @@ class Split:
 
 
 def _split(program: Program, moving: tuple[bool, ...], reverse: bool) -> Split:
-    """Residuals are chosen for the mode that is asked for: for reverse mode, the linear program is
-    the transpose of what pulls back, and seldom more than its transpose is computed.
+    """Choose residuals for the requested mode.
+
+    For reverse mode, the linear program is the transpose of the pullback, and usually only its
+    transpose is computed.
     """
     inputs, outputs = program.tensors
     wanted = [x for x, moves in zip(inputs, moving, strict=True) if moves]

@@ -1,7 +1,7 @@
-"""Loops divided among the threads of XLA's pool, in LLVM's language.
+"""Divides loops among the threads of XLA's pool, in LLVM IR.
 
-Parts are taken by the threads that come to them, and by the calling one, which waits only for parts
-that others have begun.
+Idle threads take parts, as does the calling thread, which waits only for parts that others have
+started.
 """
 
 from __future__ import annotations

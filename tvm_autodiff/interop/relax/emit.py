@@ -1,8 +1,7 @@
-"""Te tensors as calls in a function of Relax.
+"""Emits te tensors as calls in a Relax function.
 
-In: a block builder, tensors, and the expressions that their placeholders stand for. Out: an
-expression for each tensor. What shares stages is one function; the others are functions of their
-own, so that Relax removes those whose results nobody reads.
+Tensors that share stages become one function. The others become separate functions, so that Relax
+removes those whose results are unused.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ Given = Mapping[tuple[int, int], Any]  #: placeholders, by their keys, as Relax 
 def emit_tensors(
     builder: Any, outputs: Sequence[Tensor], given: Given, name: str, sizes: Sizes
 ) -> list[Any]:
-    """The values of tensors, computed by functions named after `name`.
+    """The values of tensors, computed by functions whose names start with `name`.
 
     Parameters
     ----------
     builder : BlockBuilder
-        Inside of a function.
+        A builder inside a function.
     outputs : sequence of Tensor
     given : mapping
-        The Relax expression of each placeholder that these read.
+        The Relax expression of each placeholder that they read.
     name : str
     sizes : Sizes
-        Of the function, and the variables of the tensors.
+        The sizes of the function, and the variables of the tensors.
     """
     found: dict[tuple[int, int], Any] = {
         tensor_key(tensor): given[tensor_key(tensor)]
@@ -59,7 +58,7 @@ def emit_tensors(
 
 
 def function_of(outputs: Sequence[Tensor]) -> StageFunction:
-    """The function of tensors, not scheduled, in the form that TVM lowers rightly."""
+    """The unscheduled function of tensors, in the form that TVM lowers correctly."""
     plain = without_rules(list(outputs))
     inputs = [op.output(0) for op in topological(plain) if is_placeholder(op)]
     moved, sized = with_plain_sizes(inputs, plain)
@@ -72,7 +71,7 @@ def function_of(outputs: Sequence[Tensor]) -> StageFunction:
 
 
 def readable(launch: StageFunction) -> StageFunction:
-    """The function of some stages, with these as text where its blocks do not tell them."""
+    """The function of some stages, with the stages as text if its blocks do not determine them."""
     try:
         recovered(launch.func, [*launch.inputs, *launch.scalars])
     except UnrecoveredError:
@@ -81,7 +80,7 @@ def readable(launch: StageFunction) -> StageFunction:
 
 
 def sharing(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Groups of tensors, in order: two that need the same computed stage are in one."""
+    """Groups of tensors, in order; tensors that need the same computed stage are in one group."""
     groups: list[tuple[list[Tensor], set[int]]] = []
     for tensor in tensors:
         needed = {hash(op) for op in topological([tensor]) if not is_placeholder(op)}
@@ -102,7 +101,7 @@ def tensor_type(tensor: Tensor, sizes: Sizes) -> Any:
 
 
 def _call(builder: Any, launch: StageFunction, given: Given, name: str, sizes: Sizes) -> list[Any]:
-    """The results of a function that is called with what its inputs stand for."""
+    """The results of a function that is called with the values of its inputs."""
     called = builder.add_func(launch.func, name)
     arguments = [given[tensor_key(tensor)] for tensor in launch.inputs]
     arguments += [sizes.outer(var) for var in launch.scalars]

@@ -1,4 +1,4 @@
-"""`emit_te`: a te function in a Relax function, differentiated where that is."""
+"""`emit_te`: emits a differentiable call of a te function in a Relax function."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ def emit_te(
 ) -> Any:
     """Call a function of te tensors in a Relax function that can be differentiated.
 
-    As `BlockBuilder.emit_te`, and `relax.transform.Gradient` derives the gradient of the call, with
-    the custom rules in it. Run `clean` on the module afterwards.
+    Like `BlockBuilder.emit_te`, but `relax.transform.Gradient` can derive the gradient of the call,
+    including custom rules in it. Run `clean` on the module afterwards.
 
     Parameters
     ----------
     builder : BlockBuilder
-        Inside of a function.
+        A builder inside a function.
     te_function : callable
-        From te tensors to a te tensor, or to a list or tuple of these.
+        A function from te tensors to a te tensor, or to a list or tuple of te tensors.
     *args, **kwargs
-        Arguments of the function: Relax expressions of tensors, which it gets as te tensors, sizes
-        as variables of TIR, and any other Python values as they are.
+        Arguments of the function. Relax expressions of tensors become te tensors, and sizes become
+        TIR variables. Other Python values are passed unchanged.
     name : str, optional
-        Of the function that is added to the module; by default that of `te_function`.
+        The name of the function that is added to the module. By default, the name of `te_function`.
 
     Returns
     -------
     Var
-        The result; a tuple for a list or tuple.
+        The result, which is a tuple for a list or tuple.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is a Relax expression of no tensor, or an array, or the result is not made of te
-        tensors that are computed from the arguments.
+        If an argument is an array or a Relax expression that is not a tensor, or the result does
+        not consist of te tensors computed from the arguments.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _argument(trace: Trace, value: Any, what: str) -> Any:
-    """A Python value, or the te tensors in the place of a Relax expression."""
+    """A Python value, or te tensors instead of a Relax expression."""
     if isinstance(value, list):
         return [_argument(trace, one, what) for one in value]
     if isinstance(value, tuple):
@@ -119,8 +119,8 @@ def _argument(trace: Trace, value: Any, what: str) -> Any:
     for one in leaves(stands):
         if isinstance(one, Opaque):
             raise InvalidArgumentError(
-                f"{what} is no tensor of known shape: {one.reason}. Give it a "
-                "TensorType with a shape, by match_cast where it is not known"
+                f"{what} is not a tensor of known shape: {one.reason}. Give it a TensorType with a "
+                "shape, with match_cast if it is not known"
             )
     return stands
 
@@ -131,8 +131,8 @@ def _emitted(builder: Any, trace: Trace, outputs: list[Tensor], single: bool, na
     for tensor in launch.inputs:
         if tensor_key(tensor) not in known:
             raise InvalidArgumentError(
-                f"{name} reads the placeholder {tensor.op.name}, which is none of its arguments: "
-                "pass it as an argument"
+                f"{name} reads the placeholder {tensor.op.name}, which is not one of its "
+                "arguments: pass it as an argument"
             )
     called = builder.add_func(launch.func, name)
     arguments = [known[tensor_key(tensor)] for tensor in launch.inputs]

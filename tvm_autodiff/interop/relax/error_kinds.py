@@ -1,6 +1,6 @@
-"""The library's errors, known to TVM, whose passes raise them as they are.
+"""Registers the library's errors with TVM, so that its passes re-raise them unchanged.
 
-TVM raises what a Python function in a pass raised once more, by the name of its class.
+TVM re-raises an error from a Python function in a pass by the name of its class.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ KINDS = (InvalidArgumentError, LoweringError, NotDifferentiableError, OutOfBound
 
 
 def make_known() -> None:
-    """Let errors of the library pass through TVM."""
+    """Register the errors of the library with TVM."""
     for kind in KINDS:
         tvm_ffi.register_error(kind.__name__, kind)

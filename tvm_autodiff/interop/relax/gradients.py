@@ -1,8 +1,7 @@
 """Gradients of Relax operators, derived from what their own legalisers compute.
 
-In: a call that `relax.transform.Gradient` differentiates, and the cotangent of its result. Out: the
-cotangents of its arguments, as calls of functions. An operator is made te by TVM's legaliser, and
-the te is differentiated; no operator has a rule of its own here.
+TVM's legaliser turns an operator into te, which is differentiated. The cotangents of its arguments
+become calls of functions. No operator has its own rule here.
 """
 
 from __future__ import annotations
@@ -47,18 +46,18 @@ def derived_gradient(var: Any, call: Any, cotangent: Any, builder: Any) -> list[
     Parameters
     ----------
     var : Var
-        Holds the result of the call.
+        The variable of the call's result.
     call : Call
-        Of an operator with a legaliser.
+        A call of an operator that has a legaliser.
     cotangent : Var
-        Of the result; a tuple for a tuple.
+        The cotangent of the result, which is a tuple for a tuple.
     builder : BlockBuilder
-        Of the function that `relax.transform.Gradient` writes.
+        The builder of the function that `relax.transform.Gradient` writes.
 
     Raises
     ------
     NotDifferentiableError
-        The legaliser calls a function that did not come from te, or a derivative is missing.
+        If the legaliser calls a function that was not made from te, or a derivative is missing.
     """
     name = str(call.op.name)
     if not holds_floats(var.ty):
@@ -78,7 +77,7 @@ def derived_gradient(var: Any, call: Any, cotangent: Any, builder: Any) -> list[
 
 
 def _pairs(stands: Sequence[Value], args: Sequence[Any]) -> Iterator[tuple[Tensor, Any]]:
-    """The placeholders in arguments, and what they stand for."""
+    """The placeholders in arguments, and their expressions."""
     for stand, arg in zip(stands, args, strict=True):
         if isinstance(stand, tuple):
             yield from _pairs(stand, [_field(arg, n) for n in range(len(stand))])
@@ -103,7 +102,7 @@ def _function_name(operator: str) -> str:
     return f"{operator.rpartition('.')[2]}_gradient"
 
 
-#: one object, by which a gradient is known as derived
+#: a marker object of derived gradients
 _DERIVED = tvm_ffi.convert(derived_gradient)
 
 
@@ -115,16 +114,16 @@ def is_derived(name: str) -> bool:
 def register_gradients(
     only: Iterable[str] | None = None, *, override: bool = False
 ) -> tuple[str, ...]:
-    """Give `relax.transform.Gradient` the gradients of operators that have none in TVM.
+    """Register gradients with `relax.transform.Gradient` for operators that have none in TVM.
 
-    They are derived: the legaliser of an operator says what it computes as te, which is
+    The gradients are derived: the legaliser of an operator computes it in te, which is
     differentiated. A call whose legaliser calls anything else raises an error when it is
     differentiated.
 
     Parameters
     ----------
     only : sequence of str, optional
-        The operators to register, ``"relax.erf"`` or ``"erf"``; by default all that have a
+        The operators to register, such as ``"relax.erf"`` or ``"erf"``. By default, all that have a
         legaliser.
     override : bool
         Whether a derived gradient replaces one that TVM has.
@@ -132,12 +131,12 @@ def register_gradients(
     Returns
     -------
     tuple of str
-        The operators whose gradient is derived now. A second call changes nothing.
+        The operators whose gradient is now derived. A second call changes nothing.
 
     Raises
     ------
     InvalidArgumentError
-        An operator is unknown, or has no legaliser.
+        If an operator is unknown, or has no legaliser.
 
     Examples
     --------
@@ -152,7 +151,7 @@ def register_gradients(
 
 
 def _registered(name: str, override: bool) -> bool:
-    """Register the derived gradient of an operator; whether it has it now."""
+    """Register the derived gradient of an operator, and return whether it has it now."""
     if is_derived(name):
         return True
     present = gradient_of(name)

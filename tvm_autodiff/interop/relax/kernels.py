@@ -1,7 +1,4 @@
-"""Te tensors as scheduled kernels, called in a function of Relax.
-
-In: a block builder, tensors, and the expressions that their placeholders stand for. Out: an
-expression for each tensor, and what is told of the kernels that compute it.
+"""Emits te tensors as calls of scheduled kernels in a Relax function, with notes about the kernels.
 """
 
 from __future__ import annotations
@@ -31,13 +28,15 @@ from ...zero_elimination.passes.reductions import solve_masks
 from .sizes import Sizes
 from .trace import shape_of_expr
 
-#: what keeps TVM from scheduling a function anew, and from making it one with others
+#: the attributes that prevent TVM from rescheduling a function, and from fusing it with others
 _SCHEDULED = {"tirx.is_scheduled": True, "op_pattern": 8}
 
 
 @dataclass(frozen=True)
 class KernelNote:
-    """A kernel by the name of its function, the rule that scheduled it, and why no faster one."""
+    """A kernel: the name of its function, the rule that scheduled it, and why no faster rule
+    applies.
+    """
 
     name: str
     rule: str
@@ -56,18 +55,18 @@ def emit_kernels(
     Parameters
     ----------
     builder : BlockBuilder
-        Inside of a function.
+        A builder inside a function.
     outputs : sequence of Tensor
     expression_of : callable
-        The Relax expression of a placeholder that these read.
+        Returns the Relax expression of a placeholder that they read.
     machine : Machine
     others : sequence of Tensor, optional
-        Further placeholders, for sizes that are no dimension of one that is read.
+        Further placeholders, for sizes that are not a dimension of one that is read.
 
     Raises
     ------
     LoweringError
-        A tensor cannot be lowered, or TVM compiles it in no schedule.
+        If a tensor cannot be lowered, or TVM compiles no schedule of it.
     """
     inputs = _with_sizes(outputs, others)
     expressions = [expression_of(tensor) for tensor in inputs]
@@ -116,7 +115,7 @@ def _has_dimension(tensor: Tensor, var: Var) -> bool:
 
 
 def _emit_step(builder: Any, step: Step, values: dict[tuple[int, int], Any], sizes: Sizes) -> str:
-    """Call the function of a launch; what it is called in the module."""
+    """Call the function of a launch, and return its name in the module."""
     launch: StageFunction = step.launch
     func = function_alone(launch).without_attr("global_symbol").with_attrs(_SCHEDULED)
     called = builder.add_func(func, identifier(step.kernel.name))

@@ -1,7 +1,7 @@
-"""A call of a Relax operator as te: what its own legaliser computes.
+"""Traces a call of a Relax operator as te, through the operator's own legaliser.
 
-In: the call. Out: placeholders for the tensors among its arguments, and its results as te tensors
-over these; or the reason why there are none.
+The result has placeholders for the tensors among the arguments, and te tensors over them, or the
+reason why there are none.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class TracedCall:
     Attributes
     ----------
     arguments : tuple
-        What each argument of the call stands for: a placeholder, a tuple of these, or None where it
-        is no tensor.
+        For each argument of the call, a placeholder, a tuple of placeholders, or None if it is not
+        a tensor.
     constants : tuple of (Tensor, Expr)
         Further placeholders, for constants.
     results : tuple of Tensor
     sizes : Sizes
-        Of the function that the call stands in.
+        The sizes of the function that contains the call.
     """
 
     arguments: tuple[Value, ...]
@@ -40,7 +40,7 @@ class TracedCall:
 
 
 def traced_call(call: Any) -> TracedCall | Opaque:
-    """What a call computes."""
+    """Trace what a call computes."""
     params: list[Any] = []
     arguments = [_over_parameters(one, params) for one in call.args]
     builder = relax.BlockBuilder()
@@ -66,7 +66,7 @@ def traced_call(call: Any) -> TracedCall | Opaque:
 
 
 def _over_parameters(expr: Any, params: list[Any]) -> Any:
-    """An argument with a new parameter in the place of each tensor in it."""
+    """An argument with each tensor in it replaced by a new parameter."""
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([_over_parameters(one, params) for one in expr.fields])
     if isinstance(expr.ty, relax.TupleType) and isinstance(expr, relax.Var):
@@ -80,7 +80,7 @@ def _over_parameters(expr: Any, params: list[Any]) -> Any:
 
 
 def _standing(argument: Any, places: Mapping[Any, Value]) -> Value:
-    """The placeholders of the parameters in an argument; None where it has none."""
+    """The placeholders of the parameters in an argument, or None if it has none."""
     if isinstance(argument, relax.Tuple):
         return tuple(_standing(one, places) for one in argument.fields)
     return places.get(argument) if isinstance(argument, relax.Var) else None

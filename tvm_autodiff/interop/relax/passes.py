@@ -1,4 +1,4 @@
-"""Passes over modules: functions that came from te made differentiable, and made plain again."""
+"""Module passes that make calls of te functions differentiable, and plain again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...expr.nodes import const_value
 from .size_arguments import sizes_from_shapes
 from .te_gradient import recovered_gradient
 
-#: from a block builder, a call, and the parameters of its function to what stands in its place
+#: maps a block builder, a call, and the parameters of its function to the replacement
 Rule = Callable[[Any, Any, Sequence[Any]], Any]
 
 
@@ -35,13 +35,13 @@ class _Calls(PyExprMutator):
 
 
 def differentiable(module: Any) -> Any:
-    """Let `relax.transform.Gradient` differentiate the calls of functions that came from te.
+    """Make calls of functions that were made from te differentiable by `relax.transform.Gradient`.
 
-    ``call_tir(f, x) → call_tir_with_grad(f, x)``: the function is read back as te when a gradient
-    goes through the call. One that did not come from te raises a `NotDifferentiableError` then.
-    Operators whose arguments hold symbolic sizes become such calls, too:
-    ``reshape(x, (n, 4)) → call_tir_with_grad(reshape, x)``. `relax.transform.Gradient` of TVM 0.27
-    finds no binding of such a size, and fails with a KeyError.
+    ``call_tir(f, x) → call_tir_with_grad(f, x)``: the function is read back as te when the call is
+    differentiated. A function that was not made from te then raises a `NotDifferentiableError`.
+    Operators with symbolic sizes in their arguments become such calls as well: ``reshape(x, (n, 4))
+    → call_tir_with_grad(reshape, x)``. `relax.transform.Gradient` of TVM 0.27 finds no binding of
+    such a size and fails with a KeyError.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def differentiable(module: Any) -> Any:
     Returns
     -------
     IRModule
-        `clean` turns the calls that are left into what they were.
+        The module. `clean` turns the remaining calls back into plain ones.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def differentiable(module: Any) -> Any:
 
 
 def clean(module: Any) -> Any:
-    """Make calls plain that a gradient has gone through: no pipeline of TVM lowers them.
+    """Turn differentiated calls back into plain ones, because TVM's pipelines cannot lower them.
 
     ``call_tir_with_grad(f, x) → call_tir(f, x)``, in all functions of a module.
 
@@ -84,6 +84,20 @@ def clean(module: Any) -> Any:
     Returns
     -------
     IRModule
+
+    Examples
+    --------
+    >>> from tvm import relax, topi
+    >>> from tvm_autodiff.interop.relax import clean, differentiable
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((4,), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit_output(builder.emit_te(topi.erf, x))
+    ...     _ = builder.emit_func_output(y)
+    >>> module = differentiable(builder.get())
+    >>> "call_tir_with_grad" in str(module), "call_tir_with_grad" in str(clean(module))
+    (True, False)
     """
 
     _check_module(module, "clean")
@@ -112,14 +126,14 @@ def _without_shapes(builder: Any, call: Any, _: Sequence[Any]) -> Any:
 
 
 def _holds_sizes(argument: Any) -> bool:
-    """Whether an argument is a shape with a size that is not constant."""
+    """Whether an argument is a shape with a non-constant size."""
     if not isinstance(argument, relax.ShapeExpr):
         return False
     return any(const_value(dim) is None for dim in argument.values)
 
 
 def _operator(call: Any) -> str:
-    """The name of the operator that is called; empty for a call of a function."""
+    """The name of the called operator, or an empty string for a call of a function."""
     return str(call.op.name) if isinstance(call.op, ir.Op) else ""
 
 

@@ -1,7 +1,6 @@
-"""The cotangents of te inputs as calls in a function of Relax.
+"""Emits the cotangents of te inputs as calls in a Relax function.
 
-In: what a call computes as te, the cotangent of its result, and a block builder. Out: for each
-input an expression for its cotangent, or None where it gets none.
+Each input gets an expression for its cotangent, or None.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ...transforms.vjp import vjp
 from .emit import emit_tensors
 from .sizes import Sizes
 
-Input = tuple[Tensor, Any]  #: a placeholder and the Relax expression that it stands for
+Input = tuple[Tensor, Any]  #: a placeholder and its Relax expression
 
 
 def pull_back(
@@ -35,19 +34,19 @@ def pull_back(
     Parameters
     ----------
     builder : BlockBuilder
-        Inside of a function.
+        A builder inside a function.
     inputs : sequence of (Tensor, Expr)
-        All placeholders that the results read. Those that are no floats get None, and so do those
-        whose cotangent is zero whatever the data.
+        All placeholders that the results read. Those that are not floating point, or whose
+        cotangent is zero for all data, get None.
     results : sequence of Tensor
-        What is computed.
+        The computed tensors.
     value, cotangent : Expr
-        The results in the function, which are not computed again, and their cotangent: tuples where
-        there are several.
+        The results in the function, which are not recomputed, and their cotangent; tuples if there
+        are several.
     name : str
-        Of the functions that are added.
+        The name of the functions that are added.
     sizes : Sizes
-        Of the function, and the variables of the tensors.
+        The sizes of the function, and the variables of the tensors.
     """
     single = not isinstance(value.ty, relax.TupleType)
 
@@ -79,5 +78,5 @@ def pull_back(
 
 
 def _is_zero(tensor: Tensor) -> bool:
-    """Whether a tensor is zero everywhere, as that of an input is that no result depends on."""
+    """Whether a tensor is zero everywhere, like that of an input that no result depends on."""
     return is_compute(tensor.op) and const_value(bodies(tensor.op)[0]) == 0

@@ -1,8 +1,7 @@
-"""`schedule`: the functions of a Relax module that came from te, as this library's kernels.
+"""`schedule`: replaces te functions of a Relax module by this library's kernels.
 
-In: a module and a target. Out: the module, whose functions call scheduled kernels. Calls that are
-te and follow each other become one program of te, so that the library's own fusion cuts it into
-kernels; what is computed twice is computed once.
+Consecutive te calls become one te program, which the library's own fusion cuts into kernels;
+repeated computations are done once.
 """
 
 from __future__ import annotations
@@ -31,18 +30,19 @@ _NOTES = "tvm_autodiff.schedule"  #: the attribute of a module that holds the te
 def schedule(
     module: Any, target: Any = None, *, num_threads: int | None = None, exact_math: bool = False
 ) -> Any:
-    """Give the functions of a module that came from te the kernels of this library.
+    """Schedule the te functions of a module with this library's kernels.
 
-    Operators are legalised first. Calls of functions that did not come from te, and whatever else
-    is no te, stay as they are; `explain` tells which and why. Run it last. `build` compiles the
-    module, or ``tvm.compile(..., tir_pipeline="tvm_autodiff")`` for the same CPU.
+    Operators are legalised first. Calls of functions that were not made from te, and everything
+    else that is not te, are unchanged; `explain` lists them with the reason. Run this pass last.
+    `build` compiles the module, or ``tvm.compile(..., tir_pipeline="tvm_autodiff")`` for the same
+    CPU.
 
     Parameters
     ----------
     module : IRModule
-        Before or after ``LegalizeOps``.
+        The module, before or after ``LegalizeOps``.
     target, num_threads, exact_math
-        As of `tvm_autodiff.build`.
+        As in `tvm_autodiff.build`.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def schedule(
     Raises
     ------
     InvalidArgumentError
-        It is no module.
+        If it is not a module.
 
     Examples
     --------
@@ -94,19 +94,19 @@ def build(
     Parameters
     ----------
     module : IRModule
-        As of `schedule`, or a result of it.
+        A module as in `schedule`, or a result of it.
     target, num_threads, exact_math
-        As of `schedule`.
+        As in `schedule`.
 
     Returns
     -------
     VMExecutable
-        For ``tvm.relax.VirtualMachine`` and ``tvm.relax.training.Trainer``.
+        An executable for ``tvm.relax.VirtualMachine`` and ``tvm.relax.training.Trainer``.
 
     Raises
     ------
     InvalidArgumentError
-        It is no module.
+        If it is not a module.
 
     Examples
     --------
@@ -136,8 +136,10 @@ def _is_scheduled(module: Any) -> bool:
 
 
 def explain(module: Any) -> str:
-    """What `schedule` made of a module: for each function its kernels, the rule that scheduled
-    each, why no faster rule applied, and the calls that it left to TVM with the reason.
+    """The report of `schedule`: for each function its kernels and the calls left to TVM.
+
+    Each kernel is listed with its rule and why no faster rule applies, and each remaining call with
+    the reason.
 
     Parameters
     ----------
@@ -147,11 +149,25 @@ def explain(module: Any) -> str:
     Returns
     -------
     str
+        The report.
 
     Raises
     ------
     InvalidArgumentError
-        It is no such module.
+        If it is not such a module.
+
+    Examples
+    --------
+    >>> from tvm import relax
+    >>> from tvm_autodiff.interop.relax import explain, schedule
+    >>> builder = relax.BlockBuilder()
+    >>> x = relax.Var("x", relax.TensorType((4,), "float32"))
+    >>> with builder.function("main", [x]):
+    ...     with builder.dataflow():
+    ...         y = builder.emit_output(relax.op.nn.relu(x))
+    ...     _ = builder.emit_func_output(y)
+    >>> print(explain(schedule(builder.get(), "llvm")).splitlines()[0])
+    main: 1 kernel for 1 call
     """
     if not _is_scheduled(module):
         raise InvalidArgumentError("explain takes the module that schedule returns")
@@ -160,7 +176,7 @@ def explain(module: Any) -> str:
 
 @dataclass
 class _Report:
-    """What is told of a function."""
+    """The report about a function."""
 
     calls: int = 0
     kernels: list[KernelNote] = field(default_factory=list)
@@ -187,7 +203,7 @@ class _Scheduler(PyExprMutator):
         self.start()
 
     def start(self, params: Sequence[Any] = ()) -> None:
-        """Begin another function."""
+        """Start another function."""
         self._trace = Trace(self._module)
         for param in params:
             self._trace.value(param)  # an input, which may have a size that others need
@@ -212,13 +228,13 @@ class _Scheduler(PyExprMutator):
         return self.builder_._end_block()
 
     def _told(self, binding: Any, opaque: Opaque) -> None:
-        """Tell of a call that stays as it is."""
+        """Report a call that is left unchanged."""
         if isinstance(binding, relax.VarBinding) and isinstance(binding.value, ir.Call):
             self.report.calls += 1
             self.report.left.append((str(binding.var.name), opaque.reason))
 
     def _flush(self, rest: Sequence[Any]) -> None:
-        """Emit what has been computed as te since the last time; `rest` is read later."""
+        """Emit what was computed as te since the last flush; `rest` is read later."""
         pending, self._pending = self._pending, []
         read = _variables_read(rest)
         wanted = [
@@ -263,7 +279,7 @@ class _Scheduler(PyExprMutator):
             self._trace.forget(var)
 
     def _expression(self, tensor: Tensor) -> Any:
-        """What a placeholder stands for, in the function that is written."""
+        """The expression of a placeholder in the written function."""
         return self.visit_expr(self._trace.expression(tensor))
 
     def _of(self, value: Value, found: Mapping[tuple[int, int], Any]) -> Any:
@@ -277,7 +293,7 @@ class _Scheduler(PyExprMutator):
 
 
 def _variables_read(bindings: Sequence[Any]) -> set[Any]:
-    """The variables in what is bound."""
+    """The variables that bindings read."""
     found: set[Any] = set()
 
     def visit(node: Any) -> None:

@@ -1,8 +1,7 @@
-"""Sizes that calls of functions take as numbers, taken from the shapes of tensors instead.
+"""Replaces size arguments of function calls by tensors whose shapes contain the sizes.
 
-In: a call in a Relax function, and the parameters of this one. Out: the call with tensors that have
-the sizes in their shapes. `relax.transform.Gradient` of TVM 0.27 looks for a binding of each
-variable in the arguments of a call, and fails where it meets a size, which has none.
+`relax.transform.Gradient` of TVM 0.27 looks for a binding of each variable in the arguments of a
+call, and fails for a size, which has none.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from .trace import dtype_of_type, holds_floats, is_tensor_type
 def sizes_from_shapes(builder: Any, call: Any, params: Iterable[Any]) -> Any:
     """``call_tir(f, (w, n)) → call_tir(g, (w, x))``, where x has the shape (n, 6).
 
-    The function `g` is `f` with a buffer in the place of the number, of which it reads the shape
-    only. Sizes that no parameter has as a dimension stay numbers.
+    The function `g` is `f` with a buffer instead of the number, of which it reads only the shape.
+    Sizes that are not a dimension of any parameter stay numbers.
 
     Parameters
     ----------
     builder : BlockBuilder
-        Inside of a function.
+        A builder inside a function.
     call : Call
-        Of ``call_tir``.
+        A call of ``call_tir``.
     params : iterable of Var
-        The parameters of the function that the call stands in.
+        The parameters of the function that contains the call.
     """
     func, arguments = builder.get()[call.args[0]], list(call.args[1].fields)
     tensors = _tensors_with_sizes(params)
@@ -58,7 +57,7 @@ def sizes_from_shapes(builder: Any, call: Any, params: Iterable[Any]) -> Any:
 
 
 def _tensors_with_sizes(params: Iterable[Any]) -> dict[int, Any]:
-    """A parameter for each size that is a dimension of one: integers first, as they get no
+    """A parameter for each size that is a dimension of one; integers first, because they get no
     cotangent.
     """
     found: dict[int, Any] = {}
@@ -71,7 +70,7 @@ def _tensors_with_sizes(params: Iterable[Any]) -> dict[int, Any]:
 
 
 def _buffer(tensor: Any, inner: Mapping[int, Var]) -> Any:
-    """A parameter of a function of loops for a tensor of Relax, over sizes of the function."""
+    """A buffer parameter for a Relax tensor, over sizes of the function."""
     shape: list[Expr] = []
     for number, dim in enumerate(tensor.ty.shape.values):
         fresh = variable(f"{tensor.name}_{number}", dtype_of(dim))

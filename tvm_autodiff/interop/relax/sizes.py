@@ -1,7 +1,7 @@
-"""Symbolic sizes: those of a function of Relax, and the variables that te has in their place.
+"""Maps symbolic sizes of a Relax function to te variables and back.
 
-Functions of a module share no variables: `n` of a Relax function is another one in each of the
-functions that it calls.
+Functions of a module share no variables: `n` of a Relax function is a different variable in each
+function that it calls.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...graph.stage import shape_of
 
 @dataclass
 class Sizes:
-    """Variables of Relax with those of te, in both directions."""
+    """Variables of Relax and of te, in both directions."""
 
     _inner: dict[Var, Var] = field(default_factory=dict)
     _outer: dict[Var, Expr] = field(default_factory=dict)
 
     @staticmethod
     def matching(inputs: Sequence[tuple[Tensor, Sequence[Expr]]]) -> Sizes:
-        """The sizes of tensors that have some shapes in Relax now."""
+        """The sizes of tensors that have given shapes in Relax."""
         found = Sizes()
         for tensor, shape in inputs:
             for dim, outer in zip(shape_of(tensor), shape, strict=True):
@@ -34,7 +34,7 @@ class Sizes:
         return found
 
     def inner(self, expr: Expr) -> Expr:
-        """An expression over variables of Relax as one over those of te."""
+        """An expression over Relax variables as one over te variables."""
         if isinstance(expr, int):
             return expr
         for var in variables_of(expr):
@@ -44,9 +44,9 @@ class Sizes:
         return substitute(expr, self._inner)
 
     def outer(self, expr: Expr) -> Expr:
-        """An expression over variables of te as one over those of Relax."""
+        """An expression over te variables as one over Relax variables."""
         return expr if isinstance(expr, int) else substitute(expr, self._outer)
 
     def shape(self, tensor: Tensor) -> Sequence[Any]:
-        """The shape of a tensor, over variables of Relax."""
+        """The shape of a tensor over Relax variables."""
         return [self.outer(dim) for dim in shape_of(tensor)]

@@ -1,9 +1,9 @@
-"""Gradients of calls of functions that came from te, as `relax.transform.Gradient` takes them.
+"""Gradients of calls of te functions, in the form that `relax.transform.Gradient` requires.
 
-In: a `call_tir_with_grad` and the cotangent of its result. Out: a tuple with a cotangent for each
-of its arguments. TVM finds what computes these by the name that the call holds: one name serves all
-functions that can be read back as te; where te says more than its function does (custom rules,
-scans, scatters, reducers of the user), a name of its own keeps the tensors.
+A `call_tir_with_grad` gets a tuple with a cotangent for each argument. TVM finds the gradient
+function by the name in the call. One name serves all functions that can be read back as te. If te
+contains more than its function does (custom rules, scans, scatters, user-defined reducers), a
+separate name keeps the tensors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PREFIX = "tvm.relax.te_grad._register."
 
 
 def te_gradient_name(launch: StageFunction, outputs: Sequence[Tensor], name: str) -> str:
-    """The name of the gradient of a function that computes tensors, known to TVM from now on."""
+    """Register the gradient of a function that computes tensors, and return its name."""
     if _tells_all(launch, outputs):
         return recovered_gradient()
 
@@ -47,7 +47,7 @@ def te_gradient_name(launch: StageFunction, outputs: Sequence[Tensor], name: str
 
 
 def _tells_all(launch: StageFunction, outputs: Sequence[Tensor]) -> bool:
-    """Whether what is read back from a function has the derivatives of the tensors."""
+    """Whether the stages read back from a function have the derivatives of the tensors."""
     if any(custom_of(op) is not None or has_marks(op) for op in topological(outputs)):
         return False
     try:
@@ -98,7 +98,9 @@ def _gradient_of_function(var: Any, call: Any, cotangent: Any, builder: Any) -> 
 
 
 def _tuple(builder: Any, arguments: Sequence[Any], found: Sequence[Any | None]) -> Any:
-    """What TVM wants: the cotangent of the only argument, or a tuple; zeros where there is none."""
+    """The form that TVM requires: the cotangent of the only argument, or a tuple; zeros if there is
+    none.
+    """
     given = [*found, *[None for _ in arguments[len(found) :]]]
     filled = [
         one if one is not None else builder.emit(relax.op.zeros_like(argument))

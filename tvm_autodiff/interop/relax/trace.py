@@ -1,8 +1,7 @@
-"""Relax bindings as te: what the variables of a legalised function are, as tensors.
+"""Traces Relax bindings as te: the variables of a legalised function as tensors.
 
-In: a module of Relax, and bindings of a function of it. Out: a te tensor for each variable that is
-computed by functions that came from te, or the reason why it is none. Operators become functions by
-TVM's own legalisers, so that nothing here knows an operator by name.
+Each variable that te functions compute becomes a te tensor; others have a reason why they are not.
+TVM's own legalisers turn operators into functions, so this file names no operator.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from .sizes import Sizes
 
 @dataclass(frozen=True)
 class Opaque:
-    """A value that is no te tensor, and why."""
+    """A value that is not a te tensor, and the reason."""
 
     reason: str
 
 
-#: what stands for a variable: a tensor, one for each field of a tuple, an integer, or no te
+#: the value of a variable: a tensor, one value for each field of a tuple, an integer, or opaque
 Value: TypeAlias = "Tensor | Opaque | tuple[Value, ...] | Any"
 
 
 def is_tensor_type(type_: Any) -> bool:
-    """Whether values of a type are tensors whose shape is known, with sizes in it or not."""
+    """Whether values of a type are tensors of known shape, possibly symbolic."""
     return isinstance(type_, relax.TensorType) and isinstance(type_.shape, relax.ShapeExpr)
 
 
@@ -41,12 +40,12 @@ def dtype_of_type(type_: Any) -> str:
 
 
 def shape_of_expr(expr: Any) -> Sequence[Any]:
-    """The shape of a Relax tensor whose type tells it."""
+    """The shape of a Relax tensor whose type contains it."""
     return list(expr.ty.shape.values)
 
 
 def holds_floats(type_: Any) -> bool:
-    """Whether values of a type are floats, or tuples with such in them."""
+    """Whether values of a type are floats, or tuples that contain floats."""
     if isinstance(type_, relax.TupleType):
         return any(holds_floats(one) for one in type_.fields)
     return isinstance(type_, relax.TensorType) and dtype_of_type(type_) in FLOAT_DTYPES
@@ -54,16 +53,16 @@ def holds_floats(type_: Any) -> bool:
 
 @dataclass
 class Trace:
-    """What variables of a function are as te.
+    """The variables of a function as te.
 
     Attributes
     ----------
     module : IRModule
-        Holds the functions that bindings call.
+        The module with the functions that bindings call.
     inputs : list of (Tensor, Expr)
-        The placeholders that tensors read, and the Relax expressions that they stand for.
+        The placeholders that tensors read, and their Relax expressions.
     sizes : Sizes
-        Of the function, and the variables of the tensors.
+        The sizes of the function, and the variables of the tensors.
     """
 
     module: Any
@@ -72,7 +71,7 @@ class Trace:
     _values: dict[Any, Value] = field(default_factory=dict)
 
     def input(self, expr: Any, name: str) -> Value:
-        """A placeholder in the place of an expression; for a tuple one for each field."""
+        """A placeholder for an expression, or one for each field of a tuple."""
         type_ = expr.ty
         if isinstance(type_, relax.TupleType):
             fields = range(len(type_.fields))
@@ -85,20 +84,20 @@ class Trace:
         return tensor
 
     def known(self, var: Any) -> Value:
-        """What a variable that was bound stands for."""
+        """The value of a bound variable."""
         return self._values[var]
 
     def forget(self, var: Any) -> None:
-        """Where a variable is read from now on, it is an input."""
+        """Treat a variable as an input wherever it is read from now on."""
         self._values.pop(var, None)
 
     def expression(self, tensor: Tensor) -> Any:
-        """What a placeholder stands for."""
+        """The expression of a placeholder."""
         key = tensor_key(tensor)
         return next(expr for known, expr in self.inputs if tensor_key(known) == key)
 
     def bind(self, binding: Any) -> Value:
-        """Follow a binding; what its variable stands for."""
+        """Process a binding and return the value of its variable."""
         if isinstance(binding, relax.MatchCast):
             value: Value = Opaque("a match_cast")
         else:
@@ -107,7 +106,7 @@ class Trace:
         return value
 
     def value(self, expr: Any) -> Value:
-        """What an expression over known variables stands for."""
+        """The value of an expression over known variables."""
         if isinstance(expr, relax.Var) and not ir.is_prim_expr(expr):
             return self._variable(expr)
         if ir.is_prim_expr(expr):
@@ -127,7 +126,7 @@ class Trace:
         return Opaque(f"a {type(expr).__name__}")
 
     def shapes(self, type_: Any) -> list[list[Any]]:
-        """The shapes of the results of a call; none where one is not known."""
+        """The shapes of the results of a call; empty if one is unknown."""
         types = list(type_.fields) if isinstance(type_, relax.TupleType) else [type_]
         if not all(is_tensor_type(one) for one in types):
             return []
@@ -156,12 +155,12 @@ class Trace:
         return results[0] if single else tuple(results)
 
 
-#: calls that compute their results by a function of loops, in new tensors
+#: calls that compute their results in new tensors with a TIR function
 _CALLS_OF_FUNCTIONS = ("relax.call_tir", "relax.call_tir_with_grad")
 
 
 def leaves(value: Value) -> Iterable[Any]:
-    """The tensors, and what is none, of nested tuples."""
+    """The tensors and opaque values in nested tuples."""
     if isinstance(value, tuple):
         for one in value:
             yield from leaves(one)

@@ -1,6 +1,6 @@
 """te functions as operators of PyTorch, with derivatives of every order.
 
-Importing it loads PyTorch, which nothing else in the package does.
+Importing this package loads PyTorch; no other part of the library does.
 """
 
 from __future__ import annotations

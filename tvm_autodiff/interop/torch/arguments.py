@@ -1,4 +1,4 @@
-"""Arguments of functions on PyTorch's tensors: sizes that are symbols, numbers, autocast."""
+"""Arguments of functions on PyTorch tensors: symbolic sizes, numbers, autocast."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import torch
 from ...errors import CallError, InvalidArgumentError
 from ...functions.leaves import Leaf, leaves_of
 
-#: from leaves and their names to what they are
+#: maps leaves and their names to their properties
 Look = Callable[[Sequence[Any], Sequence[str]], list[Leaf]]
 
-#: where kernels run; "meta" holds shapes alone
+#: the devices of kernels; "meta" holds only shapes
 _DEVICES = ("cpu", "cuda", "meta")
 
 
 def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """What is the same for tensors that take the same program; quick to make.
+    """A key that is equal only for tensors that take the same program, and fast to make.
 
     Raises
     ------
     AttributeError
-        A leaf is neither a tensor of PyTorch nor a number.
+        If a leaf is neither a PyTorch tensor nor a number.
     TypeError
-        A size is symbolic.
+        If a size is symbolic.
     """
     parts: list[Any] = []
     for leaf in leaves:
@@ -42,9 +42,10 @@ def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 def look_for(dynamic: Mapping[str, Sequence[int]]) -> Look:
-    """What tells what leaves are, where PyTorch traces with sizes that are symbols, too.
+    """A function that returns the properties of leaves, also when PyTorch traces with symbolic
+    sizes.
 
-    A symbol on an axis that is dynamic stays one; on any other axis PyTorch makes it a number.
+    A symbol on a dynamic axis stays symbolic. On any other axis PyTorch specialises it to a number.
     """
     return partial(_look, dynamic)
 
@@ -64,7 +65,7 @@ def _look(dynamic: Mapping[str, Sequence[int]], values: Sequence[Any], names: Se
             _number(size, known) if axis in marked else int(size)
             for axis, size in enumerate(value.shape)
         ]
-        # tensors that transforms wrap, or that hold no values, cannot be asked like plain ones
+        # tensors that transforms wrap, or that hold no values, cannot be queried like plain ones
         plain.append(torch.empty((), dtype=value.dtype).expand(sizes))
     _check_devices(values, names)
     return leaves_of(plain, names)
@@ -73,18 +74,18 @@ def _look(dynamic: Mapping[str, Sequence[int]], values: Sequence[Any], names: Se
 def _check(value: Any, name: str) -> None:
     if not isinstance(value, torch.Tensor):
         raise InvalidArgumentError(
-            f"{name} is {type(value).__name__}: arguments are PyTorch tensors and numbers, in "
-            "tuples, lists, dictionaries and dataclasses; what the function is to be specialised "
-            "for belongs into its closure"
+            f"{name} is {type(value).__name__}: arguments must be PyTorch tensors and numbers, in "
+            "tuples, lists, dictionaries and dataclasses; bind values that specialise the function "
+            "in its closure"
         )
     if value.layout != torch.strided:
         raise InvalidArgumentError(
-            f"{name} has the layout {value.layout}: kernels take dense tensors, like .to_dense()"
+            f"{name} has the layout {value.layout}: kernels take dense tensors: use .to_dense()"
         )
     if value.device.type not in _DEVICES:
         raise CallError(
-            f"{name} lies on {value.device}, for which there are no kernels: move it to the CPU or "
-            "to a GPU with CUDA"
+            f"{name} is on {value.device}, for which there are no kernels: move it to the CPU or "
+            "to a CUDA GPU"
         )
 
 
@@ -97,17 +98,17 @@ def _check_devices(values: Sequence[Any], names: Sequence[str]) -> None:
     for device, name in places[1:]:
         if device != places[0][0]:
             raise CallError(
-                f"{places[0][1]} lies on {places[0][0]} and {name} on {device}: move them to one "
+                f"{places[0][1]} is on {places[0][0]} and {name} on {device}: move them to one "
                 "device"
             )
 
 
 def _number(size: Any, known: list[tuple[Any, int]]) -> int:
-    """A number for a size: the same for sizes that PyTorch finds equal, and for those alone."""
+    """A number for a size: equal exactly for sizes that PyTorch finds equal."""
     if isinstance(size, int):
         return size
     for other, number in known:
-        if size == other:  # PyTorch notes what it said
+        if size == other:  # PyTorch records the answer as a guard
             return number
     number = int(size.node.hint)
     while any(number == taken for _, taken in known):
@@ -117,8 +118,9 @@ def _number(size: Any, known: list[tuple[Any, int]]) -> int:
 
 
 def promoted(leaves: Sequence[Any]) -> list[Any]:
-    """The leaves as autocast gives them to operators that promote: all floating point tensors in
-    the widest of their dtypes.
+    """The leaves as autocast passes them to promoting operators.
+
+    All floating point tensors are converted to the widest of their dtypes.
     """
     dtypes = [t.dtype for t in leaves if isinstance(t, torch.Tensor) and t.is_floating_point()]
     if len(set(dtypes)) < 2:
@@ -133,7 +135,9 @@ def promoted(leaves: Sequence[Any]) -> list[Any]:
 
 
 def as_tensors(leaves: Sequence[Any], dtypes: Sequence[str | None]) -> list[torch.Tensor]:
-    """The leaves, numbers as tensors of rank 0; `dtypes` holds theirs, and None for tensors."""
+    """The leaves, with numbers as tensors of rank 0; `dtypes` holds their dtypes, and None for
+    tensors.
+    """
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     device = tensors[0].device if tensors else None
     return [

@@ -1,8 +1,8 @@
-"""Calls of operators under PyTorch's transforms: autograd, forward mode, functorch.
+"""Operator calls under PyTorch's transforms: autograd, forward mode, functorch.
 
-A derivative is again a call of an operator, derived from the program, so that all orders and all
-nestings of transforms work. Residuals belong to the first derivative alone: higher ones are derived
-from the pullback as a function of inputs and cotangents, which are saved beside residuals.
+A derivative is again an operator call, derived from the program, so all orders and nestings of
+transforms work. Only the first derivative uses residuals. Higher ones are derived from the pullback
+as a function of inputs and cotangents, which are saved in addition to residuals.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Backward:
     Attributes
     ----------
     wrt : tuple of int
-        The inputs that it gives cotangents of.
+        The inputs whose cotangents it computes.
     heads : tuple of int
-        The outputs that it takes cotangents of.
+        The outputs whose cotangents it takes.
     run : Operator
         From residuals and cotangents to cotangents.
     passed, kept : tuple of int
-        Which inputs, and then which outputs of the forward pass, are residuals.
+        The inputs, and then the outputs of the forward pass, that are residuals.
     pullback : DerivedOperator
-        The same from inputs and cotangents alone, to be differentiated.
+        The same from inputs and cotangents only, for further differentiation.
     """
 
     wrt: tuple[int, ...]
@@ -54,20 +54,20 @@ class Backward:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a call computes, and how.
+    """A call: what it computes, and with which operator.
 
     Attributes
     ----------
     operator : Operator
-        What is differentiated, a function of the first arguments.
+        The differentiated operator, a function of the first arguments.
     count : int
-        The number of these; others are values that save work, and have no derivatives.
+        The number of these arguments. Others are values that save work, and have no derivatives.
     run : Operator
-        What is run.
+        The operator that is run.
     takes : tuple of int or None
-        Which arguments it takes, None for all of them.
+        The arguments that it takes; None for all of them.
     outputs : int
-        The number of results; what `run` gives beyond is kept for the backward pass.
+        The number of results. Further outputs of `run` are kept for the backward pass.
     backward : Backward or None
         The backward pass from residuals.
     """
@@ -80,9 +80,9 @@ class Call:
     backward: Backward | None = None
 
     def execute(self, tensors: Tensors) -> tuple[torch.Tensor, ...]:
-        """All that `run` gives, without a record of it."""
+        """All outputs of `run`, without recording."""
         given = tensors if self.takes is None else [tensors[n] for n in self.takes]
-        # Autograd's part is done by then
+        # autograd's part is done at this point
         with torch._C._AutoDispatchBelowAutograd():
             results = self.run.op(*given)
         return results if type(results) is tuple else tuple(_listed(results))
@@ -96,7 +96,7 @@ class Call:
         return tuple(sorted({*self.backward.passed, *(n for n in reads if n < self.count)}))
 
     def batched(self, members: tuple[bool, ...], size: int) -> Call:
-        """The call for a batch; what is kept is among its results."""
+        """The call for a batch; kept values are among its results."""
         taken = members if self.takes is None else tuple(members[n] for n in self.takes)
         run = self.run.batched(taken, size)
         operator = self.operator.batched(members[: self.count], size)
@@ -109,14 +109,14 @@ def _listed(results: Any) -> Sequence[torch.Tensor]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A call, and where its arguments stand among what there is."""
+    """A call, and the positions of its arguments."""
 
     call: Call
     gathered: tuple[int, ...]
 
 
 def plain(operator: Operator) -> Call:
-    """The call of an operator from nothing but its inputs."""
+    """The call of an operator with only its inputs."""
     return operator.once("plain", lambda: _plain(operator))
 
 
@@ -148,7 +148,7 @@ def _recording(operator: Operator, wrt: tuple[int, ...], budget: int | None) -> 
 
 
 def call_of(operator: Operator, tensors: Tensors, budget: int | None) -> tuple[torch.Tensor, ...]:
-    """The results of an operator, recorded for the derivatives that somebody may ask for."""
+    """The results of an operator, recorded for possible derivatives."""
     wrt = differentiated(tensors)
     if wrt and _has_floats(operator):
         return applied(recording(operator, wrt, budget), tensors)
@@ -161,7 +161,7 @@ def _has_floats(operator: Operator) -> bool:
 
 
 def differentiated(tensors: Tensors) -> tuple[int, ...]:
-    """The numbers of the tensors that reverse mode may ask the cotangents of."""
+    """The numbers of the tensors for which reverse mode may request cotangents."""
     if transforms_active():
         return tuple(n for n, tensor in enumerate(tensors) if _requires_grad_somewhere(tensor))
     if not torch.is_grad_enabled():
@@ -180,7 +180,7 @@ def _requires_grad_somewhere(tensor: torch.Tensor) -> bool:
 
 
 def applied(call: Call, tensors: Tensors) -> tuple[torch.Tensor, ...]:
-    """The results of a call, recorded where anything on the way asks for it."""
+    """The results of a call, recorded if anything requires it."""
     return _with_residuals(call, tensors)[: call.outputs]
 
 
@@ -211,7 +211,7 @@ def _batched(interpreter: Any, call: Call, tensors: Tensors) -> tuple[torch.Tens
             return _with_residuals(call, moved)
         many = call.batched(members, interpreter.batch_size())
         if many.operator is many.run or len(many.run.program.outputs) > many.outputs:
-            # what is kept is a result here: the levels below see a function that gives both
+            # kept values are results here: the levels below see a function that returns both
             results = call_of(many.run, moved, None)
         else:
             results = applied(many, moved)
@@ -219,7 +219,7 @@ def _batched(interpreter: Any, call: Call, tensors: Tensors) -> tuple[torch.Tens
 
 
 def recorded(operator: Operator, tensors: Tensors) -> Any:
-    """A call of the operator of PyTorch itself, by a graph that was exported for instance."""
+    """A call of the PyTorch operator itself, for instance from an exported graph."""
     wrt = differentiated(tensors)
     made = recording(operator, wrt, None) if wrt and _has_floats(operator) else plain(operator)
     results = applied(made, tensors)
@@ -227,32 +227,33 @@ def recorded(operator: Operator, tensors: Tensors) -> Any:
 
 
 class Recorded(torch.autograd.Function):
-    """A call outside of functorch's transforms."""
+    """A call outside functorch's transforms."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Run the call and save what its derivatives need."""
         results = call.execute(tensors)
         _save(ctx, call, tensors, results)
         return results
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
+        """The cotangents of the arguments."""
         return _pulled(ctx, cotangents)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[Any, ...]:
+        """The tangents of the results."""
         return _pushed(ctx, tangents)
 
 
 class Transformed(_SingleLevelFunction):
-    """A call under the innermost of functorch's transforms, where that differentiates.
-
-    PyTorch's `custom_function_call` does the same for functions that it knows nothing of, and walks
-    arguments and results as trees at each level: half of the time of a small network's gradients.
+    """A call under functorch's transforms, which require a separate context set-up and are slower.
     """
 
     @staticmethod
     def forward(call: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Run the call."""
         interpreter = pyfunctorch.retrieve_current_functorch_interpreter()
         level = interpreter.level()
         plain = [functorch._unwrap_for_grad(tensor, level) for tensor in tensors]
@@ -263,14 +264,17 @@ class Transformed(_SingleLevelFunction):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        """Save what the derivatives of the call need."""
         _save(ctx, inputs[0], inputs[1:], output)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
+        """The cotangents of the arguments."""
         return _pulled(ctx, cotangents)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[Any, ...]:
+        """The tangents of the results."""
         return _pushed(ctx, tangents)
 
 
@@ -290,7 +294,7 @@ def _save(ctx: Any, call: Call, tensors: Tensors, results: Tensors) -> None:
 
 
 def _pulled(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
-    """Cotangents of the arguments, None for those that nobody asked for."""
+    """The cotangents of the arguments, with None for those not requested."""
     call: Call = ctx.call
     wrt = tuple(n for n in range(call.count) if ctx.needs_input_grad[1 + n])
     heads = tuple(n for n in range(call.outputs) if cotangents[n] is not None)
@@ -320,17 +324,17 @@ def _zeros(like: tuple[Any, ...]) -> torch.Tensor:
 
 
 def _backward_plan(call: Call, wrt: tuple[int, ...]) -> Plan:
-    """How the cotangents of some inputs come from residuals."""
+    """The plan that computes cotangents of some inputs from residuals."""
     backward = call.backward
     assert backward is not None
     pullback, reads = backward.pullback
     numbers = tuple(backward.wrt.index(n) for n in wrt)
-    # of what there is: saved inputs, kept results, cotangents
+    # numbers of the available tensors: saved inputs, kept results, cotangents
     saved, kept = call.saved, len(backward.kept)
     there = {n: place for place, n in enumerate(saved)}
     for place in range(len(backward.heads)):
         there[call.count + place] = len(saved) + kept + place
-    # residuals and cotangents that the pullback does not read come behind what it reads
+    # residuals and cotangents that the pullback does not read follow those it reads
     residuals = [there[n] for n in backward.passed]
     residuals += range(len(saved), len(saved) + kept)
     taken = [*residuals, *(there[call.count + place] for place in range(len(backward.heads)))]
@@ -348,7 +352,7 @@ def _backward_plan(call: Call, wrt: tuple[int, ...]) -> Plan:
 
 
 def _pushed(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
-    """Tangents of the results, None for those without."""
+    """The tangents of the results, with None for those without a tangent."""
     call: Call = ctx.call
     moving = tuple(n for n in range(call.count) if tangents[1 + n] is not None)
     inputs = ctx.saved_tensors

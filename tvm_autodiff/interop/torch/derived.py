@@ -1,6 +1,6 @@
-"""Programs made from a program: its pullback, its pushforward, itself for a batch, its passes.
+"""Derives programs from a program: pullback, pushforward, batch, and the two passes.
 
-In and out: te tensors. Each says which of the arguments that it could take it reads.
+Each result lists which of its possible arguments it reads.
 """
 
 from __future__ import annotations
@@ -17,25 +17,29 @@ from ...partition.programs import Passes, Program, inputs_of
 from ...partition.split import split
 from ...transforms.batch import batch_of_tensors
 
-#: more bytes than residuals can take: all are kept, and nothing is computed again
+#: more bytes than residuals can take: all are kept, and nothing is recomputed
 ALL = 1 << 60
 
-#: the budget in bytes of each way to choose residuals; None is the choice of least time
+#: the budget in bytes of each way to choose residuals; None minimises the time
 BUDGETS: Mapping[str, int | None] = {"auto": None, "all": ALL, "recompute": 0}
 
-#: a program, and which of the arguments that it could take it reads
+#: a program, and which of its possible arguments it reads
 Derived = tuple[Program, tuple[int, ...]]
 
 
 def pullback(program: Program, wrt: Sequence[int], heads: Sequence[int]) -> Derived:
-    """From inputs and the cotangents of the outputs `heads` to those of the inputs `wrt`."""
+    """The program from inputs and cotangents of the outputs `heads` to cotangents of the inputs
+    `wrt`.
+    """
     cotangents = _cotangents(program, heads)
     adjoints = _adjoints(program, wrt, cotangents)
     return _reading([*program.inputs, *_present(cotangents)], adjoints)
 
 
 def pushforward(program: Program, moving: Sequence[int]) -> Derived:
-    """From inputs and the tangents of the inputs `moving` to those of outputs with floats."""
+    """The program from inputs and tangents of the inputs `moving` to tangents of floating point
+    outputs.
+    """
     tangents = [
         placeholder_like(tensor, f"{tensor.op.name}_dot") if number in moving else None
         for number, tensor in enumerate(program.inputs)
@@ -45,8 +49,9 @@ def pushforward(program: Program, moving: Sequence[int]) -> Derived:
 
 
 def batched(program: Program, members: Sequence[bool], size: int) -> Program:
-    """The program for all members of a batch, whose axis comes first; `members` says which inputs
-    differ between them. The outputs always do.
+    """The program for a batch, with the batch axis first.
+
+    `members` selects the inputs that differ between members. The outputs always do.
     """
     dims = [dim for tensor in program.inputs for dim in shape_of(tensor)]
     fixed = all(isinstance(dim, int) for dim in dims)
@@ -63,8 +68,9 @@ def batched(program: Program, members: Sequence[bool], size: int) -> Program:
 def two_passes(
     program: Program, wrt: Sequence[int], budget: int | None, sizes: Mapping[str, int]
 ) -> tuple[Passes, Derived]:
-    """A forward and a backward program for cotangents of all outputs with floats, and the pullback
-    that they compute together.
+    """A forward and a backward program, and the pullback that they compute together.
+
+    The backward program takes cotangents of all floating point outputs.
     """
     heads = [number for number, tensor in enumerate(program.outputs) if is_float(tensor)]
     cotangents = _cotangents(program, heads)

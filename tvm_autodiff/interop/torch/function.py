@@ -1,4 +1,4 @@
-"""`function`: a Python function of te tensors as a function of PyTorch's tensors."""
+"""`function`: turns a Python function of te tensors into a function of PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -30,33 +30,34 @@ from .operator import Operator
 def function(
     te_function: Callable[..., Any], *, dynamic: Dynamic | None = None, save: str | int = "auto"
 ) -> TorchFunction:
-    """Make an operator of PyTorch of a Python function of te tensors.
+    """Turn a Python function of te tensors into a PyTorch operator.
 
     Parameters
     ----------
     te_function : callable
-        From te tensors to te tensors, in nested tuples, lists, dictionaries and dataclasses. It is
-        called once for each signature of shapes and dtypes, with placeholders.
+        A function from te tensors to te tensors, in nested tuples, lists, dictionaries and
+        dataclasses. It is called with placeholders, once for each signature of shapes and dtypes.
     dynamic : mapping from str to sequence of int, optional
-        For arguments by name the axes of their tensors whose size is symbolic, as in `jit`: one
-        compilation for all sizes.
+        Axes with symbolic size, by argument name, as in `jit`. One compilation then serves all
+        sizes.
     save : {"auto", "all", "recompute"} or int
-        What the forward pass keeps for the backward pass: the choice of least estimated time, all
-        that saves work, nothing but inputs, or at most a number of bytes.
+        What the forward pass keeps for the backward pass: the choice of least estimated time,
+        everything that saves work, only inputs, or at most a number of bytes.
 
     Returns
     -------
     TorchFunction
-        From tensors to tensors, in the same containers. It can be differentiated any number of
-        times, in both modes, works under ``torch.func`` and ``torch.compile(fullgraph=True)``, and
-        as a decorator.
+        A function from tensors to tensors, in the same containers. It can be differentiated any
+        number of times in both modes, and works under ``torch.func`` and
+        ``torch.compile(fullgraph=True)``.
 
     Raises
     ------
     InvalidArgumentError
-        An option has the wrong form. In the call: an argument is no tensor, a result no te tensor.
+        If an option has the wrong form. In the call: if an argument is not a tensor, or a result is
+        not a te tensor.
     CallError
-        In the call: tensors lie on different devices.
+        In the call: if tensors are on different devices.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def _checked(save: Any) -> str | int:
     if isinstance(save, int) and not isinstance(save, bool) and save >= 0:
         return save
     raise InvalidArgumentError(
-        f"save is {save!r}: give one of {', '.join(map(repr, BUDGETS))}, or a number of bytes"
+        f"save is {save!r}: use one of {', '.join(map(repr, BUDGETS))}, or a number of bytes"
     )
 
 
@@ -92,11 +93,11 @@ class TorchProgram:
     operator : Operator
         The program.
     form : Form
-        What is around the results.
+        The form of the results.
     numbers : tuple of (str or None)
-        The dtypes of leaves that are numbers.
+        The dtypes of number leaves, and None for tensors.
     budget : int or None
-        The most bytes that are kept for a backward pass.
+        The maximum number of bytes that are kept for a backward pass.
     """
 
     operator: Operator
@@ -107,7 +108,7 @@ class TorchProgram:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         tensors = as_tensors(leaves, self.numbers) if any(self.numbers) else leaves
         if torch.compiler.is_exporting():
-            # a graph is to hold the operator itself, whatever requires a gradient now
+            # a graph must contain the operator itself, whatever requires a gradient now
             results = self.operator.op(*tensors)
             results = results if isinstance(results, (tuple, list)) else (results,)
         else:
@@ -116,7 +117,7 @@ class TorchProgram:
 
 
 class TorchFunction(ArrayFunction):
-    """A Python function of te tensors that takes PyTorch's tensors; see `function`.
+    """A function of PyTorch tensors made from one of te tensors; see `function`.
 
     Attributes
     ----------
@@ -124,6 +125,16 @@ class TorchFunction(ArrayFunction):
         The function of te tensors.
     save : str or int
         What is kept for backward passes.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> torch = pytest.importorskip("torch")
+    >>> from tvm import topi
+    >>> from tvm_autodiff.interop.torch import function
+    >>> square = function(lambda x: topi.multiply(x, x), save="recompute")
+    >>> type(square).__name__, square.save
+    ('TorchFunction', 'recompute')
     """
 
     def __init__(
@@ -184,7 +195,7 @@ class TorchFunction(ArrayFunction):
         if not form.like(program.form):
             raise InvalidArgumentError(
                 f"{described(self.function)} returned {form} at first, and {program.form} for "
-                f"{signature}: results for arguments in the same containers must have one form"
+                f"{signature}: results for arguments in the same containers must have the same form"
             )
         dtypes = [
             None if kind is None else leaf.dtype
@@ -205,7 +216,7 @@ class TorchFunction(ArrayFunction):
         return TorchProgram(operator, trace.form, (None,) * len(trace.inputs), budget)
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # torch.compile asks for one that is no default
+        return self is other  # torch.compile requires one that is not a default
 
     def __hash__(self) -> int:
         return id(self)
@@ -217,7 +228,7 @@ class TorchFunction(ArrayFunction):
         name = getattr(self.function, "__qualname__", "")
         module = sys.modules.get(getattr(self.function, "__module__", ""))
         if getattr(module, name, None) is self:
-            return name  # a decorator put it in the place of its function
+            return name  # a decorator replaced its function by it
         return type(self), (self.function, self._options, self.save)
 
     def __repr__(self) -> str:
@@ -233,5 +244,5 @@ _pytree.register_constant(TorchFunction)
 
 @nonstrict_trace
 def _in_graph(made: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call that torch.compile traces through where tensors are traced, and not as Python."""
+    """A call that torch.compile records as one operator instead of tracing its Python code."""
     return made._run(args, kwargs)

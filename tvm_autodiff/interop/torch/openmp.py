@@ -1,7 +1,7 @@
-"""Loops divided among the threads of PyTorch's OpenMP runtime.
+"""Divides loops among the threads of PyTorch's OpenMP runtime.
 
-After an operation, OpenMP's threads look for work for milliseconds: a second pool would share the
-cores with them. `torch.set_num_threads` says how many there are, for kernels, too.
+After an operation, OpenMP's threads wait actively for milliseconds, so a second pool would compete
+for the cores. `torch.set_num_threads` sets the number of threads for kernels as well.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ end:
 
 @functools.cache
 def launch() -> tuple[int, Any] | None:
-    """The address of what divides a loop, and what keeps its code; None for other runtimes than
-    that of GNU.
+    """The address of the function that divides a loop, and the object that owns its code.
+
+    None for runtimes other than GNU's.
     """
     library = Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"
     if not library.exists():

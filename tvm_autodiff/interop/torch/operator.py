@@ -1,7 +1,7 @@
-"""One program as one operator of PyTorch: kernels for CPU and CUDA, and shapes without values.
+"""One program as one PyTorch operator: kernels for CPU and CUDA, and shape inference.
 
-The name holds a digest of the program, so that a changed program is another operator: PyTorch
-caches what it compiled by the names of operators.
+The name contains a digest of the program, so a changed program is a different operator. PyTorch
+caches compiled graphs by operator names.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from .shapes import shapes_of
 
 NAMESPACE = "tvm_autodiff"
 
-#: letters of a digest in a name: 64 bits
+#: digits of the digest in a name: 64 bits
 _DIGITS = 16
 
 T = TypeVar("T")
 
 
 class Operator:
-    """A program, what is derived from it, and its operator in ``torch.ops.tvm_autodiff``.
+    """A program, the programs derived from it, and its operator in ``torch.ops.tvm_autodiff``.
 
     Nothing is derived, registered or compiled before it is needed.
 
     Parameters
     ----------
     name : str
-        What the name of the operator begins with.
+        The start of the operator's name.
     make : callable
-        Gives the program.
+        Returns the program.
     sizes : mapping
-        Values of symbolic sizes that residuals are chosen for.
+        Values of symbolic sizes for the choice of residuals.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Operator:
         self._lock = threading.RLock()
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gave the first time that it was asked for."""
+        """The cached result of the first call of `make`."""
         if key not in self._kept:
             with self._lock:
                 if key not in self._kept:
@@ -65,12 +65,12 @@ class Operator:
 
     @property
     def program(self) -> Program:
-        """The tensors."""
+        """The program."""
         return self.once("program", self._make)
 
     @property
     def op(self) -> Any:
-        """The registered operator: tensors to a tuple of tensors."""
+        """The registered operator, from tensors to a tuple of tensors."""
         kept = self._kept.get("op")
         return self.once("op", lambda: OPERATORS.registered(self)) if kept is None else kept
 
@@ -118,14 +118,14 @@ class Operator:
         return self.once((kind, key), made)
 
 
-#: an operator, and which of the arguments that it could take it reads
+#: an operator, and which of its possible arguments it reads
 DerivedOperator = tuple[Operator, tuple[int, ...]]
 
 
 class Kernels:
     """The compiled functions of a program, one for each kind of device.
 
-    Each is built when its first call comes.
+    Each is built on its first call.
     """
 
     def __init__(self, program: Program) -> None:
@@ -135,12 +135,12 @@ class Kernels:
         self._single = len(program.outputs) == 1
 
     def on_cpu(self, *tensors: torch.Tensor) -> Any:
-        """The results, for tensors on the host."""
+        """The results for tensors on the host."""
         function = self._functions.get("cpu") or self._built("cpu", None)
         return self._called(function, tensors)
 
     def on_cuda(self, *tensors: torch.Tensor) -> Any:
-        """The results, for tensors on one GPU, beside scalars of the host."""
+        """The results for tensors on one GPU, and scalars on the host."""
         function = self._functions.get("cuda") or self._built("cuda", "cuda")
         device = next(tensor.device for tensor in tensors if tensor.device.type == "cuda")
         return self._called(function, [tensor.to(device) for tensor in tensors])
@@ -164,7 +164,7 @@ class Kernels:
 
 
 class Operators:
-    """The operators of the namespace: as PyTorch's own table of them, one for the process."""
+    """The operators of the namespace, one table for the process like PyTorch's own."""
 
     def __init__(self) -> None:
         self._library = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -173,7 +173,7 @@ class Operators:
         self._nameless = itertools.count()
 
     def registered(self, operator: Operator) -> Any:
-        """The operator of PyTorch for a program; that of an equal program where there is one."""
+        """The PyTorch operator for a program, shared by equal programs."""
         program = operator.program
         name = f"{identifier(operator.name) or 'te'}_{self._digest(program)}"
         with self._lock:
@@ -183,7 +183,7 @@ class Operators:
 
     def _digest(self, program: Program) -> str:
         key = build_key([program.inputs, program.outputs], {})
-        # what TVM cannot write down is another program each time
+        # a program that TVM cannot serialise is different each time
         return f"unwritten{next(self._nameless)}" if key is None else key[:_DIGITS]
 
     def _register(self, name: str, operator: Operator) -> Any:

@@ -1,7 +1,7 @@
-"""Results without values: what PyTorch traces with in place of kernels.
+"""Results without values, with which PyTorch traces instead of running kernels.
 
-Sizes may be symbols of PyTorch. Each comparison of one becomes a condition of the compiled graph,
-so there are no more of them than kernels ask for.
+Sizes may be PyTorch symbols. Each comparison of a symbol becomes a condition of the compiled graph,
+so there are no more of them than kernels need.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...runtime.tensor_signature import signature_of
 
 
 def shapes_of(program: Program) -> Callable[..., Any]:
-    """The function from tensors without values to results without values."""
+    """A function from tensors without values to results without values."""
     signature = signature_of(program.inputs, program.outputs, False)
 
     def shapes(*tensors: torch.Tensor) -> Any:
@@ -40,12 +40,12 @@ def shapes_of(program: Program) -> Callable[..., Any]:
 
 
 def _learn(tensor: torch.Tensor, spec: TensorSpec, sizes: dict[str, Any]) -> None:
-    """Add the sizes that a tensor tells.
+    """Add the sizes that a tensor defines.
 
     Raises
     ------
     CallError
-        It does not fit.
+        If it does not fit.
     """
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype != spec.dtype or tensor.dim() != len(spec.shape):

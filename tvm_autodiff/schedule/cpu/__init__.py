@@ -1,1 +1,1 @@
-"""Schedule rules for CPUs, one a file."""
+"""Schedule rules for CPUs, one per file."""

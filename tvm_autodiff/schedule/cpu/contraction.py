@@ -1,10 +1,10 @@
-"""Reductions that read operands again and again: matrix products, convolutions, their gradients,
-distances between all rows of two matrices.
+"""Schedules reductions that reuse operands: matrix products, convolutions and their gradients,
+pairwise distances.
 
-In: a kernel that reduces an elementwise body of operands, at least one of which does not vary along
-some output axis: a sum of products, or any other. Out: a register-tiled function, and the copies of
-operands that it reads. The tile is the one of least estimated cycles; only index forms, extents and
-the number of operations are looked at.
+The reduced body may be any elementwise function of operands, at least one of which is constant
+along some output axis. The result is a register-tiled function, and copies of operands that it
+reads. The tile with the fewest estimated cycles is chosen, from index forms, extents and the number
+of operations only.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
 
 
 def _body(kernel: Kernel) -> Product | Body | Declined:
-    """What a kernel reduces: a product of operands where none of these varies along all outputs
-    unless it is a read, else a body of any form.
+    """What a kernel reduces: a product of operands, or a body of any form.
+
+    It is a product if no operand varies along all outputs unless it is a read.
     """
     product = product_of(kernel.root)
     if product is not None and len(product.operands) > 1:
@@ -120,7 +121,7 @@ def _body(kernel: Kernel) -> Product | Body | Declined:
 
 
 def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel] | None:
-    """Parts of a reduction that stay in a core's cache while all outputs pass over them."""
+    """The parts of a reduction that stay in a core's cache while all outputs pass over them."""
     if len(kernel.outputs) > 1:
         return None  # no rule for one value combines several
     sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.body.operands]
@@ -146,8 +147,9 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
 
 
 def _stays(nest: Nest, machine: Machine) -> bool:
-    """Whether what every tile reads again stays in the cache: the operand that the outermost loop
-    runs through is read once.
+    """Whether operands that every tile reads stay in the cache.
+
+    The operand that the outermost loop runs through is read once.
     """
     first = nest.spatial[tile_order(nest, nest.extents)[0]]
     held = 0
@@ -156,7 +158,7 @@ def _stays(nest: Nest, machine: Machine) -> bool:
         held += (
             size if first not in operand.variables() else size * 16 // nest.extents.get(first, 16)
         )
-    # panels that were packed before the loop over steps lie in one piece, and push out little else
+    # panels that were packed before the loop over steps are contiguous, and evict little else
     packed = nest.repetition.times > 1 and any(map(nest.is_fixed, nest.body.operands))
     return held * nest.itemsize <= (machine.cache_bytes if packed else machine.cache_bytes // 2)
 
@@ -227,7 +229,7 @@ def _emit(
 
 
 def _in_vectors(nest: Nest, tile: Tile) -> bool:
-    """Whether the lanes of each vector of results are all within the result, or all beyond."""
+    """Whether the lanes of each result vector are all inside the result, or all outside."""
     assert tile.vector is not None
     return nest.extents[nest.spatial[tile.vector]] % tile.width == 0
 

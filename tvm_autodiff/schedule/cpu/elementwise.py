@@ -1,8 +1,7 @@
-"""Kernels that compute every element on its own: maps, copies, transposes, stencils.
+"""Schedules kernels without reductions: maps, copies, transposes, stencils.
 
-In: a kernel without a reduction. Out: one function. Loops over contiguous memory become one
-parallel, vectorised loop; where a read runs along another axis than the write, both are tiled, so
-that lines of the cache are used whole.
+Loops over contiguous memory become one parallel, vectorised loop. If a read runs along another axis
+than the write, both are tiled, so that cache lines are used completely.
 """
 
 from __future__ import annotations
@@ -83,9 +82,10 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
 
 
 def _short_rows(op: Operation, machine: Machine) -> bool:
-    """Whether rows are read and written in whole vectors, and too short for LLVM to do so.
+    """Whether rows are read and written in whole vectors, and are too short for LLVM to do so.
 
-    A row is as long as half a register at least; what does not depend on its axis may be anything.
+    A row has at least half the length of a register; reads that do not depend on its axis may be
+    anything.
     """
     if len(op.axis) < 2:
         return False
@@ -107,7 +107,7 @@ def _short_rows(op: Operation, machine: Machine) -> bool:
 
 
 def _flat(op: Operation) -> bool:
-    """Whether every read is at the axes themselves, of a tensor of that shape, or at no axis."""
+    """Whether every read is at the axes themselves, of a tensor of that shape, or constant."""
     here = [node_id(var) for var in axis_vars(op)]
     shape = shape_of(op.output(0))
     for node in postorder(bodies(op)):
@@ -126,7 +126,7 @@ def _flat(op: Operation) -> bool:
 
 
 def _contiguous_run(op: Operation) -> int:
-    """The number of trailing axes that run through memory in every read as in the output."""
+    """The number of trailing axes that are contiguous in every read as in the output."""
     variables = axis_vars(op)
     loads = [node for node in postorder(bodies(op)) if is_load(node)]
     if _uses_axes_as_values(op):

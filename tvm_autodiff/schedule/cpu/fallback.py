@@ -1,7 +1,6 @@
 """The rule that always applies: outer loops in parallel, everything else as written.
 
-In: any kernel, opaque ones included. Out: one function. Blocks that TVM's primitives refuse stay as
-they are.
+It takes any kernel, including opaque ones. Blocks that TVM's primitives reject are unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .statement_loops import statement_loops
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
-    """Schedule any kernel: correct first."""
+    """Schedule any kernel, correctness first."""
     if too_large(kernel) is not None or _has_lets(kernel):
         launch = statement_loops(kernel, machine)
         if not isinstance(launch, Declined):
@@ -38,8 +37,10 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
 
 
 def _has_lets(kernel: Kernel) -> bool:
-    """Whether a body holds a let: TVM's pass for common sub-expressions may define what a let uses
-    behind it, and then refuses its own code.
+    """Whether a body contains a let.
+
+    TVM's pass for common sub-expressions may place a definition that a let uses after it, and then
+    rejects its own code.
     """
     roots = [body for op in kernel.ops if is_compute(op) for body in bodies(op)]
     return any(op_name(node) == "let" for node in postorder(roots))
@@ -49,5 +50,5 @@ def _parallelise(schedule: Any, block: Any) -> None:
     spatial = output_loops(schedule, block)
     if not spatial:
         return
-    # refused, for example, where several blocks lie under one nest: these loops stay serial
+    # rejected, for example, if several blocks are under one nest: these loops stay serial
     by_tvm(schedule.parallel, spatial[0] if len(spatial) == 1 else schedule.fuse(*spatial[:2]))

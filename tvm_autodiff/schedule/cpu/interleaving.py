@@ -1,11 +1,11 @@
-"""Elementwise kernels whose last axes are short and choose between formulas: the entries of a
-Jacobian, the components of points.
+"""Schedules elementwise kernels whose short last axes choose between formulas, such as the
+components of points.
 
-The components of as many rows as a vector has lanes are computed, each as one vector, and are
-interleaved in registers to what lies in memory one after the other.
+The components of as many rows as a vector has lanes are computed, each as one vector, and
+interleaved in registers into memory order.
 
-``out[n, c] = if c == 0 then f(n) else g(n)
-→  out[n .. n + L, :] = interleaved(f(n .. n + L), g(n .. n + L))``
+``out[n, c] = if c == 0 then f(n) else g(n) → out[n .. n + L, :] = interleaved(f(n .. n + L), g(n ..
+n + L))``
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     if kernel.epilogue is not None or reduction_of(op) is not None:
         return REDUCES
     extents = [_extent(axis) for axis in op.axis]
-    # the components of all rows of a block lie in registers at once
+    # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
     if not short or short == len(op.axis) or not all(extents):
         return other_kind("it has no short axes after a long one of constant extent")
@@ -105,7 +105,7 @@ def _extent(axis: Axis) -> int:
 
 
 def _short_axes(extents: Sequence[int], most: int) -> int:
-    """How many of the last axes have at most so many points together."""
+    """The number of last axes that together have at most the given number of points."""
     count = 0
     while count < len(extents) and 0 < prod(extents[len(extents) - count - 1 :]) <= most:
         count += 1
@@ -122,7 +122,7 @@ def _chooses(values: Sequence[Expr], variables: Sequence[Var]) -> bool:
 def _components(
     op: Operation, values: Sequence[Expr], extents: Sequence[int], short: int
 ) -> list[tuple[Expr, ...]]:
-    """The values at each point of the short axes, in the order in which they lie in memory."""
+    """The values at each point of the short axes, in memory order."""
     variables = axis_vars(op)
     chosen = variables[-short:]
     ranges = {node_id(var): (0, extent - 1) for var, extent in zip(variables, extents, strict=True)}
@@ -136,7 +136,7 @@ def _components(
 
 
 def _not_vectors(components: Sequence[Sequence[Expr]], op: Operation, short: int) -> str | None:
-    """Why the components of neighbouring rows cannot be computed as vectors, if so."""
+    """Why the components of neighbouring rows cannot be computed as vectors, or None."""
     variables = axis_vars(op)
     row = variables[-short - 1]
     for node in postorder([value for component in components for value in component]):
@@ -159,7 +159,7 @@ def _tensors(values: Sequence[Expr]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _Block:
-    """What as many rows as a vector has lanes need."""
+    """The data for as many rows as a vector has lanes."""
 
     op: Operation
     components: Sequence[Sequence[Expr]]
@@ -169,7 +169,7 @@ class _Block:
     places: Places
 
     def statement(self, row: Var) -> Statement:
-        """The rows that begin at `row`."""
+        """The rows starting at `row`."""
         variables = axis_vars(self.op)
         count = len(self.components)
         outer = variables[: -self.short - 1]

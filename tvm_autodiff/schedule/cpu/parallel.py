@@ -1,4 +1,4 @@
-"""When threads pay: the work below which a parallel loop costs more than it gains."""
+"""Decides when threads pay off, and parallelises loops."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def worth_threads(work: int, machine: Machine) -> bool:
 
 
 def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
-    """Run leading loops in parallel: as few as give every thread a fair share.
+    """Parallelise leading loops: as few as give every thread a fair share.
 
-    The others stay loops of their own, so that no index is taken apart by divisions in them.
+    The others stay separate loops, so that no index is computed by divisions in them.
     """
     chosen: list[Any] = []
     count = 1
@@ -40,7 +40,7 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
 
 
 def shared_loops(loops: Sequence[tuple[Var, int]], body: Statement, threads: int) -> Statement:
-    """``for v, count in loops: body``, the leading ones of which are shared out to threads."""
+    """``for v, count in loops: body``, with the leading loops parallelised."""
     chosen, total = 0, 1
     for _, count in loops if threads > 1 else ():
         if total >= 2 * threads and (total % threads == 0 or total >= 16 * threads):
@@ -53,8 +53,8 @@ def shared_loops(loops: Sequence[tuple[Var, int]], body: Statement, threads: int
 
 
 def tasks(loops: Sequence[tuple[Var, int]], body: Statement) -> Statement:
-    """``for v, count in loops: body`` as one parallel loop, which is taken apart by division once
-    for each task.
+    """``for v, count in loops: body`` as one parallel loop, whose index is divided once for each
+    task.
     """
     below = prod(count for _, count in loops)
     task = counter("task", below)

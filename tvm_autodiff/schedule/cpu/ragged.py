@@ -1,7 +1,8 @@
-"""Reductions whose bounds vary: rows of their own lengths, triangles, rows between pointers.
+"""Schedules reductions with varying bounds: rows of different lengths, triangles, rows between
+pointers.
 
-Threads share out the output. A row of results that the bounds do not depend on is reduced together,
-in vectors; sums along memory have a vector of partial sums. Other results are left to plain loops.
+The output is divided among threads. A row of results that the bounds do not depend on is reduced
+together, in vectors; sums along memory use a vector of partial sums. Other results use plain loops.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class _Nest:
         return body
 
     def _row(self) -> Axis | None:
-        """The last axis of the output, where results along it read memory in order or stay."""
+        """The last axis of the output, if reads along it are contiguous or constant."""
         if not len(self.op.axis):
             return None
         axis = self.op.axis[-1]
@@ -122,7 +123,7 @@ class _Nest:
         return True
 
     def _lanes(self) -> int:
-        """Partial sums of a sum along memory; one where it is no such sum."""
+        """The number of partial sums of a sum along memory, or one for other sums."""
         last = self.reduction.axes[-1].var
         branches = contains(
             [expand_lets(source) for source in self.reduction.sources],
@@ -202,7 +203,7 @@ class _Nest:
         )
 
     def _written(self, sums: list[Local], index: Expr, renamed: dict[Var, Expr]) -> Statement:
-        """``out[...] = the sums``, or what the epilogue makes of them."""
+        """``out[...] = the sums``, or the epilogue of the sums."""
         here = [renamed.get(var, var) for var in axis_vars(self.op)]
         epilogue = self.kernel.epilogue
         if epilogue is None:

@@ -1,9 +1,9 @@
-"""Reductions without reuse: sums, maxima and products along rows, along columns, of everything.
+"""Schedules reductions without reuse: sums, maxima and products along rows, along columns, or of
+everything.
 
-In: a kernel that reduces one value. Out: one function, or two where the output is small and the
-reduction long (parts in parallel, then their combination). Along a contiguous reduced axis, vectors
-of partial results are combined at the end; along a contiguous output axis, whole vectors of outputs
-are.
+There are two functions if the output is small and the reduction long: split-K parts in parallel,
+then their combination. Along a contiguous reduced axis, vectors of partial results are combined at
+the end. Along a contiguous output axis, whole vectors of outputs are reduced.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decline
 
 
 def _split(kernel: Kernel, found: Reduction, machine: Machine) -> tuple[Kernel, Kernel] | None:
-    """Parts for the threads that the output axes do not keep busy."""
+    """The number of parts for the threads that the output axes do not occupy."""
     outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
     if machine.threads < 2 or iterations(kernel.root) < 2 * MIN_WORK:
         return None
@@ -137,7 +137,7 @@ def _variables(op: Operation, found: Reduction) -> list[Var]:
 
 
 def _is_flat(op: Operation, found: Reduction, lanes: int) -> bool:
-    """Whether the output axes run through memory in every read as they do in the output."""
+    """Whether the output axes are contiguous in every read as they are in the output."""
     extents = [axis_range(axis)[1] for axis in op.axis]
     total = 1
     for axis, extent in zip(reversed(op.axis), reversed(extents), strict=True):
@@ -211,7 +211,7 @@ def _renamed(op: Operation, found: Reduction, axes: list[Axis], name: str) -> Op
 
 
 def _consumer(kernel: Kernel, result: Tensor, rest: Tensor | None) -> Operation:
-    """What becomes of the reduced value: the rest of the row joins it, then the epilogue."""
+    """The use of the reduced value: the remainder of the row joins it, then the epilogue."""
     op = kernel.root
     found = reduction_of(op)
     assert found is not None

@@ -1,9 +1,9 @@
-"""Chains of kernels row by row: softmax and norms, their gradients, what is summed on the way.
+"""Schedules fusion groups row by row: softmax and norms, their gradients, and sums over the rows.
 
-In: a chain. Out: one function. One loop, shared out to threads in pieces, runs over the rows;
-within a row every stage is a few vectorised loops, joined where one reads the other's element, and
-what no one else reads lies in a local buffer, a small one on the stack and a large one in the heap.
-Sums over the rows are kept by each thread and added up in the end.
+One parallel loop runs over pieces of the rows. Within a row every stage is a few vectorised loops,
+joined if one reads the other's element. Intermediate results are held in local buffers, small ones
+on the stack and large ones on the heap. Each thread accumulates sums over the rows, which are added
+at the end.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 
 
 def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a chain as one function."""
+    """Schedule a fusion group as one function."""
     work = sum(_work(member) for member in chain.members)
     chunks = machine.threads if worth_threads(work // SIMPLE, machine) else 1
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:
@@ -69,12 +69,12 @@ def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
 def _scheduled(
     chain: Chain, chunks: int, machine: Machine, results: tuple[Tensor, ...]
 ) -> list[StageFunction] | Declined:
-    """A chain as one function that writes `results`, on so many threads."""
+    """A fusion group as one function that writes `results`, on a given number of threads."""
     chain = with_shared_work(chain, machine)
     ops = [op for member in chain.members for op in member.kernel.ops]
     inputs = external_reads(ops)
     if not _shapes_known(ops, [*inputs, *chain.outputs]):
-        return Declined("a symbolic size is no dimension of its inputs or outputs")
+        return Declined("a symbolic size is not a dimension of its inputs or outputs")
     buffers = _Buffers(chain, inputs)
     items = items_of(chain, machine)
     writer = NestWriter(buffers.places, buffers.sums)
@@ -103,7 +103,7 @@ def _bytes(buffers: Sequence[Local]) -> int:
 
 
 def _on_stack(buffers: Sequence[Local]) -> list[Local]:
-    """Those that TVM does not put into the heap."""
+    """The buffers that TVM does not allocate on the heap."""
     return [b for b in buffers if b.elements * bits_of(b.buffer.dtype) <= 8 * ON_STACK]
 
 
@@ -126,7 +126,9 @@ def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> boo
 
 
 class _Buffers:
-    """Where the tensors of a chain lie: parameters, buffers of a row, sums over the rows."""
+    """The memory of the tensors of a fusion group: parameters, buffers of a row, sums over the
+    rows.
+    """
 
     def __init__(self, chain: Chain, inputs: Sequence[Tensor]) -> None:
         self.places = Places()
@@ -236,7 +238,7 @@ def _sums(chain: Chain) -> list[Member]:
 
 
 def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]:
-    """Every thread's sums begin with the identity."""
+    """Initialise every thread's sums with the identity."""
     statements = []
     for member in _sums(chain):
         root = member.kernel.root
@@ -250,7 +252,7 @@ def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]
 
 
 def _end(chain: Chain, buffers: _Buffers, rows: _Rows) -> list[Statement]:
-    """Every thread hands on its sums."""
+    """Store the sums of every thread."""
     statements = []
     for member in _sums(chain):
         shape = inner_shape(member)
@@ -276,7 +278,7 @@ def _over(places: Sequence[Var], shape: Sequence[int], body: Statement) -> State
 
 
 def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> list[Statement]:
-    """The sums of the threads added up, and what their readers make of them."""
+    """Combine the sums of the threads, and compute what reads them."""
     statements = []
     for member in _sums(chain):
         for op in member.kernel.ops:
@@ -297,7 +299,7 @@ def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> li
 def _added_up(
     op: Operation, buffers: _Buffers, chunks: int, places: Sequence[Var]
 ) -> list[Statement]:
-    """What the threads have, combined at a place one after the other and handed on."""
+    """The values of the threads, combined at an index one after the other."""
     reduction = reduction_of(op)
     assert reduction is not None
     partial = [buffers.partial[tensor_key(tensor)] for tensor in outputs_of(op)]

@@ -1,8 +1,8 @@
-"""Loops over steps whose rows never meet: one function, rows in vectors, the state beside them.
+"""Schedules loops over time whose rows are independent as one function, with rows in vector lanes.
 
-In: a loop. Out: one function. Blocks of rows run in parallel; in each of them runs the loop over
-time, and in it the step of as many rows as a vector has lanes, whose state lies in registers or, of
-more rows, in the nearest cache.
+Blocks of rows run in parallel. Inside a block runs the loop over time, and inside it the step of as
+many rows as a vector has lanes, with the state in registers or, for more rows, in the nearest
+cache.
 """
 
 from __future__ import annotations
@@ -67,17 +67,18 @@ FEW_VALUES = 16
 def row_loop(
     kernel: Kernel, loop: Loop, machine: Machine, kernels: int
 ) -> list[StageFunction] | Declined:
-    """The function of a loop whose rows never meet.
+    """The function of a loop with independent rows.
 
     Parameters
     ----------
     kernel : Kernel
         The stage.
     loop : Loop
-        What it computes, without custom rules.
+        The loop, without custom rules.
     machine : Machine
+        The machine.
     kernels : int
-        How many functions a step would call.
+        The number of functions that a step would call.
     """
     if machine.kind != "llvm":
         return other_kind("it is not for a CPU")
@@ -108,7 +109,9 @@ def _in_normal_form(loop: Loop) -> Loop:
 
 
 def _program(step: Step, machine: Machine) -> RowProgram | Declined:
-    """The program over as many axes of rows as give the widest vectors; over most of those."""
+    """The program over the number of row axes that gives the widest vectors, and most axes among
+    equals.
+    """
     shapes = [shape_of(tensor) for tensor in (*step.carries, *step.outputs)]
     found: RowProgram | Declined = no_gain("its carries have no axes")
     widths = {}
@@ -148,7 +151,7 @@ class _Writer:
         self._all = units
 
     def _shares(self, units: int, machine: Machine) -> tuple[int, int]:
-        """How many blocks there are, and how many vectors of rows each of them has."""
+        """The number of blocks, and the number of vectors of rows in each of them."""
         loop, values = self._loop, len(self._program.bindings)
         length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
         work = length * units * self._lanes * max(1, values)
@@ -247,7 +250,7 @@ class _Writer:
         return function(list(buffers.values()), body), inputs, outputs
 
     def _unit(self, block: Expr, number: Expr) -> Expr:
-        """The number of a vector of rows among all; those behind the last one repeat it."""
+        """The global number of a vector of rows; numbers past the last one repeat it."""
         unit = add(mul(block, const(self._units, "int32")), number)
         if self._all % self._units == 0:
             return unit

@@ -1,9 +1,9 @@
-"""A reduction alone, written as a chain of one: sums of rows, of channels, of columns, winners.
+"""Schedules a single reduction as a fusion group of one: sums of rows, channels or columns,
+arg-reductions.
 
-In: a kernel that reduces, without reuse. Out: one function, or None where its rows are not plain or
-are too few. Along rows in memory, whole vectors of partial results and one of what is left; where
-rows are added up, each thread adds whole rows to sums of its own, so that memory is read in order.
-Rows that are shorter than a few vectors are added up several at a time.
+Along rows in memory it uses whole vectors of partial results and one remainder. Across rows, each
+thread adds whole rows to its own sums, so that memory is read in order. Rows shorter than a few
+vectors are processed several at a time. The rule declines if the rows are not plain or too few.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
 
 
 def _few_sums(member: Member, machine: Machine) -> bool:
-    """Whether sums over rows stay in cache from one row to the next, are added to often enough, and
-    rows are read in one piece.
+    """Whether sums over rows stay in cache between rows, get enough additions, and rows are
+    contiguous.
     """
     root = member.kernel.root
     outputs = size_of([axis_range(axis)[1] for axis in root.axis])

@@ -1,4 +1,4 @@
-"""The rules for CPUs, in the order in which they are asked."""
+"""The rules for CPUs, in the order in which they are tried."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Cumulative sums and the like: one step for each element, where a reduction would take a row.
+"""Schedules prefix reductions, such as cumulative sums, with one step per element instead of a row.
 
-In: a kernel that reduces up to a place. Out: one function, and another for its epilogue; None for
-other kernels. Rows that run through memory are taken several at a time, each with its state in a
-register; along any other axis each row of memory is the one before and one more, in vectors.
+Rows in memory are processed several at a time, each with its state in a register. Along any other
+axis each row of memory is the previous one plus one more, in vectors. An epilogue is a second
+function.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the
 
 
 def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a reduction up to a place."""
+    """Schedule a prefix reduction."""
     op = kernel.root
     found = running_of(op)
     if found is None:
-        return other_kind("it is no reduction up to a place")
+        return other_kind("it is not a prefix reduction")
     if any(not isinstance(axis_range(axis)[1], int) for axis in op.axis):
         return Declined("an extent of its output is symbolic")
     if any(axis_range(axis)[0] != 0 for axis in op.axis):
@@ -121,7 +121,9 @@ class _Writer:
         return self._outside(list(zip(self.counters[:axis], trips, strict=True)), [states], rows)
 
     def _may_read_last(self) -> bool:
-        """Whether the last element may be read: no result has it where each has those before it."""
+        """Whether the last element may be read: no result needs it if each has only those before
+        it.
+        """
         found = reduction_of(self.op)
         assert found is not None
         axes = [*self.op.axis, *found.axes]
@@ -186,7 +188,7 @@ class _Writer:
     def _outside(
         self, loops: Sequence[tuple[Var, int]], kept: Sequence[Local], body: Statement
     ) -> Statement:
-        """Loops around a statement, the first that all threads can share outermost."""
+        """Loops around a statement, with the first one that all threads can share outermost."""
         shared = next((n for n, (_, e) in enumerate(loops) if e >= self.threads > 1), None)
         for number, (var, extent) in reversed(list(enumerate(loops))):
             if number != shared:

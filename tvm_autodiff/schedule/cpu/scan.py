@@ -1,8 +1,7 @@
-"""Scans: several rows at a time, as the lanes of vectors.
+"""Schedules prefix scans: several rows at a time, as vector lanes.
 
-In: a kernel that is a scan. Out: one function. The steps of a row follow each other, so vectors run
-across rows, whose elements are read and written one by one: a step is mostly arithmetic. Groups of
-rows run in parallel where the work is worth threads.
+The steps of a row are sequential, so vectors run across rows, whose elements are read and written
+one by one; a step is mostly arithmetic. Groups of rows run in parallel if there is enough work.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from .parallel import worth_threads
 
 
 def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a scan."""
+    """Schedule a prefix scan."""
     found = kind_of(kernel.root)
     if not isinstance(found, Scan):
-        return other_kind("it is no scan")
+        return other_kind("it is not a scan")
     lanes = min(machine.lanes(dtype_of(var)) for var in found.recurrence.state)
     while lanes > 1 and lanes >= 2 * size_of(found.rows):
         lanes //= 2

@@ -1,9 +1,9 @@
-"""Scatter-adds: updates added at places that are data.
+"""Schedules scatter-adds: updates added at positions that are data.
 
-The loops follow the order of the updates, axes that are rows of the result go inside. Threads share
-out the leading axes that updates and result have in common; where there are too few of these, each
-owns a range of the first scattered dimension, goes through all places in order and adds what falls
-into its range. Either way the result is the same for any number of threads.
+The loops follow the order of the updates, with axes that are rows of the result inside. Threads
+divide the leading axes that updates and result have in common. If these are too few, each thread
+owns a range of the first scattered dimension, reads all positions in order, and adds what falls
+into its range. In both cases the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scatter-add."""
     found = kind_of(kernel.root)
     if not isinstance(found, ScatterAdd):
-        return other_kind("it is no scatter-add")
+        return other_kind("it is not a scatter-add")
     return [_ScatterNest(found, kernel.outputs[0], machine).function()]
 
 

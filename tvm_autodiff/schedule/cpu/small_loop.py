@@ -1,8 +1,7 @@
-"""Loops of small steps: one function with the loop inside, whose step calls nothing.
+"""Schedules loops of small steps as one function, whose step calls nothing.
 
-In: a loop, and how many kernels a step would be. Out: one function, the plain loop nest of the
-stages of a step with cheap ones written into their readers. The compiler sees the whole step then,
-and keeps a small state in registers.
+The function is the plain loop nest of the stages of a step, with cheap stages inlined into their
+readers. The compiler sees the whole step, and keeps a small state in registers.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ POINTS_OF_A_CALL = 128
 def small_loop(
     kernel: Kernel, kind: Loop | KeptLoop | Rewind, kernels: int
 ) -> list[StageFunction] | Declined:
-    """The function of a loop, where its steps are small.
+    """The function of a loop with small steps.
 
     Parameters
     ----------
     kernel
         The stage.
     kind
-        What it computes, without custom rules.
+        Its kind, without custom rules.
     kernels
-        How many functions a step would call.
+        The number of functions that a step would call.
     """
     inlined = []
     points = 0
@@ -60,7 +59,7 @@ def small_loop(
         ops = [op for op in topological(outputs) if not is_placeholder(op)]
         if not all(is_compute(op) and op.num_outputs == 1 and _is_literal(op) for op in ops):
             return other_kind(
-                "a step holds more than te.compute stages of literal size and one result"
+                "a step has stages other than te.compute stages of literal size with one result"
             )
         points += sum(map(iterations, ops))
         inlined.append(replace(loop, step=loop.step.with_outputs(outputs)))

@@ -1,8 +1,8 @@
-"""Splitting a reduction in two: partial results over parts of one axis, then their combination.
+"""Splits a reduction in two (split-K): partial results over parts of one axis, then their
+combination.
 
-In: a kernel that reduces. Out: a kernel that computes partial results, with the part as its first
-output axis, and one that combines them and keeps the epilogue. Parts can run in parallel, and each
-has a smaller working set.
+Parts can run in parallel, and each has a smaller working set. The first output axis of the first
+kernel is the part; the second kernel keeps the epilogue.
 
     ``out[s] = ⊕_k f(s, k)  →  part[p, s] = ⊕_i f(s, p*size + i),  out[s] = ⊕_p part[p, s]``
 """
@@ -29,7 +29,7 @@ from ..fusion.kernels import Kernel
 
 
 def divisor_at_least(extent: int, wanted: int) -> int:
-    """The smallest divisor of `extent` that is not below `wanted`; `extent` itself at most."""
+    """The smallest divisor of `extent` that is at least `wanted`."""
     return next(d for d in range(min(wanted, extent), extent + 1) if extent % d == 0)
 
 

@@ -1,8 +1,8 @@
-"""Plain loops whose body is written in small statements: for kernels that are too large for TVM.
+"""Plain loops whose body is written in small statements, for kernels that are too large for TVM's
+passes.
 
 TVM's passes walk expressions as trees, some of them several times at each level. What
-`codegen.statements` stores instead is a register to LLVM, so that these loops are as fast as plain
-ones.
+`codegen.statements` stores is a register for LLVM, so these loops are as fast as plain ones.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from .parallel import worth_threads
 def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     """A kernel element by element, each in statements of bounded size.
 
-    For a GPU it has one parallel loop over all elements, which `bind_parallel` gives to threads.
+    For a GPU it has one parallel loop over all elements, which `bind_parallel` binds to threads.
     """
     if not is_compute(kernel.root):
         return NOT_COMPUTED
     inputs, results = external_reads(kernel.ops), kernel.outputs
     tensors = [*inputs, *results]
     if any(dtype_of(tensor) == "bfloat16" for tensor in tensors):
-        return Declined("TVM makes integers of bfloat16, but not of what is stored on the way")
+        return Declined("TVM converts bfloat16 to integers, but not stored intermediate values")
     places, buffers = Places(), []
     for number, tensor in enumerate(tensors):
         buffers.append(parameter(tensor, f"p{number}"))

@@ -1,14 +1,14 @@
-"""Loops over few rows whose states change affinely: time in parts that run side by side.
+"""Schedules loops over few rows with affine states, by splitting time into parts that run side by
+side.
 
-In: a loop with ``h' = a·h + b``. Out: one function. Each part is folded into one step first, the
-product of its a and what its b add up to; a short pass over the parts gives the state that each
-begins with, from which the steps then run as they are. So one step does not wait for the one
-before, and parts are shared out to threads.
+For ``h' = a·h + b`` each part is first folded into one step: the product of its a, and what its b
+add up to. A short pass over the parts computes their initial states, from which the steps then run
+normally. A step thus does not wait for the previous part, and parts are divided among threads.
 
-Rounding differs from that of one step after the other: both stay within the number of steps times
-the rounding unit times H, with ``H' = |a|·H + |b|``. A product that overflows, or one that is too
-small for its dtype where the state before it is not, folds to nothing that can be relied on: such
-a part runs step by step.
+Rounding differs from that of sequential steps: both stay within the number of steps times the
+rounding unit times H, with ``H' = |a|·H + |b|``. If a product overflows, or is too small for its
+dtype while the preceding state is not, the folded form is unreliable, and the part runs step by
+step.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ GAIN = 0.75  #: of the time of one step after the other, at most
 
 
 def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFunction] | Declined:
-    """The function of a loop whose time is cut into parts.
+    """The function of a loop whose time is split into parts.
 
     Parameters
     ----------
     kernel : Kernel
         The stage.
     loop : Loop
-        What it computes, without custom rules.
+        The loop, without custom rules.
     machine : Machine
+        The machine.
     """
     if machine.kind != "llvm":
         return other_kind("it is not for a CPU")
@@ -75,7 +76,7 @@ def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFuncti
 
 
 def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) -> str | None:
-    """Why one step after the other is as fast, if so."""
+    """Why sequential steps are as fast, or None."""
     if lanes < 4:
         return "vectors are short"
     if states.passes_for_states > LEVELS:
@@ -95,7 +96,7 @@ def _bytes_of(tensor: Tensor) -> int:
 
 
 def _states(step: Step) -> AffineStates | Declined:
-    """The states of a step, each component by itself."""
+    """The states of a step, one for each component."""
     if not all(isinstance(dim, int) for tensor in step.xs for dim in shape_of(tensor)):
         return other_kind("it reads something of a size that is not literal")
     program = row_program(step, 0, MAX_POINTS)

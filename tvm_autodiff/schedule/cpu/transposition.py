@@ -1,9 +1,10 @@
-"""Elementwise kernels that read along another axis than they write: transposes, packed operands.
+"""Schedules elementwise kernels that read along another axis than they write: transposes, packed
+operands.
 
-In: a kernel without a reduction, some of whose reads are contiguous along an axis that is not the
-last one. Out: one function that goes through square tiles: a tile is read in whole vectors along
-the axis of the read, transposed in registers, and written in whole vectors along the last axis.
-Each line of the cache is thus touched once in a tile, however far apart the rows lie.
+Some read is contiguous along an axis that is not the last one. The function goes through square
+tiles: each is read in whole vectors along the axis of the read, transposed in registers, and
+written in whole vectors along the last axis. Each cache line is thus touched once per tile, however
+far apart the rows are.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _extent(axis: Axis) -> int:
 def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
     """The axis along which reads are contiguous that are not along the last one, and those reads.
 
-    None where there are none, or where another read is contiguous along neither.
+    None if there are none, or if another read is contiguous along neither.
     """
     axes = elements.axes
     if len(axes) < 2 or not all(_extent(axis) for axis in axes):
@@ -140,7 +141,7 @@ def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
 
 @dataclass(frozen=True)
 class _Tile:
-    """What one tile does: `side` rows along the last axis and as many columns across."""
+    """The work of one tile: `side` rows along the last axis and as many columns across."""
 
     elements: Elements
     kernel: Kernel
@@ -150,7 +151,7 @@ class _Tile:
     places: Places
 
     def statement(self, row: Var, column: Var) -> Statement:
-        """The tile that begins at `row` of the axis across and at `column` of the last one."""
+        """The tile starting at `row` of the axis across and at `column` of the last one."""
         buffers: list[Local] = []
         before: list[Statement] = []
         turned = [self._turned(read, row, column, buffers, before) for read in self.reads]

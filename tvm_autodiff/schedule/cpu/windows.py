@@ -1,9 +1,9 @@
-"""Small windows and strides: pooling, winners of windows, elements chosen by a remainder, borders.
+"""Schedules small windows and strides: pooling, arg-reductions over windows, residue classes,
+borders.
 
-In: a kernel that reduces a handful of terms for each element, or one whose elements depend on the
-remainder of an axis, as gradients of strided reads do, or on a border. Out: one function, the terms
-written out, the remainders and the borders apart. Products with an operand that is read again and
-again are left to the rule for contractions.
+The kernel reduces a few terms per element, or its elements depend on the remainder of an axis, as
+in gradients of strided reads, or on a border. The terms are unrolled, and remainders and borders
+are split off. Products with a reused operand are left to the rule for contractions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         return other_kind("it does not reduce over a small window")
     moduli = moduli_of(elements)
     if moduli is None:
-        return Declined("a remainder that it depends on is not that of an axis")
+        return Declined("it depends on a remainder that is not that of an axis")
     if prod(moduli) > MAX_CLASSES:
         return Declined(f"it has more than {MAX_CLASSES} residue classes")
     if reduction_of(op) is None and prod(moduli) == 1 and not has_border(elements):
@@ -53,7 +53,7 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
 
 
 def _written_out(kernel: Kernel) -> Elements | None:
-    """The elements of a kernel with its window written out; None where that is no gain."""
+    """The elements of a kernel with its window unrolled, or None without a gain."""
     op = kernel.root
     values = unrolled_bodies(op) if is_window(op) else None
     if values is None:

@@ -1,1 +1,1 @@
-"""Schedule rules for CUDA, one a file."""
+"""Schedule rules for CUDA, one per file."""

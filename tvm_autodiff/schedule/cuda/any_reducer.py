@@ -1,8 +1,8 @@
-"""Reductions by threads that work together, whatever the reducer: user-made ones, tuples.
+"""Schedules reductions by cooperating threads for any reducer, including user-defined ones and
+tuples.
 
-In: a kernel that reduces along memory, by a reducer that TVM cannot combine across threads. Out:
-one function, a row of the reduction to a block, combined in shared memory (`row_chain`); two where
-few elements have long reductions.
+TVM cannot combine these reducers across threads. One block handles one row of the reduction and
+combines in shared memory (`row_chain`). Few elements with long reductions use two functions.
 """
 
 from __future__ import annotations

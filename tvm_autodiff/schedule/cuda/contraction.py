@@ -1,9 +1,8 @@
-"""Reductions that read operands again and again: matrix products, convolutions, their gradients.
+"""Schedules reductions that reuse operands: matrix products, convolutions and their gradients.
 
-In: a kernel that sums products whose factors do not all vary along all output axes. Out: one
-function in which a block of threads computes a tile of the output from tiles of both operands in
-shared memory, each thread a small tile in registers; two where the output is small and the
-reduction long. Guards are evaluated where a tile is fetched, never in the inner loop.
+A block of threads computes a tile of the output from tiles of both operands in shared memory, and
+each thread a small tile in registers. Small outputs with long reductions use two functions. Guards
+are evaluated where a tile is fetched, never in the inner loop.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
         return other_kind("it does not sum a product")
     matrices = matrices_of(found)
     if matrices is None:
-        return Declined("its product is none of two matrices of literal extents")
+        return Declined("its product is not one of two matrices of literal extents")
     batch, rows, columns, reduced = matrices.sizes
     if min(rows, columns) < MIN_SIDE or batch * rows * columns * reduced < MIN_ITERATIONS:
         return no_gain("it is too small or too narrow for a tile")
@@ -153,7 +152,7 @@ def _tiled(
 
 
 def _fetch(schedule: Any, block: Any, tile: BlockTile, along_reduced: bool) -> None:
-    """All threads of a block copy a tile, neighbours what lies side by side."""
+    """All threads of a block copy a tile; neighbouring threads copy neighbouring elements."""
     k, i = schedule.get_loops(block)[-2:]
     if along_reduced:
         schedule.reorder(i, k)

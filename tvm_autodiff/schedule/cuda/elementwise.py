@@ -1,8 +1,7 @@
-"""Kernels that compute every element on its own: maps, copies, stencils.
+"""Schedules kernels without reductions: maps, copies, stencils.
 
-In: a kernel without a reduction. Out: one function, a thread for each element, or for four that
-follow each other where all reads do too: these are then read and written at once. Neighbouring
-threads write neighbouring elements.
+Each thread computes one element, or four consecutive ones if all reads are consecutive as well and
+can be read and written at once. Neighbouring threads write neighbouring elements.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..machine import Machine
 from ..nest.access import strides_along
 from .blocks.threads import bind_flat, fused, own_loops
 
-#: what stands in the way of computing several elements at once
+#: what prevents computing several elements at once
 _BRANCHES = frozenset(("if_then_else", "select", "reinterpret"))
 
 

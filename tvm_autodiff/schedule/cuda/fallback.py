@@ -1,8 +1,7 @@
 """The rule that always applies: a thread for each element of each stage.
 
-In: any kernel. Out: one function a stage; of a kernel that is too large for TVM one in all, in
-small statements. The body of a stage that te cannot see into keeps its
-loops; those that it calls parallel become threads.
+There is one function per stage; a kernel that is too large for TVM becomes one function in small
+statements. The body of an opaque stage keeps its loops, and its parallel loops become threads.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ THREAD_BYTES = 512 << 10
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
-    """Schedule any kernel: correct first."""
+    """Schedule any kernel, correctness first."""
     if too_large(kernel) is not None:
         launch = statement_loops(kernel, machine)
         if not isinstance(launch, Declined):

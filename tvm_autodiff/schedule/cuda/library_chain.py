@@ -1,8 +1,8 @@
-"""Chains of row reductions by the rule that TVM brings along (dlight): softmax, norms.
+"""Schedules fusion groups of row reductions with TVM's own rule (dlight): softmax, norms.
 
-In: kernels that work through the same rows. Out: one function with a block of threads for each row,
-whose reductions stay in shared memory. The rule takes chains of reductions over the same loops that
-end in one elementwise stage; others are left to the rules for single kernels.
+Each row has a block of threads, with its reductions in shared memory. The rule takes reductions
+over the same loops that end in one elementwise stage; others are left to the rules for single
+kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONG_ROW = 8_192  #: elements of a row that one block should not go through alon
 
 
 def library_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a chain as one kernel by TVM's rule."""
+    """Schedule a fusion group as one kernel with TVM's rule."""
     literal = all(isinstance(extent, int) and extent > 0 for extent in chain.extents)
     if len(chain.outputs) != 1 or not literal or not all(map(is_compute, chain.ops)):
         return Declined("it has several outputs, symbolic or empty rows, or a stage that is opaque")

@@ -1,7 +1,6 @@
-"""Matrix products by the rule that TVM brings along (dlight), for sizes that are symbols.
+"""Schedules matrix products of symbolic size with TVM's own rule (dlight).
 
-In: a kernel that sums the product of two plain reads, over some symbolic extent. Out: one function.
-`contraction` needs literal extents to choose a tile.
+The product is of two plain reads. `contraction` needs literal extents to choose a tile.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def library_matmul(kernel: Kernel, machine: Machine) -> list[StageFunction] | De
         return other_kind("its extents are literals")
     # it pads operands with zeros, which are neutral in a product of plain reads alone
     if not all(operand.is_load and not operand.guards for operand in found.operands):
-        return Declined("an operand is no plain read")
+        return Declined("an operand is not a plain read")
     unscheduled = stage_function(kernel.ops, kernel.outputs)
     launch = by_library("Matmul", unscheduled, machine.target)
     if isinstance(launch, Declined):

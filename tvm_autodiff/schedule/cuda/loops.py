@@ -1,4 +1,4 @@
-"""Loops on a GPU: there is no schedule for them yet, and they say so.
+"""Loops over time on a GPU, which have no schedule yet.
 
 The last rule runs the whole loop in one thread, whose own memory holds the carried state.
 """
@@ -13,7 +13,7 @@ from ..machine import Machine
 
 
 def loops(kernel: Kernel, machine: Machine) -> Declined:
-    """Decline, with the reason that users of GPUs should know."""
+    """Decline, with the reason for users of GPUs."""
     if not loops_in(kind_of(kernel.root)):
-        return other_kind("it is no loop")
+        return other_kind("it is not a loop")
     return Declined("one thread of the GPU runs the whole loop: build it for the CPU")

@@ -1,10 +1,10 @@
-"""Reductions by threads that work together: sums, maxima, places of maxima, user-made reducers.
+"""Schedules reductions by cooperating threads: sums, maxima, arg-reductions, user-defined reducers.
 
-In: a kernel that reduces. Out: one function, or two where few elements have long reductions: parts
-over the whole device, then their combination. Threads of a block take elements of the reduction so
-that neighbours read neighbours, and combine what they have by shuffles and shared memory:
+Few elements with long reductions use two functions: parts over the whole device, then their
+combination. Neighbouring threads of a block read neighbouring elements, and combine their values by
+shuffles and shared memory:
 
-- rows, contiguous along a reduced axis: threads along it, one warp or more to an output;
+- rows, contiguous along a reduced axis: threads along it, one warp or more per output;
 - columns, contiguous along an output axis: threads along that, and rows of them share the sum.
 """
 
@@ -72,7 +72,7 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decline
 def parts_for_device(
     kernel: Kernel, found: Reduction, outputs: int, machine: Machine
 ) -> tuple[Kernel, Kernel] | None:
-    """Parts for the multiprocessors that the outputs do not keep busy."""
+    """The number of parts that occupies the multiprocessors which the outputs alone do not."""
     columns = _goes_down_columns(kernel.root, found)
     threads = HELPERS if columns else BLOCK // 2
     part = PART // 8 if columns else PART  # below, another launch takes longer
@@ -123,7 +123,7 @@ def runs_along_rows(op: Operation, found: Reduction) -> bool:
 
 
 def _runs_along(found: Reduction, var: Var, variables: Sequence[Var]) -> bool:
-    """Whether reads along a variable touch neighbours, at least one of them in every step."""
+    """Whether reads along a variable touch neighbours, with at least one in every step."""
     strides = strides_along(list(found.sources), var, variables)
     return bool(strides) and max(strides or [0]) == 1
 
@@ -155,7 +155,9 @@ def _together(kernel: Kernel, shape: _Shape, machine: Machine) -> StageFunction:
 
 
 def _outputs(schedule: Any, loop: Any, shape: _Shape, machine: Machine) -> tuple[Any, Any, Any]:
-    """Loops over blocks, over outputs in a block, and the one inside of which an output is made."""
+    """Loops over blocks and over outputs in a block, and the loop inside which an output is
+    computed.
+    """
     if extent_of(schedule, loop) is not None:
         grid, thread = schedule.split(loop, [None, shape.outputs])
         return grid, thread, thread

@@ -1,7 +1,8 @@
-"""Chains of kernels by blocks of threads: softmax and norms with their gradients, any reducer.
+"""Schedules fusion groups by blocks of threads: softmax and norms with their gradients, any
+reducer.
 
-In: a chain, or a kernel as a chain of one. Out: one function, in which a block works through a row
-or a few (`row_phases`), and the kernels of the chain that are left: sums over the rows.
+A block processes one or a few rows (`row_phases`). The remaining kernels of the group, sums over
+the rows, are separate.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ MIN_BLOCK = 128  #: threads of a block, where there are rows enough
 
 @dataclass(frozen=True)
 class RowLaunch:
-    """The function of a chain, and the kernels of it that remain."""
+    """The function of a fusion group, and its remaining kernels."""
 
     launch: StageFunction
     left: tuple[Kernel, ...]
 
 
 def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | Declined:
-    """A chain by blocks of threads."""
+    """A fusion group by blocks of threads."""
     across = [member for member in chain.members if member.across]
     left = tuple(member.kernel for member in across)
     kernels = [part for part in chain.parts if not any(part is kernel for kernel in left)]
@@ -43,12 +44,12 @@ def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | Declined:
     if not kernels or not all(map(is_compute, ops)):
         return Declined("all its stages are sums over the rows, or one is opaque")
     if not _sizes_known(ops, chain):
-        return Declined("a symbolic size is no dimension of its inputs or outputs")
+        return Declined("a symbolic size is not a dimension of its inputs or outputs")
     items = [item for item in items_of(chain, machine) if item.kind != SUM]
     if not all(map(_is_plain, items)):
         return Declined("an extent in a row is symbolic or empty, or a reduction has a condition")
     if not _is_worth_it(chain, items, machine):
-        return Declined("its rows are empty, few and long, or hold long sums of several results")
+        return Declined("its rows are empty, few and long, or contain long sums of several results")
     written = {tensor_key(tensor): tensor for op in ops for tensor in outputs_of(op)}
     wanted = {tensor_key(t): t for t in chain.outputs if tensor_key(t) in written}
     for kernel in left:
@@ -62,7 +63,7 @@ def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | Declined:
     block = threads, together if literal else 1
     writer = RowWriter(items, wanted, chain.extents, block, machine)
     if not writer.fits:
-        return Declined("what it keeps of a row does not fit shared memory")
+        return Declined("its values of a row do not fit shared memory")
     inputs = external_reads(ops)
     func = writer.function(inputs)
     return RowLaunch(StageFunction(func, tuple(inputs), tuple(writer.outputs.values())), left)

@@ -1,4 +1,4 @@
-"""The rules for CUDA, in the order in which they are asked."""
+"""The rules for CUDA, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _KERNEL_RULES: tuple[Rule, ...] = (*map(verified, _RULES), loops, fallback)
 
 
 def row_chain(chain: Chain, machine: Machine) -> Launches | Declined:
-    """The rows of a chain as one function, its sums over the rows as kernels of their own."""
+    """The rows of a fusion group as one function, and its sums over the rows as separate kernels.
+    """
     found = rows_of_chain(chain, machine)
     if isinstance(found, Declined):
         return found

@@ -1,9 +1,8 @@
-"""Scatter-adds: updates added at places that are data.
+"""Schedules scatter-adds: updates added at positions that are data.
 
-In: a kernel that is a scatter-add stage. Out: one function. Where there are enough slices of
-trailing axes to keep the device busy, each thread owns some of the result and adds in order, as on
-the CPU: the result is the same in every run. Elsewhere each thread adds one update atomically, and
-the last bits depend on the order in which they arrive.
+If there are enough slices of trailing axes to occupy the device, each thread owns a part of the
+result and adds in order, as on the CPU, so the result is the same in every run. Otherwise each
+thread adds one update atomically, and the last bits depend on the order of arrival.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..declined import Declined, other_kind
 from ..fusion.kernels import Kernel, size_of
 from ..machine import Machine
 
-#: what CUDA adds atomically on every device that its compilers still know
+#: the dtypes that CUDA adds atomically on every supported device
 _ATOMIC = frozenset(("float32", "float64", "int32", "uint32", "float16"))
 
 
@@ -26,7 +25,7 @@ def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a scatter-add."""
     found = kind_of(kernel.root)
     if not isinstance(found, ScatterAdd):
-        return other_kind("it is no scatter-add")
+        return other_kind("it is not a scatter-add")
     layout, [result] = found.layout, kernel.outputs
     slices = size_of([shape_of(result)[dim] for dim in layout.trailing])
     # neighbouring threads own neighbouring elements only where the last dimension is trailing

@@ -1,8 +1,7 @@
-"""CUDA targets: which GPU kernels are compiled for.
+"""Completes CUDA targets with an architecture.
 
-In: what a user calls a CUDA target. Out: one with an architecture. Where none is named it is that
-of the device in this machine, else `DEFAULT_ARCH`: TVM alone would take sm_50, which the compilers
-of CUDA 13 do not know any more.
+If none is given, it is that of this machine's device, or `DEFAULT_ARCH`. TVM's default, sm_50, is
+no longer supported by the compilers of CUDA 13.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Elementwise kernels that read along another axis than they write: transposes.
+"""Schedules elementwise kernels that read along another axis than they write: transposes.
 
-In: an elementwise kernel with one read that is contiguous along an output axis other than the last.
-Out: one function that reads a square tile in the order in which it lies in memory and writes it in
-that of the output, by way of shared memory.
+One read is contiguous along an output axis other than the last. A square tile is read in memory
+order and written in the order of the output, through shared memory.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     _share(schedule, rows, columns)
     schedule.compute_at(copy, grid, preserve_unit_loops=True)
     mine = schedule.get_loops(copy)[1:]
-    # the copy's last axis is the one that lies contiguous in the input
+    # the copy's last axis is the contiguous one of the input
     wide = [loop for loop in mine if extent_of(schedule, loop) != 1]
     if len(wide) != 2 or wide[-1] is not mine[-1]:
         return Declined("a tile of what it reads has not two axes")
@@ -73,9 +72,7 @@ def _share(schedule: Any, rows: Any, columns: Any) -> None:
 
 
 def _transposed_read(op: Operation) -> tuple[int, Tensor] | None:
-    """The axis along which the only read that is not contiguous along the last one is, and its
-    tensor, read at plain axes.
-    """
+    """The axis along which the only non-contiguous read is contiguous, and its tensor."""
     variables = axis_vars(op)
     if len(variables) < 2 or not all(isinstance(axis_range(a)[1], int) for a in op.axis):
         return None

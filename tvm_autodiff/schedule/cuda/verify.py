@@ -1,7 +1,7 @@
-"""What every CUDA schedule must keep: all writes by threads, blocks that a device can start.
+"""Checks every CUDA schedule: threads do all writes, and a device can start its blocks.
 
-A rule is declined where one of its functions would write from the host (TVM compiles that without
-an error), asks for more threads or shared memory than a block has, or cannot be lowered by TVM.
+A rule is declined if one of its functions would write from the host (TVM compiles that without an
+error), needs more threads or shared memory than a block has, or cannot be lowered by TVM.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..rule import Launches, Rule
 
 
 def problem_of(func: Any, machine: Machine) -> str | None:
-    """What keeps a scheduled function from running on the device, or None."""
+    """The reason why a scheduled function cannot run on the device, or None."""
     try:
         function = lowered(func)
-    except Exception as error:  # of TVM's passes, for example for a reducer that is none of TVM's
+    except Exception as error:  # of TVM's passes, for example for a reducer that TVM does not have
         return f"code that TVM cannot lower: {first_line(error)}"
     if has_unbound_write(function):
         return "a write outside of every thread"
@@ -31,7 +31,9 @@ def problem_of(func: Any, machine: Machine) -> str | None:
 
 
 def verified(rule: Callable[[Any, Machine], Launches | Declined]) -> Rule:
-    """The rule, for kernels or for chains, held to what a device can run."""
+    """The rule, for kernels or fusion groups, with its result checked against the limits of a
+    device.
+    """
 
     @wraps(rule)
     def checked(kernel: Any, machine: Machine) -> Launches | Declined:

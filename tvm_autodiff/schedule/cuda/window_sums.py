@@ -1,8 +1,9 @@
-"""Sums for the places of a small window that read nearly the same: depthwise weight gradients.
+"""Schedules sums for the positions of a small window that read nearly the same: depthwise weight
+gradients.
 
-In: a kernel that sums, whose last output axes are a window that only shifts what is read. Out:
-functions in which a thread keeps the sums for all places of the window, so that data comes from
-memory once and not once for each place, and one that puts the places side by side.
+The last output axes are a window that only shifts what is read. A thread keeps the sums for all
+positions of the window, so that data is read from memory once instead of once per position. One
+more function arranges the results.
 
     ``out[c, k] = Σ_i x[c, i + k] * y[c, i]  →  s0[c], s1[c] = Σ_i (x[c, i] * y[c, i],
     x[c, i + 1] * y[c, i]),  out[c, k] = if k == 0 then s0[c] else s1[c]``
@@ -51,10 +52,10 @@ def window_sums(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     op = kernel.root
     found = reduction_of(op) if is_compute(op) else None
     if found is None or op.num_outputs != 1 or not is_sum(found):
-        return other_kind("it is no sum")
+        return other_kind("it is not a sum")
     count = _window_axes(op, found)
     if count == 0:
-        return other_kind("its last axes are no window")
+        return other_kind("its last axes are not a window")
     if iterations(op) < MIN_ITERATIONS:
         return other_kind(f"it has fewer than {MIN_ITERATIONS} iterations")
     places = list(itertools.product(*(range(_extent(axis)) for axis in op.axis[-count:])))
@@ -77,7 +78,7 @@ def _extent(axis: Axis) -> int:
 
 
 def _window_axes(op: Operation, found: Reduction) -> int:
-    """How many of the last output axes are a window."""
+    """The number of last output axes that form a window."""
     variables = [axis.var for axis in (*op.axis, *found.axes)]
     reads = [node for node in postorder(list(found.sources)) if is_load(node)]
     count, places = 0, 1
@@ -90,7 +91,7 @@ def _window_axes(op: Operation, found: Reduction) -> int:
 
 
 def _shifts(read: Expr, axis: Axis, found: Reduction, variables: Sequence[Var]) -> bool:
-    """Whether the next place of an axis reads what the sum reads a step or so further on."""
+    """Whether the next index of an axis reads what the sum reads a step or so later."""
     step = stride_of(read, node_id(axis.var), variables)
     if step is None or step == 0 or _extent(axis) == 1:
         return step is not None
@@ -105,7 +106,7 @@ def _sums(
     count: int,
     places: Sequence[tuple[int, ...]],
 ) -> list[Tensor]:
-    """A reduction with a component for each place of the window."""
+    """A reduction with a component for each index of the window."""
     spatial = [renew_axis(axis) for axis in op.axis[:-count]]
     reduced = [renew_axis(axis) for axis in found.axes]
     table: dict[Var, Expr] = {
@@ -132,7 +133,7 @@ def _sums(
 def _side_by_side(
     kernel: Kernel, sums: Sequence[Tensor], count: int, places: Sequence[tuple[int, ...]]
 ) -> Operation:
-    """The stage that reads each place's sum, or what the epilogue makes of it."""
+    """The stage that reads the sum of each index, or the epilogue of the sum."""
     root = kernel.root
 
     def element(indices: Sequence[Expr]) -> Expr:

@@ -1,7 +1,6 @@
-"""Programs that a host function calls again and again, each time over other addresses.
+"""Programs that a host function calls repeatedly, each time with other addresses.
 
-In: the launches of such programs in order, with the tensors that they are over. Out: the memory
-that lies between their launches, and the statements of a call.
+It plans the memory between the launches of such programs, and writes the statements of a call.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Part:
     steps : sequence of Step
         Its launches.
     inputs, results : sequence of Tensor
-        What it reads and what it gives.
+        Its inputs and results.
     length : Var or None
-        The size that each call has a value of its own for.
+        The size whose value differs between calls.
     """
 
     steps: Sequence[Step]
@@ -44,12 +43,12 @@ class Part:
 
 
 class CalledParts:
-    """Some programs with memory of their own, which they share.
+    """Programs with shared memory for their temporaries.
 
     Parameters
     ----------
     parts : sequence of Part
-        They run one after the other.
+        The programs, which run one after the other.
     spare : sequence of Tensor
         Tensors that need memory at all times.
     """
@@ -76,9 +75,9 @@ class CalledParts:
         ----------
         part : Part
         places : mapping
-            Where its inputs and results lie.
+            The addresses of its inputs and results.
         base : Pointer or None
-            Where the memory begins; None where none is needed.
+            The start of the memory; None if none is needed.
         count : Expr or None
             The value of ``part.length``.
         """

@@ -1,4 +1,5 @@
-"""A program compiled by TVM: kernels whose code it refuses are found, and only they fall back."""
+"""Compiles a program with TVM; kernels whose code TVM rejects are found, and only they fall back.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from .program import Program, function_alone
 
 @dataclass(frozen=True)
 class Compiled:
-    """The code of a program, and what is known of it."""
+    """The code of a program, and information about it."""
 
     executable: Any
     program: Program
@@ -30,19 +31,19 @@ class Compiled:
 
 
 class _RefusedError(Exception):
-    """TVM does not compile a module."""
+    """TVM cannot compile a module."""
 
 
 def compiled(plan: Plan) -> Compiled:
     """Compile a program.
 
-    One module is compiled as long as TVM takes it. Where it does not, every kernel is compiled
-    alone, and those that are refused are scheduled by the next rules; all are where none is.
+    One module is compiled as long as TVM accepts it. Otherwise every kernel is compiled separately,
+    and the rejected ones are scheduled by the next rules; all are if none is rejected separately.
 
     Raises
     ------
     LoweringError
-        TVM refuses the plain loops of a stage.
+        If TVM rejects the plain loops of a stage.
     """
     while True:
         program = run_deep(plan.program, plan.machine.kind == "llvm")
@@ -90,7 +91,7 @@ def _built(module: Any, machine: Machine) -> Any:
 
 
 def _reason_against(one: Scheduled, machine: Machine) -> str | None:
-    """Why TVM does not compile the functions of a kernel; None where it does."""
+    """Why TVM cannot compile the functions of a kernel, or None."""
     for launch in finished(one.launches, machine):
         module = module_of({"main": function_alone(launch)})
         try:

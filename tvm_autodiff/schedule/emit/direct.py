@@ -1,9 +1,8 @@
-"""Launches as one host function that calls them directly, for programs of constant sizes on a CPU.
+"""Assembles launches into one host function that calls them directly, for constant sizes on a CPU.
 
-In: launches in order, the inputs and outputs of the program, the inputs that take new values. Out:
-a module of kernels and ``main``, and the plan of its workspace. Beside Relax's virtual machine,
-which `program` takes for everything else, a launch costs nanoseconds. A kernel that only copies
-between temporaries is another name of what it reads; identical kernels appear once.
+A launch then costs nanoseconds, unlike with Relax's virtual machine, which `program` uses for
+everything else. A kernel that only copies between temporaries is an alias of what it reads, and
+identical kernels appear once.
 """
 
 from __future__ import annotations
@@ -32,7 +31,9 @@ from .workspace import Temporary, Workspace, plan_workspace
 
 @dataclass(frozen=True)
 class DirectProgram:
-    """A module, the names of the functions that the launches call, and the temporaries' places."""
+    """A module, the names of the functions that the launches call, and the positions of
+    temporaries.
+    """
 
     module: Any
     names: tuple[str, ...]
@@ -53,7 +54,7 @@ def direct_program(
     outputs: Sequence[Tensor],
     updates: Sequence[Update],
 ) -> DirectProgram:
-    """The module of a program; arguments as of `program.assemble`."""
+    """The module of a program; arguments as in `program.assemble`."""
     given = {tensor_key(t): Parameter(number) for number, t in enumerate((*inputs, *outputs))}
     updated = {tensor_key(old) for old, _ in updates}
     given |= {tensor_key(new): given[tensor_key(old)] for old, new in updates}

@@ -1,8 +1,4 @@
-"""The functions of a module that are called by address, each once.
-
-In: functions over buffers, and what they call. Out: the module, and the variables by which its
-functions are called.
-"""
+"""The functions of a module that are called by address, each once."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ class Functions:
     Parameters
     ----------
     put : callable
-        ``put(func, name)`` makes a function a part of the module under a name like that one.
+        ``put(func, name)`` adds a function to the module under a similar name.
     """
 
     def __init__(self, put: Callable[[Any, str], FunctionVar]) -> None:
@@ -47,13 +43,13 @@ class Functions:
         return var
 
     def calling(self, func: Any, callees: Sequence[Callee]) -> Any:
-        """A function that calls the functions of this module in the place of `callees`."""
+        """A function that calls the functions of this module instead of `callees`."""
         table = [(one.var, self.add(one.func, one.name, one.only, one.callees)) for one in callees]
         return with_functions(func, table) if table else func
 
 
 class Module:
-    """Functions under names of their own."""
+    """Functions under unique names."""
 
     def __init__(self, taken: Sequence[str] = ("main",)) -> None:
         self.functions: dict[FunctionVar, Any] = {}

@@ -1,8 +1,7 @@
-"""Where the carried tensors of a loop lie from step to step, so that few of them are copied.
+"""Decides where the carried tensors of a loop are stored from step to step, so that few are copied.
 
-In: the next values and the results of a step. Out: the tensors that the step has to compute, and
-for each carried tensor one of four places: two buffers that are exchanged, the rows of a result
-that is stacked anyway (before or after the step), or its first value where it never changes.
+Each carried tensor has one of four locations: two buffers that are exchanged, the rows of a result
+that is stacked anyway (before or after the step), or its initial value if it never changes.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from ..rewrites.normal_form import copy_of, source_of_copies
 
 @dataclass(frozen=True)
 class Exchanged:
-    """Each step reads one of two buffers and writes the other; the last one writes the result."""
+    """Each step reads one of two buffers and writes the other; the last step writes the result."""
 
     value: int  #: of the tensors that the step computes
 
 
 @dataclass(frozen=True)
 class AfterStep:
-    """A result of the step is the next value: its rows are the buffers."""
+    """A result of the step is the next value, and its rows are the buffers."""
 
     result: int
 
 
 @dataclass(frozen=True)
 class BeforeStep:
-    """A result of the step is the value that it begins with: each step writes the next row."""
+    """A result of the step is its initial value: each step writes the next row."""
 
     result: int
     value: int
@@ -43,7 +42,7 @@ class BeforeStep:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """Every step hands on the value that it was given."""
+    """Every step passes on the value unchanged."""
 
 
 Carried: TypeAlias = Exchanged | AfterStep | BeforeStep | Unchanged
@@ -51,16 +50,16 @@ Carried: TypeAlias = Exchanged | AfterStep | BeforeStep | Unchanged
 
 @dataclass(frozen=True)
 class StepValues:
-    """What a step has to compute, and where its carried tensors lie.
+    """The tensors that a step has to compute, and the locations of its carried tensors.
 
     Attributes
     ----------
     tensors : tuple of Tensor
-        Each is computed by a stage.
+        The tensors, each computed by a stage.
     carried : tuple of Carried
-        One for each carried tensor.
+        The location of each carried tensor.
     ys : tuple of (int or None)
-        For each stacked result the number of its tensor; None for the rows of `BeforeStep`.
+        For each stacked result, the number of its tensor; None for the rows of `BeforeStep`.
     """
 
     tensors: tuple[Tensor, ...]
@@ -116,14 +115,14 @@ def step_values(
 
 @dataclass(frozen=True)
 class Clock:
-    """The time within a loop: how many steps are done, and the position that this step is at."""
+    """The time within a loop: the number of finished steps, and the position of this step."""
 
     done: Expr
     length: Expr
     backward: bool
 
     def position(self, done: Expr) -> Expr:
-        """Where the step is that follows after some others."""
+        """The position of the step that follows some others."""
         return self.length - const(1, "int64") - done if self.backward else done
 
 
@@ -135,13 +134,13 @@ class Rows:
     size: Expr | int  #: bytes of a row
 
     def at(self, position: Expr) -> Pointer:
-        """Where the row of a step begins."""
+        """The address of the row of a step."""
         return moved(self.start, position * self.size)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of one carried tensor: its first value, its last one, a spare buffer, its rows."""
+    """The memory of one carried tensor: initial value, last value, spare buffer, rows."""
 
     first: Pointer
     last: Pointer
@@ -151,7 +150,7 @@ class Memory:
 
 
 def read_from(carried: Carried, memory: Memory, clock: Clock) -> Pointer:
-    """Where a step reads a carried tensor."""
+    """The address from which a step reads a carried tensor."""
     first = compare("eq", clock.done, const(0, "int64"))
     match carried:
         case Exchanged():
@@ -167,7 +166,7 @@ def read_from(carried: Carried, memory: Memory, clock: Clock) -> Pointer:
 
 
 def written_to(carried: Exchanged | BeforeStep, memory: Memory, clock: Clock) -> Pointer:
-    """Where a step writes the next value of a carried tensor."""
+    """The address to which a step writes the next value of a carried tensor."""
     if isinstance(carried, Exchanged):
         return either(_ends_there(clock), memory.last, memory.spare)
     after = clock.done + const(1, "int64")
@@ -176,7 +175,7 @@ def written_to(carried: Exchanged | BeforeStep, memory: Memory, clock: Clock) ->
 
 
 def before_all(carried: Carried, memory: Memory, clock: Clock) -> list[Statement]:
-    """What is copied before the first step."""
+    """The copies before the first step."""
     if not isinstance(carried, BeforeStep):
         return []
     row = _rows(memory).at(clock.position(const(0, "int64")))
@@ -184,7 +183,7 @@ def before_all(carried: Carried, memory: Memory, clock: Clock) -> list[Statement
 
 
 def after_all(carried: Carried, memory: Memory, clock: Clock) -> list[Statement]:
-    """What is copied after the last step."""
+    """The copies after the last step."""
     match carried:
         case Exchanged():
             return _where(_is_empty(clock), copied(memory.last, memory.first, memory.size))
@@ -212,6 +211,8 @@ def _is_empty(clock: Clock) -> Expr:
 
 
 def _ends_there(clock: Clock) -> Expr:
-    """Whether this step writes the buffer of the last value: every second one, the last of all."""
+    """Whether this step writes the buffer of the last value: every second step, counted from the
+    last.
+    """
     left = clock.length - const(1, "int64") - clock.done
     return compare("eq", binary("floormod", left, const(2, "int64")), const(0, "int64"))

@@ -1,8 +1,8 @@
-"""A loop as one function of the host, which calls the kernels of a step by address.
+"""A loop as one host function that calls the kernels of a step by address.
 
-In: a loop, and the launches of its step in order. Out: one launch. The kernels read rows of the
-inputs and write rows of the results where they lie; what reads nothing that varies runs once,
-before the first step. Neither code nor the number of kernels grows with the length.
+The kernels read rows of the inputs and write rows of the results in place. Launches that read
+nothing that varies run once, before the first step. Neither the code nor the number of kernels
+grows with the length.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def loop_step(
     kernel, loop
         The stage, and its kind.
     values
-        What the step computes.
+        The values that the step computes.
     results
         The tensors that the launches compute for ``values.tensors``.
     steps
         The launches of one step, in order.
     blocks
-        Where the step is that of a block of rows: all blocks, which run in parallel.
+        All blocks, which run in parallel, if the step is that of a block of rows.
     """
     written = _Written(kernel.root, loop, values, results, steps, blocks)
     inner = tuple(written.inner())
@@ -134,7 +134,7 @@ class _Written:
         return replace(made, callees=tuple(callees), only=self.only)
 
     def _workspace(self) -> tuple[Extent, dict[Any, Extent]]:
-        """The bytes that it needs beside its arguments, and where pieces of them begin."""
+        """The number of bytes needed in addition to the arguments, and the offset of each piece."""
         ordered = [*self.once, *self.each]
         given = {tensor_key(tensor) for tensor in self.results}
         self.aliases = aliases_of(ordered, given, set(), len(self.once))
@@ -179,16 +179,16 @@ class _Written:
         return sequence([*begin, *before, *prepared, whole, *after])
 
     def _of_block(self, start: Pointer, size: Extent) -> Pointer:
-        """Where the part of this block begins, of an array with a part of some bytes for each."""
+        """The offset of this block in an array with a part of equal size for each block."""
         return start if self.count == 1 else moved(start, self.block * size)
 
     def _start(self, outside: Tensor, inside: Tensor) -> Pointer:
-        """Where an array begins; in a block of rows, where these rows do."""
+        """The start of an array or, in a block of rows, of these rows."""
         start = self.starts[tensor_key(outside)]
         return self._of_block(start, size_in_bytes(inside)) if self._has_rows(inside) else start
 
     def _rows(self, outside: Tensor, inside: Tensor) -> Rows:
-        """The elements of a sequence; in a block of rows, these rows of them."""
+        """The elements of a sequence or, in a block of rows, of these rows."""
         size = size_in_bytes(inside) * (self.count if self._has_rows(inside) else 1)
         return Rows(self._start(outside, inside), size)
 
@@ -217,7 +217,8 @@ class _Written:
         return found
 
     def _fixed_places(self) -> dict[Key, Pointer]:
-        """Where tensors lie that no step moves: what is read from outside, and temporaries."""
+        """The addresses of tensors that do not depend on the step: outer tensors, and temporaries.
+        """
         places: dict[Key, Pointer] = {}
         for inside, outside in zip(self.loop.step.consts, self.loop.consts, strict=True):
             places[tensor_key(inside)] = self._start(outside, inside)
@@ -229,7 +230,7 @@ class _Written:
     def _step_places(
         self, memories: Sequence[Memory]
     ) -> tuple[list[Statement], dict[Key, Pointer]]:
-        """Where the tensors of one step lie, each under a variable."""
+        """The addresses of the tensors of one step, each bound to a variable."""
         step, clock = self.loop.step, self.clock
         outputs = outputs_of(self.op)[len(step.carries) :]
         here = variable("position", "int64")
@@ -280,8 +281,8 @@ class _Written:
         return when(run, called(callee.var, given))
 
     def _overwriting(self, step: Step) -> list[int]:
-        """The numbers of the launches that write over what a launch has written: when one of them
-        runs alone, it has to be written anew for each step.
+        """The numbers of the launches that overwrite the result of a launch. If one of them runs
+        alone, the result has to be rewritten for each step.
         """
         written = set(map(tensor_key, step.launch.outputs))
         number, found = 0, []

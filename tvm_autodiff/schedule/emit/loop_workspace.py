@@ -1,8 +1,7 @@
-"""The memory that a loop needs beside its arguments, as one array of bytes.
+"""Plans the memory that a loop needs in addition to its arguments, as one array of bytes.
 
-In: pieces with their sizes, which may be symbolic, and between which launches each is needed. Out:
-the size of the array and where each piece begins. The array is a tensor of the program, so that its
-memory is planned and told like that of any other.
+Each piece has a size, which may be symbolic, and is needed between two launches. The array is a
+tensor of the program, so its memory is planned and reported like any other.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def planned(pieces: Sequence[Piece]) -> tuple[Size, list[Size]]:
     plan = plan_workspace(temporaries, ALIGNMENT)
     offsets: dict[int, Size] = dict(zip(literal, plan.offsets, strict=True))
     position: Size = plan.size
-    # the widest elements first: each piece then begins at a multiple of its own
+    # the widest elements first, so that each piece is aligned to its elements
     rest = sorted(set(range(len(pieces))) - set(literal), key=lambda n: (-pieces[n].unit, n))
     for number in rest:
         offsets[number] = position

@@ -1,7 +1,6 @@
-"""TVM's schedule primitives, and the rules that it brings along (dlight).
+"""Wraps TVM's schedule primitives and its own rules (dlight).
 
-In: an unscheduled function. Out: a schedule with its blocks, and the scheduled function in the
-place of the unscheduled one. What TVM refuses becomes a `Declined`.
+What TVM rejects becomes a `Declined`.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ def schedule_of(unscheduled: StageFunction) -> tuple[Any, list[Any]]:
 def scheduled(
     schedule: Any, unscheduled: StageFunction, outputs: Sequence[Tensor] | None = None
 ) -> StageFunction:
-    """The scheduled function in the place of the unscheduled one.
+    """The scheduled function, which replaces the unscheduled one.
 
     Parameters
     ----------
     outputs : sequence of Tensor, optional
-        The tensors of the program that it computes, where they are others than those of its stages.
+        The tensors of the program that it computes, if they differ from those of its stages.
     """
     results = unscheduled.outputs if outputs is None else tuple(outputs)
     func = schedule.mod["main"].without_attr("global_symbol")
@@ -60,15 +59,15 @@ def output_loops(schedule: Any, block: Any) -> list[Any]:
 
 
 def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:
-    """The result of a schedule primitive or of a whole rule of TVM's, or TVM's reason for refusing.
+    """The result of a schedule primitive or a rule of TVM's, or TVM's reason for rejecting it.
 
-    For calls whose conditions cannot be checked beforehand. A primitive leaves the schedule as it
-    is when it refuses; TVM's rules also fail in its internal checks, and need a copy.
+    This is for calls whose conditions cannot be checked beforehand. A rejecting primitive leaves
+    the schedule unchanged. TVM's rules can also fail in its internal checks, and need a copy.
     """
     try:
         return apply(*arguments)
     except (ScheduleError, InternalError) as error:
-        return Declined(f"TVM refuses it: {first_line(error)}")
+        return Declined(f"TVM rejects it: {first_line(error)}")
 
 
 def by_library(rule: str, unscheduled: StageFunction, target: Any) -> StageFunction | Declined:
@@ -77,7 +76,7 @@ def by_library(rule: str, unscheduled: StageFunction, target: Any) -> StageFunct
     Parameters
     ----------
     rule : {"Matmul", "GeneralReduction"}
-        It may fail on what it does not know, and writes into what it is given: it gets a copy.
+        The rule gets a copy, because it may fail and modifies its argument.
     """
     copy = s_tir.Schedule(unscheduled.func).mod["main"]
     with target:

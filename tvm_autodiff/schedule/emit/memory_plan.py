@@ -1,8 +1,7 @@
-"""Where Relax puts the temporaries of a program: read from the compiler while it works.
+"""Reads the memory plan of a program's temporaries from Relax while it compiles.
 
-In: a compilation of a Relax module, and its steps. Out: the storages that it allocates, with their
-size in bytes and the tensors that lie in each, one after the other. A program of one kernel has
-none.
+Each storage has a size in bytes and the tensors that use it, one after the other. A program of one
+kernel has none.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class PlannedStorage:
 
 @tvm.instrument.pass_instrument
 class _Watch:
-    """Keeps the module as it is after memory has been planned."""
+    """Records the module after memory has been planned."""
 
     planned: Any = None
 
@@ -47,8 +46,8 @@ class _Watch:
 def compile_watched(
     compile_module: Callable[[], Result], steps: Sequence[Step]
 ) -> tuple[Result, list[PlannedStorage], list[list[Expr]]]:
-    """What a compilation gives, the storages that were planned on the way, and the shapes of the
-    parameters of the function they are for.
+    """The result of a compilation, the storages that were planned, and the shapes of the
+    parameters.
     """
     watch = _Watch()
     with tvm.transform.PassContext(instruments=[watch]):
@@ -61,7 +60,7 @@ def compile_watched(
 
 def _storages(function: Any, steps: Sequence[Step]) -> list[PlannedStorage]:
     storages: dict[int, PlannedStorage] = {}
-    places: dict[int, PlannedStorage] = {}  # tensor variable → where it lies
+    places: dict[int, PlannedStorage] = {}  # tensor variable → its storage
     calls = iter(steps)
     for block in function.body.blocks:
         for binding in block.bindings:

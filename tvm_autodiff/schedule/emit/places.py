@@ -1,7 +1,7 @@
-"""Which tensors between launches need memory, how long, and where the arguments of a launch lie.
+"""Determines which tensors between launches need memory, for how long, and the arguments of each
+launch.
 
-In: launches in order, and the tensors that have a place already. Out: temporaries with their lives,
-other names of the same memory, and the arguments of each call. What a place is, is the caller's.
+The caller defines what a location is.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Place = TypeVar("Place", bound=Hashable)
 def aliases_of(
     steps: Sequence[Step], given: Container[Key], updated: Container[Key], once: int = 0
 ) -> dict[Key, Key]:
-    """Temporaries that hold the elements of another tensor in the same order, and that one; and
-    those that take the memory of another one when its time is over. The first `once` steps run
-    once where the others are repeated.
+    """Temporaries that share memory with another tensor, and that tensor.
+
+    They hold its elements in the same order, or reuse its memory after its last use. The first
+    `once` steps run once where the others are repeated.
     """
     aliases: dict[Key, Key] = {}
     reused = reused_memory(steps, given, once)
@@ -45,8 +46,9 @@ def aliases_of(
 
 
 def reused_memory(steps: Sequence[Step], given: Container[Key], once: int = 0) -> dict[Key, Key]:
-    """Results that may take the memory of an input, and that one: one of the steps wrote it, in the
-    same round, and no later one reads it or what holds its elements.
+    """Results that may reuse the memory of an input, and that input.
+
+    A step of the same round wrote the input, and no later step reads it or what holds its elements.
     """
     writer: dict[Key, int] = {}
     last: dict[Key, int] = {}
@@ -72,8 +74,9 @@ def _readers(steps: Sequence[Step], key: Key) -> list[int]:
 def temporaries_of(
     steps: Sequence[Step], given: Container[Key], aliases: Mapping[Key, Key]
 ) -> dict[Key, tuple[Tensor, int, int]]:
-    """What needs memory between launches, in the order in which it is written: each tensor with
-    the numbers of the launch that writes it and of the last that uses it.
+    """The tensors that need memory between launches, in the order in which they are written.
+
+    Each comes with the numbers of the launch that writes it and of its last use.
     """
     last: dict[Key, int] = {}
     for number, step in enumerate(steps):
@@ -90,8 +93,9 @@ def temporaries_of(
 
 
 def bound(launch: StageFunction, places: Mapping[Key, Place]) -> tuple[Any, tuple[Place, ...]]:
-    """The function of a launch and its arguments beside sizes; a result that takes the place of an
-    input is one parameter with it.
+    """The function of a launch and its arguments without sizes.
+
+    A result that replaces an input is one parameter with it.
     """
     func = launch.func
     count = len(launch.inputs)
@@ -110,8 +114,9 @@ def bound(launch: StageFunction, places: Mapping[Key, Place]) -> tuple[Any, tupl
 def runs_once(
     steps: Sequence[Step], varying: Collection[Key], results: Container[Key]
 ) -> list[bool]:
-    """For each launch of a repeated step, whether one run serves all: it reads nothing that comes
-    from `varying`, and writes none of the results of the step.
+    """Whether one run of each launch of a repeated step serves all steps.
+
+    Such a launch reads nothing that depends on `varying`, and writes no results of the step.
     """
     touched = set(varying)
     found = []

@@ -1,10 +1,9 @@
-"""Launches as one module: a single function, or kernels and a Relax function that calls them in
-order.
+"""Assembles launches into a module: a single function, or kernels and a Relax function that calls
+them.
 
-In: scheduled launches, the inputs and outputs of the program, the inputs that take new values. Out:
-an IRModule whose ``main`` takes inputs and then outputs, and writes these. Relax plans the memory
-of what lies between; identical kernels appear once. Programs for a CPU whose sizes are literals
-need neither: `direct` makes them.
+``main`` takes inputs followed by outputs, which it writes. Relax plans the memory of temporaries,
+and identical kernels appear once. Programs of literal sizes on a CPU need neither; `direct` makes
+them.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ __all__ = ["Program", "assemble", "function_alone"]
 
 @dataclass(frozen=True)
 class Program:
-    """A scheduled module and how its ``main`` is called; the launches and their functions.
+    """A scheduled module, its launches, and how its ``main`` is called.
 
-    With a `workspace`, ``main`` takes more than arrays, as told in `codegen.direct_calls`.
+    With a `workspace`, ``main`` takes more than arrays, as described in `codegen.direct_calls`.
     """
 
     module: Any
@@ -74,7 +73,7 @@ def assemble(
         Pairs (input, new value) in the order of `updates.order_updates`: the new value is written
         into the memory of the input.
     direct
-        Whether ``main`` may take more than arrays, and call the kernels of a CPU itself.
+        Whether ``main`` may take more than arrays, and call CPU kernels directly.
     """
     if direct and is_static(steps, [*inputs, *outputs]):
         made = direct_program(steps, inputs, outputs, updates)
@@ -90,12 +89,12 @@ def assemble(
 
 
 def _finished(func: Any) -> Any:
-    """A scheduled function made safe to compile and to call."""
+    """A scheduled function that is safe to compile and to call."""
     return relax_alignment(with_safe_indices(func))
 
 
 def function_alone(launch: StageFunction) -> Any:
-    """The function of a launch as ``main`` of a module of its own."""
+    """The function of a launch as ``main`` of a separate module."""
     return _finished(launch.func).with_attr("global_symbol", "main")
 
 
@@ -105,8 +104,8 @@ def _in_order(
     outputs: Sequence[Tensor],
     updates: Sequence[Update],
 ) -> Any | None:
-    """The function with its parameters in the order of the program, or None when it is not a
-    mere order.
+    """The function with its parameters in the order of the program, or None if it is more than a
+    reordering.
     """
     func = launch.func
     have = [tensor_key(tensor) for tensor in (*launch.inputs, *launch.outputs)]
@@ -160,8 +159,8 @@ def _relax_module(
                 types = [tensor_type(tensor) for tensor in launch.outputs]
                 places = [destinations.get(tensor_key(tensor)) for tensor in launch.outputs]
                 if updated & set(map(tensor_key, launch.inputs)) and places == [None]:
-                    # Relax takes a kernel that copies for another name of what it reads, unless it
-                    # writes into something that is there; but an old value must outlive its input
+                    # Relax treats a copying kernel as an alias of its input, unless it writes into
+                    # an existing buffer; but an old value must outlive its input
                     places = [builder.emit(_empty(types[0]))]
                 func, arguments, indices = _written_in_place(launch, arguments, places)
                 func = _with_callees(func, launch, functions)
@@ -178,7 +177,7 @@ def _relax_module(
                 else:
                     for index, tensor in enumerate(launch.outputs):
                         values[tensor_key(tensor)] = builder.emit(relax.TupleGetItem(value, index))
-            # the caller has the results: handing them back would cost a microsecond each
+            # the caller has the results: returning them would cost a microsecond each
             returned = builder.emit_output(relax.Tuple([]))
         builder.emit_func_output(returned)
     return builder.get(), names
@@ -188,7 +187,7 @@ def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> 
     """The same launch with the results that it writes into parameters of ``main`` in front.
 
     Relax passes them among the arguments and the buffers that it allocates behind all others,
-    whatever the order of the results says.
+    regardless of the order of the results.
     """
     count = len(launch.outputs)
     order = sorted(range(count), key=lambda n: tensor_key(launch.outputs[n]) not in places)
@@ -201,7 +200,7 @@ def _placed_first(launch: StageFunction, places: Container[tuple[int, int]]) -> 
 
 
 def _with_callees(func: Any, launch: StageFunction, functions: Functions) -> Any:
-    """The function of a launch, which runs all that it calls."""
+    """The function of a launch, including all that it calls."""
     if launch.only is not None:
         func = with_value(func, launch.only, ALL_LAUNCHES)
     return functions.calling(func, launch.callees)
@@ -216,8 +215,9 @@ def _empty(type_: Any) -> Any:
 def _written_in_place(
     launch: StageFunction, arguments: list[Any], places: Sequence[Any]
 ) -> tuple[Any, list[Any], list[int]]:
-    """A kernel, the arguments of its call, and for each result the argument that it is written
-    into, or -1. `places` holds these arguments, or None.
+    """A kernel, the arguments of its call, and for each result the argument it overwrites, or -1.
+
+    `places` holds these arguments, or None.
     """
     func, count = launch.func, len(launch.outputs)
     params = list(func.params)

@@ -1,7 +1,8 @@
-"""Launches that compute again what an earlier one did: packed operands of several products.
+"""Removes launches that repeat an earlier one, such as packing the same operand for several
+products.
 
-In: the launches of a program in order. Out: those without repeats, whose readers read the first
-result. A step of a recurrent network packs the same weights as every other; one copy serves all.
+Readers of a repeated launch read the first result. A step of a recurrent network packs the same
+weights as every other, and one copy serves all.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def without_repeats(steps: Sequence[Step], kept: Container[Key], machine: Machin
     kept
         Keys of tensors that must be written: results of the program.
     machine : Machine
-        Only what fits its cache is shared: anything larger would have to come from memory again,
-        and would stay there between its readers.
+        The machine. Only results that fit its cache are shared, because anything larger would be
+        read from memory again.
     """
     first: dict[tuple[Key, ...], list[Step]] = {}
     same: dict[Key, Tensor] = {}

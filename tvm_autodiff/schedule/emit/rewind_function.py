@@ -1,8 +1,8 @@
-"""A loop that keeps states, and the loop back over them, as functions of the host.
+"""Host functions for a loop that keeps states, and for its reverse loop.
 
-In: the loops, and the launches of a run of steps and of one step back. Out: one launch, which calls
-these by address in the order of `graph.kinds.rewind_control`. A run begins where a state lies and
-ends where the next one is kept: nothing is copied.
+They call runs of steps and single reverse steps by address, in the order of
+`graph.kinds.rewind_control`. A run starts at the location of a state and ends at the location of
+the next kept one, so nothing is copied.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def kept_step(kernel: Kernel, kept: KeptLoop, run: Part) -> Step:
 
 
 def rewind_step(kernel: Kernel, rewind: Rewind, run: Part, pull: Part) -> Step:
-    """The launch of a loop back.
+    """The launch of a reverse loop.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def rewind_step(kernel: Kernel, rewind: Rewind, run: Part, pull: Part) -> Step:
     run
         Some steps ahead.
     pull
-        One step back: over the cotangents that it carries, states and sequences of one element,
+        One reverse step: over the cotangents that it carries, states and sequences of one element,
         and constants.
     """
     ahead, back, slots = rewind.ahead, rewind.back, rewind.slots
@@ -111,7 +111,7 @@ def rewind_step(kernel: Kernel, rewind: Rewind, run: Part, pull: Part) -> Step:
     length = wide(ahead.length)
 
     def kept(n: int, where: Where) -> Pointer:
-        """Where a state lies that is in a slot."""
+        """The location of a state in a slot."""
         offset = (where.slot - number(1)) * size_in_bytes(carries[n])
         given = moved(written.start(rewind.kept[n]), offset)
         own = moved(written.start(rows[n]), offset)
@@ -191,11 +191,11 @@ class _Written:
     buffers : dict
         Its parameters, by the keys of tensors.
     parts : CalledParts
-        What it calls.
+        The programs that it calls.
     base : Pointer or None
-        Where its own memory begins.
+        The start of its own memory.
     spare : list of Pointer
-        Memory for a tensor each.
+        Memory for one tensor each.
     """
 
     op: Operation
@@ -222,17 +222,17 @@ class _Written:
         return _Written(op, inputs, outputs, buffers, calls, base, places)
 
     def start(self, tensor: Tensor) -> Pointer:
-        """Where an input or an output begins."""
+        """The address of an input or an output."""
         return address_of(self.buffers[tensor_key(tensor)])
 
     def named(self, place: Pointer) -> Pointer:
-        """An address under a variable."""
+        """An address bound to a variable."""
         var = pointer("place")
         put(bind(var, place))
         return var
 
     def whole(self, inside: Sequence[Tensor], outside: Sequence[Tensor]) -> dict[Key, Pointer]:
-        """Where a part reads what is the same for all steps."""
+        """The address from which a part reads what is the same for all steps."""
         return {
             tensor_key(one): self.named(self.start(tensor))
             for one, tensor in zip(inside, outside, strict=True)
@@ -241,7 +241,7 @@ class _Written:
     def rows(
         self, inside: Sequence[Tensor], outside: Sequence[Tensor], here: Expr
     ) -> dict[Key, Pointer]:
-        """Where a part reads or writes a sequence: from a step on."""
+        """The address from which a part reads or writes a sequence, starting at a step."""
         places: dict[Key, Pointer] = {}
         for one, tensor in zip(inside, outside, strict=True):
             offset = here * row_in_bytes(one)

@@ -1,8 +1,7 @@
-"""Launches in an order that needs less memory: what frees more than it takes runs at once.
+"""Orders launches to need less memory: a launch that frees more than it allocates runs at once.
 
-In: the launches of a program in an order that respects what they read. Out: the same launches in
-such an order. In a training step the gradient of a layer's weights then runs as soon as it can, and
-the activations and cotangents that it reads last are free for the layers that follow.
+In a training step the gradient of a layer's weights then runs as early as possible, which frees its
+activations and cotangents for the following layers.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def in_order_of_memory(steps: Sequence[Step], kept: Container[Key]) -> list[Step
         return sum(sizes[key] for key in own if readers[key] == {number})
 
     def run(number: int) -> list[int]:
-        """Append a unit; the units whose place may have come with it."""
+        """Append a unit, and return the units that it may have made ready."""
         nonlocal live, most
         order.append(number)
         done.add(number)
@@ -105,7 +104,7 @@ def _units(steps: Sequence[Step]) -> list[_Unit]:
 
 
 def _sizes(steps: Sequence[Step], kept: Container[Key]) -> dict[Key, int] | None:
-    """The bytes of what lies between the launches; None where one is not known."""
+    """The bytes of the temporaries; None if one is unknown."""
     sizes: dict[Key, int] = {}
     for step in steps:
         for tensor in step.launch.outputs:

@@ -1,9 +1,8 @@
-"""Results that take the place of an input: which launches may write them there, and in what order.
+"""Decides which launches may write results over an input, and in what order.
 
-In: the launches of a program, in an order that respects what they read, and pairs (input, its new
-value). Out: launches in which every reader of an input's old value runs before the one that writes
-the new value, and where that cannot be, a copy at the end. So each launch reads old values only,
-whatever the caller names as new ones.
+Every reader of an input's old value must run before the launch that writes the new value; if that
+is impossible, the new value is copied at the end. Each launch thus reads only old values, whatever
+new values the caller names.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ Update = tuple[Tensor, Tensor]  #: an input and its new value
 
 @dataclass(frozen=True)
 class Step:
-    """A launch, and where it comes from.
+    """A launch and its origin.
 
     Attributes
     ----------
     launch : StageFunction
     kernel : Kernel or Chain
-        What it computes, or computes a part of.
+        The kernel that it computes completely or partly.
     rule : str
         The schedule rule that made it.
     reasons : tuple of str
-        Why no faster schedule applies; empty where one does.
+        Why no faster schedule applies; empty if one does.
     inner : tuple of Step
-        Of a loop: the launches that it calls, those of loops inside of it in their place.
+        The launches that a loop calls, with inner loops expanded.
     calls : int or None
-        How often one that is called by a loop runs; None where that is symbolic.
+        How often a launch that a loop calls runs; None if it is symbolic.
     """
 
     launch: StageFunction
@@ -47,7 +46,7 @@ class Step:
 
     @property
     def launches(self) -> int:
-        """How many launches it is: those that a loop calls have numbers of their own."""
+        """The number of launches; those that a loop calls are counted separately."""
         return max(1, len(self.inner))
 
 
@@ -61,9 +60,10 @@ def order_updates(
     Parameters
     ----------
     steps, updates
-        Every new value is written by one launch, and none is an output besides.
+        The launches and updates. Every new value is written by one launch, and none is also an
+        output.
     copy
-        Gives a copy of a tensor, and the steps that make it.
+        Returns a copy of a tensor, and the steps that make it.
     """
     if not updates:
         return list(steps), []
@@ -105,8 +105,9 @@ def _shares(launch: StageFunction, old: Tensor, new: Tensor) -> bool:
 
 
 def _ordered(needs: Sequence[set[int]], waits: dict[int, set[int]]) -> tuple[list[int], set[int]]:
-    """An order in which each number comes after those it needs and waits for, and the numbers that
-    do not wait since they wait for each other.
+    """An order in which each number follows those it needs and waits for.
+
+    Numbers that wait for each other do not wait; they are returned as well.
     """
     order: list[int] = []
     done: set[int] = set()

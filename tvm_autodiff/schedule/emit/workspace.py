@@ -1,8 +1,6 @@
-"""Where the temporaries of a program of constant sizes lie: pieces of one workspace.
+"""Plans the temporaries of a program of constant sizes as pieces of one workspace.
 
-In: for each temporary its size, and the launches between which it is needed. Out: storages, each
-for tensors that do not live at the same time, and the place of each temporary in bytes from the
-start. Who allocates the workspace is told in `runtime`.
+Tensors that do not live at the same time share storage. `runtime` allocates the workspace.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ class Temporary:
     ----------
     name : str
     size : int
-        Bytes.
+        The size in bytes.
     first, last : int
-        The launch that writes it, and the last that reads it.
+        The launch that writes it, and the last launch that reads it.
     """
 
     name: str
@@ -39,7 +37,7 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Storages, the place of each temporary, and the size of all, in bytes."""
+    """The storages, the position of each temporary, and the total size in bytes."""
 
     storages: tuple[PlannedStorage, ...]
     offsets: tuple[int, ...]
@@ -47,9 +45,10 @@ class Workspace:
 
 
 def plan_workspace(temporaries: Sequence[Temporary], alignment: int) -> Workspace:
-    """Places for temporaries.
+    """Assign positions to temporaries.
 
-    The largest come first; each takes the smallest storage so far that is free while it lives.
+    The largest come first; each takes the smallest existing storage that is free during its
+    lifetime.
 
     Examples
     --------
@@ -80,7 +79,7 @@ def plan_workspace(temporaries: Sequence[Temporary], alignment: int) -> Workspac
 
 
 def _is_free(group: Sequence[tuple[int, int, int]], life: tuple[int, int, int]) -> bool:
-    """Whether no life of a group, which do not overlap, overlaps another one."""
+    """Whether no lifetime of a group of disjoint ones overlaps another one."""
     place = bisect.bisect(group, life)
     before, after = group[max(place - 1, 0) : place], group[place : place + 1]
     return all(last < life[0] for _, last, _ in before) and all(

@@ -1,1 +1,1 @@
-"""Which stages share loops: kernels, and chains of kernels."""
+"""Decides which stages share loops: kernels, and fusion groups of kernels."""

@@ -1,9 +1,8 @@
-"""Which kernels run as one: those that work through the same rows, one row after the other.
+"""Joins kernels that process the same rows into fusion groups, which run one row after the other.
 
-In: kernels in order of execution. Out: the same order with some of them joined into chains. The
-members of a chain share leading loops, its rows, and read each other's results in their own row
-only, so that a row stays in cache from its first stage to its last. Reductions over the rows
-themselves (a bias gradient) may end a chain. How a chain's loops run is left to a rule.
+The members of a group share leading loops, its rows, and read each other's results only in their
+own row, so that a row stays in cache from its first stage to its last. Reductions over the rows
+themselves (a bias gradient) may end a group. A rule decides how its loops run.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Chain:
-    """Kernels that run as one function, row by row.
+    """A fusion group: kernels that run as one function, row by row.
 
     Attributes
     ----------
     parts : tuple of Kernel
         The kernels, in order of execution.
     members : tuple of Member
-        Their stages, and where each has the rows.
+        Their stages, and the row axes of each.
     extents : tuple
-        Extents of the row axes.
+        The extents of the row axes.
     outputs : list of Tensor
         The tensors that others read, or the program returns.
     """
@@ -56,7 +55,7 @@ class Chain:
 
 @dataclass
 class _Group:
-    """Kernels that will run together; `extents` is None while where the rows are is open."""
+    """Kernels that will run together; `extents` is None until the rows are determined."""
 
     kernels: list[Kernel]
     members: list[Member] = field(default_factory=list)
@@ -69,7 +68,7 @@ class _Group:
 
     @cached_property
     def natural(self) -> Member | None:
-        """Its first kernel with the rows that suggest themselves."""
+        """Its first kernel with natural rows."""
         return natural_member(self.kernels[0], certain=False)
 
     def needs(self, other: _Group) -> bool:
@@ -77,7 +76,7 @@ class _Group:
 
 
 def chained(kernels: Sequence[Kernel], wanted: Container[Key]) -> list[Kernel | Chain]:
-    """Join kernels into chains; `wanted` holds the keys of the program's results."""
+    """Join kernels into fusion groups; `wanted` holds the keys of the program's results."""
     groups: list[_Group] = []
     for kernel in kernels:
         _add(groups, _group(kernel))
@@ -100,7 +99,7 @@ def _extents(member: Member) -> tuple[Extent, ...]:
 
 
 def _add(groups: list[_Group], new: _Group) -> None:
-    """Put a group behind the others, joined with those that it can be joined with."""
+    """Append a group, joined with those that it can be joined with."""
     groups.append(new)
     joined = True
     while joined:
@@ -133,7 +132,7 @@ def _related(left: _Group, right: _Group) -> bool:
 
 
 def _union(left: _Group, right: _Group) -> _Group | None:
-    """Both groups as one, when the rows of one can be found in the other."""
+    """Both groups as one, if the rows of one can be found in the other."""
     if left.extents is None and right.extents is None:
         for group, other in ((right, left), (left, right)):
             member = group.natural
@@ -152,7 +151,7 @@ def _union(left: _Group, right: _Group) -> _Group | None:
 
 
 def _taken(group: _Group, other: _Group) -> list[Member] | None:
-    """The members of `group`, and those that the kernels of `other` are in its rows."""
+    """The members of `group`, and the kernels of `other` as members of its rows."""
     assert group.extents is not None
     members = list(group.members)
     pending = list(other.kernels)
@@ -193,7 +192,7 @@ def _ordered(members: list[Member], left: _Group, right: _Group) -> _Group | Non
 
 
 def _row_local(op: Operation, member: Member, tensor: Tensor, source: Member) -> bool:
-    """Whether a stage reads a tensor of the chain in its own row only."""
+    """Whether a stage reads a tensor of the group only in its own row."""
     if hash(tensor.op) == hash(member.kernel.root) and hash(op) != hash(tensor.op):
         return True  # an epilogue, at its root's own place
     if source.across:

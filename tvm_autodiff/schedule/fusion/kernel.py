@@ -1,7 +1,6 @@
-"""What runs as one function: a stage that holds the work, and what is fused around it.
+"""A kernel: a stage that holds the work, and the stages fused with it; with estimates of its work.
 
-In: stages. Out: kernels, and how much work they are. Which stages make a kernel is decided in
-`kernels`, which kernels run row by row as one in `chains`.
+`kernels` decides which stages make a kernel, and `chains` which kernels run as one, row by row.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ EXPENSIVE = frozenset(
 
 @dataclass(frozen=True)
 class Repetition:
-    """How a kernel of a loop runs again and again.
+    """How a kernel inside a loop is repeated.
 
     Attributes
     ----------
     times : int
-        How many steps the loop has; a symbolic number counts as `SYMBOLIC_SIZE`.
+        The number of steps of the loop; a symbolic number counts as `SYMBOLIC_SIZE`.
     fixed : frozenset of (int, int)
         The keys of the tensors that hold the same values in every step. What reads only these is
         computed once, before the first step.
@@ -68,7 +67,7 @@ class Kernel:
     epilogue : Operation or None
         An elementwise stage that reads the root at its own axes, and is its only reader.
     repetition : Repetition
-        In a loop: how often it runs, over which constants.
+        How often it runs in a loop, and over which constants.
     """
 
     root: Operation
@@ -92,7 +91,7 @@ class Kernel:
 
     @cached_property
     def read_keys(self) -> set[tuple[int, int]]:
-        """The keys of the tensors that its stages read, its own among them."""
+        """The keys of the tensors that its stages read, including its own."""
         return {tensor_key(tensor) for op in self.ops for tensor in tensors_read_by(op)}
 
     @cached_property

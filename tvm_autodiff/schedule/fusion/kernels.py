@@ -1,9 +1,8 @@
-"""Cuts a graph of stages into kernels: what is computed together in one pass over memory.
+"""Cuts a graph of stages into kernels, each computed in one pass over memory.
 
-In: output tensors in normal form. Out: kernels in order of execution, each one reduction or one
-elementwise stage, with elementwise producers written into it where that repeats no expensive work,
-and, after a reduction, the elementwise stage that alone reads it; those that work through the same
-rows are joined by `chains`. How the loops of a kernel run is left to the rules.
+A kernel is one reduction or one elementwise stage, with elementwise producers inlined if that
+repeats no expensive work and, after a reduction, the elementwise stage that is its only reader.
+`chains` joins kernels that process the same rows. The rules decide how the loops of a kernel run.
 """
 
 from __future__ import annotations
@@ -45,13 +44,15 @@ _COSTLY = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
 
 
 def cut(outputs: Sequence[Tensor]) -> tuple[list[Kernel | Chain], list[Tensor]]:
-    """What runs for some outputs, in order of execution, and the outputs as that computes them."""
+    """The kernels and fusion groups for some outputs, in order of execution, and the computed
+    outputs.
+    """
     kernels, results = separate(outputs)
     return chained(kernels, {tensor_key(tensor) for tensor in results}), results
 
 
 def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
-    """Kernels for some outputs, none joined with others, and the outputs as these compute them."""
+    """Kernels for some outputs, without joining, and the computed outputs."""
     inlined = inline_producers(_in_one_pass(outputs))
     graph = Graph(inlined)
     wanted = {tensor_key(tensor) for tensor in inlined}
@@ -75,7 +76,7 @@ def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
 
 
 def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Stages joined that would read the same data again."""
+    """Joins stages that would read the same data again."""
     joined = with_window_sums(with_added_sums(with_shared_extremes(outputs)))
     joined = with_joined_sums(joined)
     joined = with_written_classes(with_inlined_borders(joined))
@@ -111,9 +112,7 @@ def _same_shape(left: Operation, right: Operation) -> bool:
 
 
 def inline_producers(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``C[i] = f(P[g(i)]), P[a] = h(a) → C[i] = f(h(g(i)))`` wherever that repeats no expensive
-    work.
-    """
+    """``C[i] = f(P[g(i)]), P[a] = h(a) → C[i] = f(h(g(i)))`` if that repeats no expensive work."""
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
     replaced: dict[tuple[int, int], Tensor] = {}
@@ -154,8 +153,9 @@ def _absorb(op: Operation, absorbed: dict[tuple[int, int], Operation]) -> Operat
 
 
 def worth_inlining(original: Operation, current: Operation, readers: Sequence[Operation]) -> bool:
-    """Whether every reader of a stage should compute its elements itself; `current` is the stage
-    with what was inlined into it.
+    """Whether every reader of a stage should compute its elements itself.
+
+    `current` is the stage with what was inlined into it.
     """
     if reduction_of(current) is not None:
         return False

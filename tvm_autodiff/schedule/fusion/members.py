@@ -1,8 +1,8 @@
-"""Where a kernel has the rows of a chain: at which of its axes it can join others.
+"""Finds the axes at which a kernel can join the rows of a fusion group.
 
-In: a kernel, and the members of a chain. Out: the kernel as a member, or None when it shares no
-rows with them, reads what is not in its row, or does not run well row by row. A member computes
-elements of a row, reduces within it, or reduces across the rows.
+A member computes elements of a row, reduces within it, or reduces across the rows. A kernel that
+shares no rows with the group, reads outside its row, or does not run well row by row is not a
+member.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .kernel import Kernel, iterations, size_of
 MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
 MIN_ROW = 64  #: elements of a row of an elementwise kernel
 MAX_ROW = 32_768  #: elements of a row of one tensor, which has to stay in cache
-MAX_SMALL = 4_096  #: iterations of a sum with reuse that needs no tile of its own
+MAX_SMALL = 4_096  #: iterations below which a sum with reuse needs no separate tile
 
 
 @dataclass(frozen=True)
 class Member:
-    """A kernel of a chain.
+    """A kernel of a fusion group.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ class Member:
 
 
 def natural_member(kernel: Kernel, certain: bool) -> Member | None:
-    """A kernel by itself: rows that suggest themselves.
+    """A kernel by itself, with its natural rows.
 
-    With `certain`, only where there is no choice: a reduction along memory has its output axes as
-    rows. Else also the outer axes of an elementwise stage, and the first axis that a reduction down
-    columns reduces.
+    With `certain`, only if there is no choice: a reduction along memory has its output axes as
+    rows. Otherwise also the outer axes of an elementwise stage, and the first axis that a column
+    reduction reduces.
     """
     op = kernel.root
     if not is_compute(op) or not _starts_at_zero(op):
@@ -93,7 +93,7 @@ def _starts_at_zero(op: Operation) -> bool:
 
 
 def _outer_axes(op: Operation) -> tuple[int, ...]:
-    """Leading axes that leave a row worth a loop."""
+    """Leading axes that leave a row long enough for a loop."""
     inner, count = 1, len(op.axis)
     while count > 1 and inner < MIN_ROW:
         count -= 1
@@ -102,7 +102,7 @@ def _outer_axes(op: Operation) -> tuple[int, ...]:
 
 
 def placed_member(kernel: Kernel, members: Sequence[Member]) -> Member | None:
-    """The kernel as a member of a chain, where reads tell which of its axes are the rows."""
+    """The kernel as a member of a fusion group, if its reads determine which axes are the rows."""
     if not is_compute(kernel.root) or not _starts_at_zero(kernel.root):
         return None
     found = list(_votes(kernel, members)) or list(_sibling_votes(kernel, members))[:1]
@@ -117,7 +117,7 @@ _Vote = tuple[bool, tuple[int, ...]]
 
 
 def _votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote | None]:
-    """Where the rows are, as each read between the kernel and the members says."""
+    """The rows according to each read between the kernel and the members."""
     writers = {
         tensor_key(tensor): member
         for member in members
@@ -139,7 +139,7 @@ def _votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote | None]:
 
 
 def _sibling_votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote | None]:
-    """Where the rows are, when the kernel reads what members read in their rows."""
+    """The rows of a kernel that reads what members read in their rows."""
     known: dict[tuple[int, int], tuple[int, ...]] = {}
     for member in members:
         for op in member.kernel.ops:
@@ -156,7 +156,7 @@ def _sibling_votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote 
 
 
 def _axes_at(op: Operation, indices: Sequence[Expr]) -> _Vote | None:
-    """The axes of a stage that indices are: all of the output, or all reduced."""
+    """The axes of a stage that are indices: all output axes, or all reduced ones."""
     reduction = reduction_of(op)
     for across, axes in ((False, list(op.axis)), (True, list(reduction.axes if reduction else ()))):
         numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
@@ -166,7 +166,7 @@ def _axes_at(op: Operation, indices: Sequence[Expr]) -> _Vote | None:
 
 
 def _places(indices: Sequence[Expr], rows: Sequence[Var]) -> tuple[int, ...] | None:
-    """The positions of an index at which the rows stand."""
+    """The positions of the rows in an index."""
     ids = [node_id(index) for index in indices]
     if not rows or any(node_id(var) not in ids for var in rows):
         return None
@@ -182,7 +182,7 @@ def _checked(member: Member) -> Member | None:
     if contains_load([bound for part in member.kernel.ops for bound in reduction_bounds(part)]):
         return None  # loops of a row that data end
     if running_of(op) is not None:
-        return None  # one step an element, which a row of its own does not know
+        return None  # one step per element, which a separate row cannot express
     if reduction is not None and _has_reuse(op, reduction):
         return None
     inner = inner_axes(member)
@@ -214,8 +214,8 @@ def inner_axes(member: Member) -> list[Axis]:
 
 
 def _has_reuse(op: Operation, reduction: Reduction) -> bool:
-    """Whether a reduction wants a tile of its own: its body has several operands, all of which are
-    read again and again.
+    """Whether a reduction needs a separate tile: its body has several operands, all of which are
+    reused.
     """
     if iterations(op) < MAX_SMALL:
         return False
@@ -237,7 +237,7 @@ def depends_on_any(read: Expr, var: Var) -> bool:
 
 
 def unit_strides(op: Operation, var: Var) -> bool:
-    """Whether every read goes through memory element by element along a variable, or stays."""
+    """Whether every read is contiguous in memory along a variable, or constant."""
     reduction = reduction_of(op)
     roots = list(reduction.sources) if reduction else bodies(op)
     variables = [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
@@ -249,7 +249,7 @@ def unit_strides(op: Operation, var: Var) -> bool:
 
 
 def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
-    """Elements of trailing axes along which every read is in one piece of memory."""
+    """The number of elements of trailing axes along which every read is contiguous."""
     if not len(axes) or not unit_strides(op, axes[-1].var):
         return 0
     reduction = reduction_of(op)

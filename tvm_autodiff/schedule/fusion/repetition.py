@@ -1,8 +1,4 @@
-"""What a step of a loop computes in the same way each time.
-
-In: the kernels of a step, the number of steps, and what varies from step to step. Out: the same
-kernels, which know what is fixed.
-"""
+"""Marks what a step of a loop computes in the same way each time."""
 
 from __future__ import annotations
 
@@ -19,16 +15,16 @@ from .kernel import Kernel, Repetition
 def repeated(
     kernels: Sequence[Kernel | Chain], times: int, varying: Sequence[Tensor]
 ) -> list[Kernel | Chain]:
-    """Kernels of a step that runs so often, over inputs of which some vary.
+    """Kernels of a step that is repeated, over inputs of which some vary.
 
     Parameters
     ----------
     kernels
-        In order of execution.
+        The kernels in order of execution.
     times
         The number of steps.
     varying
-        Placeholders.
+        The placeholders that vary.
 
     Examples
     --------

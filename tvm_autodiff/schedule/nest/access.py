@@ -1,7 +1,6 @@
-"""What a loop nest reads: affine index forms, the intervals they span, strides in memory.
+"""Affine index forms of a loop nest, the intervals they span, and strides in memory.
 
-In: expressions and the loop variables around them. Out: plain numbers. Rules decide from these and
-from nothing else; what the factors of a product are is in `products`.
+Rules decide from these plain numbers only. `products` finds the factors of a product.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Affine:
 
     @property
     def linear(self) -> tuple[tuple[int, int], ...]:
-        """The form without its constant: what identifies an atom."""
+        """The form without its constant, which identifies a linear form."""
         return self.terms
 
     def coefficient(self, key: int) -> int:
@@ -53,7 +52,7 @@ class AffineForms:
     Parameters
     ----------
     variables : sequence of Var
-        In the order of the loop nest.
+        The variables in the order of the loop nest.
     """
 
     def __init__(self, variables: Sequence[Var]) -> None:
@@ -131,6 +130,7 @@ def _scale(form: Affine, factor: int) -> Affine:
 
 
 def combine(left: Affine, right: Affine, sign: int, order: Mapping[int, int]) -> Affine:
+    """``left + sign · right``, with the terms in the given order of variables."""
     total = dict(left.terms)
     for key, c in right.terms:
         total[key] = total.get(key, 0) + sign * c
@@ -139,7 +139,7 @@ def combine(left: Affine, right: Affine, sign: int, order: Mapping[int, int]) ->
 
 
 def interval(form: Affine, ranges: Mapping[int, Interval]) -> Interval | None:
-    """Least and greatest value of a form; None where a range is not known in numbers."""
+    """The smallest and largest value of a form, or None if a range is not numeric."""
     low = high = form.constant
     for key, c in form.terms:
         bounds = ranges.get(key)

@@ -1,8 +1,7 @@
-"""Which states of a row program change affinely, and in what order they can be composed.
+"""Finds states of a row program that change affinely, and the order in which they can be composed.
 
-In: a step for one row. Out: the factor by which each state enters its next value, where all are
-affine: ``h' = a·h + b`` with a and b free of h. Steps of such a state compose to one: parts of time
-can be folded apart from each other.
+For ``h' = a·h + b`` with a and b free of h, steps compose to one step, so parts of time can be
+folded separately.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ class AffineStates:
     Attributes
     ----------
     program : RowProgram
-        With bindings for the factors.
+        The program with bindings for the factors.
     factors : tuple of Expr
-        For each variable of the state, in order.
+        The factor of each variable of the state, in order.
     levels : tuple of int
         The level of each: its factor and its term depend on states of lower levels only.
     result_levels : tuple of int
-        For each stacked result one more than the highest level that it depends on.
+        For each stacked result, one more than the highest level that it depends on.
     """
 
     program: RowProgram
@@ -52,18 +51,19 @@ class AffineStates:
 
     @property
     def passes_for_states(self) -> int:
-        """How many passes it takes until all states are known: one for each level."""
+        """The number of passes until all states are known: one per level."""
         return max(self.levels) + 1
 
     @property
     def passes(self) -> int:
-        """How many it takes until all results are written."""
+        """The number of passes until all results are written."""
         return self.passes_for_states + (self.passes_for_states in self.result_levels)
 
 
 def affine_states(program: RowProgram) -> AffineStates | None:
-    """``h' = h + a·(x - h)  →  the factor 1 + a·(-1)``; None where a state is not affine in itself,
-    or states depend on each other in a circle.
+    """``h' = h + a·(x - h) → the factor 1 + a·(-1)``.
+
+    None if a state is not affine in itself, or if states depend on each other in a cycle.
     """
     states = [var for vars in program.states for var in vars]
     news = [value for values in program.news for value in values]
@@ -109,7 +109,7 @@ class _Reach:
 
 
 def _levels(depends: Sequence[frozenset[int] | set[int]]) -> list[int] | None:
-    """One more than the levels of what each depends on; None where they go in a circle."""
+    """One more than the levels of the dependences; None if they are cyclic."""
     levels: list[int | None] = [None] * len(depends)
     for _ in depends:
         for n, others in enumerate(depends):
@@ -121,7 +121,9 @@ def _levels(depends: Sequence[frozenset[int] | set[int]]) -> list[int] | None:
 
 
 class _Slopes:
-    """Derivatives by one state, which must not depend on it: bindings for them are appended."""
+    """Derivatives with respect to one state, which must not depend on it; bindings for them are
+    appended.
+    """
 
     def __init__(self, program: RowProgram, state: Var, bindings: list[tuple[Var, Expr]]) -> None:
         self._state, self._bindings = state, bindings
@@ -140,7 +142,7 @@ class _Slopes:
                 self._slopes[node_id(var)] = slope
 
     def of(self, value: Expr) -> bool:
-        """Whether a value is affine in the state; its slope is known then."""
+        """Whether a value is affine in the state, so that its slope is known."""
         for node in postorder(value):
             if node_id(node) in self._curved:
                 return False

@@ -1,8 +1,7 @@
-"""Expressions on a part of their loops: conditions, clamps and divisions that are decided there.
+"""Simplifies expressions on a part of their loops, and finds the cuts at which more is decided.
 
-In: expressions, loop variables and the range of each in numbers. Out: the same expressions with
-what the ranges decide written as what it is, and the places where an axis must be cut so that more
-is decided. Only affine forms are looked at; what they do not decide stays.
+Conditions, clamps and divisions that numeric ranges decide are replaced by their values. Only
+affine forms are analysed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MONOTONE = ("lt", "le", "gt", "ge")
 
 
 def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:
-    """The expression where variables lie in `ranges`, by id; others may have any value.
+    """The expression for variables in `ranges`, by id; others may have any value.
 
     Examples
     --------
@@ -170,7 +169,7 @@ def pieces(
 def _cut(
     exprs: Sequence[Expr], var: Var, variables: Sequence[Var], low: int, high: int
 ) -> int | None:
-    """A place in low+1 .. high where a condition or a clamp on `var` alone turns over."""
+    """An index in low+1 .. high at which a condition or a clamp on `var` alone changes."""
     forms = AffineForms(variables)
     for node in postorder(list(exprs)):
         name = op_name(node)

@@ -1,10 +1,9 @@
-"""A reduction of any elementwise body, and the operands that the body is a function of.
+"""Reads a reduction as an elementwise body over operands: ``Σ_k (x[i, k] - c[j, k])²``, ``max_k
+a[i, k] + b[k, j]``.
 
-In: a stage that reduces, such as ``Σ_k (x[i, k] - c[j, k])²`` or ``max_k a[i, k] + b[k, j]``, also
-several values at once, as a maximum and its place. Out: what the body reads, as operands that can
-be copied to where a kernel wants them, and the body over whatever stands for them; or why it has no
-such form. The body is then free of branches: with every operand read inside of its tensor, nothing
-else in it can fail.
+Tuples, such as a maximum and its index, are included. Operands can be copied to where a kernel
+needs them. The body is then free of branches: with every operand read in bounds, nothing else in it
+can fail.
 """
 
 from __future__ import annotations
@@ -57,12 +56,13 @@ class Body:
     Attributes
     ----------
     exprs : tuple of Expr
-        What is reduced, without branches and lets; holds each operand's expression as it is.
+        The reduced values, without branches and lets; they contain each operand's expression
+        unchanged.
     steps : tuple of (set of int, float)
-        What is computed for a point of the loops: ids of the variables that it varies along, and
-        how many operations it counts as.
-    inside : as steps
-        What is computed for the operands, which are more than reads.
+        The work for a point of the loops: ids of the variables that it varies along, and its number
+        of operations.
+    inside : tuple of (set of int, float)
+        The work for the operands, in the same form.
     """
 
     axes: tuple[Axis, ...]
@@ -73,7 +73,7 @@ class Body:
     inside: Steps = ()
 
     def over(self, reads: Sequence[Expr], _unrolled: frozenset[int]) -> tuple[Expr, ...]:
-        """The body over what is read in the place of each operand."""
+        """The body over the replacements of its operands."""
         pairs = zip(self.operands, reads, strict=True)
         table = {node_id(old.expr): new for old, new in pairs}
         return tuple(bind_shared(replace_outermost(expr, table)) for expr in self.exprs)
@@ -93,8 +93,8 @@ def body_of(op: Operation) -> Body | Declined:
     for node in _operands_of(sources, varies):
         atoms = atoms_of([node], variables)
         if atoms is None:
-            return Declined("a read depends on its loops in no affine way")
-        # vectors of truth values do not lie in memory as single ones do
+            return Declined("a read does not depend on its loops in an affine way")
+        # vectors of truth values have another memory layout than single ones
         plain = cast("int8", node) if dtype_of(node) == "bool" else node
         found[node_id(node)] = Operand(plain, atoms)
     nodes = _above(sources, found)
@@ -125,8 +125,9 @@ def _varies_along(sources: Sequence[Expr], variables: Sequence[Var]) -> dict[int
 
 
 def _operands_of(sources: Sequence[Expr], varies: Mapping[int, frozenset[int]]) -> list[Expr]:
-    """Reads, and what is computed of a read along its own axes alone at some cost, as
-    ``tanh(a[i, k])``: once for each of its elements, not once for each point of the loops.
+    """Reads, and expensive functions of one read along its own axes, such as ``tanh(a[i, k])``.
+
+    The latter are computed once per element instead of once per point of the loops.
     """
     every = frozenset().union(*(varies[node_id(source)] for source in sources))
     alone: set[int] = set()
@@ -158,13 +159,13 @@ def _operands_of(sources: Sequence[Expr], varies: Mapping[int, frozenset[int]]) 
 
 
 def _parts(node: Expr) -> tuple[Expr, ...]:
-    """The operands of a node; of a marked condition, the condition."""
+    """The operands of a node; for a marked condition, the condition."""
     condition = condition_of(node)
     return operands(node) if condition is None else (condition,)
 
 
 def _above(sources: Sequence[Expr], found: Mapping[int, Operand]) -> list[Expr]:
-    """The nodes that hold operands or lie beside them, operands first; none that is in one."""
+    """The nodes that contain operands or are outside of them, operands first."""
     order: list[Expr] = []
     seen = set(found)
     pending = [(source, False) for source in reversed(sources)]
@@ -206,9 +207,7 @@ def _steps(
     varies: Mapping[int, frozenset[int]],
     loops: frozenset[int],
 ) -> Steps:
-    """What is computed for a point, the combination included; a product that is summed is part of
-    that.
-    """
+    """The work for a point, including the combination; a summed product is part of it."""
     combined = postorder(merge_equal(reduction.combiner.result))
     steps = {loops: float(max(1, sum(op_name(node) not in _FREE for node in combined)))}
     roots = {node_id(source) for source in sources}

@@ -1,8 +1,8 @@
-"""Which reads stay inside of their tensors wherever the loops are: the only ones without a guard.
+"""Proves which reads stay inside their tensors for all loop values; only these need no guard.
 
-A read may leave its guard (be hoisted, packed, made part of a vector or of a select) only where
-`is_safe` proves it; elsewhere `range_conditions` are what must hold around it. Sizes that are
-symbols are compared as expressions: two of them are equal only where that is proved.
+A read may leave its guard (be hoisted, packed, or made part of a vector or a select) only if
+`is_safe` proves it. Otherwise `range_conditions` must hold around it. Symbolic sizes are compared
+as expressions, and two of them are equal only if that is proved.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
 
 @dataclass(frozen=True)
 class Loops:
-    """Loop variables in the order of a nest, and what each runs through.
+    """Loop variables in the order of a nest, and their ranges.
 
     Attributes
     ----------
     variables : tuple of Var
     ranges : mapping from id to (least, greatest)
-        Of the loops whose range is known in numbers.
+        The ranges of loops with numeric ranges.
     symbolic : mapping from id to (low, extent)
-        Of the others.
+        The ranges of the other loops.
     """
 
     variables: tuple[Var, ...]
@@ -67,11 +67,11 @@ def loops_of(axes: Sequence[Axis]) -> Loops:
 def is_safe(
     roots: Sequence[Expr], loops: Loops, *, given: Sequence[Expr] = (), thorough: bool = False
 ) -> bool:
-    """Whether expressions may be evaluated wherever the loops are, whatever conditions hold: all
-    reads lie in their tensors, and no integer is divided by what may be zero.
+    """Whether expressions may be evaluated for all loop values, whatever conditions hold.
 
-    Without `thorough`, an index over numbers is decided by its affine form alone; with it, by the
-    analyzer too, and from conditions that are `given`.
+    All reads are in bounds, and no integer is divided by a possible zero. Without `thorough`, a
+    numeric index is decided only by its affine form; with it, also by the analyzer and from
+    conditions that are `given`.
     """
     return all(
         thorough and _proved(condition, loops, given)
@@ -80,8 +80,9 @@ def is_safe(
 
 
 def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
-    """Conditions that keep all reads under some expressions inside of their tensors, without those
-    that are proved; what an index reads comes before what is read there.
+    """The unproved conditions that keep all reads of expressions in bounds.
+
+    Conditions for a read in an index precede those for the read at that index.
     """
     found: list[Expr] = []
     for node in postorder(list(roots)):
@@ -91,7 +92,7 @@ def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
 
 
 def read_conditions(read: Expr, loops: Loops) -> list[Expr]:
-    """Conditions that keep one read inside of its tensor, without those that are proved."""
+    """The unproved conditions that keep one read in bounds."""
     found: list[Expr] = []
     forms = affine_forms(list(operands(read)), loops.variables)
     for index, dim in zip(operands(read), shape_of(load_tensor(read)), strict=True):
@@ -114,7 +115,7 @@ def _conditions(index: Expr, form: Affine | None, dim: Extent, loops: Loops) -> 
 
 
 def _is_whole_axis(form: Affine | None, dim: Extent, loops: Loops) -> bool:
-    """Whether an index is a symbolic axis that runs through exactly the dimension."""
+    """Whether an index is a symbolic axis that covers exactly the dimension."""
     if form is None or form.constant != 0 or len(form.terms) != 1 or isinstance(dim, int):
         return False
     [(key, factor)] = form.terms
@@ -124,7 +125,7 @@ def _is_whole_axis(form: Affine | None, dim: Extent, loops: Loops) -> bool:
 
 
 def _has_symbols(index: Expr, dim: Extent, loops: Loops) -> bool:
-    """Whether a size that is no number takes part: all else is decided by affine forms alone."""
+    """Whether a symbolic size occurs; everything else is decided by affine forms."""
     return not isinstance(dim, int) or any(
         op_name(node) == "var" and node_id(node) not in loops.ranges for node in postorder(index)
     )
@@ -141,7 +142,7 @@ def _divides_safely(node: Expr, loops: Loops, given: Sequence[Expr]) -> bool:
 
 
 def _proved(condition: Expr, loops: Loops, given: Sequence[Expr]) -> bool:
-    """Whether a condition holds wherever the loops are, for all sizes from zero on."""
+    """Whether a condition holds for all loop values and all non-negative sizes."""
     widened = Widened()
     ranges: dict[Var, tuple[Extent, Extent | None]] = {}
     by_id = {node_id(var): var for var in loops.variables}

@@ -1,4 +1,4 @@
-"""Nodes over numbers as numbers: what is left of an expression at one place of its loops."""
+"""Evaluates nodes over numbers, for an expression at one point of its loops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FOLDED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def over_numbers(node: Expr) -> Expr | None:
-    """A node over numbers as a number: ``0 == 0 → true``, ``if true then a else b → a``."""
+    """The value of a node over numbers: ``0 == 0 → true``, ``if true then a else b → a``."""
     name, parts = op_name(node), operands(node)
     if name in ("if_then_else", "select"):
         return (if_then_else if name == "if_then_else" else select)(*parts)

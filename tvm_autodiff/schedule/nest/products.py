@@ -1,9 +1,8 @@
-"""A reduction read as a sum of products, and its factors as operands.
+"""Reads a reduction as a sum of products, with its factors as operands.
 
-In: a stage that reduces. Out: its factors, each with the affine forms ("atoms") of the loop
-variables that its value depends on, and the part of the guard that belongs to it. An operand can
-then be copied to where a kernel wants it, with the guard evaluated in the copy and not in the inner
-loop. Which layout, rules decide.
+Each factor has the linear forms of the loop variables that its value depends on, and its part of
+the guard. An operand can then be copied to where a kernel needs it, with the guard evaluated in the
+copy instead of the inner loop. Rules choose the layout.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class Operand:
     expr : Expr
         The factor, without the part of the guard that belongs to it.
     guards : list of Expr
-        Conditions on this operand alone, under which it counts; it is zero elsewhere.
+        Conditions on this operand only; it is zero where they do not hold.
     atoms : tuple of linear forms
-        All that `expr` and `guards` depend on, in order of first occurrence.
+        The linear forms that `expr` and `guards` depend on, in order of first occurrence.
     """
 
     expr: Expr
@@ -80,7 +79,8 @@ class Product:
         return ((frozenset(node_id(axis.var) for axis in axes), 1.0),)
 
     def over(self, reads: Sequence[Expr], unrolled: frozenset[int]) -> tuple[Expr, ...]:
-        """``(a[i]·x)·y → (x·y)·a[i]``: what every part of a tile multiplies is multiplied first."""
+        """``(a[i]·x)·y → (x·y)·a[i]``: factors common to all parts of a tile are multiplied first.
+        """
         factors: list[tuple[bool, Expr]] = [(False, part) for part in self.scale]
         for operand, read in zip(self.operands, reads, strict=True):
             factors.append((bool(unrolled & operand.variables()), read))
@@ -91,7 +91,7 @@ class Product:
 
 
 def product_of(op: Operation) -> Product | None:
-    """The operands of a sum of products, guards handed out to them; None for anything else."""
+    """The operands of a sum of products, with guards assigned to them, or None."""
     reduction = reduction_of(op)
     if reduction is None or not is_sum(reduction):
         return None
@@ -176,7 +176,7 @@ def _unsigned(
 
 
 def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
-    """``p <= h + 1 → 0 <= h - p + 1``: what is compared becomes one affine form."""
+    """``p <= h + 1 → 0 <= h - p + 1``: the compared sides become one affine form."""
     if op_name(guard) not in COMPARISONS:
         return guard
     left, right = operands(guard)
@@ -194,7 +194,7 @@ def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
 
 
 def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bool:
-    """Give a condition to the operands that know all it depends on."""
+    """Assign a condition to the operands that depend on all of its variables."""
     atoms = atoms_of([guard], variables)
     if atoms is None:
         return False
@@ -215,7 +215,7 @@ def rebased(
     variables: Sequence[Var],
     places: Mapping[Atom, Expr],
 ) -> Expr:
-    """The expression with each atom replaced: ``L + c → places[L] + c``."""
+    """The expression with each linear form replaced: ``L + c → places[L] + c``."""
     forms = affine_forms([expr], variables)
     memo: dict[int, Expr] = {}
     for node in postorder(expr):
@@ -240,10 +240,10 @@ def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
 
 
 def operand_value(operand: Operand, loops: Loops) -> tuple[list[Expr], Expr]:
-    """The conditions under which an operand is not zero, and what it is then.
+    """The conditions under which an operand is not zero, and its value then.
 
-    The conditions are its guards, and what keeps its reads and those of its guards inside of their
-    tensors. A read under a branch of its own is kept inside there: the other side counts, too.
+    The conditions are its guards, and those that keep its reads and the reads of its guards in
+    bounds. A read under its own branch stays inside it, because the other side counts as well.
     """
     inside = [*range_conditions(operand.guards, loops), *operand.guards]
     if any(_branches(node) and _reads(node) for node in postorder(operand.expr)):
@@ -268,7 +268,7 @@ def _read_inside(expr: Expr, loops: Loops) -> Expr:
 
 
 def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:
-    """The conditions without those that say the same again, as ``p >= 0`` and ``p > -1`` do."""
+    """The conditions without repetitions such as ``p >= 0`` and ``p > -1``."""
     order = {node_id(var): number for number, var in enumerate(variables)}
     found: dict[object, Expr] = {}
     for condition in conditions:
@@ -287,8 +287,9 @@ def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]
 
 
 def guarded(conditions: Sequence[Expr], value: Expr) -> Expr:
-    """``if all conditions then value else 0``; one that reads is evaluated after those before it,
-    which keep it inside of its tensor.
+    """``if all conditions then value else 0``.
+
+    A condition that reads is evaluated after those before it, which keep it in bounds.
     """
     zero = const(0, dtype_of(value))
     pending: list[Expr] = []

@@ -1,7 +1,8 @@
 """A step of a loop for one row, as straight-line code.
 
-In: a step whose leading axes never meet. Out: values over the state of one row and elements of what
-the step reads. Components, reductions over them and conditions on them are written out.
+The rows of the step are independent. The code computes values over the state of one row and
+elements of what the step reads. Components, reductions over them and conditions on them are
+unrolled.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ class RowProgram:
     rows : tuple of Var
         The indices of the row.
     extents : tuple of int
-        How many rows there are along each of them.
+        The number of rows along each index.
     states : tuple of tuple of Var
-        For each carry one variable for each of its components.
+        For each carry, one variable for each of its components.
     bindings : tuple of (Var, Expr)
-        In order: values over states, `rows`, earlier variables and elements of ``step.xs`` and
-        ``step.consts``. Each of them may be evaluated for every row.
+        Bindings in order: values over states, `rows`, earlier variables and elements of ``step.xs``
+        and ``step.consts``. Each of them may be evaluated for every row.
     news, ys : tuple of tuple of Expr
         The components of the next carries, and of the results.
     """
@@ -87,7 +88,7 @@ class RowProgram:
 
     @property
     def components(self) -> int:
-        """The numbers that make the state of a row."""
+        """The numbers in the state of a row."""
         return sum(map(len, self.states))
 
 
@@ -99,14 +100,14 @@ def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
     Parameters
     ----------
     step : Step
-        In normal form.
+        A step in normal form.
     axes : int
-        How many leading axes of all carries and results are rows.
+        The number of leading axes of all carries and results that are rows.
     most : int
-        Points of all stages for one row that may be written out.
+        The maximum number of unrolled points of all stages for one row.
     """
     if not all(is_compute(tensor.op) for tensor in step.outputs):
-        return other_kind("it holds more than te.compute stages")
+        return other_kind("it has stages other than te.compute")
     tensors = [*step.carries, *step.outputs]
     leading = {shape_of(tensor)[:axes] for tensor in tensors}
     extents = leading.pop() if len(leading) == 1 else ()
@@ -115,7 +116,7 @@ def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
     if not all(isinstance(dim, int) for tensor in tensors for dim in shape_of(tensor)[axes:]):
         return other_kind("the size of a row is not literal")
     if any(dtype_of(tensor) not in DTYPES for tensor in (*step.inputs, *step.outputs)):
-        return other_kind("it has elements that are no plain numbers")
+        return other_kind("it has elements that are not plain numbers")
     try:
         return _Writer(step, tuple(int(extent) for extent in extents), most).program()
     except _CannotError as found:
@@ -131,7 +132,7 @@ class _CannotError(Exception):
 
 
 class _Writer:
-    """Evaluates elements of tensors by demand, each once."""
+    """Evaluates elements of tensors on demand, each once."""
 
     def __init__(self, step: Step, extents: tuple[int, ...], most: int) -> None:
         self._step, self._extents, self._most = step, extents, most
@@ -178,7 +179,7 @@ class _Writer:
         return components_of(tensor, len(self._extents))
 
     def _element(self, tensor: Tensor, indices: Sequence[Expr], guarded: bool = False) -> Expr:
-        """The value of an element; `guarded` where it stands behind a condition."""
+        """The value of an element; `guarded` if it is under a condition."""
         indices = [self._plain(index) for index in indices]
         if guarded and not self._inside(tensor, indices):
             raise _CannotError(other_kind(f"{tensor.op.name} is read under a condition"))
@@ -192,7 +193,7 @@ class _Writer:
             self._known[key] = self._bound(load(tensor, indices), str(tensor.op.name))
             return self._known[key]
         if not is_compute(tensor.op):
-            raise _CannotError(other_kind(f"stage {tensor.op.name} is no te.compute"))
+            raise _CannotError(other_kind(f"stage {tensor.op.name} is not a te.compute"))
         for one, value in zip(outputs_of(tensor.op), self._stage(tensor.op, indices), strict=True):
             other: Key = (*tensor_key(one), *place)
             self._known[other] = value
@@ -221,7 +222,7 @@ class _Writer:
         return index
 
     def _inside(self, tensor: Tensor, indices: Sequence[Expr]) -> bool:
-        """Whether an element is one of its tensor wherever the row is."""
+        """Whether an element is in bounds for all rows."""
         sizes = dict(zip(self._row_keys, self._extents, strict=True))
         for index, dim in zip(indices, shape_of(tensor), strict=True):
             value = const_value(index)
@@ -244,7 +245,7 @@ class _Writer:
         return [results[int(body.value_index)] for body in bodies(op)]
 
     def _reduced(self, reduction: Reduction, table: dict[int, Expr], name: str) -> list[Expr]:
-        """The points of a reduction, one after the other; a sum begins with its first term."""
+        """The points of a reduction in order; a sum starts with its first term."""
         names = [op_name(result) for result in reduction.combiner.result]
         first = reduction.init or reduction.combiner.identity
         total = None if names == ["add"] and not reduction.init else list(first)
@@ -273,7 +274,7 @@ class _Writer:
                 here = {**table, **point}
                 low, extent = (const_value(self._folded(b, here)) for b in bounds_of(axis))
                 if low is None or extent is None:
-                    raise _CannotError(other_kind("the bounds of a reduction are no numbers"))
+                    raise _CannotError(other_kind("the bounds of a reduction are not numeric"))
                 dtype = dtype_of(axis.var)
                 wider += [
                     {**point, node_id(axis.var): const(n, dtype)}
@@ -298,7 +299,7 @@ class _Writer:
         return Rewriter(visit)(expand_lets(expr))
 
     def _value(self, expr: Expr, table: dict[int, Expr], name: str) -> Expr:
-        """An expression at a place of the loops, over variables."""
+        """An expression at an index of the loops, over variables."""
         [plain] = merge_equal([self._folded(expr, table)])
         free = {node_id(node) for node in _unguarded(plain)}
         for node in postorder(plain):
@@ -310,8 +311,9 @@ class _Writer:
         return self._over_variables(plain, free, name)
 
     def _over_variables(self, root: Expr, free: Container[int], name: str) -> Expr:
-        """Reads become variables, and so do parts that occur twice; both sides of a branch may be
-        evaluated then.
+        """Replaces reads, and parts that occur twice, by variables.
+
+        Both sides of a branch may then be evaluated.
         """
         order = postorder(root)
         uses = Counter(node_id(part) for node in order for part in operands(node))
@@ -342,18 +344,18 @@ class _Writer:
 
 
 def index_key(index: Expr) -> Key:
-    """What two equal indices share: a number, or one variable."""
+    """A key that equal indices share: a number, or one variable."""
     value = const_value(index)
     return ("id", node_id(index)) if value is None else ("at", int(value))
 
 
 def components_of(tensor: Tensor, axes: int) -> list[tuple[int, ...]]:
-    """The components of a row of a tensor, in the order in which they lie in memory."""
+    """The components of a row of a tensor, in memory order."""
     return list(product(*(range(int(dim)) for dim in shape_of(tensor)[axes:])))
 
 
 def _unguarded(expr: Expr) -> list[Expr]:
-    """The nodes that are evaluated in any case."""
+    """The nodes that are always evaluated."""
     found: dict[int, Expr] = {}
     pending = [expr]
     while pending:

@@ -1,8 +1,7 @@
-"""Reductions up to a place: cumulative sums and their gradients, written as te can say them.
+"""Recognises prefix reductions, such as cumulative sums and their gradients, as te expresses them.
 
-In: a stage. Out: along which output axis it accumulates, in which direction and what, or None. Such
-a stage reduces all elements under a condition that compares the reduce axis with an output axis;
-each of its elements is the one before and one element more.
+Such a stage reduces all elements under a condition that compares the reduce axis with an output
+axis. Each of its elements is the previous one combined with one more element.
 
     ``out[i] = ⊕_{k<n} if k <= i then f(k)  →  out[i] = out[i - 1] ⊕ f(i)``
 """
@@ -45,11 +44,11 @@ class Running:
     axis : int
         The output axis that results accumulate along.
     value : Expr
-        What is reduced, over the reduce axis and the other output axes.
+        The reduced value, over the reduce axis and the other output axes.
     backward : bool
-        Whether the last result is the first one: ``k >= i``.
+        Whether accumulation starts at the last result: ``k >= i``.
     inclusive : bool
-        Whether a result has its own element: ``k <= i``, not ``k < i``.
+        Whether a result includes its own element: ``k <= i`` instead of ``k < i``.
     """
 
     axis: int
@@ -59,7 +58,7 @@ class Running:
 
 
 def running_of(op: Operation) -> Running | None:
-    """How a stage accumulates; None for stages that do not."""
+    """How a stage accumulates, or None if it does not."""
     found = reduction_of(op) if is_compute(op) else None
     if found is None or len(found.sources) != 1 or len(found.axes) != 1:
         return None
@@ -88,7 +87,8 @@ def running_of(op: Operation) -> Running | None:
 def _order(
     condition: Expr, op: Operation, found: Reduction
 ) -> tuple[int, tuple[bool, bool]] | None:
-    """The output axis that a condition compares the reduce axis with, and what it lets through."""
+    """The output axis that a condition compares the reduce axis with, and the elements it selects.
+    """
     if op_name(condition) not in COMPARISONS or op_name(condition) not in _HOLDS:
         return None
     [summed] = found.axes
@@ -108,7 +108,7 @@ def _order(
             continue
         if form.coefficient(node_id(axis.var)) == -factor:
             holds = _HOLDS[op_name(condition)]
-            # the pattern of three neighbours tells it only when the condition turns over there
+            # the pattern of three neighbours shows it only if the condition changes there
             near = tuple(holds(factor * distance + form.constant) for distance in (-1, 0, 1))
             far = tuple(holds(factor * distance + form.constant) for distance in (-2, 2))
             order = _ORDERS.get(near)

@@ -1,4 +1,6 @@
-"""How long a step waits for the state before it: the longest chain of arithmetic in between."""
+"""Measures how long a step waits for the previous state: the longest dependency chain of
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ _SLOW = {"div": 3}  #: in the time of an addition
 
 
 def chain_length(program: RowProgram) -> int:
-    """Operations from a state to a next state; a product that is added to counts with its sum.
+    """The operations from a state to a next state; a product that is added counts with its sum.
 
-    ``h' = h + a·(x - h)  →  2``, a difference and a product with its sum.
+    ``h' = h + a·(x - h) → 2``, a difference and a product with its sum.
     """
     depths: dict[int, int | None] = {node_id(var): 0 for vars in program.states for var in vars}
     fused: set[int] = set()
@@ -26,7 +28,7 @@ def chain_length(program: RowProgram) -> int:
 
 
 def _depth(root: Expr, depths: dict[int, int | None], fused: set[int]) -> int | None:
-    """The depth of a value; None where it depends on no state. Products come into `fused`."""
+    """The depth of a value, or None if it depends on no state; `fused` collects products."""
     for node in postorder(root):
         if node_id(node) in depths:
             continue

@@ -1,1 +1,1 @@
-"""Steps from te to te before kernels are cut: normal form, fusion of passes, axes split."""
+"""Rewrites of te before kernels are cut: normal form, fused passes, split axes."""

@@ -1,10 +1,9 @@
-"""Sums over float16 and bfloat16 that accumulate in float32 and round once, at the end.
+"""Makes sums over float16 and bfloat16 accumulate in float32 and round once, at the end.
 
-In: a stage that reduces or scatters. Out: the same over float32, and a stage that rounds its
-result; nothing for a reduction that only chooses, as max and argmax do, unless TVM refuses its
-dtype. A product or sum under the
-reduction, and functions of those, are computed in float32 as well: what is rounded before it is
-added cannot be put right afterwards.
+A stage that reduces or scatters becomes the same stage over float32, and a stage that rounds its
+result. A reduction that only selects, as max and argmax do, is unchanged unless TVM rejects its
+dtype. Products, sums and functions of these under the reduction are computed in float32 as well,
+because rounding before the sum cannot be undone.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
     Returns
     -------
     rounded, wide : list of Tensor
-        The outputs over the axes of `op`, each a stage of its own, since one that nothing reads
-        must not be computed; and those of the reduction that they round.
+        The outputs over the axes of `op`, each a separate stage, because an unread one must not be
+        computed; and those of the reduction that they round.
     """
     reduction = reduction_of(op)
     if reduction is None:
@@ -119,8 +118,8 @@ def widened(
 ) -> Expr:
     """``a*b + c → float32(a)*float32(b) + float32(c)`` for narrow floats, down to the reads.
 
-    `known` holds what stands for some nodes, by id; where it is given, conditions compare what is
-    wide, too. `into` names the operators whose operands are made wide in place of their value.
+    `known` holds replacements of nodes, by id; if given, conditions compare wide values as well.
+    `into` names operators whose operands are widened instead of their value.
     """
     inside: set[int] = set()
     pending = [expr]
@@ -159,7 +158,7 @@ def widened(
 
 
 def _rounds(combiner: Combiner) -> bool:
-    """Whether combining narrow values makes new ones, and does not only choose among them."""
+    """Whether combining narrow values computes new ones instead of selecting one."""
     return any(dtype_of(var) in NARROW for var in combiner.lhs) and any(
         dtype_of(node) in NARROW and op_name(node) not in _CHOICES
         for node in postorder(list(combiner.result))
@@ -167,8 +166,9 @@ def _rounds(combiner: Combiner) -> bool:
 
 
 def _is_bound(combiner: Combiner) -> bool:
-    """Whether TVM binds a bfloat16 to a variable, as it does for several components, and refuses
-    it then. In float32 the same elements are chosen.
+    """Whether TVM binds a bfloat16 to a variable, as for several components, and then rejects it.
+
+    In float32 the same elements are selected.
     """
     return len(combiner.lhs) > 1 and any(dtype_of(var) == "bfloat16" for var in combiner.lhs)
 

@@ -1,7 +1,8 @@
-"""Sums over the same places that are added up later, as one sum that shares their work.
+"""Merges sums over the same indices that are added later, so that they share their work.
 
-A gradient by something that several stages read has a sum for each of them: by the width of a
-normalised filter, one from the weighted values and one from the weights, of the same exponentials.
+The gradient with respect to something that several stages read has a sum for each of them. With
+respect to the width of a normalised filter, one comes from the weighted values and one from the
+weights, with the same exponentials.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _looked_up(table: Mapping[tuple[int, int], Tensor], tensor: Tensor) -> Tenso
 
 
 def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
-    """Stages that have two of their summands made one, by those that they stand for."""
+    """Stages with two of their summands merged, by the stages that they replace."""
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
     found = {}
@@ -60,7 +61,7 @@ def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
 
 
 def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor | None:
-    """The stage with two of its summands made one; None where no two can be."""
+    """The stage with two of its summands merged, or None."""
     body = bodies(op)[0]
     reads = _reads(body)
     found = [
@@ -90,7 +91,7 @@ def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor
 
 
 def _reads(body: Expr) -> Counter[tuple[int, int]]:
-    """How often tensors are read, in all places where an expression has the same node."""
+    """How often tensors are read, counting all occurrences of a node."""
     places = Counter({node_id(body): 1})
     reads: Counter[tuple[int, int]] = Counter()
     for node in reversed(list(postorder(body))):
@@ -121,7 +122,7 @@ def _without(body: Expr, table: dict[int, Expr]) -> Expr:
 
 
 def _is_own_sum(tensor: Tensor, graph: Graph, wanted: set[tuple[int, int]]) -> bool:
-    """Whether a tensor is a floating point sum that one stage reads, and nobody else."""
+    """Whether a tensor is a floating point sum with a single reader."""
     reduction = reduction_of(tensor.op) if is_compute(tensor.op) else None
     return (
         reduction is not None

@@ -1,7 +1,7 @@
-"""A maximum and its place found in one pass: forward wants the one, the gradient the other.
+"""Finds a maximum and its index in one pass: the forward pass needs the former, the gradient the
+latter.
 
-In: output tensors. Out: the same tensors, where a maximum or minimum whose place is looked for
-elsewhere in the graph is read from there.
+A maximum or minimum whose index is computed elsewhere in the graph is read from there.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _EXTREMES = {"argmax": "max", "argmin": "min"}
 
 
 def with_shared_extremes(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``m = max_k f(k) from c, (v, p) = argmax_k (f(k), k)  →  m = max(c, v)``.
+    """``m = max_k f(k) from c, (v, p) = argmax_k (f(k), k) → m = max(c, v)``.
 
-    Both keep the second of two values unless the first is greater, so that a NaN has the same fate.
-    An output stays a reduction: one more stage would cost what it saves.
+    Both keep the second of two values unless the first is greater, so NaN is handled alike. An
+    output stays a reduction, because one more stage would cost what it saves.
     """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
@@ -61,14 +61,16 @@ def _is_extreme(found: Reduction) -> bool:
 
 
 def _from_zero(op: Operation, found: Reduction) -> Operation:
-    """The stage with an identity that stands for any."""
+    """The stage with a fixed identity, for comparison."""
     identity = zero_like(found.combiner.identity[0])
     combiner = replace(found.combiner, identity=(identity,))
     return reduction_stage(op.name, list(op.axis), replace(found, combiner=combiner))[0].op
 
 
 def _read_from(op: Operation, value: Tensor) -> Tensor:
-    """The extreme read from a winner's value: the identity takes part as the first of all."""
+    """The extreme read from the value of an arg-reduction; the identity takes part as the first
+    element.
+    """
     found = reduction_of(op)
     assert found is not None
     axes = [renew_axis(axis) for axis in op.axis]
@@ -78,8 +80,8 @@ def _read_from(op: Operation, value: Tensor) -> Tensor:
 
 
 def _value_alone(op: Operation, found: Reduction) -> Operation | None:
-    """The maximum that goes with a winner's place, as a stage; None for other pairs, and for those
-    whose own identity may win.
+    """The maximum of an arg-reduction, as a stage; None for other pairs, and if its own identity
+    may be selected.
     """
     combiner = found.combiner
     name = _EXTREMES.get(sign_of(combiner) or "")

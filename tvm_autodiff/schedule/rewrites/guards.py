@@ -1,9 +1,9 @@
-"""Guards of reads that TVM would evaluate without them: selects become branches, conditions that
-read are marked.
+"""Protects guards that TVM would ignore: selects become branches, and conditions that read are
+marked.
 
 ``select(c, x[i], 0) → if c then x[i] else 0`` and ``i < n and I[i] > 0 → i < n and marked(I[i] >
-0)`` where what is guarded is not proved to be safe (`codegen.passes.short_circuit` has what a mark
-does). A select by a marked condition becomes a branch, too. All other selects and conditions stay.
+0)`` unless what is guarded is proved to be safe (`codegen.passes.short_circuit` implements marks).
+A select by a marked condition becomes a branch as well. All other selects and conditions stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Facts = dict[int, Expr]  #: conditions that hold where a node is evaluated, by i
 
 
 def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
-    """The body of a stage over some axes with its guards where TVM keeps them."""
+    """The body of a stage over some axes with its guards in a form that TVM keeps."""
     order = postorder(root)
     failing = _failing(order)
     if not any(op_name(node) == "if_then_else" or node_id(node) in failing for node in order):
@@ -68,7 +68,7 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
 
 
 def unmarked(root: Expr, loops: Loops) -> Expr:
-    """``marked(c) → c`` where c is safe to evaluate wherever the loops are."""
+    """``marked(c) → c`` if c is safe to evaluate for all loop values."""
 
     def visit(node: Expr) -> Expr | None:
         condition = condition_of(node)
@@ -78,7 +78,7 @@ def unmarked(root: Expr, loops: Loops) -> Expr:
 
 
 def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
-    """``if c then a else b → select(c, a, b)`` where a and b are safe to evaluate anyway: vectors
+    """``if c then a else b → select(c, a, b)`` if a and b are safe to evaluate, because vectors
     have no branches.
     """
     if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
@@ -96,7 +96,7 @@ def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
 
 
 def _failing(order: Sequence[Expr]) -> set[int]:
-    """Ids of the nodes that something under them could stop."""
+    """Ids of the nodes whose evaluation could fail because of a node below."""
     found: set[int] = set()
     for node in order:
         under = any(node_id(part) in found for part in operands(node))
@@ -106,8 +106,9 @@ def _failing(order: Sequence[Expr]) -> set[int]:
 
 
 def _conditions(order: Sequence[Expr], failing: set[int], branches: set[int]) -> list[Expr]:
-    """The parts of conditions that could fail: what branches test and what is joined. The selects
-    in `branches` become branches.
+    """The parts of conditions that could fail: what branches test and what is joined.
+
+    The selects in `branches` become branches.
     """
     found: dict[int, Expr] = {}
     for node in order:
@@ -124,7 +125,8 @@ def _conditions(order: Sequence[Expr], failing: set[int], branches: set[int]) ->
 
 
 def _facts(order: Sequence[Expr]) -> dict[int, Facts]:
-    """What holds wherever a node is evaluated: on all ways to it from the root, the last one."""
+    """What holds wherever a node is evaluated: on all paths to it from the root, which comes last.
+    """
     facts: dict[int, Facts] = {node_id(order[-1]): {}}
     for node in reversed(order):
         here = facts[node_id(node)]

@@ -1,9 +1,9 @@
-"""Work that leaves a loop over time: before it what depends on no carry, after it what no carry
-depends on.
+"""Moves work out of loops over time: before the loop if it depends on no carry, after it if no
+carry depends on it.
 
-``h' = f(W h + U x_t), y_t = V h'  →  p = U x; h' = f(W h + p_t); y = V h`` over all times: a
-product with a matrix in each step becomes one product of matrices. Only stages leave that do much
-more work on an element than it costs to store it and to read it again.
+``h' = f(W h + U x_t), y_t = V h' → p = U x; h' = f(W h + p_t); y = V h`` over all times: a product
+with a matrix in each step becomes one product of matrices. A stage leaves only if its work per
+element is much more than the cost of storing and reading the element.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LARGE = 64  #: what an extent that is not known counts as
 
 
 def without_loop_invariants(tensors: Sequence[Tensor], gain: int = _GAIN) -> list[Tensor]:
-    """Equal tensors, of whose loops all work has left that may, loops in loops included; `gain` as
-    of `hoisted`.
+    """Equal tensors with work moved out of their loops, including nested ones; `gain` as in
+    `hoisted`.
     """
     replaced: dict[Key, Tensor] = {}
     for op in topological(tensors):
@@ -60,11 +60,11 @@ def hoisted(name: str, loop: Loop, gain: int = _GAIN) -> list[Tensor]:
     Parameters
     ----------
     name : str
-        Of the loop's stage.
+        The name of the loop's stage.
     loop : Loop
-        What is computed.
+        The loop.
     gain : int
-        Points of a reduction for each element that is stored, from which on it leaves the loop.
+        The minimum number of reduction points per stored element for a stage to leave the loop.
 
     Returns
     -------
@@ -103,8 +103,9 @@ def _with_work_before(loop: Loop, gain: int) -> Loop:
 
 
 def _leaving_before(graph: Graph, late: set[int], timed: set[int], gain: int) -> list[Tensor]:
-    """The tensors that stages which need a carry read, and that are worth being stored: with much
-    work behind each element, or the same at all times.
+    """The tensors that stages with a carry read and that are worth storing.
+
+    They have much work per element, or are the same at all times.
     """
     pending = [
         tensor
@@ -138,8 +139,8 @@ def _over(
     xs: Sequence[Pair],
     consts: Sequence[Pair],
 ) -> Loop:
-    """The loop over a step with other results, which reads of some pairs (placeholder, tensor)
-    those that it needs.
+    """The loop over a step with other results, which reads the pairs (placeholder, tensor) that it
+    needs.
     """
     step = loop.step
     read = {hash(op) for op in topological([*news, *ys])}
@@ -158,9 +159,9 @@ class _Later:
     Attributes
     ----------
     numbers : list of int
-        Which of ``step.ys``.
+        The numbers of ``step.ys``.
     reads : list of Tensor
-        What of the step they are computed from, sequences and constants left out.
+        The tensors of the step from which they are computed, without sequences and constants.
     """
 
     numbers: list[int]
@@ -168,7 +169,7 @@ class _Later:
 
 
 def _leaving_later(loop: Loop, gain: int) -> _Later | None:
-    """The results that no carry depends on, where they are work enough."""
+    """The results that no carry depends on, if they are enough work."""
     step = loop.step
     kept = {hash(op) for op in topological(step.news)}
     given = {tensor_key(tensor) for tensor in (*step.xs, *step.consts)}
@@ -188,7 +189,7 @@ def _leaving_later(loop: Loop, gain: int) -> _Later | None:
         }
         fresh = [tensor for key, tensor in needed.items() if key not in known]
         stored = max(sum(map(_elements, fresh)), _elements(y))
-        # what needs no carry at all asks nothing of the loop
+        # work without any carry does not depend on the loop
         if not needed or sum(map(_points, own)) >= gain * stored:
             numbers.append(number)
             reads |= needed
@@ -224,8 +225,9 @@ def _with_work_after(name: str, loop: Loop, later: _Later) -> list[Tensor]:
 
 
 def _over_time(tensors: Sequence[Tensor], sequences: Sequence[Pair], loop: Loop) -> list[Tensor]:
-    """Tensors of the step for all times, from those of some pairs (one, all); those that depend on
-    none of these are computed once.
+    """Tensors of the step for all times, from pairs (one, all).
+
+    Those that depend on none of these are computed once.
     """
     step, length = loop.step, loop.length
     known = {tensor_key(one): many for one, many in sequences}
@@ -245,7 +247,7 @@ def _over_time(tensors: Sequence[Tensor], sequences: Sequence[Pair], loop: Loop)
 
 
 def _points(op: Operation) -> int:
-    """How many points a reduction has; none for other stages."""
+    """The number of points of a reduction, or None for other stages."""
     reduction = reduction_of(op)
     if reduction is None:
         return 0

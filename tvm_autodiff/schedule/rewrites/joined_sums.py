@@ -1,8 +1,8 @@
-"""Sums over the same places that share their work, as several results of one pass.
+"""Joins sums over the same indices that share work, as several results of one pass.
 
-The gradients by several parameters of one expression are sums of different values over the same
-places, and so are a weighted sum and the sum of its weights: each would compute the same
-exponentials again.
+The gradients with respect to several parameters of one expression are sums of different values over
+the same indices, as are a weighted sum and the sum of its weights. Separately, each would compute
+the same exponentials again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _looked_up(table: Mapping[Key, Tensor], tensor: Tensor) -> Tensor | None:
 
 
 def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
-    """The results of one pass, by the sums that they stand for; empty where no two are joined."""
+    """The results of one pass, by the sums that they replace; empty if no two are joined."""
     graph = Graph(outputs)
     found = [(op, reduction) for op in graph.ops if (reduction := _candidate(op)) is not None]
     for number, (first, reduction) in enumerate(found):
@@ -80,7 +80,7 @@ def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
 
 
 def _candidate(op: Operation) -> Reduction | None:
-    """The reduction of a stage that is a sum of an expensive function, and not along rows."""
+    """The reduction of a stage that sums an expensive function, but not along rows."""
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or not is_sum(reduction) or reduction.init:
         return None
@@ -97,7 +97,7 @@ def _candidate(op: Operation) -> Reduction | None:
 
 
 def _together(first: Operation, reduction: Reduction, sources: Sequence[Expr]) -> list[Tensor]:
-    """One stage that adds up all sources over the loops of the first."""
+    """One stage that computes all sums over the loops of the first."""
     plain = [sum_combiner(dtype_of(source)) for source in sources]
     combiner = Combiner(
         tuple(one.lhs[0] for one in plain),

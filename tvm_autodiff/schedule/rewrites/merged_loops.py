@@ -1,7 +1,7 @@
-"""Loops that repeat the same step over the same data, made one that gives what all of them give.
+"""Merges loops that repeat the same step over the same data into one with the results of all.
 
-In: output tensors. Out: equal ones. Reverse mode runs a loop again with more results, since it
-needs the states; in one program both loops are the same. One of them may keep some states.
+Reverse mode runs a loop again with more results, because it needs the states; in one program both
+loops are the same. One of them may keep some states.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def merged_loops(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 @dataclass
 class _Group:
-    """Loops that are one: the first of them, what is stacked, by the key of its value, and the
-    loop among them that keeps states.
+    """Loops merged into one: the first of them, what is stacked, by key, and the loop that keeps
+    states.
     """
 
     base: Operation
@@ -72,7 +72,7 @@ class _Group:
     made: list[Tensor] = field(default_factory=list)
 
     def merged(self) -> list[Tensor]:
-        """The loop that gives everything."""
+        """The loop with all results."""
         step = self.loop.step
         whole = step_of(step.carries, step.xs, step.consts, step.news, list(self.ys.values()))
         loop = replace(self.loop, step=whole)
@@ -82,7 +82,7 @@ class _Group:
 
 
 class _Groups:
-    """The groups of the loops of a graph, whose stages are shown producers first."""
+    """The groups of the loops of a graph, whose stages are added producers first."""
 
     def __init__(self) -> None:
         self.members = 0  #: loops that another one replaces
@@ -93,11 +93,11 @@ class _Groups:
         self._generations: dict[Key, int] = {}
 
     def of(self, op: Operation) -> _Group | None:
-        """The group of a loop; None for other stages."""
+        """The group of a loop, or None for other stages."""
         return self._group_of.get(hash(op))
 
     def show(self, op: Operation) -> None:
-        """Find the stages that a stage is equal to, up to results that only one of them gives."""
+        """Find the stages that a stage equals, up to results that only one of them has."""
         generation = generation_of(op)
         if not is_compute(op):
             reads = map(tensor_key, tensors_read_by(op))
@@ -193,5 +193,5 @@ class _Groups:
 
 
 def group_inputs(keys: StageKeys, loop: Loop) -> set[Any]:
-    """The keys of what a loop reads beside its initial carries."""
+    """The keys of the inputs of a loop other than its initial carries."""
     return {keys.tensor_key_of(tensor) for tensor in (*loop.xs, *loop.consts)}

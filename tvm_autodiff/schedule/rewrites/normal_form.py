@@ -1,10 +1,9 @@
-"""The form in which stages are lowered: nothing that TVM's lowering drops or gets wrong.
+"""Rewrites stages into a form that TVM lowers correctly.
 
-In: output tensors. Out: equal tensors over the same inputs, whose reductions have no `where=` and
-no `init=` (TVM drops both without a word), whose sums of float16 and bfloat16 are float32 inside,
-whose index expressions have coefficients in [0, divisor) inside floordiv and floormod (TVM compiles
-others wrongly), whose reads are guarded by branches only, without intrinsics that no back end
-knows, with structurally equal stages merged and dead ones gone.
+Reductions have no `where=` and no `init=` (TVM silently drops both), and sums of float16 and
+bfloat16 are float32 inside. Coefficients inside floordiv and floormod are in [0, divisor) (TVM
+miscompiles others). Reads are guarded by branches only. There are no intrinsics that back ends do
+not support, structurally equal stages are merged, and dead ones are removed.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ from .selections import selected_in_order
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Equal tensors in the form that lowers rightly; no two of the results are the same tensor."""
+    """Equal tensors in the form that lowers correctly; all results are distinct tensors."""
     replaced: dict[tuple[int, int], Tensor] = {}
     # what a sweep computes again is merged with nothing that was computed before
     stages: defaultdict[int, EqualStages] = defaultdict(EqualStages)
@@ -117,7 +116,7 @@ def _source_of_copy(tensor: Tensor) -> Tensor | None:
 
 
 def source_of_copies(tensor: Tensor) -> Tensor:
-    """What a tensor is a copy of, through any number of stages; itself where it is none."""
+    """The tensor that a tensor copies through any number of stages, or the tensor itself."""
     source = _source_of_copy(tensor)
     return tensor if source is None else source_of_copies(source)
 
@@ -175,7 +174,7 @@ def _normal_loops(op: Operation, kind: Loop | KeptLoop | Rewind) -> Operation:
 
 
 def _normal_node(node: Expr) -> Expr | None:
-    """``fmod(a, b) → truncmod(a, b)``, which has the same value and is known to every back end;
+    """``fmod(a, b) → truncmod(a, b)``, which is equal and supported by every back end;
     ``stop_gradient(a) → a``, ``checkpoint(a) → a``.
     """
     if op_name(node) == "fmod":
@@ -207,8 +206,8 @@ def _with_normal_nodes(op: Operation) -> Operation:
 
 
 def _with_ranges_of_one_type(reduction: Reduction) -> Reduction:
-    """``k in [int64 0, int32 n)  →  k' in [0, int64(n))`` with ``int32(k')`` in the place of k: TVM
-    has stages of both types in one range, and refuses to lower them.
+    """``k in [int64 0, int32 n)  →  k' in [0, int64(n))`` with ``int32(k')`` instead of k: TVM
+    creates ranges of mixed types, and then rejects them.
     """
     table: dict[Var, Expr] = {}
     axes = []
@@ -233,7 +232,7 @@ def _with_ranges_of_one_type(reduction: Reduction) -> Reduction:
 
 
 def _with_literal_bounds(reduction: Reduction) -> Reduction:
-    """``k < (i + 1)*4 - i*4 → k < 4``: bounds that only look as if they followed other axes."""
+    """``k < (i + 1)*4 - i*4 → k < 4``: bounds that only seem to depend on other axes."""
     table: dict[Var, Expr] = {}
     axes = []
     for axis in reduction.axes:
@@ -251,7 +250,7 @@ def _with_literal_bounds(reduction: Reduction) -> Reduction:
 
 
 def _literal(bound: Extent, table: Mapping[Var, Expr]) -> Extent:
-    """A bound as a number, where it is one; else over axes that have taken the place of others."""
+    """A bound as a number if it is one, else over the replacements of axes."""
     if isinstance(bound, int):
         return bound
     value = None if contains_load(bound) else const_value(simplify(bound))

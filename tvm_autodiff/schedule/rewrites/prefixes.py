@@ -1,10 +1,10 @@
-"""Reductions up to a place, however they are written, in the one form that `running` knows.
+"""Brings prefix reductions, in any notation, into the one form that `running` recognises.
 
     ``out[i] = ⊕_{k<n-i} f(n-1-k)           →  out[i] = ⊕_{m<n} if m >= i then f(m)``
     ``out[i] = ⊕_{k<n} if i+k < n then f(i+k)  →  out[i] = ⊕_{m<n} if m >= i then f(m)``
 
-The reduce axis becomes the element that is reduced. The two sums have the same elements: the new
-index is a bijection for each i, and the bounds of the old one are among the conditions.
+The reduce axis becomes the reduced element. Both sums have the same elements: the new index is a
+bijection for each i, and the bounds of the old one are among the conditions.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class _Place:
 
 
 def with_prefixes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """The same tensors, with reductions up to a place in the form that is scheduled as a scan."""
+    """The same tensors, with prefix reductions in the form that is scheduled as a scan."""
     return each_stage(outputs, _in_order)
 
 
 def _in_order(op: Operation) -> list[Tensor] | None:
-    """The stage in order; None for other stages, and for those that are."""
+    """The stage in order; None for other stages, and for those already in order."""
     found = reduction_of(op) if is_compute(op) else None
     if found is None or len(found.sources) != 1 or len(found.axes) != 1 or found.init:
         return None
@@ -150,9 +150,7 @@ def _along(
 
 
 def _at_most(left: Expr, right: Expr) -> list[Expr]:
-    """``k + 1 <= 16 - min(i, 15) → k + 1 <= 16 - i or k + 1 <= 1``: conditions of which one is
-    enough.
-    """
+    """``k + 1 <= 16 - min(i, 15) → k + 1 <= 16 - i or k + 1 <= 1``: alternative conditions."""
     difference = right - left
     for node, factor in linear_terms(difference)[0]:
         if (op_name(node), factor) in (("min", -1), ("max", 1)):
@@ -164,7 +162,7 @@ def _at_most(left: Expr, right: Expr) -> list[Expr]:
 
 
 def _implied(bound: _Bound, others: Sequence[_Bound]) -> bool:
-    """Whether one of the others leaves no more."""
+    """Whether one of the others is at least as strong."""
     factors = (bound.of_summed, bound.of_axis)
     return any(
         (other.of_summed, other.of_axis) == factors and other.constant <= bound.constant
@@ -199,8 +197,9 @@ def _bound(condition: Expr, variables: Sequence[Var]) -> _Bound | None:
 
 
 def _order(bounds: Sequence[_Bound], extent: int) -> list[_Bound] | None:
-    """The bounds that matter within ``0 .. extent - 1``; None where they let an element outside of
-    it through, or do not compare the index with the axis.
+    """The bounds that matter within ``0 .. extent - 1``.
+
+    None if they admit an element outside of it, or do not compare the index with the axis.
     """
     last = extent - 1
     above = any(

@@ -1,8 +1,6 @@
-"""Output axes that are read through a quotient become two: groups, and places in a group.
+"""Splits output axes that are read through a quotient into two: groups, and positions in a group.
 
-In: a kernel that reduces. Out: the same kernel over split axes, and which of these are one axis of
-the result, which lies in memory as before; None where no axis is read so. Grouped convolutions
-become batches of matrix products this way.
+The memory layout does not change. Grouped convolutions become batches of matrix products this way.
 
     ``out[c] = Σ_k x[c//4*4 + k] * w[c, k]  →  out[g, r] = Σ_k x[g*4 + k] * w[g*4 + r, k]``
 """
@@ -46,7 +44,7 @@ from ..fusion.kernels import Kernel
 
 @dataclass(frozen=True)
 class SplitKernel:
-    """A kernel over split axes, and for each axis of the result the split ones that it is."""
+    """A kernel over split axes, and the split axes of each axis of the result."""
 
     kernel: Kernel
     groups: tuple[tuple[int, ...], ...]
@@ -59,7 +57,7 @@ class SplitKernel:
 
 
 def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
-    """The kernel with output axes split where reads go by their quotients; None without such."""
+    """The kernel with output axes split if reads use their quotients, or None."""
     op = kernel.root
     reduction = reduction_of(op)
     if reduction is None or op.num_outputs != 1:
@@ -94,7 +92,7 @@ def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
 def _split(
     op: Operation, body: Expr, by_place: Sequence[int | None]
 ) -> tuple[list[Axis], dict[int, Expr], tuple[tuple[int, ...], ...]]:
-    """Split axes, what takes the place of nodes of a body, and which axes belong together."""
+    """Split axes, the replacements of nodes of a body, and which axes belong together."""
     spatial: list[Axis] = []
     groups: list[tuple[int, ...]] = []
     memo: dict[int, Expr] = {}
@@ -123,7 +121,7 @@ def _split(
 
 
 def _group_sizes(op: Operation, source: Expr) -> dict[int, int]:
-    """For each output axis that is divided, and by one literal only: that literal."""
+    """For each output axis that is divided by a single literal, that literal."""
     axes = {node_id(axis.var): axis for axis in op.axis}
     found: dict[int, set[int]] = {}
     for node in postorder(source):

@@ -1,4 +1,4 @@
-"""Divisors that stay the same over many quotients, as factors: one more rounding."""
+"""Replaces divisors that are constant over many quotients by factors, with one more rounding."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SCALED_FROM = {"float32": 64, "float64": 512}
 
 
 def factors_for(divisor: Expr) -> list[Expr]:
-    """The factors that divide: ``x / s → x * c(s) * (1/(s*c(s)))``.
+    """The factors that replace a divisor: ``x / s → x * c(s) * (1/(s*c(s)))``.
 
-    c is one but for tiny and huge divisors, whose reciprocal alone would overflow or be subnormal.
+    c is one except for tiny and huge divisors, whose reciprocal would overflow or be subnormal.
     """
     narrow = dtype_of(divisor) not in SCALED_FROM
     wide = cast("float32", divisor) if narrow else divisor
@@ -67,7 +67,7 @@ def divided(numerator: Expr, factors: Sequence[Expr]) -> Expr:
 
 
 def with_reciprocals(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``Σ_k f(k) / s → Σ_k f(k) * c * r, r = 1/(s*c)`` where s is one number for the stage."""
+    """``Σ_k f(k) / s → Σ_k f(k) * c * r, r = 1/(s*c)`` if s is one number for the stage."""
     keys = StructuralKeys()
     made: dict[int, list[Tensor]] = {}
 
@@ -90,7 +90,7 @@ def with_reciprocals(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _multiplied(op: Operation, factors: Callable[[Expr], list[Expr]]) -> list[Tensor] | None:
-    """A sum without quotients by numbers that it does not change; None where it has none."""
+    """A sum without quotients by loop-invariant numbers, or None if it has none."""
     reduction = reduction_of(op)
     if reduction is None or not is_sum(reduction):
         return None
@@ -127,7 +127,7 @@ class _Fixed:
                     self._lets[let_variable(node)] = value
 
     def value(self, part: Expr) -> Expr | None:
-        """A part over nothing that the body binds; None where it changes."""
+        """A part that depends on nothing the body binds, or None if it changes."""
         if any(node_id(var) in self._varies for var in variables_of(part)):
             return None
         return substitute(part, self._lets)

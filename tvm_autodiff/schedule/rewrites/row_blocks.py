@@ -1,8 +1,7 @@
-"""The rows of a step that never meet: how a step is cut into blocks of rows.
+"""Cuts a step whose rows are independent into blocks of rows.
 
-In: a step of a loop. Out: the same step for some rows, and which of its inputs have rows; or why
-the rows depend on each other. Blocks then run through all steps on their own: a batch of
-trajectories on several threads, without a meeting in each step.
+Blocks then run through all steps separately: a batch of trajectories on several threads without
+synchronisation in each step.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class RowBlocks:
     Attributes
     ----------
     count : int
-        How many blocks there are.
+        The number of blocks.
     step : Step
-        Of one block: its inputs and outputs have its rows only.
+        The step of one block, whose inputs and outputs have only its rows.
     apart : frozenset of (int, int)
         The keys of the inputs and outputs of `step` that have rows; all blocks read the others.
     shared : tuple of Tensor
@@ -63,7 +62,7 @@ def row_blocks(step: Step, threads: int) -> RowBlocks | Declined:
         return no_gain("its carried tensors have no common first axis of literal size")
     count = _count(extent, threads)
     if count is None:
-        return no_gain(f"{extent} rows are no equal blocks for {threads} threads")
+        return no_gain(f"{extent} rows do not divide into equal blocks for {threads} threads")
     ops = [op for op in topological(list(step.outputs)) if not is_placeholder(op)]
     rows = _with_rows(ops, step.carries, extent)
     met = _meeting(ops, rows, extent)
@@ -78,13 +77,13 @@ def row_blocks(step: Step, threads: int) -> RowBlocks | Declined:
 
 
 def _count(extent: int, threads: int) -> int | None:
-    """The least number of equal blocks that gives each thread as many as any other."""
+    """The smallest number of equal blocks that gives every thread the same number."""
     fitting = (count for count in range(threads, extent + 1, threads) if extent % count == 0)
     return next(fitting, None) if threads > 1 else None
 
 
 def _with_rows(ops: Sequence[Operation], carries: Sequence[Tensor], extent: int) -> set[Key]:
-    """The keys of what is computed row by row, and of what that reads row by row."""
+    """The keys of what is computed row by row, and of what is read row by row."""
     rows = set(map(tensor_key, carries))
     size = -1
     while len(rows) > size:
@@ -101,7 +100,7 @@ def _with_rows(ops: Sequence[Operation], carries: Sequence[Tensor], extent: int)
 
 
 def _meeting(ops: Sequence[Operation], rows: set[Key], extent: int) -> Operation | None:
-    """A stage whose rows depend on others, or on their number; None where there is none."""
+    """A stage whose rows depend on others, or on their number, or None."""
     for op in ops:
         if not _has_rows(op, rows):
             continue
@@ -138,7 +137,7 @@ def _reads(op: Operation) -> Iterator[tuple[Tensor, Sequence[Expr]]]:
 
 
 def _free(op: Operation, rows: set[Key]) -> Iterator[Var]:
-    """The nodes of a stage without those places of rows that are the row of the stage."""
+    """The nodes of a stage, without the row indices that equal the row of the stage."""
     seen: set[int] = set()
     pending = _roots(op)
     while pending:

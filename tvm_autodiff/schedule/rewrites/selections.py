@@ -1,7 +1,7 @@
-"""Selections such as argmax, made independent of the order in which elements are combined.
+"""Makes selections such as argmax independent of the order in which elements are combined.
 
-Lanes, parts and threads combine partial results out of order, and of elements that tie a user's
-``>=`` or ``>`` would keep another one each time. The place of each element takes part instead.
+Lanes, parts and threads combine partial results out of order, and of tied elements a user's ``>=``
+or ``>`` would keep a different one each time. The index of each element therefore takes part.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ...rules.reducing import flat_position
 
 
 def selected_in_order(reduction: Reduction) -> Reduction:
-    """``l if C(l, r) else r  →  l if (C(l, r) if place(l) <= place(r) else not C(r, l)) else r``.
+    """``l if C(l, r) else r → l if (C(l, r) if place(l) <= place(r) else not C(r, l)) else r``.
 
-    The operand that stands first in iteration order is the left one of the user's condition,
-    whichever side it comes from; identities stand before all elements. A condition of which a tie
-    means equal operands stays.
+    The operand that is first in iteration order is the left one of the user's condition, whichever
+    side it comes from; identities precede all elements. A condition for which ties mean equal
+    operands is unchanged.
     """
     if not _places_in_order(reduction):
         return reduction
@@ -74,7 +74,7 @@ def _places_in_order(reduction: Reduction) -> bool:
 
 
 def _is_place(reduction: Reduction, component: int) -> bool:
-    """Whether a component is the place in iteration order already, with an identity before all."""
+    """Whether a component is already the index in iteration order, with an identity before all."""
     identity = const_value(reduction.combiner.identity[component])
     if len(reduction.axes) != 1 or identity is None:
         return False

@@ -55,7 +55,7 @@ def _expensive(roots: Sequence[Expr]) -> list[Expr]:
 
 
 def _orders(axes: Sequence[Axis], others: Sequence[Axis]) -> Iterator[Sequence[Axis]]:
-    """The axes in the orders in which their ranges are those of others, as they are first."""
+    """The permutations of the axes whose ranges equal those of others."""
     ranges = _ranges(others)
     for number, order in enumerate(permutations(axes)):
         if number == MAX_ORDERS:

@@ -1,7 +1,4 @@
-"""Loops without what nobody reads: stacked results, carried tensors, and what these alone need.
-
-In: output tensors. Out: equal ones, of loops that compute less.
-"""
+"""Removes unread results of loops: stacked results, carried tensors, and what only these need."""
 
 from __future__ import annotations
 
@@ -60,8 +57,8 @@ def without_unread_results(outputs: Sequence[Tensor]) -> list[Tensor]:
 def _smaller_kept(
     kept: KeptLoop, read: Sequence[bool]
 ) -> tuple[Loop | KeptLoop, Loop, list[int]]:
-    """`_smaller` for a loop that keeps states, as a stage and as a loop: a plain one where nobody
-    reads these.
+    """`_smaller` for a loop that keeps states, as a stage and as a loop: a plain one if they are
+    unread.
     """
     loop, first = kept.loop, len(kept.loop.step.outputs)
     if not any(read[first:]):
@@ -93,7 +90,7 @@ def _smaller(loop: Loop, read: Sequence[bool]) -> tuple[Loop, list[int]]:
 
     xs, consts = used(step.xs), used(step.consts)
     if not xs and not isinstance(loop.length, int):
-        xs = list(range(len(step.xs)))  # one of them may be what tells the length
+        xs = list(range(len(step.xs)))  # one of them may define the length
     part = Step(
         tuple(step.carries[n] for n in kept),
         tuple(step.xs[n] for n in xs),

@@ -1,8 +1,6 @@
-"""Reductions over a handful of terms, written out: ``Σ_{t<2} f(t) → f(0) + f(1)``.
+"""Unrolls reductions over a few terms: ``Σ_{t<2} f(t) → f(0) + f(1)``.
 
-In: a stage. Out: the expression of each of its elements, where it reduces few enough terms; and, of
-a graph, the same tensors with gradients that are put together from residue classes written as one
-stage. What the loops over it are is left to the rules.
+Gradients assembled from residue classes become one stage. The rules decide about the loops over it.
 """
 
 from __future__ import annotations
@@ -48,14 +46,14 @@ from ..nest.access import stride_of
 
 Key = tuple[int, int]
 
-MAX_TERMS = 16  #: of a reduction that is written out
-MAX_NODES = 1_500  #: nodes of a reduction that is written out
+MAX_TERMS = 16  #: the maximum number of terms of an unrolled reduction
+MAX_NODES = 1_500  #: the maximum number of nodes of an unrolled reduction
 MAX_STRIDE = 4  #: of reads along the last axis: LLVM shuffles as many vectors into one
 MAX_TREE = 400  #: nodes of the parts that are written into a stage
 
 
 def unrolled_bodies(op: Operation) -> list[Expr] | None:
-    """What a stage that reduces computes for an element, each term written out.
+    """The expressions of a reducing stage for an element, with each term unrolled.
 
     Returns
     -------
@@ -106,8 +104,8 @@ def is_window(op: Operation) -> bool:
 
 
 def with_inlined_borders(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``P[i] = if i >= 1 then x[i - 1] else c, W[i] = max_{k<3} P[i + k]  →
-    W[i] = max_{k<3} if i + k >= 1 then x[i + k - 1] else c`` where all that read P are windows.
+    """``P[i] = if i >= 1 then x[i - 1] else c, W[i] = max_{k<3} P[i + k] → W[i] = max_{k<3} if i +
+    k >= 1 then x[i + k - 1] else c`` if all readers of P are windows.
     """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
@@ -162,8 +160,8 @@ def _is_small_window(op: Operation) -> bool:
 
 
 def with_written_classes(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``out[i] = if i%2 == 0 then A[i//2] else B[i//2], A[j] = Σ_{t<2} f(j, t)  →
-    out[i] = if i%2 == 0 then f(i//2, 0) + f(i//2, 1) else ...`` for stages that nobody else reads.
+    """``out[i] = if i%2 == 0 then A[i//2] else B[i//2], A[j] = Σ_{t<2} f(j, t) → out[i] = if i%2 ==
+    0 then f(i//2, 0) + f(i//2, 1) else ...`` for stages without other readers.
     """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
@@ -182,7 +180,7 @@ def with_written_classes(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _parts(op: Operation, graph: Graph, wanted: Container[Key]) -> list[Tensor]:
-    """The tensors that a stage reads once in each of their elements, each in a class of its own."""
+    """The tensors that a stage reads once in each of their elements, each in a separate class."""
     found: list[Tensor] = []
     elements = size_of(shape_of(op.output(0)))
     body = bodies(op)[0]
@@ -202,7 +200,7 @@ def _parts(op: Operation, graph: Graph, wanted: Container[Key]) -> list[Tensor]:
 
 
 def _classes(condition: Expr) -> int | None:
-    """The number of residue classes of which a condition chooses one; None for others."""
+    """The number of residue classes among which a condition selects, or None."""
     count = 1
     for part in conjuncts(condition):
         if op_name(part) != "eq" or op_name(operands(part)[0]) != "floormod":

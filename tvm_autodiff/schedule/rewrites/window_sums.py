@@ -1,8 +1,8 @@
-"""Sums over a long domain and a window at each of its places, in two steps.
+"""Computes sums over a long domain and a window at each of its positions in two steps.
 
-Where borders are clamped, no axis of such a sum goes through memory element by element, and vectors
-along the window are short. The sum over a window alone, for each place, is a kernel of its own,
-which is written for the borders and for the places between them.
+With clamped borders, no axis of such a sum is contiguous in memory, and vectors along the window
+are short. The sum over a window alone, for each position, is a separate kernel, which treats
+borders separately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIN_WINDOW = 8  #: places of a window: each sum over one is written and read aga
 
 
 def with_window_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``s = Σ_{i, k} f(i, k) → t[i] = Σ_k f(i, k), s = Σ_i t[i]`` where k only shifts i."""
+    """``s = Σ_{i, k} f(i, k) → t[i] = Σ_k f(i, k), s = Σ_i t[i]`` if k only shifts i."""
     return each_stage(outputs, _in_two_steps)
 
 
@@ -59,7 +59,7 @@ def _in_two_steps(op: Operation) -> list[Tensor] | None:
 
 
 def _plain_indices(source: Expr) -> set[int]:
-    """The variables that are an index of some read by themselves."""
+    """The variables that are themselves an index of some read."""
     return {
         node_id(index)
         for node in postorder(expand_lets(source))

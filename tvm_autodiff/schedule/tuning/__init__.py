@@ -1,1 +1,1 @@
-"""Schedules found by trying them out: TVM's meta-schedule over kernels, with a database on disk."""
+"""Searches for schedules with TVM's meta-schedule, and stores them in a database on disk."""

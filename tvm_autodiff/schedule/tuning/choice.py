@@ -1,8 +1,8 @@
-"""Tuned schedules in the place of the rules', where they are faster.
+"""Uses tuned schedules instead of the rules' where they are faster.
 
-In: the kernels of a program, the rules, what the user asks of tuning. Out: the same rules behind
-one that knows the kernels for which the database holds a faster schedule. Both are measured once,
-after a search, and the times kept beside the database; later builds read them.
+The rules are preceded by one that takes the kernels for which the database has a faster schedule.
+Both schedules are measured once after a search, and the times are stored beside the database for
+later builds.
 """
 
 from __future__ import annotations
@@ -35,26 +35,29 @@ _TIMES = "times.json"  #: what the rules' schedules and the tuned ones take
 def tuned_rules(
     kernels: Sequence[Kernel | Chain], machine: Machine, rules: Sequence[Rule], tuning: Tuning
 ) -> tuple[Rule, ...]:
-    """Search for schedules of kernels that the database does not know, and use the faster ones.
+    """Search for schedules of kernels that the database lacks, and use the faster ones.
 
     Parameters
     ----------
     kernels : sequence of Kernel or Chain
-        Kernels of constant shapes are tuned; chains and opaque kernels keep the rules' schedules.
+        The kernels. Those of constant shapes are tuned; fusion groups and opaque kernels keep the
+        rules' schedules.
     machine : Machine
         A CPU.
     rules : sequence of Rule
-        What schedules a kernel otherwise.
+        The rules for all other kernels.
     tuning : Tuning
+        The options.
 
     Returns
     -------
     tuple of Rule
+        The rules with the tuned one in front.
 
     Raises
     ------
     InvalidArgumentError
-        The target is no CPU, or a package that the search needs is not installed.
+        If the target is not a CPU, or a package that the search needs is not installed.
     """
     if machine.kind != "llvm":
         raise InvalidArgumentError(
@@ -116,12 +119,12 @@ def _key(function: StageFunction, machine: Machine) -> str:
 
 
 def _name(key: str) -> str:
-    """The function's name in the database, where it is a part of what is looked for."""
+    """The function's name in the database, which is part of the look-up key."""
     return f"kernel_{key[:16]}"
 
 
 def _best(key: str, function: StageFunction, target: Any, tuning: Tuning) -> StageFunction | None:
-    """The fastest schedule that the database holds."""
+    """The fastest schedule in the database."""
     if not (tuning.folder / "database_workload.json").exists():
         return None
     func = function.func.with_attr("global_symbol", _name(key))

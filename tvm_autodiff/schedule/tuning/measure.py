@@ -1,7 +1,7 @@
-"""Times of scheduled functions, measured in this process.
+"""Measures scheduled functions in this process.
 
-In: a function and a target. Out: seconds a call. Meta-schedule's own builder and runner start
-processes that import TVM anew, which takes longer than most trials; these compile and run here.
+Meta-schedule's own builder and runner start processes that import TVM again, which takes longer
+than most trials.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _array(shape: tuple[int, ...], dtype: str) -> Any:
 
 @derived_object
 class Builder(ms.builder.PyBuilder):
-    """Compiles candidates here; their numbers stand for paths."""
+    """Compiles candidates in this process; numbers replace paths."""
 
     def __init__(self) -> None:
         super().__init__()
         self.libraries: dict[str, Any] = {}
 
     def build(self, build_inputs: Sequence[Any]) -> list[Any]:
-        """Numbers of compiled candidates, or why one does not compile."""
+        """The numbers of compiled candidates, or why one does not compile."""
         results = []
         for candidate in build_inputs:
             try:
@@ -87,14 +87,14 @@ class _Finished(ms.runner.PyRunnerFuture):
 
 @derived_object
 class Runner(ms.runner.PyRunner):
-    """Times what a `Builder` compiled."""
+    """Times the candidates of a `Builder`."""
 
     def __init__(self, libraries: Mapping[str, Any]) -> None:
         super().__init__()
         self.libraries = libraries
 
     def run(self, runner_inputs: Sequence[Any]) -> list[Any]:
-        """Times of candidates, or why one does not run."""
+        """The times of candidates, or why one does not run."""
         results = []
         for candidate in runner_inputs:
             library = self.libraries[str(candidate.artifact_path)]

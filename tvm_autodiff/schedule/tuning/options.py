@@ -1,7 +1,6 @@
-"""What a user asks of tuning.
+"""`Tuning`: the options of a schedule search.
 
-In: numbers and a folder. Out: a checked `Tuning`, which `build` takes. The search itself is in
-`search`, the use of what it found in `choice`.
+`search` runs the search, and `choice` uses its results.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from ...errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class Tuning:
-    """How long to look for faster schedules, and where to keep them.
+    """Options of the search for faster schedules; pass them as `tune=` to `build`.
 
     Parameters
     ----------
     trials : int
-        Schedules to try in all, shared among the kernels that the database does not know yet; 0
-        uses what the database holds and tries nothing.
+        The total number of schedules to try, shared among the kernels that the database lacks. 0
+        uses the database without trying anything.
     database : path
-        Folder of what was found. Every batch of trials is written at once, so a search that is
-        interrupted loses nothing, and later builds with the same folder start from it.
+        The folder of the results. Every batch of trials is written at once, so an interrupted
+        search loses nothing, and later builds with the same folder continue from it.
     seconds : float, optional
-        Time limit of the search; the batch of trials that runs by then is finished.
+        The time limit of the search. The current batch of trials is finished.
     progress : bool
-        Whether to show a progress bar (where tqdm is installed).
+        Whether to show a progress bar (if tqdm is installed).
 
     Raises
     ------
     InvalidArgumentError
-        A number is negative, or the database is a file.
+        If a number is negative, or the database is a file.
 
     Examples
     --------
-    >>> Tuning(trials=64, database="schedules", seconds=600.0).trials
+    >>> Tuning(trials=64, database="schedules").trials
     64
     """
 
@@ -57,10 +56,10 @@ class Tuning:
             )
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidArgumentError(
-                f"Tuning: database {str(self.folder)!r} is a file: name a folder"
+                f"Tuning: database {str(self.folder)!r} is a file: pass a folder"
             )
 
     @property
     def folder(self) -> Path:
-        """The database's folder."""
+        """The folder of the database."""
         return Path(self.database)

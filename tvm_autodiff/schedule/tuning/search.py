@@ -1,8 +1,7 @@
-"""The search: meta-schedule over kernels, a batch of trials at a time, into a database on disk.
+"""Runs meta-schedule over kernels, one batch of trials at a time, into a database on disk.
 
-In: unscheduled functions of constant shapes, a target, what the user asks. Out: nothing but what
-lies in the database: every batch is written when it was measured. A limit of time ends the search
-after the batch that runs, and so does the user's interrupt, which is passed on.
+Every batch is written after it was measured. A time limit ends the search after the current batch,
+as does an interrupt by the user, which is passed on.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _BATCH = 8  #: trials between two looks at the clock
 
 
 class _TimeIsUp(Exception):
-    """Ends a search from within."""
+    """Raised to end a search from inside."""
 
 
 @derived_object
@@ -47,7 +46,7 @@ class _Watch(ms.measure_callback.PyMeasureCallback):
         builder_results: Sequence[Any],
         runner_results: Sequence[Any],
     ) -> None:
-        """One batch was measured, and written."""
+        """Count a batch that was measured and written."""
         if self.bar is not None:
             self.bar.update(len(measure_candidates))
         if self.end is not None and time.monotonic() >= self.end:
@@ -56,16 +55,16 @@ class _Watch(ms.measure_callback.PyMeasureCallback):
 
 
 def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
-    """Try schedules of some functions and write what was measured into the database.
+    """Try schedules of some functions and write the measurements into the database.
 
     Parameters
     ----------
     functions : mapping of str to PrimFunc
-        Names, and what to schedule.
+        The functions to schedule, by name.
     target
-        With its number of cores.
+        The target with its number of cores.
     tuning : Tuning
-        Trials in all, time limit, folder, progress bar.
+        The number of trials, time limit, folder and progress bar.
     """
     if not functions or not tuning.trials:
         return
@@ -101,7 +100,7 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
 
 
 def best_schedule(func: Any, target: Any, tuning: Tuning) -> Any | None:
-    """The fastest schedule that the database holds for a function."""
+    """The fastest schedule for a function in the database."""
     database = ms.database.JSONDatabase(work_dir=str(tuning.folder))
     return database.query_schedule(module_of({"main": func}), target, "main")
 
@@ -109,8 +108,8 @@ def best_schedule(func: Any, target: Any, tuning: Tuning) -> Any | None:
 def _load_intrinsics() -> None:
     """Import what meta-schedule imports when it starts: some hundred functions in TVM's script.
 
-    For each, TVM asks `inspect` for the modules of all frames. Those of the import system have no
-    file, so that it looks through every loaded module each time, unless its cache knows them.
+    For each of them TVM asks `inspect` for the modules of all frames. Frames of the import system
+    have no file, so `inspect` searches all loaded modules each time, unless they are in its cache.
     """
     for name in ("importlib._bootstrap", "importlib._bootstrap_external"):
         inspect.modulesbyfile.setdefault(f"<frozen {name}>", name)
@@ -142,7 +141,7 @@ def _progress(tuning: Tuning) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Meta-schedule prints tables after each batch; the progress bar tells enough.
+    """Meta-schedule prints tables after each batch; the progress bar is sufficient.
 
     It also fails over loggers of an earlier search, so its handlers do not outlive this one.
     """

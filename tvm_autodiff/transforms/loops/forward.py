@@ -15,7 +15,7 @@ from ..apply_rule import zeros_like
 def push_loop(
     op: Operation, loop: Loop, tangent_of: Callable[[Tensor], Tensor | None]
 ) -> dict[int, Tensor]:
-    """The tangents of a loop's outputs, by number; the others are zero.
+    """The tangents of a loop's outputs, by number; missing ones are zero.
 
     ``c ← f(c)  →  (c, ċ) ← (f(c), ∂f(c)·ċ)``.
 
@@ -24,9 +24,9 @@ def push_loop(
     op : Operation
         The stage.
     loop : Loop
-        What it computes.
+        The loop that it computes.
     tangent_of : callable
-        The tangent of a tensor that the loop reads; None where it is zero.
+        Returns the tangent of a tensor that the loop reads, or None if it is zero.
     """
     from ..jvp import ForwardSweep  # which comes here for loops in a step
 

@@ -1,4 +1,4 @@
-"""A loop for a whole batch: the loop over the step of the batch, in which time stays first."""
+"""Batches a loop: a loop over the batched step, with time as the first axis."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def batched_loop(
     op : Operation
         The stage.
     loop : Loop
-        What it computes.
+        The loop that it computes.
     batched_of : callable
-        The batch of a tensor that the loop reads; None where all members read the same.
+        Returns the batch of a tensor that the loop reads, or None if all members read the same
+        tensor.
     size : int or Expr
-        The number of members.
+        The size of the batch.
     """
     from ..batch import batch_of_tensors  # which comes here for loops in a step
 
@@ -61,7 +62,7 @@ def batched_loop(
 
     own = [inside(n) for n in range(len(flags))]
     pairs = [(x, many) for x, many, flag in zip(step.inputs, own, flags, strict=True) if flag]
-    # a result that no member changes is computed once
+    # a result that is equal for all members is computed once
     moved = [(n < count and flags[n]) or hash(y.op) in reached for n, y in enumerate(step.outputs)]
     changing = [y for y, many in zip(step.outputs, moved, strict=True) if many]
     found = iter(batch_of_tensors(changing, pairs, size))

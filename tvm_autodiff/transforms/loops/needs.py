@@ -1,4 +1,4 @@
-"""Which carries, sequences and constants of a loop take part in its reverse mode."""
+"""Determines which carries, sequences and constants of a loop take part in its reverse mode."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ...graph.kinds.loop import Loop
 
 @dataclass(frozen=True)
 class Needs:
-    """What of a loop takes part.
+    """The parts of a loop that take part in its reverse mode.
 
     Attributes
     ----------
     carries : list of int
-        The carries that a cotangent arrives at, and whose cotangent leads to something wanted.
+        The carries that receive a cotangent which leads to something wanted.
     ys : list of int
         The stacked results that have a cotangent.
     xs, consts : list of int
-        Those whose cotangent is wanted and not zero.
+        The sequences and constants whose cotangent is wanted and not zero.
     """
 
     carries: list[int]
@@ -31,8 +31,9 @@ class Needs:
 
 
 def needs_of(loop: Loop, cotangents: Mapping[int, Tensor], wanted: Sequence[bool]) -> Needs:
-    """What takes part where some outputs, by number, have cotangents, and some of ``loop.inputs``
-    are wanted.
+    """The parts that take part if some outputs, by number, have cotangents.
+
+    `wanted` selects from ``loop.inputs``.
     """
     step, count = loop.step, len(loop.init)
     graph = Graph(list(step.outputs))

@@ -1,9 +1,10 @@
 """Reverse mode of a loop: a loop in the opposite direction over the cotangents of the carries.
 
-The forward loop is extended: it also stacks what the derivative of a step reads. The reversed loop
-carries cotangents, and stacks those that arrive at each step. What `xs` and the constants get is
-computed after it, from the step batched over time: the cotangent of a constant is one sum over time
-and whatever else. Where no constant takes another sum, the loop adds them up (`totals.py`).
+The forward loop is extended to stack what the derivative of a step reads. The reversed loop carries
+cotangents, and stacks those that arrive at each step. The cotangents of `xs` and of the constants
+are computed after it, from the step batched over time, so that the cotangent of a constant is a
+single sum over time and other axes. If no constant needs another sum, the loop itself accumulates
+them (`totals.py`).
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ def pull_loop(
     op : Operation
         The stage.
     loop : Loop
-        What it computes.
+        The loop that it computes.
     cotangents : mapping from int to Tensor
-        Of outputs, by number; the others are zero.
+        The cotangents of outputs, by number; missing ones are zero.
     wanted : sequence of bool
-        Which of ``loop.inputs`` count.
+        Which of ``loop.inputs`` need a cotangent.
 
     Returns
     -------
     list of Tensor or None
-        One for each of ``loop.inputs``; None for zero and for those that do not count.
+        One for each of ``loop.inputs``; None for zero and for inputs that are not wanted.
     list of Tensor
         Tensors of the forward pass that the cotangents read.
     """
@@ -95,7 +96,7 @@ def _pull_stored(
     given: Sequence[Tensor],
     wanted: Sequence[bool],
 ) -> tuple[list[Entry], list[Tensor]]:
-    """The cotangents from what the forward loop has stacked of each step."""
+    """The cotangents, computed from what the forward loop stacked for each step."""
     step = loop.step
     found: list[Entry] = [None] * len(loop.inputs)
     backward = _Backward.of(step, needs)
@@ -119,7 +120,8 @@ def _pull_stored(
 
 
 def _keeps_states(step: Step) -> bool:
-    """Whether a loop in a step is under a plan, which a batch of it over time would undo."""
+    """Whether a loop inside a step has a checkpoint plan, which batching it over time would undo.
+    """
     inner = [loop for op in topological(step.outputs) for loop in loops_in(kind_of(op))]
     return any(loop.plan is not None or _keeps_states(loop.step) for loop in inner)
 
@@ -159,7 +161,7 @@ class _Backward:
     leaving : list of Tensor
         The cotangents of the carries before the step.
     totals : Totals
-        The cotangents of the constants, where they are cheap to add up; else of none.
+        The cotangents of the constants if they are cheap to accumulate, else empty.
     """
 
     arriving: list[Tensor]
@@ -186,11 +188,11 @@ class _Backward:
 
     @property
     def results(self) -> list[Tensor]:
-        """What a step hands on."""
+        """The results of a step."""
         return [*self.leaving, *self.totals.after]
 
     def read(self, step: Step) -> list[Tensor]:
-        """What the cotangents read of the forward step."""
+        """The tensors of the forward step that the cotangents read."""
         return tensors_read_of(self.results, {hash(op) for op in topological(step.outputs)})
 
     def loop(
@@ -242,7 +244,7 @@ class _After:
     Attributes
     ----------
     stand : list of (Tensor, Tensor)
-        Tensors of the forward step, and what computes them for all times.
+        Tensors of the forward step, and the tensors that compute them for all times.
     sequences, cotangents : list of Tensor
         Placeholders for ``loop.xs``, and for the stacked cotangents of the step's results.
     found : list of (int, Tensor)
@@ -279,12 +281,12 @@ class _After:
         return _After(stand, sequences, cotangents, list(zip(places, found, strict=True)))
 
     def read(self) -> list[Tensor]:
-        """What the cotangents read of the forward step."""
+        """The tensors of the forward step that the cotangents read."""
         own = {tensor_key(many): one for one, many in self.stand}
         computed = {hash(op) for op in topological([many for _, many in self.stand])}
         pending = tensors_read_of([tensor for _, tensor in self.found], computed)
         found: dict[Key, Tensor] = {}
-        while pending:  # batches of loops have stages of their own around them
+        while pending:  # batches of loops have additional stages around them
             tensor = pending.pop()
             if tensor_key(tensor) in found:
                 continue
@@ -296,7 +298,7 @@ class _After:
     def results(
         self, loop: Loop, cotangents: Sequence[Tensor], kept: Sequence[tuple[Tensor, Tensor]]
     ) -> list[tuple[int, Tensor]]:
-        """The cotangents over what the loops have computed."""
+        """The cotangents over the results of the loops."""
         stacks = {tensor_key(tensor): stack for tensor, stack in kept}
         table = [
             (many, stacks[tensor_key(one)]) for one, many in self.stand if tensor_key(one) in stacks

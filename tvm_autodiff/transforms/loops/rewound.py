@@ -1,7 +1,7 @@
-"""Reverse mode of a loop that keeps a number of its states, and computes the others again.
+"""Reverse mode of a loop that keeps only some of its states, and recomputes the others.
 
-The loop back is one stage (`graph.kinds.rewind`) behind a custom rule: its derivatives and batches
-are those of an equal program, the loop cut into segments and differentiated.
+The reverse loop is one stage (`graph.kinds.rewind`) with a custom rule. Its derivatives and batches
+are those of an equal program: the loop cut into segments and differentiated.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def pull_rewound(
     Parameters
     ----------
     op, loop, needs, last, given, wanted
-        As of `pull_step_by_step`.
+        As in `pull_step_by_step`.
 
     Returns
     -------
     list of Tensor or None, list of Tensor
-        As `pull_loop`.
+        As in `pull_loop`.
 
     Raises
     ------
     InvalidArgumentError
-        A budget holds no state, or sizes are symbolic.
+        If a budget is too small for one state, or sizes are symbolic.
     """
     step, name = loop.step, str(op.name)
     back = StepBack.of(step, needs)
@@ -79,7 +79,7 @@ def _of(tensors: Sequence[Tensor], numbers: Sequence[int]) -> tuple[Tensor, ...]
 
 
 def _carries_behind(step: Step, read: Sequence[Tensor]) -> list[int]:
-    """The carries that some of them follow from, step by step; the others need not be kept."""
+    """The carries from which the read ones follow, step by step; the others need not be kept."""
     keys = {tensor_key(tensor) for tensor in read}
     found = {n for n, carry in enumerate(step.carries) if tensor_key(carry) in keys}
     while True:
@@ -96,7 +96,7 @@ def _carries_behind(step: Step, read: Sequence[Tensor]) -> list[int]:
 
 @dataclass(frozen=True)
 class _EqualProgram:
-    """What a loop back is equal to, over placeholders for its inputs.
+    """A program that equals a reverse loop, over placeholders for its inputs.
 
     Attributes
     ----------
@@ -134,11 +134,11 @@ class _EqualProgram:
         return _EqualProgram(fresh, results)
 
     def rule(self) -> Rule:
-        """Derivatives and batches of the program."""
+        """The derivatives and batches of the program."""
         return Rule(vjp=self._vjp, jvp=self._jvp, batch=self._batch)
 
     def _over(self, found: Sequence[Entry], inputs: Sequence[Tensor]) -> list[Entry]:
-        """Tensors over the inputs in the place of the placeholders."""
+        """Tensors over the inputs instead of the placeholders."""
         given = [tensor for tensor in found if tensor is not None]
         moved = iter(replace_tensors(given, list(zip(self.inputs, inputs, strict=True))))
         return [None if tensor is None else next(moved) for tensor in found]

@@ -1,4 +1,4 @@
-"""`scan`: a step written once, repeated over time."""
+"""`scan`: repeats a step, which is traced once, over time."""
 
 from __future__ import annotations
 
@@ -30,72 +30,71 @@ def scan(
     reverse: bool = False,
     checkpoint: int | str | Recursive | Budget | None = None,
 ) -> tuple[Any, Any]:
-    """Repeat a step over time, carrying a state: ``carry, ys[t] = step(carry, xs[t])``.
+    """Repeat a step over time with a carried state: ``carry, ys[t] = step(carry, xs[t])``.
 
-    The step is traced once, whatever the length is. The loop is one stage, which is differentiated
-    in both modes, batched and built like others, and may be part of a step itself.
+    The step is traced once for any length. The loop is one stage, which is differentiated in both
+    modes, batched and compiled like any other, and which may occur inside another step.
 
     Parameters
     ----------
     step : callable
-        ``step(carry, x) -> (carry, y)``, called once, with placeholders. `x` is None without `xs`;
-        `y` may be None. It may read tensors from outside, which the loop is differentiated by, too.
+        ``step(carry, x) -> (carry, y)``, called once, with placeholders. `x` is None without `xs`,
+        and `y` may be None. The step may read tensors from outside; the loop can be differentiated
+        with respect to them as well.
     init : tensor, or nested tuples, lists and dictionaries of tensors
         The carry before the first step. Carries of integers have no derivative.
     xs : tensor or containers of tensors, optional
-        Sequences with a first axis of time, whose elements the steps get.
+        Sequences whose first axis is time. Each step gets one element.
     length : int or expression, optional
-        The number of steps; needed without `xs`. It may be symbolic, and zero.
+        The number of steps, which is required without `xs`. It may be symbolic or zero.
     reverse : bool
-        Whether time begins at the last element: the first step takes ``xs[length - 1]`` and gives
-        ``ys[length - 1]``.
+        Whether time runs backwards: the first step takes ``xs[length - 1]`` and returns ``ys[length
+        - 1]``.
     checkpoint : int, Recursive, Budget or str, optional
-        What reverse mode keeps of the forward pass:
+        What reverse mode keeps from the forward pass:
 
-        - None: all that it reads of each step, apart from what is cheap to compute again.
-        - a number k: the states before every k-th step. It computes the steps in between again,
-          segment by segment, so that ``length / k + k`` steps are kept at a time, for one more
-          forward pass.
-        - ``Recursive(slots)``: so many states at a time, the first one included, where they let the
-          fewest steps be computed again: c slots and r runs over each step reach
-          ``binomial(c + r, c)`` steps. ``"recursive"``: as many as leave at most one more forward
-          pass, about the square root of ``2 * length``.
-        - ``Budget(size)``, or a text such as ``"64MB"``: what None keeps where these bytes hold it,
-          else as many states as they hold beside the tensors of one step. They cover what reverse
-          mode keeps and computes; `xs`, stacked results and their cotangents are tensors of the
-          program around it.
+        - None: everything that it reads from each step, except what is cheap to recompute. - a
+        number k: the states before every k-th step. The steps in between are recomputed segment by
+        segment, so that ``length / k + k`` steps are kept at a time, at the cost of one more
+        forward pass. - ``Recursive(slots)``: this many states at a time, including the first one,
+        placed so that as few steps as possible are recomputed: c slots and r runs of each step
+        reach ``binomial(c + r, c)`` steps. ``"recursive"`` takes as many slots as limit the
+        recomputation to one more forward pass, about the square root of ``2 * length``. -
+        ``Budget(size)``, or a string such as ``"64MB"``: what None keeps if it fits, else as many
+        states as fit beside the tensors of one step. The budget covers what reverse mode keeps and
+        computes; `xs`, stacked results and their cotangents belong to the surrounding program.
 
-        With a number of states, each step back computes its step again from the state before it,
+        With a fixed number of states, each step back recomputes its step from the state before it,
         and nothing else is stored. Derivatives of the gradient keep about every ``sqrt(length)``-th
-        state instead, and are under no budget. ``memory()`` of a function that `build` made, and
-        ``explain()`` of a gradient tell the states, their bytes, and the steps computed again.
+        state instead, without a budget. ``memory()`` of a compiled function and ``explain()`` of a
+        gradient show the states, their bytes, and the recomputed steps.
 
     Returns
     -------
     carry
         The carry after the last step, in the form of `init`.
     ys
-        What the steps gave, with a first axis of time.
+        The outputs of the steps, stacked along a first axis of time.
 
     Raises
     ------
     InvalidArgumentError
-        The step returns no pair, or a carry of another form, shape or dtype than `init`; `xs`
-        differ in length; there is neither `xs` nor `length`, or a length that depends on data;
-        `checkpoint` is none of the above. Reverse mode: a budget holds no state, or sizes that it
-        follows from are symbolic.
+        If the step does not return a pair, or returns a carry whose form, shape or dtype differs
+        from `init`; if `xs` differ in length; if there is neither `xs` nor `length`, or the length
+        depends on data; or if `checkpoint` has another form. In reverse mode: if a budget is too
+        small for one state, or is combined with symbolic sizes.
     OutOfBoundsError
-        A stage of the step is certain to read outside of a tensor.
+        If a stage of the step certainly reads outside a tensor.
 
     Notes
     -----
-    A number of steps that depends on the data is no loop of this kind. Give `length` a bound, and
-    keep the carry where the condition fails, as the last example does.
+    The number of steps cannot depend on data. Pass a bound as `length`, and keep the carry once the
+    condition fails, as in the last example.
 
     References
     ----------
-    `jax.lax.scan`, whose semantics these are. A. Griewank and A. Walther, "Algorithm 799: revolve"
-    (ACM TOMS 26, 2000), for the places of the states.
+    `jax.lax.scan`, for the semantics. A. Griewank and A. Walther, "Algorithm 799: revolve" (ACM
+    TOMS 26, 2000), for the placement of states.
 
     Examples
     --------
@@ -115,7 +114,7 @@ def scan(
         new_1 = new
         start_1 ← new, smooth.v1[t] ← new_1
 
-    A gradient from four states at a time:
+    A gradient that keeps four states at a time:
 
     >>> from tvm_autodiff import Recursive
     >>> def logistic(n, _):
@@ -126,8 +125,8 @@ def scan(
       states kept at a time: 4 of 4 bytes each, 16 bytes
       steps computed again: 4 beside 9 back, the fewest for these states
 
-    ``while x*x - a > 1e-6``: Newton's iteration for a root, at most 20 steps, whose carry stays as
-    it is when the condition fails:
+    ``while x*x - a > 1e-6``: Newton's iteration for a root with at most 20 steps, which keeps its
+    carry once the condition fails:
 
     >>> a = te.placeholder((), name="a")
     >>> def newton(x, _):
@@ -150,8 +149,8 @@ def scan(
     found = step(form.filled(carries), form_xs.filled(slices))
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         raise InvalidArgumentError(
-            f"{name} must return a pair (carry, y), got {_what(found)}; return (carry, None) "
-            "where there is nothing to stack"
+            f"{name} must return a pair (carry, y), got {_what(found)}; return (carry, None) if "
+            "there is nothing to stack"
         )
     news = _checked_carry(found[0], first, form, name)
     ys, form_ys = _tensors(found[1], f"the y of {name}")
@@ -172,7 +171,7 @@ def scan(
 
 
 def _plan_of(checkpoint: Any) -> int | Plan | None:
-    """What `checkpoint` says, its texts read."""
+    """The plan for a value of `checkpoint`."""
     if checkpoint is None or isinstance(checkpoint, (Recursive, Budget)):
         return checkpoint
     if isinstance(checkpoint, int) and not isinstance(checkpoint, bool) and checkpoint >= 1:
@@ -200,7 +199,7 @@ def _what(value: Any) -> str:
 
 
 def _tensors(value: Any, what: str) -> tuple[list[Tensor], Form]:
-    """The leaves of an argument, all of them tensors."""
+    """The leaves of an argument, which must all be tensors."""
     leaves, form = flattened(value)
     for leaf, path in zip(leaves, paths(form, what), strict=True):
         if not is_tensor(leaf):
@@ -212,7 +211,7 @@ def _tensors(value: Any, what: str) -> tuple[list[Tensor], Form]:
 
 
 def _length(xs: Sequence[Tensor], names: Sequence[str], length: Any) -> Extent:
-    """The number of steps, which all sequences and the argument agree on."""
+    """The number of steps, on which all sequences and the argument must agree."""
     known: list[tuple[str, Extent]] = []
     if length is not None:
         whole = isinstance(length, int) and not isinstance(length, bool)
@@ -220,23 +219,23 @@ def _length(xs: Sequence[Tensor], names: Sequence[str], length: Any) -> Extent:
         if not whole and (data or not (is_expr(length) and is_integer(length))):
             given = "what a tensor holds" if data else repr(length)
             raise InvalidArgumentError(
-                f"length must be an int or an integer expression of sizes, got {given}; where "
-                "the number of steps depends on data, give a bound, and let the step keep its "
-                "carry when the condition fails: te.if_then_else(go, new, old)"
+                f"length must be an int or an integer expression of sizes, got {given}; if the "
+                "number of steps depends on data, pass a bound, and keep the carry once the "
+                "condition fails: te.if_then_else(go, new, old)"
             )
         value = length if whole else const_value(length)
         if value is not None and value < 0:
-            raise InvalidArgumentError(f"length is {value}: a loop has zero steps or more")
+            raise InvalidArgumentError(f"length is {value}: the number of steps cannot be negative")
         known.append(("length", length if value is None else int(value)))
     for tensor, name in zip(xs, names, strict=True):
         if not len(tensor.shape):
             raise InvalidArgumentError(
-                f"{name}: tensor {tensor.op.name} has no axis, and the first one is time: what all "
-                "steps read alike is no sequence, let the step read it from outside"
+                f"{name}: tensor {tensor.op.name} has no axis, but the first axis of a sequence is "
+                "time: let the step read a constant from outside"
             )
         known.append((f"{name} ({tensor.op.name})", shape_of(tensor)[0]))
     if not known:
-        raise InvalidArgumentError("scan needs the number of steps: give xs or length")
+        raise InvalidArgumentError("scan needs the number of steps: pass xs or length")
     for name, extent in known[1:]:
         if not same_extents([known[0][1]], [extent]):
             raise InvalidArgumentError(
@@ -250,21 +249,21 @@ def _checked_carry(found: Any, init: Sequence[Tensor], form: Form, name: str) ->
     news, form_new = _tensors(found, f"the carry of {name}")
     if not form.like(form_new):
         raise InvalidArgumentError(
-            f"the carry that {name} returns has the form {form_new}, and init has {form}: a step "
-            "must return what it gets"
+            f"the carry that {name} returns has the form {form_new}, but init has {form}: a step "
+            "must return a carry of the same form"
         )
     for new, old, path in zip(news, init, paths(form, "carry"), strict=True):
         if not same_extents(shape_of(new), shape_of(old)) or dtype_of(new) != dtype_of(old):
             raise InvalidArgumentError(
                 f"{path} is {dtype_of(old)}{shape_text(shape_of(old))} in init ({old.op.name}), "
                 f"and {name} returns {dtype_of(new)}{shape_text(shape_of(new))} ({new.op.name}): "
-                "shape and dtype must stay; cast or reshape one of them"
+                "shape and dtype must not change; cast or reshape one of them"
             )
     return news
 
 
 def _own(tensor: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """A result that depends on no input of the step is a copy of what is outside."""
+    """A result that depends on no input of the step is replaced by a copy of the outer tensor."""
     inside = Graph([tensor]).depends_on(inputs)
     return tensor if hash(tensor.op) in inside else copy_of(tensor, tensor.op.name)
 
@@ -272,8 +271,9 @@ def _own(tensor: Tensor, inputs: Sequence[Tensor]) -> Tensor:
 def _closed(
     results: Sequence[Tensor], inputs: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors from outside that a step reads: those that depend on none of its inputs. Stages
-    that read nothing, such as zeros, stay inside.
+    """The outer tensors that a step reads: those that depend on none of its inputs.
+
+    Stages that read nothing, such as zeros, stay inside.
     """
     graph = Graph(results)
     inside = graph.depends_on(inputs) | {hash(tensor.op) for tensor in results}

@@ -1,7 +1,7 @@
-"""A loop cut into segments, of which reverse mode keeps the first states alone.
+"""Cuts a loop into segments, so that reverse mode keeps only their first states.
 
 A loop over T steps becomes a loop over T//k segments of k steps each, and one over the rest. Its
-reverse mode stacks T//k states, and computes one segment after the other again: k states more.
+reverse mode stacks T//k states, and recomputes one segment after the other, with k more states.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def segmented(name: str, loop: Loop, size: int) -> list[Tensor]:
     Parameters
     ----------
     name : str
-        Of the stages.
+        The name of the stages.
     loop : Loop
-        What is computed.
+        The loop.
     size : int
         The number of steps in a segment, at least one.
     """

@@ -1,4 +1,4 @@
-"""How many states a loop keeps under its plan."""
+"""Determines how many states a loop keeps under its plan."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from ...graph.kinds.loop import Loop
 from ...graph.kinds.rewind import loops_in
 from ...graph.stage import is_placeholder, outputs_of, shape_of
 
-#: bytes that the place of a tensor may take beyond its size
+#: the maximum padding of a tensor in bytes
 _GAP = 384
 _POSITION = 8  #: bytes of the number of a step, which is kept with each state
 
 
 def slots_of(name: str, loop: Loop, ahead: Loop, back: Loop) -> int:
-    """The number of states that are kept at a time, the first one included.
+    """The number of states that are kept at a time, including the first one.
 
     Parameters
     ----------
     name : str
-        Of the loop, for messages.
+        The name of the loop, for messages.
     loop : Loop
-        With its plan.
+        The loop with its plan.
     ahead, back : Loop
-        From one of the kept states to the next, and the loop back.
+        The loop from one kept state to the next, and the reverse loop.
 
     Raises
     ------
     InvalidArgumentError
-        A budget holds no state, or sizes are symbolic.
+        If a budget is too small for one state, or sizes are symbolic.
     """
     plan, length = loop.plan, loop.length
     match plan:
         case Recursive(slots=None):
             if not isinstance(length, int):
                 raise InvalidArgumentError(
-                    f"the loop {name} has a symbolic length, of which no number of slots follows: "
-                    "give it one, as in checkpoint=Recursive(slots=32)"
+                    f"the loop {name} has a symbolic length, which does not determine the number "
+                    "of slots: pass that number, as in checkpoint=Recursive(slots=32)"
                 )
             slots = slots_for(length, 2)
         case Recursive(slots=int(slots)):
@@ -53,26 +53,29 @@ def slots_of(name: str, loop: Loop, ahead: Loop, back: Loop) -> int:
             slots = _within(name, size, ahead, back)
         case _:
             raise AssertionError("a loop without a plan has no slots")
-    # the state before the last step is there without a slot
+    # the state before the last step needs no slot
     return min(slots, max(length - 1, 1)) if isinstance(length, int) else slots
 
 
 def _within(name: str, size: int, ahead: Loop, back: Loop) -> int:
-    """The states that some bytes hold, beside all tensors of one step ahead and one back."""
+    """The number of states that fit into the bytes, beside all tensors of one step ahead and one
+    back.
+    """
     state = sum(_bytes(name, carry) for carry in ahead.step.carries) + _POSITION
     beside = sum(_bytes(name, tensor) + _GAP for tensor in _of_one_step(ahead, back))
     slots = (size - beside) // state
     if slots < 1:
         raise InvalidArgumentError(
             f"a budget of {size:,} bytes is too small for the loop {name}: one state takes "
-            f"{state:,} bytes, and one step beside it {beside:,}; give {state + beside:,} or more"
+            f"{state:,} bytes, and one step {beside:,} more; pass at least {state + beside:,}"
         )
     return slots
 
 
 def bytes_between(results: Sequence[Tensor], given: Sequence[Tensor]) -> int | None:
-    """The bytes of all stages that results are computed by from what is given, none of them
-    sharing memory; None where sizes are symbolic.
+    """The bytes of all stages between given tensors and results, without sharing memory.
+
+    None if sizes are symbolic.
     """
     before = {hash(op) for op in topological(given)}
     tensors: list[Tensor] = []
@@ -87,8 +90,9 @@ def bytes_between(results: Sequence[Tensor], given: Sequence[Tensor]) -> int | N
 
 
 def _of_one_step(*loops: Loop) -> list[Tensor]:
-    """What is needed at a time beside the states, for steps of some loops: what is carried before
-    and after, what is computed, and constants in another layout.
+    """The memory needed at a time beside the states, for steps of some loops.
+
+    It covers the carries before and after, the computed tensors, and constants in another layout.
     """
     found: list[Tensor] = []
     pending = list(loops)
@@ -104,8 +108,8 @@ def _bytes(name: str, tensor: Tensor) -> int:
     shape = shape_of(tensor)
     if not all(isinstance(extent, int) for extent in shape):
         raise InvalidArgumentError(
-            f"the loop {name} has a tensor of symbolic size, {tensor.op.name}, of which no number "
-            "of states follows from a budget in bytes: give that, as in "
+            f"the loop {name} has a tensor of symbolic size, {tensor.op.name}, so a budget in "
+            "bytes does not determine the number of states: pass that number, as in "
             "checkpoint=Recursive(slots=32)"
         )
     return prod(shape) * itemsize(dtype_of(tensor))

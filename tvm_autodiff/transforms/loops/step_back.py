@@ -1,4 +1,4 @@
-"""One step of a loop back, for loops back that compute the step again from the carry before it."""
+"""One step of a reverse loop that recomputes the step from the carry before it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class StepBack:
     step : Step
         The step forward.
     needs : Needs
-        What takes part.
+        The parts that take part.
     arriving, given, sums : list of Tensor
         Placeholders for λ, the cotangents of the step's results, and the sums w̄.
     results : list of Tensor
-        The next λ and w̄, and what is put out, over the tensors of the step.
+        The next λ and w̄, and the outputs, over the tensors of the step.
     """
 
     step: Step
@@ -43,7 +43,7 @@ class StepBack:
 
     @staticmethod
     def of(step: Step, needs: Needs) -> StepBack:
-        """The step back of a step."""
+        """The reverse of a step."""
         outputs = [step.news[n] for n in needs.carries] + [step.ys[n] for n in needs.ys]
         arriving = [
             placeholder_like(step.news[n], f"d{step.carries[n].op.name}") for n in needs.carries
@@ -58,7 +58,7 @@ class StepBack:
         return StepBack(step, needs, arriving, given, totals.before, results)
 
     def carries_read(self) -> list[Tensor]:
-        """The carries that the step is computed again from."""
+        """The carries from which the step is recomputed."""
         own = {hash(inner) for inner in topological(self.step.outputs)}
         read = tensors_read_of(self.results, own)
         return stored_tensors(self.step, read, carries_only=True)
@@ -71,7 +71,7 @@ class StepBack:
         states: Sequence[tuple[Tensor, Tensor]],
         stacks: Sequence[Tensor] | None = None,
     ) -> Loop:
-        """The loop back.
+        """The reverse loop.
 
         Parameters
         ----------
@@ -80,12 +80,12 @@ class StepBack:
         last : sequence of Tensor
             The cotangents of the final carries in ``needs.carries``.
         cotangents : sequence of Tensor
-            Those of the stacked results in ``needs.ys``.
+            The cotangents of the stacked results in ``needs.ys``.
         states : sequence of (Tensor, Tensor)
-            Carries of the step, and placeholders that stand for them in the step back.
+            Carries of the step, and the placeholders for them in the reverse step.
         stacks : sequence of Tensor, optional
-            What the placeholders are at all times; without them, the step reads them first and the
-            loop has no sequences for them.
+            The values of the placeholders at all times. Without them, the step reads the
+            placeholders first, and the loop has no sequences for them.
         """
         step = self.step
         moved = replace_tensors(self.results, list(states))
@@ -121,14 +121,14 @@ class StepBack:
     def by_input(
         self, forward: Loop, ends: Sequence[Tensor], wanted: Sequence[bool]
     ) -> list[Entry]:
-        """The results of the loop back, one for each input of the loop that is reversed."""
+        """The results of the reverse loop, one for each input of the forward loop."""
         found: list[Entry] = [None] * len(forward.inputs)
         for place, end in zip(self.places(forward), ends, strict=True):
             found[place] = end if wanted[place] else None
         return found
 
     def places(self, forward: Loop) -> list[int]:
-        """The number of the input that each result of the loop back is the cotangent of."""
+        """For each result of the reverse loop, the number of the input whose cotangent it is."""
         count, first, needs = len(forward.init), len(forward.init) + len(forward.xs), self.needs
         return [
             *needs.carries,

@@ -1,8 +1,8 @@
-"""Reverse mode of a loop of which the forward pass stacks nothing but carries.
+"""Reverse mode of a loop whose forward pass stacks only carries.
 
-The reversed loop computes each step again from the carry before it, and adds up the cotangents of
-the constants on the way, so that no memory grows with the length beside the carries. This is what
-the segments of a checkpointed loop need.
+The reversed loop recomputes each step from the carry before it, and accumulates the cotangents of
+the constants, so that only the stacked carries grow with the length. The segments of a checkpointed
+loop need this.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ def pull_step_by_step(
     given: Sequence[Tensor],
     wanted: Sequence[bool],
 ) -> tuple[list[Entry], list[Tensor]]:
-    """The cotangents of a loop's inputs, by a loop back over the stacked carries.
+    """The cotangents of a loop's inputs, by a reverse loop over the stacked carries.
 
     Parameters
     ----------
     op : Operation
         The stage.
     loop : Loop
-        What it computes.
+        The loop that it computes.
     needs : Needs
-        What takes part.
+        The parts that take part.
     last : sequence of Tensor
         The cotangents of the final carries in ``needs.carries``.
     given : sequence of Tensor
-        Those of the stacked results in ``needs.ys``.
+        The cotangents of the stacked results in ``needs.ys``.
     wanted : sequence of bool
-        Which of ``loop.inputs`` count.
+        Which of ``loop.inputs`` need a cotangent.
 
     Returns
     -------
     list of Tensor or None, list of Tensor
-        As `pull_loop`.
+        As in `pull_loop`.
     """
     back = StepBack.of(loop.step, needs)
     stored = back.carries_read()

@@ -1,4 +1,4 @@
-"""What of the forward pass of a loop is stacked for its reverse mode, and the loop that does so."""
+"""Chooses what the forward pass of a loop stacks for its reverse mode, and extends the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...graph.stage import (
 
 Key = tuple[int, int]
 
-#: work on an element up to which a stage is computed again in place of being stored
+#: the maximum work per element for a stage to be recomputed instead of stored
 _CHEAP = 3
 _LARGE = 64  #: what an extent that is not known counts as
 
@@ -41,11 +41,11 @@ def tensors_read_of(tensors: Sequence[Tensor], own: set[int]) -> list[Tensor]:
 
 
 def stored_tensors(step: Step, read: Sequence[Tensor], *, carries_only: bool) -> list[Tensor]:
-    """What of the forward step is stacked, so that some of its tensors can be read: carries, and
-    stages that would cost too much to compute again; where `carries_only` holds, carries alone.
+    """The tensors of the forward step that are stacked so that some of its tensors can be read.
 
-    A cheap stage is stacked itself where that takes less memory than what it is computed from:
-    ``gates = a + b → gates``, and not a and b.
+    These are carries, and stages that are too expensive to recompute; with `carries_only`, only
+    carries. A cheap stage is stacked if that takes less memory than its inputs: ``gates = a + b →
+    gates`` instead of a and b.
     """
     given = {tensor_key(tensor) for tensor in (*step.xs, *step.consts)}
     found: dict[Key, Tensor] = {}
@@ -54,7 +54,7 @@ def stored_tensors(step: Step, read: Sequence[Tensor], *, carries_only: bool) ->
         return not is_placeholder(tensor.op) and (carries_only or _cheap(tensor.op))
 
     def sources(tensor: Tensor) -> dict[Key, Tensor]:
-        """What has to be stacked beside what is, so that a tensor can be computed again."""
+        """What must be stacked in addition, so that a tensor can be recomputed."""
         needed: dict[Key, Tensor] = {}
         pending, seen = [tensor], set(given) | set(found)
         while pending:
@@ -81,12 +81,13 @@ def stored_tensors(step: Step, read: Sequence[Tensor], *, carries_only: bool) ->
 
 
 def elements_of(tensor: Tensor) -> int:
-    """The number of elements; an extent that is not known counts as a large one."""
+    """The number of elements; an unknown extent counts as a large one."""
     return prod(n if isinstance(n, int) else _LARGE for n in shape_of(tensor))
 
 
 def _cheap(op: Operation) -> bool:
-    """Whether a stage costs no more than to read what it computed: a little plain arithmetic."""
+    """Whether recomputing a stage costs no more than reading its result: a little plain arithmetic.
+    """
     if not is_compute(op) or reduction_of(op) is not None:
         return False
     names = {op_name(node) for node in postorder(bodies(op))}

@@ -1,7 +1,7 @@
-"""Cotangents of constants that a reversed loop adds up on its way.
+"""Cotangents of constants that a reversed loop accumulates.
 
-``w̄ ← w̄ + ∂step/∂wᵀ λ`` in each step. Where that is elementwise, adding up reads and writes as many
-elements as a sum after the loop would find stacked in memory, of which nothing is stored then.
+Each step does ``w̄ ← w̄ + ∂step/∂wᵀ λ``. If this is elementwise, it reads and writes as many
+elements as a sum after the loop would read from the stacks, which then need not be stored.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .stored import elements_of
 
 @dataclass(frozen=True)
 class Totals:
-    """What a reversed loop adds up.
+    """The cotangents that a reversed loop accumulates.
 
     Attributes
     ----------
     numbers : list of int
-        Of the constants.
+        The numbers of the constants.
     before, after : list of Tensor
-        Placeholders for the sums that a step begins with, and the sums after it.
+        Placeholders for the sums before a step, and the sums after it.
     """
 
     numbers: list[int]
@@ -36,7 +36,7 @@ class Totals:
 
     @staticmethod
     def of(step: Step, numbers: Sequence[int], pulled: Sequence[Tensor]) -> Totals:
-        """The sums for some constants, of which a step adds those cotangents."""
+        """The sums for some constants, given their cotangents in a step."""
         before = [
             placeholder_like(step.consts[n], f"d{step.consts[n].op.name}_sum") for n in numbers
         ]
@@ -45,8 +45,10 @@ class Totals:
 
 
 def cheap_to_add_up(step: Step, leaving: Sequence[Tensor], pulled: Sequence[Tensor]) -> bool:
-    """Whether each of some cotangents of a step takes no sum, and has at most as many elements as
-    what it is computed from and changes with time; `leaving` is computed in any case.
+    """Whether cotangents of a step are cheap to accumulate.
+
+    Each must need no sum, and have at most as many elements as its time-dependent inputs. `leaving`
+    is computed in any case.
     """
     computed = {hash(op) for op in topological([*step.outputs, *leaving])}
     fixed = {tensor_key(tensor) for tensor in step.consts}

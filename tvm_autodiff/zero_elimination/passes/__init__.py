@@ -1,1 +1,1 @@
-"""Transformations of any tensors that remove sums over zeros."""
+"""Transformations of any te tensors that remove sums over zeros."""

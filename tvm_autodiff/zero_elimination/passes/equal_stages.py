@@ -1,7 +1,7 @@
-"""Stages that compute the same thing, made one.
+"""Merges stages that compute the same thing.
 
-In: any tensors. Out: equal ones that need each computation once. Equal means the same expression
-over the same tensors, up to the names of axes: nothing is proved.
+Stages are equal if they have the same expression over the same tensors, up to the names of axes.
+Nothing is proved.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from ..walk import each_stage, tensor_list
 
 
 def merge_equal_stages(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    """Compute what several stages compute alike only once.
+    """Merge stages that compute the same values, so that they are computed once.
 
-    ``y[i] = exp(x[i]), z[j] = exp(x[j]), w[i] = y[i] + z[i]  →  w[i] = y[i] + y[i]``
+    ``y[i] = exp(x[i]), z[j] = exp(x[j]), w[i] = y[i] + z[i] → w[i] = y[i] + y[i]``
 
     Parameters
     ----------
     tensors : Tensor or sequence of Tensor
-        The outputs; all stages that they need are compared, producers first.
+        The outputs. All stages that they need are compared, producers first.
 
     Returns
     -------
     list of Tensor
-        Of the same shapes and values; outputs that are computed alike are one tensor.
+        Tensors of the same shapes and values. Outputs that are computed alike are one tensor.
 
     Raises
     ------
     InvalidArgumentError
-        Something is not a tensor.
+        If an argument is not a tensor.
 
     Examples
     --------

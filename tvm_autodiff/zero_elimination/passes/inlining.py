@@ -1,8 +1,7 @@
-"""Elementwise stages put into the stages that read them.
+"""Inlines elementwise stages into the stages that read them.
 
-In: outputs, and the stages to take out, or none for those that cost nothing to take out. Out: equal
-outputs without those stages. A reduction is never part of another expression in te: it goes only
-into a reader that copies it as a whole.
+A reduction cannot be part of another expression in te, so it is inlined only into a reader that
+copies it entirely.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from ..sums.iterations import element_count, stage_iterations
 from ..transposition.copying import is_shifted_copy
 from ..walk import tensor_list
 
-#: nodes of an expression that is put into another without being asked for
+#: the maximum number of nodes of an expression that is inlined without request
 _LARGEST_BODY = 100
 
 _Key = tuple[int, int]
@@ -41,31 +40,31 @@ _Key = tuple[int, int]
 def inline_tensors(
     outputs: Tensor | Sequence[Tensor], tensors: Tensor | Sequence[Tensor] | None = None
 ) -> list[Tensor]:
-    """Put the expressions of elementwise stages in the place of reads of them.
+    """Inline elementwise stages into the stages that read them.
 
     ``T[i] = A[i] + 1, y[i, j] = T[j]*B[i]  →  y[i, j] = (A[j] + 1)*B[i]``,
-    ``S[i] = Σ_k A[i, k], y[i, j] = S[j]  →  y[i, j] = Σ_k A[j, k]`` where this is no more work.
+    ``S[i] = Σ_k A[i, k], y[i, j] = S[j]  →  y[i, j] = Σ_k A[j, k]`` if this is not more work.
 
     Parameters
     ----------
     outputs : Tensor or sequence of Tensor
-        What is computed. Outputs stay stages, also where they are put into other stages.
+        The tensors to compute. Outputs stay stages, even if they are inlined into other stages.
     tensors : Tensor, sequence of Tensor or None
-        What is put into its readers: outputs of elementwise stages, or reductions that are only
-        copied. None chooses those that cost nothing: copies whose indices are shifted or permuted;
-        and what one place reads, where that place computes it no more often than the stage did, or
-        where it is one read without multiplications (a guard, a cast, a sign).
+        The tensors to inline: outputs of elementwise stages, or reductions that are only copied.
+        None selects those that can be inlined at no cost: copies with shifted or permuted indices,
+        and tensors with a single read site that does not evaluate them more often than the stage,
+        or that consist of one read without multiplications (a guard, a cast, a sign).
 
     Returns
     -------
     list of Tensor
-        Of the same shapes and values.
+        Tensors of the same shapes and values.
 
     Raises
     ------
     InvalidArgumentError
-        A tensor is an input, opaque, not needed by the outputs, or a reduction that some stage
-        does more with than to copy it.
+        If a tensor is an input, opaque, not needed by the outputs, or a reduction that a stage does
+        not merely copy.
 
     Examples
     --------
@@ -103,13 +102,13 @@ class _Inliner:
         return [self._new[tensor_key(tensor)] for tensor in self._graph.outputs]
 
     def _check(self, tensor: Tensor) -> None:
-        """Raise where a tensor that was asked for cannot be put into its readers."""
+        """Raise if a requested tensor cannot be inlined."""
         name = tensor.op.name
         if not self._graph.contains(tensor):
-            raise InvalidArgumentError(f"tensor {name} is not needed by the outputs: leave it out")
+            raise InvalidArgumentError(f"tensor {name} is not needed by the outputs: omit it")
         if custom_of(tensor.op):
             raise InvalidArgumentError(
-                f"tensor {name} carries a custom rule: it must stay a stage, leave it out"
+                f"tensor {name} carries a custom rule and must stay a stage: omit it"
             )
         if not is_compute(tensor.op):
             kind = "an input" if is_placeholder(tensor.op) else "an opaque stage"
@@ -122,21 +121,21 @@ class _Inliner:
             if _is_start(reader, tensor) and not is_load(bodies(tensor.op)[tensor.value_index]):
                 raise InvalidArgumentError(
                     f"tensor {name} is the initial value of the reduction {reader.name}, which TVM "
-                    "takes from a tensor only: leave it out"
+                    "only takes from a tensor: omit it"
                 )
             is_sum = reduction_of(tensor.op) is not None
             if is_sum and tensor.op.num_outputs > 1:
                 raise InvalidArgumentError(
-                    f"tensor {name} is one of several outputs of a reduction: leave it out"
+                    f"tensor {name} is one of several outputs of a reduction: omit it"
                 )
             if is_sum and not _copies(reader, tensor):
                 raise InvalidArgumentError(
                     f"tensor {name} is a reduction, and stage {reader.name} does more than copy "
-                    "it: a reduction is no part of another expression, leave it out"
+                    "it: a reduction cannot be part of another expression, omit it"
                 )
 
     def _rewritten(self, op: Operation) -> list[Tensor]:
-        """A stage over the new stages, with what is inlined in place of reads."""
+        """A stage over the new stages, with inlined expressions instead of reads."""
         inlined = [t for t in self._graph.reads(op) if is_compute(op) and self._goes_into(t, op)]
         if not inlined:
             return retarget(op, self._replacement)
@@ -159,12 +158,12 @@ class _Inliner:
         return bounded_stage(op.name, list(op.axis), new, op.tag)
 
     def _replacement(self, tensor: Tensor) -> Tensor | None:
-        """The new tensor for one of the old graph, None where it is the same."""
+        """The new tensor for one of the old graph, or None if it is unchanged."""
         new = self._new.get(tensor_key(tensor))
         return None if new is None or tensor_key(new) == tensor_key(tensor) else new
 
     def _goes_into(self, tensor: Tensor, reader: Operation) -> bool:
-        """Whether a tensor is inlined in one of its readers."""
+        """Whether a tensor is inlined into one of its readers."""
         key = tensor_key(tensor)
         new = self._new[key]
         if not is_compute(new.op):
@@ -189,7 +188,7 @@ class _Inliner:
 
 
 def _sites_of(graph: Graph) -> dict[_Key, int]:
-    """How many different elements the stages read of each tensor, as written."""
+    """The number of distinct elements of each tensor that the stages read, as written."""
     sites: dict[_Key, int] = {}
     for op in graph.ops:
         if is_compute(op):
@@ -204,7 +203,7 @@ def _sites_of(graph: Graph) -> dict[_Key, int]:
 
 
 def _is_start(reader: Operation, tensor: Tensor) -> bool:
-    """Whether a stage is a reduction that begins with elements of the tensor."""
+    """Whether a stage is a reduction whose initial value is an element of the tensor."""
     reduction = reduction_of(reader)
     found = [] if reduction is None else loaded_tensors(list(reduction.init))
     return tensor_key(tensor) in map(tensor_key, found)
@@ -219,7 +218,7 @@ def _copies(reader: Operation, tensor: Tensor) -> bool:
 
 
 def _moved_reduction(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
-    """The reduction of a tensor's element at some indices, over axes of its own."""
+    """The reduction of a tensor's element at some indices, over new axes."""
     reduction = reduction_of(tensor.op)
     assert reduction is not None
     table = {axis.var: index for axis, index in zip(tensor.op.axis, indices, strict=True)}

@@ -1,8 +1,7 @@
-"""The condition under which an expression can be nonzero, factored out of it.
+"""Factors out the condition under which an expression can be non-zero.
 
-In: an expression with branches, selects and booleans cast to numbers inside, or a tensor. Out:
-``if condition then value else 0`` of the same value. How an expression falls into summands with
-conditions is told by `summands`.
+The result is ``if condition then value else 0``. `summands` decomposes expressions into summands
+with conditions.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TensorOrExpr = TypeVar("TensorOrExpr")
 
 
 def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
-    """Factor the condition under which an expression can be nonzero out of it.
+    """Factor out the condition under which an expression can be non-zero.
 
     ``(if a then x else 0) * (if b then y else 0)  →  if a and b then x*y else 0``,
     ``(if a and c then x else 0) + (if b and c then y else 0)  →
@@ -42,19 +41,20 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
     Parameters
     ----------
     tensor_or_expr : Tensor or scalar expression
-        Of a tensor, every body is treated; of a reduction, every source. Products with a structural
-        zero are zero, also where the other factor is infinite or NaN.
+        An expression, or a tensor, all of whose bodies or reduction sources are rewritten. A
+        product with a structural zero is zero, even if the other factor is infinite or NaN.
 
     Returns
     -------
     Tensor or expression
-        ``if condition then value else 0``; what has no such condition comes back as it is. A
-        condition that protects reads stays a branch, one of a select becomes a select.
+        ``if condition then value else 0``, or the argument itself if there is no such condition. A
+        condition that protects reads stays a branch, and the condition of a select becomes a
+        select.
 
     Raises
     ------
     InvalidArgumentError
-        A tensor is not the output of `te.compute`.
+        If a tensor is not the output of `te.compute`.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
 
 
 def _lifted_body(body: Expr) -> Expr:
-    """``⊕_k source → ⊕_k lifted(source)``; other bodies are lifted as they are."""
+    """``⊕_k source → ⊕_k lifted(source)``; other bodies are lifted directly."""
     if op_name(body) != "reduce":
         return _lifted(body)
     count = len(body.source)

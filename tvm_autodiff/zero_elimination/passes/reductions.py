@@ -1,9 +1,8 @@
-"""Sums over no more points than those where something is summed.
+"""Restricts sums to the points where their source can be non-zero.
 
-In: any tensors. Out: equal ones, in which each stage that is a sum with guards inside runs over
-the solutions of the guards: the source is split into summands with conditions of their own, the
-domain of each is solved by `domain/`, each sum takes the cheapest strategy, as in a gradient, and
-sums over equal boxes are joined again. A stage that would not get cheaper stays as it is.
+The source of each sum is split into summands with conditions, `domain/` solves the domain of each,
+each sum takes the cheapest strategy, as in a gradient, and sums over equal boxes are joined. A
+stage that would not become cheaper is unchanged.
 """
 
 from __future__ import annotations
@@ -39,36 +38,36 @@ from ..walk import each_stage, tensor_list
 
 
 def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    """Let every sum run only where its source can be nonzero.
+    """Restrict every sum to the points where its source can be non-zero.
 
     An equation in a guard removes an axis, an inequality shrinks the box:
     ``Σ_{a<8, k<4} if a == b then f(a, k) else 0  →  Σ_{k<4} f(b, k)``,
     ``Σ_{k<100} if k < 3 then f else 0  →  Σ_{k<3} f``. A sum of terms splits where their
     conditions differ, and terms over equal boxes stay together:
     ``Σ_k (if k < 3 then f else 0) + (if k == b then g else 0)  →  Σ_{k<3} f  +  g[k := b]``.
-    What only part of the elements have becomes a smaller stage of its own:
+    A sum that only some of the elements have becomes a smaller stage:
     ``Σ_k if i == j then f(i, k) else 0  →  if i == j then part[i] else 0, part[i] = Σ_k f(i, k)``.
-    Data may determine an axis, too: ``Σ_{k<8} if k == I[i] then A[k] else 0`` reads ``A[I[i]]``,
+    Data may determine an axis as well: ``Σ_{k<8} if k == I[i] then A[k] else 0`` reads ``A[I[i]]``,
     and a segment sum ``out[n] = Σ_e if idx[e] == n then v[e] else 0`` is a scatter-add
     ``out[idx[e]] += v[e]``.
-    Without an axis there is no sum, over an empty domain it is zero.
+    A sum without remaining axes becomes a single term, and a sum over an empty domain becomes zero.
 
     Parameters
     ----------
     tensors : Tensor or sequence of Tensor
-        The outputs; all stages that they need are treated. Reducers other than a sum are left
-        alone, as are opaque stages.
+        The outputs. All stages that they need are simplified, except reductions other than sums and
+        opaque stages.
 
     Returns
     -------
     list of Tensor
-        Of the same shapes and values, up to the order of summation. A stage for which nothing
-        with fewer iterations was found is the same stage.
+        Tensors of the same shapes and values, up to the order of summation. A stage is unchanged if
+        no form with fewer iterations is found.
 
     Raises
     ------
     InvalidArgumentError
-        Something is not a tensor.
+        If an argument is not a tensor.
 
     Examples
     --------
@@ -91,9 +90,9 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
 
 
 def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """`simplify_reductions` of those stages alone that are a sum with an equation with reads.
+    """`simplify_reductions` for the stages that are a sum with an equation with reads.
 
-    Such a sum is dense in an axis that data determine: a segment sum, a one-hot product.
+    Such a sum is dense in an axis that data determines: a segment sum, a one-hot product.
     """
 
     def step(op: Operation) -> Sequence[Tensor]:
@@ -107,7 +106,7 @@ def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _simplified(op: Operation) -> list[Tensor]:
-    """The cheapest form of one stage; its own outputs where that is what it is."""
+    """The cheapest form of one stage, or its own outputs."""
     if not is_compute(op) or op.num_outputs != 1:
         return outputs_of(op)
     reduction = reduction_of(op)
@@ -119,7 +118,7 @@ def _simplified(op: Operation) -> list[Tensor]:
 
 
 def _with_init(op: Operation) -> Tensor:
-    """``init + Σ_k f`` where the plain sum with the addition is cheaper than both in one stage."""
+    """``init + Σ_k f`` as a plain sum and an addition, if that is cheaper than one stage."""
     [combination], [plain] = split_init(op)
     [simple] = _simplified(plain.op)
     if tensor_key(simple) == tensor_key(plain):
@@ -141,7 +140,7 @@ def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
             work = _work(candidate, op)
             if work < least:
                 best, least = candidate, work
-    except UnsolvableError:  # bounds that the solver or the count cannot tell: as it was written
+    except UnsolvableError:  # the bounds cannot be determined: keep it as written
         return best
     return best
 
@@ -172,7 +171,7 @@ class SummandSum:
         return self.name
 
     def at(self, target: Target) -> Sum | None:
-        """The sum at the elements of a target; None where the conditions never hold."""
+        """The sum at the elements of a target, or None if the conditions never hold."""
         move = substituter(
             {axis.var: place for axis, place in zip(self.op.axis, target.indices, strict=True)}
             if target.places is not None
@@ -192,12 +191,12 @@ class SummandSum:
         return Updates(self.part.value, self.part.conditions, axes, tuple(axis_vars(self.op)))
 
     def cases(self) -> None:
-        """None: the places of a stage are its axes."""
+        """None, because the indices of a stage are its axes."""
         return None
 
 
 def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
-    """What a tensor costs beyond what a stage reads: iterations, stages, size of the bodies."""
+    """The cost of a tensor beyond what a stage reads: iterations, stages, size of the bodies."""
     given = {hash(read.op) for read in tensors_read_by(op)}
 
     def reads(stage: Operation) -> list[Tensor]:

@@ -1,8 +1,7 @@
-"""Axes that a stage does not depend on, taken away.
+"""Removes axes that a stage does not depend on.
 
-In: any tensors. Out: equal ones of the same shapes, where the stages in between have no axis along
-which all elements are equal; readers leave that index out. An output keeps its shape and copies
-what was computed once.
+Intermediate stages lose every axis along which all elements are equal, and readers omit that index.
+An output keeps its shape and copies what was computed once.
 """
 
 from __future__ import annotations
@@ -38,26 +37,26 @@ _Key = tuple[int, int]
 
 
 def remove_unused_dims(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    """Compute no element twice along an axis that a stage does not depend on.
+    """Remove axes that a stage does not depend on, so that no element is computed twice.
 
     ``T[i, j] = exp(x[i]), y[i, j] = T[i, j] + z[j]  →  T[i] = exp(x[i]), y[i, j] = T[i] + z[j]``
 
     Parameters
     ----------
     tensors : Tensor or sequence of Tensor
-        The outputs. All stages that they need are treated, producers first, so that an axis that
-        a stage only hands to its producer goes, too.
+        The outputs. All stages that they need are simplified, producers first, so an axis that a
+        stage only passes to its producer is removed as well.
 
     Returns
     -------
     list of Tensor
-        Of the same shapes and values. An output that does not depend on one of its axes becomes
-        a copy of a smaller stage, where it is a reduction or multiplies.
+        Tensors of the same shapes and values. An output that does not depend on one of its axes
+        becomes a copy of a smaller stage, if it is a reduction or contains multiplications.
 
     Raises
     ------
     InvalidArgumentError
-        Something is not a tensor.
+        If an argument is not a tensor.
 
     Examples
     --------
@@ -129,7 +128,7 @@ def _over_smaller(
 
 
 def _used_places(op: Operation, new_bodies: Sequence[Expr]) -> tuple[int, ...]:
-    """The places of the axes that bodies, or bounds of their reduce axes, depend on."""
+    """The numbers of the axes on which bodies, or bounds of their reduce axes, depend."""
     roots = list(new_bodies)
     reduction = reduction_of(op)
     if reduction is not None:
@@ -139,7 +138,7 @@ def _used_places(op: Operation, new_bodies: Sequence[Expr]) -> tuple[int, ...]:
 
 
 def _is_work(op: Operation, new_bodies: Sequence[Expr]) -> bool:
-    """Whether computing an element costs more than copying it."""
+    """Whether computing an element is more expensive than copying it."""
     return reduction_of(op) is not None or any(map(multiplications_in, new_bodies))
 
 

@@ -1,1 +1,2 @@
-"""The ways to compute a guarded sum with few points, one a file, and the table that chooses."""
+"""Strategies that compute a guarded sum with few points, one per file, and the table that chooses.
+"""

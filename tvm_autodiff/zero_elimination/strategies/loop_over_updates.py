@@ -1,8 +1,8 @@
-"""Sums whose points have no box, added up in one loop over the points.
+"""Computes sums whose points do not form a box, in one loop over the points.
 
-Loops whose extents are data (``Σ_{k < length[i]}``, rows between pointers) and windows that sizes
-do not bound have such points. Where the place of an update determines a loop, or leaves it a loop,
-the solver's sum is as good.
+Loops with data as extents (``Σ_{k < length[i]}``, rows between pointers) and windows that sizes do
+not bound have such points. If the position of an update determines a loop, or leaves it a loop, the
+solver's sum is equally good.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..sums.windows import is_jagged
 def update_loops(whole: Sum) -> Sum | None:
     """``Σ_{a,k} if g(a, k) == b then v  →  out[b], for all (a, k): out[g(a, k)] += v``.
 
-    None where no equation is left, and for points of a box.
+    None if no equation is left, or if the points form a box.
     """
     target = whole.target
     if not whole.dense:
@@ -59,7 +59,7 @@ def update_loops(whole: Sum) -> Sum | None:
 
 
 def _have_box(updates: Updates) -> bool:
-    """Whether the solver finds a box of the points of updates."""
+    """Whether the solver finds a box for the points of updates."""
     if any(map(is_jagged, updates.axes)):
         return False
     try:
@@ -72,7 +72,7 @@ def _have_box(updates: Updates) -> bool:
 def _without_data_equations(
     axes: Sequence[Axis], conditions: Sequence[Condition]
 ) -> tuple[list[Axis], Points] | None:
-    """The loops that are left where equations with reads have determined what they can."""
+    """The remaining loops after equations with reads have determined what they can."""
     every = [axis.var for axis in axes]
     boxed = [
         axis
@@ -91,7 +91,9 @@ def _without_data_equations(
 
 
 def _rows_inside(loops: Sequence[Axis], place: Sequence[Expr]) -> list[Axis]:
-    """The loops with those of trailing dimensions of the result innermost: rows are added whole."""
+    """The loops with those of trailing dimensions of the result innermost, so that whole rows are
+    added.
+    """
     rows: list[Axis] = []
     for index in reversed(place):
         row = next((axis for axis in loops if node_id(axis.var) == node_id(index)), None)

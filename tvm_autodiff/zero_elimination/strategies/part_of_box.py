@@ -1,8 +1,8 @@
-"""Sums that only part of the elements have, computed for that part alone.
+"""Computes sums that only some of the elements have, for these elements only.
 
-Guards such as ``b == 4``, ``b <= 3`` or ``i == j`` do not depend on what is summed: the border that
-a clamp sends its reads to, a diagonal. The solver gives the elements that they leave a box of their
-own, and a stage over this box takes the place of a sum of zeros everywhere else.
+Guards such as ``b == 4``, ``b <= 3`` or ``i == j`` do not depend on the summed axes: the border to
+which a clamp sends its reads, a diagonal. The solver finds a box for the remaining elements, and a
+stage over this box replaces a sum of zeros everywhere else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..sums.windows import is_jagged
 def part_of_box(whole: Sum) -> Sum | None:
     """``Σ_k if b == 4 and c then f  →  if b == 4 then part[], part[] = Σ_k if c then f[b := 4]``.
 
-    None where no guard is on the elements alone, and where the part cannot be solved.
+    None if every guard depends on the summed axes, or if the part cannot be solved.
     """
     summed = [axis.var for axis in whole.axes]
     guards = [guard for guard in whole.guards if not depends_on(guard, summed)]
@@ -43,7 +43,7 @@ def part_of_box(whole: Sum) -> Sum | None:
 
 
 def _part(target: Target, guards: list[Expr]) -> tuple[Target, list[Expr]]:
-    """The elements where guards hold, and the place of an element among them."""
+    """The elements where guards hold, and the index of an element among them."""
     variables = tuple(axis.var for axis in target.axes)
     solution = simplify_domain(Domain(variables, target.ranges, tuple(guards)))
     new = solution.new_domain

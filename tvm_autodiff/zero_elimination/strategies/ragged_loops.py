@@ -1,10 +1,10 @@
-"""Sums whose box holds few of the points that count, as loops that follow the guards.
+"""Replaces a mostly empty box by loops whose extents follow the guards.
 
 Linear guards, such as ``b <= k and k <= l`` of nested triangles, become extents that depend on the
-axes of the result and on earlier axes, so that hardly a point fails. Loops of constant extents
-vectorise and tile better: this is for boxes that are mostly empty, counted at sampled points, and
-never for products of tensors. Windows that stick out at a border stay boxes; only there do they
-fail.
+axes of the result and on earlier axes, so that few points fail. Loops of constant extents vectorise
+and tile better, so this strategy applies only to boxes that are mostly empty, counted at sampled
+points, and never to products of tensors. Windows that extend beyond a border stay boxes, because
+they fail only there.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from ...expr.simplify import prove, simplify
 from ...graph.stage import Extent, axis_range, reduce_axis_over
 from ..sums.sum import Sum
 
-#: part of the points of a box that must hold the guards for it to stay a box
+#: the minimum fraction of points that satisfy the guards for a box to stay a box
 _LEAST_FILLED = 0.5
-#: points of a box that are tried
+#: the number of points of a box that are tried
 _SAMPLES = 2048
 
 
 def ragged_loops(whole: Sum) -> Sum | None:
     """``Σ_{k<6, l<6} if b <= k and k <= l then f  →  Σ_{k < 6-b} Σ_{l < 6-b-k} f[k+b, l+k+b]``.
 
-    None where the box is not mostly empty, the guards bound no axis, or an extent is no literal.
+    None if the box is not mostly empty, the guards bound no axis, or an extent is not a literal.
     """
     if whole.unsolved or not whole.axes or not whole.guards:
         return None
@@ -90,7 +90,7 @@ def ragged_loops(whole: Sum) -> Sum | None:
         extent = simplify(add(sub(high, low), one), ranges)
         fresh = variable(var.name, dtype_of(var))
         if not prove(compare("ge", extent, one), ranges, strong=True):
-            # a sum must not be empty: TVM would leave its element unwritten
+            # a sum must not be empty, because TVM would not write its element
             guards.append(compare("le", var, high))
             extent = simplify(binary("max", extent, one), ranges)
         size = const_value(extent)
@@ -110,7 +110,7 @@ def ragged_loops(whole: Sum) -> Sum | None:
 
 
 def _unguarded(whole: Sum) -> Expr | None:
-    """The source inside its guards, which are outermost; None where it has another form."""
+    """The source inside its guards, which are outermost, or None for another form."""
     if op_name(whole.source) != "if_then_else":
         return None
     condition, body, otherwise = operands(whole.source)
@@ -126,13 +126,13 @@ def _one(name: str, bounds: Sequence[Expr | int], var: Var) -> Expr:
 
 
 def _multiplies_tensors(body: Expr, summed: Sequence[Var]) -> bool:
-    """Whether two tensors meet under the sum: a contraction, which tiles make fast."""
+    """Whether two tensors are multiplied under the sum: a contraction, which tiles make fast."""
     reads = [node for node in postorder(body) if is_load(node) and depends_on(node, summed)]
     return len({tensor_key(load_tensor(node)) for node in reads}) > 1
 
 
 def _independent(guards: Sequence[Expr]) -> list[list[Expr]]:
-    """Guards in groups that share no variable: those of one window axis, of one triangle."""
+    """Guards in groups that share no variable: those of one window axis, or of one triangle."""
     groups: list[tuple[set[int], list[Expr]]] = []
     for guard in guards:
         ids = {node_id(var) for var in variables_of(guard)}
@@ -149,9 +149,9 @@ def _independent(guards: Sequence[Expr]) -> list[list[Expr]]:
 
 
 def _filled(guards: Sequence[Expr], ranges: Mapping[Var, tuple[int, int]]) -> float:
-    """The part of the points that fulfil guards, among evenly spread ones of the axes they name.
+    """The fraction of points that satisfy the guards, on a regular sample of the axes in them.
 
-    All of them where it cannot be counted, since guards read sizes or data.
+    It is one if it cannot be counted because guards read sizes or data.
     """
     named = variables_of(guards)
     if contains_load(guards) or any(var not in ranges for var in named):

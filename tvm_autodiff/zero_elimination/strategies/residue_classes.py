@@ -1,8 +1,8 @@
-"""Sums whose number of points depends on a residue of the element, one sum for each class.
+"""Splits sums whose number of points depends on a residue of the element: one sum for each class.
 
-Stride 2 gives even elements of a gradient other terms than odd ones, and one box holds them all
-only with a guard. Stages over the residue classes have each its own exact box; one more stage puts
-them together.
+With stride 2, even and odd elements of a gradient have different terms, and a single box holds both
+only with a guard. The stage of each residue class has an exact box, and one more stage interleaves
+them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..sums.iterations import sum_iterations
 from ..sums.sum import Sum, Target
 from ..sums.windows import is_jagged
 
-#: classes that may be made at most: each costs a solution and a stage
+#: the maximum number of classes: each needs a solution and a stage
 _MOST_CLASSES = 16
 
 
 def residue_classes(whole: Sum) -> Sum | None:
     """``Σ_{t<2} if 2t <= b%2 then f  →  b%2 == 0: Σ_{t<1} f, b%2 == 1: Σ_{t<2} f``.
 
-    The result reads the classes' stages and has no axis to sum over. None without guards on
-    residues, for many classes, and where a class cannot be solved.
+    The result reads the stages of the classes and has no axis to sum over. None without guards on
+    residues, for too many classes, or if a class cannot be solved.
     """
     target, name = whole.target, whole.definition.name
     moduli = _moduli(whole, target.axes)
@@ -55,7 +55,7 @@ def residue_classes(whole: Sum) -> Sum | None:
 
 
 def _moduli(whole: Sum, axes: Sequence[Axis]) -> list[int]:
-    """For each axis the divisor that guards divide it by, or 1."""
+    """The divisor of each axis in guards, or 1."""
     found: dict[int, int] = {}
     for node in postorder(list(whole.guards)):
         if op_name(node) not in ("floormod", "floordiv"):
@@ -69,7 +69,7 @@ def _moduli(whole: Sum, axes: Sequence[Axis]) -> list[int]:
 
 
 def _class_target(target: Target, moduli: Sequence[int], residues: Sequence[int]) -> Target | None:
-    """The elements ``b = m*q + r`` as a target with axes q; None where there is none."""
+    """The elements ``b = m*q + r`` as a target with axes q, or None if there are none."""
     axes: list[Axis] = []
     places: list[Expr] = []
     for axis, modulus, residue in zip(target.axes, moduli, residues, strict=True):

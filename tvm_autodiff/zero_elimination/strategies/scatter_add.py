@@ -1,9 +1,9 @@
-"""Sums into places that are data: a scatter-add, in one pass.
+"""Computes sums into positions that are data as a scatter-add, in one pass.
 
-``d out[n, j] = d table[I[n], j]`` becomes ``dtable[I[n], j] += head[n, j]`` as a stage, in place of
-the comparison of every index with every row; so does a sum that is written as that comparison. The
-stage is opaque to te; `rules.equal_forms` has the sum of equal value that it is differentiated as,
-whose own pullback is a gather.
+``d out[n, j] = d table[I[n], j]`` becomes the stage ``dtable[I[n], j] += head[n, j]``, instead of
+comparing every index with every row. A sum that is written as such a comparison is rewritten as
+well. The stage is opaque to te; `rules.equal_forms` has the equal sum that is differentiated, whose
+own pullback is a gather.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def scatter_add(whole: Sum) -> Sum | None:
     """``Σ_{a,k} if g(a, k) == b then v  →  out[b], out[g(a, k)] += v for all (a, k)``.
 
     Equations with reads among the conditions determine axes first: with ``idx[e] == n``, the sum
-    over e and n of ``out[n] += v[e]`` runs over e alone, with ``out[idx[e]] += v[e]``. Axes that no
-    index needs are summed before.
+    over e and n of ``out[n] += v[e]`` runs over e only, with ``out[idx[e]] += v[e]``. Axes that no
+    index needs are summed first.
 
-    None where no equation is left, for an identity cotangent, which is no tensor to scatter, and
-    where every index is an axis, or none depends on one: nothing to scatter.
+    None if no equation is left, for an identity cotangent, which is not a tensor, and if there is
+    nothing to scatter: every index is an axis, or none depends on one.
     """
     if not whole.dense:
         return None
@@ -97,7 +97,7 @@ def scatter_add(whole: Sum) -> Sum | None:
 
 
 def _stage(name: str, nest: _Nest, result: Sequence[Axis], value: Expr) -> Tensor:
-    """The stages of positions and updates, and the scatter-add of these."""
+    """The stages of positions and updates, and their scatter-add."""
     points, prefix = nest.points, nest.prefix
     places: list[tuple[int, ...]] = []
     positions: list[Tensor] = []
@@ -105,7 +105,7 @@ def _stage(name: str, nest: _Nest, result: Sequence[Axis], value: Expr) -> Tenso
     for dim, index in enumerate(nest.indices):
         dims.append(-1 if dim in nest.trailing else len(positions))
         if dim not in nest.trailing:
-            # a stage of positions is one of data, whose arithmetic would stay as it is
+            # positions are data to a later stage, whose arithmetic would not be widened
             fits = widths_in(points.ranges).index(index, axis_range(result[dim])[1])
             position, used = nest.position(f"{name}_place{len(positions)}", fits)
             positions.append(position)
@@ -117,7 +117,7 @@ def _stage(name: str, nest: _Nest, result: Sequence[Axis], value: Expr) -> Tenso
 
 
 def _points(axes: Sequence[Axis], conditions: Sequence[Condition]) -> Points | None:
-    """The points of a box, without the axes that data determine; None without box or points."""
+    """The points of a box without the axes that data determines; None without a box or points."""
     try:
         box = box_of(axes)
     except UnsolvableError:
@@ -134,9 +134,9 @@ class _Nest:
     Attributes
     ----------
     trailing : dict of int to Var
-        Dimensions of the result that are a loop as it stands: no two updates meet there.
+        Dimensions of the result that are loops themselves, in which no two updates coincide.
     point_vars : list of Var
-        The other loops that some index depends on.
+        The other loops on which indices depend.
     """
 
     def __init__(
@@ -174,8 +174,10 @@ class _Nest:
         return found
 
     def _tied(self) -> set[int]:
-        """The axes that guards compare with others, where positions need guards: the position of a
-        point without them would be read where no guard of its elements holds.
+        """The axes that guards compare with others, if positions need guards.
+
+        The position of a point without these axes would be read where no guard of its elements
+        holds.
         """
         if all(reads_inside(index, self.points.ranges) for index in self.indices):
             return set()
@@ -188,9 +190,9 @@ class _Nest:
         return {var for group in groups if len(group) > 1 for var in group}
 
     def position(self, name: str, index: Expr) -> tuple[Tensor, tuple[int, ...]]:
-        """A tensor of positions in one dimension, and the point axes that it is over.
+        """A tensor of positions in one dimension, and its point axes.
 
-        It is -1 at points that do not count, where the index cannot be read there.
+        It is -1 at points that do not count, where the index cannot be read.
         """
         conditions: list[Condition] = []
         if not reads_inside(index, self.points.ranges):
@@ -206,8 +208,9 @@ class _Nest:
         return _whole_or_stage(name, axes, body), tuple(over)
 
     def _nonempty(self, index: Expr) -> list[Condition]:
-        """That the loops which an index does not depend on have a point: without one, nothing
-        reads there.
+        """The condition that the loops which an index does not depend on are not empty.
+
+        If they are empty, the index is not read.
         """
         loops = [(v, self.points.ranges[v][1]) for v in self.points.variables]
         loops += [(axis.var, axis_range(axis)[1]) for axis in self.prefix]
@@ -215,7 +218,7 @@ class _Nest:
         return [Condition(compare("gt", e, zero_like(e)), True) for e in extents]
 
     def updates(self, name: str, value: Expr) -> tuple[Tensor, tuple[int, ...]]:
-        """What is added, and the axis that each of its dimensions is."""
+        """The tensor to add, and the axis of each of its dimensions."""
         body = guarded(value, self._needed(value))
         summed = [reduce_axis_over(var, self.points.ranges[var][1]) for var in self.summed]
         own = {node_id(axis.var): axis for axis in self.prefix}
@@ -225,7 +228,9 @@ class _Nest:
         return _whole_or_stage(name, axes, body, summed), tuple(self.axis_of[key] for key in order)
 
     def _order(self, body: Expr) -> list[int]:
-        """The order of a tensor that is added as it stands; else leading rows, points, the rest."""
+        """The axis order of a tensor that is added directly; otherwise leading rows, points, the
+        rest.
+        """
         if is_load(body) and not self.summed:
             read = [node_id(index) for index in operands(body)]
             if sorted(read) == sorted(self.axis_of):
@@ -238,8 +243,9 @@ class _Nest:
         return [*prefix, *rows[:split], *points, *rows[split:]]
 
     def _needed(self, value: Expr) -> Sequence[Condition]:
-        """The conditions without those that hold wherever the positions are inside of the result:
-        other points are left out anyway.
+        """The conditions that do not follow from positions inside the result.
+
+        Points with positions outside are skipped anyway.
         """
         conditions, ranges = self.points.conditions, self.points.ranges
         if not all(reads_inside(e, ranges) for e in (value, *(c.expr for c in conditions))):
@@ -271,8 +277,10 @@ def _follows(condition: Expr, known: Sequence[Expr], ranges: Ranges) -> bool:
 
 
 def _where_allowed(index: Expr, conditions: Sequence[Condition]) -> Expr:
-    """The index where the conditions hold, else -1: those on indices first, data within, each of
-    which may guard what the next one reads.
+    """The index if the conditions hold, else -1.
+
+    Conditions on indices come first, then those on data, because each may guard the reads of the
+    next.
     """
     if not conditions:
         return index
@@ -287,9 +295,9 @@ def _where_allowed(index: Expr, conditions: Sequence[Condition]) -> Expr:
 def _whole_or_stage(
     name: str, axes: Sequence[Axis], body: Expr, summed: Sequence[Axis] = ()
 ) -> Tensor:
-    """A stage over output axes made from any axes that occur in its body.
+    """A stage over output axes, made from any axes that occur in its body.
 
-    A body that is another tensor as it stands is that tensor.
+    If the body is a whole tensor, the result is that tensor.
     """
     same = None if summed else whole_tensor(body, axes)
     if same is not None:

@@ -1,8 +1,8 @@
-"""The strategies that a guarded sum can be computed by, and the choice of the cheapest.
+"""The table of strategies for guarded sums, and the choice of the cheapest.
 
-A strategy is a function ``Sum → Sum | None`` of equal value. Those that apply are compared by
-iterations, times what an iteration of each costs; a sum whose equations are solved is preferred to
-any other, and an earlier row to a later one of equal cost.
+A strategy is a function ``Sum → Sum | None`` that preserves the value. Applicable strategies are
+compared by their iterations times the cost of an iteration. A sum with solved equations is
+preferred to all others, and of equal costs the earlier row.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Strategy:
     Attributes
     ----------
     name : str
-        As `explain` shows it.
+        The name that `explain` shows.
     rewrite : callable
-        From a sum to one of equal value for the same elements; None where it does not apply.
+        Maps a sum to an equal one for the same elements, or to None if it does not apply.
     weight : Fraction
-        What an iteration costs, in iterations of a sum over a box.
+        The cost of an iteration, relative to a sum over a box.
     """
 
     name: str
@@ -39,10 +39,10 @@ class Strategy:
     weight: Fraction = Fraction(1)
 
 
-#: one more stage, or loops of varying extents, must save a tenth of the iterations
+#: one more stage, or loops of varying extents, must save at least a tenth of the iterations
 _LESS_REGULAR = Fraction(10, 9)
-#: an update has a place and a value that stages compute, and changes what is there; a dense sum
-#: tests an equation with data at every point
+#: an update needs a position and a value from other stages, and modifies memory; a dense sum tests
+#: an equation with data at every point
 _BY_DATA = Fraction(4)
 
 STRATEGIES = (
@@ -55,12 +55,12 @@ STRATEGIES = (
     Strategy("dense sum", lambda whole: whole if whole.dense else None, _BY_DATA),
 )
 _WEIGHTS = {strategy.name: strategy.weight for strategy in STRATEGIES}
-#: those of sums that no equation could make small
+#: strategies for sums that no equation makes small
 LAST_RESORTS = ("scatter-add", "dense sum")
 
 
 def cheapest(whole: Sum) -> tuple[Sum, ...]:
-    """The sum by the strategy that costs least; several sums, which add up, for cases of clamps."""
+    """The sum by the cheapest strategy; for cases of clamps several sums, which add up."""
     found: list[tuple[Sum, ...]] = [
         (replace(result, strategy=strategy.name),)
         for strategy in STRATEGIES
@@ -73,7 +73,7 @@ def cheapest(whole: Sum) -> tuple[Sum, ...]:
 
 
 def _cost(parts: tuple[Sum, ...]) -> tuple[bool, Fraction]:
-    """What sums for the same elements cost together, those with an unsolved equation most."""
+    """The total cost of sums for the same elements; unsolved equations cost most."""
     total = Fraction(0)
     for part in parts:
         weight = max(_WEIGHTS[part.strategy], _BY_DATA if part.dense else 1)
@@ -85,8 +85,10 @@ def _cost(parts: tuple[Sum, ...]) -> tuple[bool, Fraction]:
 
 
 def _cases(whole: Sum) -> list[Sum] | None:
-    """``Σ_i if min(i, 3) == b then v  →  Σ_i if i <= 3 and i == b then v, Σ_i if i > 3 and 3 == b
-    then v``; None where the sum is solved as it is, or a case is not.
+    """``Σ_i if min(i, 3) == b then v → Σ_i if i <= 3 and i == b then v, Σ_i if i > 3 and 3 == b
+    then v``.
+
+    None if the sum is solved without cases, or if a case is not solved.
     """
     cases = whole.definition.cases() if whole.unsolved else None
     if cases is None:

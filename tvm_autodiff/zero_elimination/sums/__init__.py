@@ -1,1 +1,1 @@
-"""Sums with guards: what they are, how the solver bounds them, and how they become stages."""
+"""Guarded sums: their type, their bounds from the solver, and their stages."""

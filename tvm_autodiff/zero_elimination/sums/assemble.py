@@ -1,8 +1,8 @@
-"""Sum terms put together as stages: the adjoint of a tensor as one tensor.
+"""Assembles sum terms into stages: the gradient of a tensor as one tensor.
 
-In: the gathered terms of one or several consumers, over common target axes. Out: tensors. Terms
-without a sum become one expression; sums over boxes of equal extents become one reduction; other
-sums are stages of their own, read by a last stage that adds them up.
+The terms of one or several consumers share target axes. Terms without a sum become one expression;
+sums over boxes of equal extents become one reduction; other sums become separate stages, which a
+last stage adds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .sum import Sum, Target
 
 
 def join_equal_boxes(terms: Sequence[Sum]) -> list[Sum]:
-    """``Σ_k f + Σ_l g → Σ_k (f + g[l := k])`` where the boxes have equal extents; order is kept."""
+    """``Σ_k f + Σ_l g → Σ_k (f + g[l := k])`` for boxes of equal extents; the order is kept."""
     joined: dict[tuple[Extent, ...], Sum] = {}
     for term in terms:
         extents = tuple(_extent_key(axis) for axis in term.axes)
@@ -59,16 +59,16 @@ def assemble(
     Parameters
     ----------
     name : str
-        Name of the resulting stage; sums of their own get it with a number.
+        The name of the resulting stage. Separate sums get this name with a number.
     target : Target
         The axes of the result.
     groups : sequence of sequences of Sum
-        One group a consumer: only sums of one group share a reduction, so that a contraction stays
-        one.
+        One group per consumer. Only sums of one group share a reduction, so that a contraction
+        stays a contraction.
     tensors : sequence of Tensor
         Further summands of the result's shape, such as custom derivatives.
     dtype : str
-        Of the result; a result without summands is zero.
+        The dtype of the result. A result without summands is zero.
     """
     axes = [*target.prefix, *target.axes]
     here = [axis.var for axis in axes]
@@ -96,7 +96,7 @@ def assemble(
 
 
 def _stage(name: str, axes: Sequence[Axis], body: Expr, summed: Sequence[Axis] = ()) -> Tensor:
-    """A stage over fresh copies of the target's axes, which several stages share until here.
+    """A stage over new copies of the target's axes, which several stages have shared so far.
 
     `summed` are the axes of a sum, whose extents may depend on the others.
     """

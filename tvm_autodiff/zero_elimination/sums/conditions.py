@@ -1,4 +1,5 @@
-"""The conditions of a sum: those on indices alone, and the order in which they protect reads."""
+"""Conditions of a sum: which of them involve only indices, and in which order they protect reads.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ from ...rules.terms import Condition
 
 
 def on_indices(condition: Expr) -> bool:
-    """Whether a condition is on indices alone: no tensor is read and no float is compared."""
+    """Whether a condition involves only indices: it reads no tensor and compares no floats."""
     return not contains(condition, lambda node: is_load(node) or is_float(node))
 
 
 def in_order(others: Sequence[Condition], data: Sequence[Condition]) -> list[Condition]:
-    """``[x[b - I] > 0], [b >= I]  →  b >= I, x[b - I] > 0``: bounds stand before what they protect.
+    """``[x[b - I] > 0], [b >= I] → b >= I, x[b - I] > 0``: bounds come before the reads they
+    protect.
 
     Parameters
     ----------
     others : sequence of Condition
-        In the order in which the stage evaluates them.
+        Conditions in the order in which the stage evaluates them.
     data : sequence of Condition
-        Where a solution that holds data exists. They stand behind the `others` that read nothing at
-        a place with this data: these may protect what they read themselves. Among them,
-        ``I[b - I[0] + 3] == c`` stands behind ``b >= I[0]``: what reads at data behind what does
-        not.
+        Conditions for a solution that contains data to exist. They follow the `others` that do not
+        read at an index with this data, because these may protect their own reads. Among them,
+        ``I[b - I[0] + 3] == c`` follows ``b >= I[0]``: conditions that read at data come last.
     """
     data = sorted(data, key=lambda condition: _nesting(condition.expr))
     merged = merge_equal([*(c.expr for c in data), *(c.expr for c in others)])
@@ -42,7 +43,7 @@ def in_order(others: Sequence[Condition], data: Sequence[Condition]) -> list[Con
 
 
 def _nesting(expr: Expr) -> int:
-    """How many reads stand in each other's indices, at most."""
+    """The maximum nesting depth of reads in indices."""
     depths: dict[int, int] = {}
     for node in postorder(expr):
         inner = max((depths[node_id(part)] for part in operands(node)), default=0)
@@ -51,7 +52,7 @@ def _nesting(expr: Expr) -> int:
 
 
 def _joined(conditions: Sequence[Condition]) -> list[Condition]:
-    """``if a then (if b then v) → if a and b then v``, where b reads nothing that a does not."""
+    """``if a then (if b then v) → if a and b then v``, if b reads nothing that a does not read."""
     result: list[Condition] = []
     reads: set[int] = set()
     for condition in conditions:

@@ -1,7 +1,7 @@
-"""Equations whose solution is data: ``idx[e] == n`` determines n, for every e.
+"""Solves equations whose solution is data: ``idx[e] == n`` determines n for every e.
 
-The solver takes a read that does not depend on an unknown as a constant, so an equation with reads
-is a linear equation like any other for the variables that occur in none of its reads.
+The solver treats a read that does not depend on an unknown as a constant, so an equation with reads
+is linear in the variables that occur in none of its reads.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ Ranges = Mapping[Var, tuple[Extent, Extent]]
 
 @dataclass(frozen=True)
 class Points:
-    """The points of a box where conditions hold, and expressions for what they stand for.
+    """The points of a box that satisfy conditions, and expressions for the original variables.
 
     Attributes
     ----------
     variables : tuple of Var
-        In order; each has a range.
+        The variables, in order. Each has a range.
     ranges : dict of Var to (minimum, extent)
-        Of the variables and of the parameters.
+        The ranges of the variables and the parameters.
     conditions : tuple of Condition
-        In the order in which they are evaluated: each may protect the reads of those after it.
+        Conditions in order of evaluation. Each may protect the reads of later ones.
     values : dict of Var to expression
-        The original variables that are no variables any more, in terms of those that are.
+        The eliminated variables, in terms of the remaining ones.
     """
 
     variables: tuple[Var, ...]
@@ -65,7 +65,7 @@ class Points:
 
     @property
     def move(self) -> Callable[[Expr], Expr]:
-        """Rewrites an expression over the original variables."""
+        """A function that rewrites expressions over the original variables."""
         return substituter(self.values)
 
 
@@ -83,13 +83,13 @@ def solve_data_equations(points: Points) -> Points | None:
 
     ``{(e, n) : idx[e] == n}  →  {e : 0 <= idx[e] < N}, n = idx[e]``
 
-    An equation stays a condition where none of its variables occurs outside of its reads, and
-    where it may be evaluated only after a condition on the variable that it determines.
+    An equation stays a condition if none of its variables occurs outside its reads, or if it may
+    only be evaluated after a condition on the variable that it determines.
 
     Returns
     -------
     Points or None
-        None where the conditions never hold.
+        None if the conditions never hold.
 
     Examples
     --------
@@ -115,7 +115,9 @@ def solve_data_equations(points: Points) -> Points | None:
 
 
 def _without_equation(points: Points, place: int) -> Points | None:
-    """One equation solved; the same points where it cannot be, None where it never holds."""
+    """The points with one equation solved, the same points if it cannot be, or None if it never
+    holds.
+    """
     equation = _exact(points.conditions[place].expr, points.ranges)
     unknowns = _unknowns(equation, points)
     if not unknowns:
@@ -151,14 +153,14 @@ def _without_equation(points: Points, place: int) -> Points | None:
 
 
 def _exact(equation: Expr, ranges: Ranges) -> Expr:
-    """``data[e] == uint8(n)  →  int32(data[e]) == n``, for 0 <= n < 256: no cast wraps."""
+    """``data[e] == uint8(n) → int32(data[e]) == n``, for 0 <= n < 256: no cast wraps."""
     left, right = (_uncast(side, ranges) for side in operands(equation))
     wide = "int64" if "int64" in (dtype_of(left), dtype_of(right)) else "int32"
     return compare("eq", cast(wide, left), cast(wide, right))
 
 
 def _uncast(side: Expr, ranges: Ranges) -> Expr:
-    """A side of an equation in a signed dtype, without a conversion that keeps its value."""
+    """A side of an equation in a signed dtype, without value-preserving conversions."""
     if op_name(side) != "cast" or contains_load(side) or not is_integer(operands(side)[0]):
         return as_index(side)
     [inner] = operands(side)
@@ -194,7 +196,7 @@ def _reads(extent: Extent) -> bool:
 
 
 def reads_inside(expr: Expr, ranges: Ranges) -> bool:
-    """Whether every read of an expression is proved to be inside of its tensor."""
+    """Whether every read of an expression is proved to be in bounds."""
     return all(
         _is_inside(index, extent, ranges)
         for node in postorder(expr)
@@ -204,8 +206,10 @@ def reads_inside(expr: Expr, ranges: Ranges) -> bool:
 
 
 def inside_conditions(exprs: Sequence[Expr], ranges: Ranges) -> list[Expr]:
-    """That reads are inside of their tensors, as far as it is not proved and reads nothing itself;
-    of a read in a branch nothing is said.
+    """The conditions that reads are in bounds, unless this is proved or the condition would read
+    itself.
+
+    Reads in branches are ignored.
 
     Examples
     --------
@@ -228,7 +232,7 @@ def inside_conditions(exprs: Sequence[Expr], ranges: Ranges) -> list[Expr]:
 
 
 def _surely_read(exprs: Sequence[Expr]) -> list[Expr]:
-    """The reads that are performed whatever the values of conditions."""
+    """The reads that are performed for all values of the conditions."""
     found: dict[int, Expr] = {}
     pending = list(reversed(exprs))
     while pending:
@@ -245,7 +249,7 @@ _LAZY = ("if_then_else", "select", "and", "or")
 
 
 def _is_inside(index: Expr, extent: Extent, ranges: Ranges) -> bool:
-    """Whether an index is proved to be inside, whatever is read in it."""
+    """Whether an index is proved to be in bounds for all data."""
     reads = {node_id(n): variable("read", dtype_of(n)) for n in postorder(index) if is_load(n)}
     index = as_index(replace_outermost(index, reads))
     known = {var: ranges[var] for var in variables_of(index) if var in ranges}
@@ -253,7 +257,7 @@ def _is_inside(index: Expr, extent: Extent, ranges: Ranges) -> bool:
 
 
 def _replaced(variables: Sequence[Var], old: Sequence[Var], new: Sequence[Var]) -> tuple[Var, ...]:
-    """The variables with the new ones at the place of the first old one."""
+    """The variables with new ones at the position of the first old one."""
     ids = {node_id(var) for var in old}
     first = next(n for n, var in enumerate(variables) if node_id(var) in ids)
     kept = [

@@ -1,6 +1,6 @@
-"""How many iterations sums and loops take, as numbers that strategies are compared by.
+"""Estimates the iterations of sums and loops, as numbers for the comparison of strategies.
 
-Symbolic sizes, and extents that are data, are given one value.
+Symbolic sizes, and extents that are data, are replaced by one sample value.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ...graph.counting import loop_iterations
 from ...graph.stage import Extent, Operation, bounds_of, is_compute, reduction_of
 from .sum import Sum
 
-#: value of a size that is not known
+#: the sample value of an unknown size
 _SAMPLE = 64
 
 
 def element_count(extents: Iterable[Extent]) -> int:
-    """The product of extents, symbolic ones sampled."""
+    """The product of extents, with sample values for symbolic ones."""
     return prod(map(sampled(), extents))
 
 
 def sampled(loops: Iterable[Var] = ()) -> Callable[[Extent], Any]:
-    """A function from extents to numbers; the variables of loops stay in extents that follow them.
+    """A function from extents to numbers; loop variables stay in extents that depend on them.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def sampled(loops: Iterable[Var] = ()) -> Callable[[Extent], Any]:
 
 
 def box_iterations(axes: Sequence[Axis]) -> int:
-    """The points of a loop nest whose extents may follow outer loops, or be data."""
+    """The number of points of a loop nest whose extents may depend on outer loops, or be data."""
     jagged = [axis for axis in axes if contains_load(bounds_of(axis)[1])]
     known = [axis for axis in axes if not contains_load(bounds_of(axis)[1])]
     count: int = sampled()(loop_iterations(known, sampled(axis.var for axis in known)))
@@ -63,7 +63,7 @@ def box_iterations(axes: Sequence[Axis]) -> int:
 
 
 def stage_iterations(op: Operation) -> int:
-    """Of one stage."""
+    """The iterations of one stage."""
     reduction = reduction_of(op) if is_compute(op) else None
     loops = [] if reduction is None else [*op.axis, *reduction.axes]
     count: int = sampled()(stage_cost(op, sampled(axis.var for axis in loops)).iterations)
@@ -71,5 +71,5 @@ def stage_iterations(op: Operation) -> int:
 
 
 def sum_iterations(part: Sum) -> int:
-    """Of a sum, and of the stages that were made for it."""
+    """The iterations of a sum, and of the stages that were made for it."""
     return box_iterations([*part.target.every_axis, *part.axes]) + part.made

@@ -1,4 +1,4 @@
-"""The points that some axes run over, as a box that starts at zero."""
+"""The points of some axes as a box that starts at zero."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .windows import constant_box
 
 
 def box_of(axes: Sequence[Axis]) -> Points | None:
-    """Axes whose bounds depend on others, as a box with conditions; other axes as they stand.
+    """Convert axes whose bounds depend on others to a box with conditions; keep other axes.
 
     Returns
     -------
     Points or None
-        None where there is no point.
+        None if there are no points.
 
     Raises
     ------
     UnsolvableError
-        Sizes do not bound an axis.
+        If sizes do not bound an axis.
     """
     variables = tuple(axis.var for axis in axes)
     ranges = {axis.var: axis_range(axis) for axis in axes}

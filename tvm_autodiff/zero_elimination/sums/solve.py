@@ -1,8 +1,9 @@
-"""The solver applied to a sum: the points where its conditions hold, as a small box with guards.
+"""Applies the solver to a sum: a small box that contains the points where the conditions hold, with
+guards.
 
-In: what is summed, conditions, axes. Out: the same sum over axes that are 0-based and of constant
-extents, with guards only where a box holds more than the solutions. What cannot be solved stays a
-guard, so a system outside of the solver's reach is the dense sum: slow, and right.
+The axes of the result start at zero and have constant extents. Guards remain only if the box
+contains more than the solutions. Conditions that cannot be solved stay guards, so a system beyond
+the solver becomes the dense sum, which is slow but correct.
 """
 
 from __future__ import annotations
@@ -48,32 +49,32 @@ def solve(
     axes: Sequence[Axis],
     equations: Sequence[Expr] = (),
 ) -> Sum | None:
-    """``Σ_axes if conditions then value``, summed over a box in which few points fail them.
+    """``Σ_axes if conditions then value``, over a box in which few points violate the conditions.
 
     Parameters
     ----------
     definition : Definition
-        What the sum is of.
+        The definition of the sum.
     target : Target
-        The elements that it is for: the other variables.
+        The elements that the sum is for, which are the other variables.
     value : Expr
-        What is summed.
+        The summed expression.
     conditions : sequence of Condition
-        Those on indices are solved, others stay in the source.
+        Conditions. Those that involve only indices are solved, others stay in the source.
     axes : sequence of Axis
-        What is summed over; bounds may depend on other axes.
+        The axes of the sum. Bounds may depend on other axes.
     equations : sequence of Expr
-        Further conditions, solved as far as may be although they read tensors.
+        Further conditions that read tensors, solved as far as possible.
 
     Returns
     -------
     Sum or None
-        None where the conditions never hold.
+        None if the conditions never hold.
 
     Raises
     ------
     UnsolvableError
-        Sizes do not bound an axis.
+        If sizes do not bound an axis.
     """
     parameters = target.ranges
     loops, axes, bounds = _data_loops(axes, equations)
@@ -113,20 +114,21 @@ def solve(
     known = [c.expr for c in found.conditions if on_indices(c.expr)]
     others = [c for c in found.conditions if not on_indices(c.expr)]
     ranges = {**parameters, **found.ranges}
-    # those on data themselves, and what stands in front of them
+    # conditions on data, and the conditions before them
     early = [*map(move_on, data), *(c.expr for c in others)] if data else []
     if not all(reads_inside(c, ranges) for c in early):
         every = {axis.var: axis_range(axis) for axis in axes if not is_jagged(axis)}
         solved = {v: bounds for v, bounds in every.items() if contains_load(move(v))}
         filled = [move_on(move(condition)) for condition in nonempty(solved)]
         if any(not same_node(move_on(c), c) for c in data):
-            # and what follows from the bounds of an axis that a read gives now
+            # and the bounds of an axis that a read now determines
             filled += [move_on(move(condition)) for condition in within(solved)]
-        # the solver drops what follows from equations that read, but the reads need it before
+        # the solver drops conditions that follow from equations with reads, but the reads need them
+        # first
         plain = {v: bounds for v, bounds in every.items() if v not in solved}
         filled += [c for c in map(move_on, map(move, within(plain))) if on_indices(c)]
-        # nor do bounds that all read say what follows from them together: of `m = 3 - k - i` and
-        # `k = b - I[3 - i]` with m, k < 2 that i is not 0
+        # bounds that all read do not imply their joint consequences either: `m = 3 - k - i` and `k
+        # = b - I[3 - i]` with m, k < 2 imply that i is not 0
         here = [c for c in (*filled, *known) if on_indices(c)]
         filled += [c for c in inside_conditions(early, ranges) if not _follows(c, here, ranges)]
         known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
@@ -161,9 +163,9 @@ def solve(
 
 
 def unsolved(definition: Definition, target: Target) -> Sum:
-    """The sum over all points for every element: no axis is bounded, each equation is a guard.
+    """The sum over all points for every element: no axis is bounded, and each equation is a guard.
 
-    ``out[g(k)] += v(k), for k < n  →  Σ_{k<n} if g(k) == b then v(k)``
+    ``out[g(k)] += v(k), for k < n → Σ_{k<n} if g(k) == b then v(k)``
     """
     found = definition.updates(target)
     prefix = zip(found.prefix, target.prefix, strict=False)
@@ -189,8 +191,9 @@ def unsolved(definition: Definition, target: Target) -> Sum:
 def _data_loops(
     axes: Sequence[Axis], equations: Sequence[Expr]
 ) -> tuple[list[Axis], list[Axis], list[Condition]]:
-    """Axes with data for bounds that stay loops, all other axes, and the bounds of those of them
-    that an equation determines.
+    """Splits axes: those with data as bounds that stay loops, and the others.
+
+    Also returns the bounds of the other axes that an equation determines.
     """
     loops: list[Axis] = []
     others: list[Axis] = []
@@ -204,14 +207,14 @@ def _data_loops(
 
 
 def _loose(axis: Axis, equations: Sequence[Expr], solution: DomainTransformation) -> list[Var]:
-    """The new variable that an axis is, up to a shift, where nothing ties it to other axes."""
+    """The new variable that an axis equals up to a shift, if nothing ties it to other axes."""
     found = variables_of(solution.old_to_new[axis.var])
     tied = len(found) != 1 or any(depends_on(equation, [axis.var]) for equation in equations)
     return [] if tied else found
 
 
 def _follows(condition: Expr, given: Sequence[Expr], ranges: Ranges) -> bool:
-    """Whether a condition on indices follows from others, as far as the solver tells."""
+    """Whether the solver shows that a condition on indices follows from others."""
     variables = [var for var in variables_of([condition, *given]) if var in ranges]
     opposite = Domain(tuple(variables), dict(ranges), (*given, negate(condition)))
     try:
@@ -221,7 +224,7 @@ def _follows(condition: Expr, given: Sequence[Expr], ranges: Ranges) -> bool:
 
 
 def _is_join(equation: Expr, summed: Sequence[Var], parameters: Ranges) -> bool:
-    """Whether an equation tests pairs of points: ``I[n] == J[e]``, while ``I[n] == 3`` chooses."""
+    """Whether an equation tests pairs of points: ``I[n] == J[e]``, unlike ``I[n] == 3``."""
     axes = {node_id(var) for var in (*summed, *parameters)}
     count = sum(node_id(var) in axes for var in variables_of(equation))
     return count > 1 and depends_on(equation, summed)

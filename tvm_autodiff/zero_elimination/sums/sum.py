@@ -1,8 +1,8 @@
-"""The type of a guarded sum, of the elements that it is for, and of what it was solved from.
+"""The types of a guarded sum, of the elements it is for, and of its definition.
 
-A `Definition` is a sum as it was written or derived: points, conditions, and the places that the
-points go to. A `Sum` is an expression for it at the elements of a `Target`. Strategies turn one sum
-into another of equal value.
+A `Definition` is a sum as it was written or derived: points, conditions, and the positions of the
+points. A `Sum` is an expression for it at the elements of a `Target`. Strategies turn one sum into
+an equal one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .windows import Ranges
 
 @dataclass(frozen=True)
 class Target:
-    """The elements that a sum is for: the axes of the prefix and of the tensor that results.
+    """The elements that a sum is for: the axes of the prefix and of the resulting tensor.
 
-    `places` are the tensor's indices in terms of `axes`, where those are not the axes themselves.
+    `places` are the tensor's indices in terms of `axes`, if they are not the axes themselves.
     """
 
     prefix: tuple[Axis, ...]
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def every_axis(self) -> tuple[Axis, ...]:
-        """Those of the prefix and of the tensor."""
+        """The axes of the prefix and of the tensor."""
         return (*self.prefix, *self.axes)
 
     @property
@@ -51,15 +51,15 @@ class Updates:
     Attributes
     ----------
     value : Expr
-        What is added.
+        The added value.
     conditions : tuple of Condition
-        In the order in which they are evaluated: each may protect the reads of those after it.
+        Conditions in order of evaluation. Each may protect the reads of later ones.
     axes : tuple of Axis
-        The loops; bounds may depend on other axes, or be data.
+        The loops. Bounds may depend on other axes, or be data.
     place : tuple of Expr
-        Where it is added: an index for each dimension of the result behind `prefix`.
+        The position: an index for each dimension of the result after `prefix`.
     prefix : tuple of Axis
-        Loops that are leading dimensions of the result as they stand.
+        Loops that are leading dimensions of the result.
     """
 
     value: Expr
@@ -70,25 +70,25 @@ class Updates:
 
 
 class Definition(Protocol):
-    """What a sum is of: it can be solved for any elements, and added up point by point."""
+    """The definition of a sum, which can be solved for any elements, or added point by point."""
 
     @property
     def name(self) -> str:
-        """Prefix of the names of stages for parts of it."""
+        """The prefix of the names of stages for its parts."""
 
     def stage_name(self, what: str) -> str:
         """The name of a stage that is the whole sum."""
 
     def at(self, target: Target) -> Sum | None:
-        """The sum at the elements of a target, over as small a box as the solver finds; None where
-        no point reaches them.
+        """The sum at the elements of a target, over the smallest box found, or None if no point
+        reaches them.
         """
 
     def updates(self, target: Target) -> Updates:
-        """The same as updates of the elements, one for each point."""
+        """The sum as updates of the elements, one for each point."""
 
     def cases(self) -> Sequence[Definition] | None:
-        """Sums that add up to this one, each with simpler places; None where there is no cut."""
+        """Sums with simpler positions that add up to this one, or None if it cannot be split."""
 
 
 @dataclass(frozen=True)
@@ -98,24 +98,24 @@ class Sum:
     Attributes
     ----------
     axes : tuple of Axis
-        Reduce axes, 0-based; none where each element is one value.
+        Reduce axes that start at zero; empty if each element is a single value.
     source : Expr
-        What is summed, guards included.
+        The summed expression, including guards.
     guards : tuple of Expr
-        The conditions on indices among them.
+        The guards on indices.
     unsolved : tuple of Expr
-        Equations between indices that stay guards: the sum is dense in their variables.
+        Equations between indices that stay guards. The sum is dense in their variables.
     masks : tuple of Expr
-        Equations with data that stay guards, over an axis that nothing else bounds: the sum is
-        dense in it, too. (A maximum's place within a few windows is no such equation.)
+        Equations with data that stay guards, over an axis that nothing else bounds. The sum is
+        dense in it as well. The position of a maximum within a few windows is not such an equation.
     definition : Definition
-        What it was solved from.
+        The definition that it was solved from.
     target : Target
-        The elements that it is for.
+        Its elements.
     strategy : str
-        The name of the strategy that gave it.
+        The name of the strategy that produced it.
     made : int
-        Iterations of the stages that were made for it, which its source reads.
+        The iterations of the stages that were made for it and that its source reads.
     """
 
     axes: tuple[Axis, ...]
@@ -130,5 +130,5 @@ class Sum:
 
     @property
     def dense(self) -> tuple[Expr, ...]:
-        """All equations that the sum is dense in."""
+        """All equations in whose variables the sum is dense."""
         return (*self.unsolved, *self.masks)

@@ -1,9 +1,7 @@
-"""Expressions as sums of values with conditions: ``Σ [conditions] value``.
+"""Decomposes expressions into sums of values with conditions: ``Σ [conditions] value``.
 
-In: an expression with branches, selects and booleans cast to numbers inside. Out: its summands,
-each with the conditions under which it counts, outermost first, and such summands joined into one.
-What is zero by structure counts as zero whatever it is multiplied with, infinity and NaN included,
-as everywhere in the library.
+Branches, selects and booleans cast to numbers become conditions of summands, outermost first. A
+structural zero times anything is zero, including infinity and NaN, as everywhere in the library.
 """
 
 from __future__ import annotations
@@ -39,23 +37,25 @@ _DIVISIONS = ("div", "truncdiv", "floordiv", "truncmod", "floormod", "fmod")
 
 @dataclass(frozen=True)
 class Summand:
-    """A value that counts where all conditions hold, outermost first, and is zero elsewhere."""
+    """A value that counts if all conditions hold, outermost first, and is zero otherwise."""
 
     value: Expr
     conditions: tuple[Condition, ...] = ()
 
     def key(self) -> frozenset[int]:
-        """Equal for summands with the same conditions."""
+        """Equal for summands with equal conditions."""
         return frozenset(node_id(condition.expr) for condition in self.conditions)
 
     def where(self, conditions: Sequence[Condition]) -> Summand | None:
-        """The same where further conditions hold as well; None where they never do."""
+        """The summand under further conditions, or None if they never hold."""
         found = _conjunction(conditions, self.conditions)
         return None if found is None else Summand(self.value, found)
 
 
 def where(summand: Summand) -> Expr:
-    """``if conditions then value else 0``: those on indices in one branch, data within it."""
+    """``if conditions then value else 0``: conditions on indices in one branch, data conditions
+    inside it.
+    """
     indices = [c for c in summand.conditions if on_indices(c.expr)]
     data = [c for c in summand.conditions if not on_indices(c.expr)]
     outer = Condition(all_of(c.expr for c in indices), any(c.guards for c in indices))
@@ -63,7 +63,7 @@ def where(summand: Summand) -> Expr:
 
 
 def summands(expr: Expr, most: int = 4, either: bool = False) -> list[Summand]:
-    """Values with conditions whose sum is the expression; none where it is zero.
+    """Values with conditions whose sum is the expression; empty if it is zero.
 
     ``(if a then x else 0) - y*(if b then z else 0)  →  [a] x, [b] y*z*(-1)``
 
@@ -72,10 +72,10 @@ def summands(expr: Expr, most: int = 4, either: bool = False) -> list[Summand]:
     expr : Expr
         An expression without reductions.
     most : int
-        Summands that a product of sums is multiplied out into; beyond that it stays a product.
-        With 1, branches stay together, too.
+        The maximum number of summands into which a product of sums is expanded. With 1, branches
+        stay together as well.
     either : bool
-        Whether a sum that stays a factor gets the disjunction of its summands' conditions.
+        Whether a sum that remains a factor gets the disjunction of its summands' conditions.
 
     Examples
     --------
@@ -91,7 +91,8 @@ def summands(expr: Expr, most: int = 4, either: bool = False) -> list[Summand]:
 
 
 class _Splitter:
-    """The walk of `summands`: one list of summands a node, from the operands' lists."""
+    """The walk of `summands`: one list of summands for each node, from the lists of its operands.
+    """
 
     def __init__(self, most: int, either: bool) -> None:
         self._most = most
@@ -145,7 +146,7 @@ class _Splitter:
         return [Summand(div(s.value, divisor), s.conditions) for s in numerators]
 
     def _of_one(self, node: Expr, parts: list[list[Summand]]) -> list[Summand]:
-        """``f([a] x) → [a] f(x)`` where f is zero at zero; further operands stay."""
+        """``f([a] x) → [a] f(x)`` if f is zero at zero; further operands stay."""
         return [
             Summand(with_operands(node, [s.value, *operands(node)[1:]]), s.conditions)
             for s in self._one(parts[0])
@@ -193,7 +194,7 @@ class _Splitter:
         return [] if whole is None else [whole]
 
     def _negation(self, condition: Expr) -> list[Expr]:
-        """``not (a or b) → not a, not b``, the same nodes each time."""
+        """``not (a or b) → not a, not b``, with the same nodes each time."""
         known = self._negations.get(node_id(condition))
         if known is None:
             pending, known = [condition], []
@@ -229,7 +230,7 @@ def _conditions(exprs: Sequence[Expr], guards: bool) -> list[Condition]:
 def _conjunction(
     outer: Sequence[Condition], inner: Sequence[Condition]
 ) -> tuple[Condition, ...] | None:
-    """All conditions, each once; None where one is the literal falsehood."""
+    """All conditions, each once, or None if one is literally false."""
     found: dict[int, Condition] = {}
     for condition in (*outer, *inner):
         if is_const(condition.expr, 0):
@@ -269,7 +270,7 @@ def joined(parts: Sequence[Summand], either: bool) -> Summand | None:
 def _common(parts: Sequence[Summand]) -> tuple[list[Condition], list[Summand]]:
     """The conditions that all summands share, and the summands without them.
 
-    A condition that reads or divides stays behind those that come before it.
+    A condition that reads or divides stays after those that precede it.
     """
     shared = frozenset.intersection(*(part.key() for part in parts))
     bound: set[int] = set()
@@ -297,7 +298,8 @@ def _common(parts: Sequence[Summand]) -> tuple[list[Condition], list[Summand]]:
 
 
 def _is_total(condition: Expr) -> bool:
-    """Whether a condition may be evaluated anywhere: it reads nothing and divides by literals."""
+    """Whether a condition may be evaluated anywhere: it has no reads and divides only by literals.
+    """
     return not any(
         is_load(node)
         or (op_name(node) in _DIVISIONS and not is_float(node) and not is_const(operands(node)[1]))

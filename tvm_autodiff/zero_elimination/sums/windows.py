@@ -1,7 +1,7 @@
-"""Axes whose ranges depend on other axes, as a box around them and conditions: windows.
+"""Converts axes whose ranges depend on other axes to a box around them and conditions.
 
-In: ranges. Out: ranges that no axis enters, where their ends are constant, and the comparisons that
-hold for the points of the windows.
+The ranges of the box contain no axis if their ends are constant. Comparisons hold for the points of
+the windows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...expr.simplify import constant_bounds
 from ...graph.stage import Extent, bounds_of
 
 Ranges = dict[Var, tuple[Extent, Extent]]
-#: those of axes that may have no upper end
+#: ranges of axes, possibly without an upper bound
 OpenRanges = dict[Var, tuple[Extent, Extent | None]]
 
 
@@ -25,11 +25,11 @@ def is_jagged(axis: Axis) -> bool:
 
 
 def constant_box(ranges: Ranges) -> tuple[OpenRanges, list[Expr]]:
-    """Ranges that depend on other axes, as a box around them and conditions.
+    """Convert ranges that depend on other axes to a box around them and conditions.
 
     ``low(a) <= k < low(a) + extent(a)  →  0 <= k - L < E`` with constant L and E, and the two
-    comparisons. Without a constant L the range starts at ``low(a)``; without a constant end it has
-    none: the solver bounds the axis by sizes, from the comparison.
+    comparisons. Without a constant L the range starts at ``low(a)``. Without a constant end it is
+    unbounded, and the solver bounds the axis by sizes, from the comparison.
 
     Examples
     --------
@@ -66,7 +66,9 @@ def constant_box(ranges: Ranges) -> tuple[OpenRanges, list[Expr]]:
 
 
 def nonempty(ranges: Ranges) -> list[Expr]:
-    """That there is a point in each range: ``k = b - I[a]`` may read I only where some k is."""
+    """The conditions that each range contains a point: ``k = b - I[a]`` may read I only if some k
+    exists.
+    """
     return [
         compare("gt", extent, zero_like(extent))
         for _, extent in ranges.values()
@@ -75,7 +77,7 @@ def nonempty(ranges: Ranges) -> list[Expr]:
 
 
 def within(ranges: Ranges) -> list[Expr]:
-    """That each variable lies in its range."""
+    """The conditions that each variable lies in its range."""
     found: list[Expr] = []
     for var, (low, extent) in ranges.items():
         start = const(low, dtype_of(var)) if isinstance(low, int) else low

@@ -1,1 +1,1 @@
-"""A term of a derivative transposed into a sum over solutions, and such sums as stages."""
+"""Transposes derivative terms into sums over solutions."""

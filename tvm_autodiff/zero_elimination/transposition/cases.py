@@ -1,8 +1,8 @@
-"""Clamps and choices inside indices, taken apart into cases.
+"""Splits clamps and choices inside indices into cases.
 
-In: a term whose index holds `min`, `max`, `select` or a branch on indices: replicated and
-reflected padding, clamped windows. Out: terms with plain indices, each with the condition of its
-case. The cases are disjoint and cover the term, so each can be solved on its own.
+Replicated and reflected padding and clamped windows have `min`, `max`, `select` or branches on
+indices inside an index. Each case has plain indices and a condition. The cases are disjoint and
+cover the term, so each can be solved separately.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ...expr.simplify import Ranges, prove
 from ...rules.terms import Condition, Term
 from ..sums.conditions import on_indices
 
-#: cases that one term may be taken apart into
+#: the maximum number of cases of one term
 _MOST_CASES = 81
-#: node → comparison of its operands under which it is the first
+#: node → comparison of its operands under which it equals the first
 _CLAMPS = {"min": "le", "max": "ge"}
 
 
 def cases_of(term: Term, ranges: Ranges) -> list[Term] | None:
     """``x[min(i, 3)] → [i <= 3] x[i], [i > 3] x[3]``.
 
-    A case that the ranges of the variables exclude is left out. Returns None where no index holds
-    a clamp or choice, or there are too many.
+    Cases that the ranges of the variables exclude are omitted. Returns None if no index contains a
+    clamp or choice, or if there are too many.
     """
     pending, plain = [term], []
     while pending:
@@ -52,7 +52,8 @@ def _split(term: Term, ranges: Ranges) -> list[Term] | None:
         if case is None:
             continue
         condition, then, otherwise = case
-        # what is put is right in its case: the condition stands before all that hold the node
+        # the replacement is valid in its case only, so the condition precedes all that contain the
+        # node
         first = _first_with(node, conditions)
         result = []
         for holds, value in ((condition, then), (negate(condition), otherwise)):
@@ -75,7 +76,7 @@ def _split(term: Term, ranges: Ranges) -> list[Term] | None:
 
 
 def _first_with(node: Expr, exprs: Sequence[Expr]) -> int:
-    """The number of the first expression that holds a node; how many there are, where none does."""
+    """The number of the first expression that contains a node, or the number of expressions."""
     key = node_id(node)
     for number, expr in enumerate(exprs):
         if contains(expr, lambda part: node_id(part) == key):
@@ -84,7 +85,9 @@ def _first_with(node: Expr, exprs: Sequence[Expr]) -> int:
 
 
 def _case(node: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """Condition, value where it holds, value elsewhere; None for other nodes and for data."""
+    """The condition, the value if it holds, and the value otherwise; None for other nodes and for
+    data.
+    """
     name = op_name(node)
     if name in _CLAMPS:
         left, right = operands(node)

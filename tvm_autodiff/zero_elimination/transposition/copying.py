@@ -1,8 +1,4 @@
-"""Stages that only copy another: taken out where they are read.
-
-In: an expression over forward tensors. Out: the same expression, that reads the source of a
-permuted or shifted copy in place of the copy.
-"""
+"""Reads through stages that only copy another tensor with permuted or shifted indices."""
 
 from __future__ import annotations
 
@@ -15,11 +11,11 @@ from ...graph.stage import bodies, is_compute
 
 
 def read_through_copies(expr: Expr, keep: Callable[[Tensor], bool] = lambda tensor: False) -> Expr:
-    """``y[i, j] → x[j, i]`` where y's stage is ``y[a, b] = x[b, a]``: permuted or shifted copies.
+    """``y[i, j] → x[j, i]`` if y's stage is ``y[a, b] = x[b, a]``: permuted or shifted copies.
 
-    A padding by nothing, a transpose or a slice need not exist for its gradient's sake. Copies
-    whose indices divide (reshapes) stay: divisions would come into every reader.
-    Tensors that `keep` tells stay, too: those that somebody differentiates by.
+    An empty padding, a transpose or a slice need not exist for the gradient. Copies whose indices
+    divide (reshapes) stay, because every reader would get the divisions. Tensors selected by `keep`
+    stay as well, since they are differentiated with respect to.
     """
 
     def replace(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:

@@ -1,7 +1,7 @@
-"""One derivative term as a sum: for each element of the gradient, what reaches it.
+"""Defines one derivative term as a sum: the contributions to each element of the gradient.
 
-In: a term ``d out[a] += Σ_k [c] p · d x[g(a, k)]`` and the cotangent of `out`. Out: the definition
-of ``Σ_{(a, k): c, g(a, k) = b} head[a] · p``, bounded by the solutions of ``g(a, k) = b``.
+For a term ``d out[a] += Σ_k [c] p · d x[g(a, k)]`` and the cotangent of `out` it is ``Σ_{(a, k): c,
+g(a, k) = b} head[a] · p``, bounded by the solutions of ``g(a, k) = b``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .scaling import read_through_scaling
 class Cotangent:
     """The cotangent of a stage's output: a tensor of shape prefix + output shape, or the identity.
 
-    The identity (`tensor` is None) is the indicator that prefix and output index are equal; it
-    never becomes a tensor. With an empty prefix it is the number one: the gradient of a scalar.
+    The identity (`tensor` is None) is the indicator that prefix and output index are equal. It
+    never becomes a tensor. With an empty prefix it is the number one, for the gradient of a scalar.
     """
 
     tensor: Tensor | None
@@ -46,16 +46,16 @@ class Cotangent:
 
 @dataclass(frozen=True)
 class TermSum:
-    """What one term of a stage's derivative contributes to the gradient of ``term.tensor``.
+    """The contribution of one term of a stage's derivative to the gradient of ``term.tensor``.
 
     Attributes
     ----------
     op : Operation
-        The stage that the term belongs to.
+        The stage of the term.
     term : Term
         One summand of its derivative.
     cotangent : Cotangent
-        Of the term's output component.
+        The cotangent of the term's output component.
     """
 
     op: Operation
@@ -64,7 +64,7 @@ class TermSum:
 
     @property
     def name(self) -> str:
-        """Prefix of the names of stages for parts of it."""
+        """The prefix of the names of stages for its parts."""
         return f"d{self.term.tensor.op.name}"
 
     def stage_name(self, what: str) -> str:
@@ -73,11 +73,11 @@ class TermSum:
 
     @property
     def reads_by_data(self) -> bool:
-        """Whether some index of the read site is read from a tensor."""
+        """Whether an index of the read site is read from a tensor."""
         return any(contains_load(index) for index in self.term.indices)
 
     def at(self, target: Target) -> Sum | None:
-        """The sum at the elements of a target; None where no point of the domain reaches them."""
+        """The sum at the elements of a target, or None if no point of the domain reaches them."""
         op, term, cotangent = self.op, self.term, self.cotangent
         seed, head_conditions = _seed(term, cotangent, target, axis_vars(op))
         if is_const(term.value, 0) or is_const(seed, 0):
@@ -108,7 +108,7 @@ class TermSum:
     def updates(self, target: Target) -> Updates:
         """``d out[a] += [c] p · dx[g(a, k)]  →  for all a, k: if c then dx[g(a, k)] += head[a]·p``.
 
-        With the identity for a cotangent the prefix is the index of the output:
+        With the identity as cotangent, the prefix is the index of the output:
         ``for all (a, k): if c then dx[a, g(a, k)] += p``.
         """
         op, term, head = self.op, self.term, self.cotangent.tensor
@@ -155,7 +155,7 @@ def _seed(
 
 
 def _constant_of(head: Tensor) -> Expr | None:
-    """The value of a cotangent that is one literal everywhere, as that of a total sum is."""
+    """The value of a cotangent that is one literal everywhere, such as that of a total sum."""
     if not is_compute(head.op):
         return None
     body = bodies(head.op)[head.value_index]
@@ -163,11 +163,11 @@ def _constant_of(head: Tensor) -> Expr | None:
 
 
 def _sparse_head(head: Tensor, indices: Sequence[Expr]) -> tuple[Expr, list[Condition]] | None:
-    """``head[i] → value, [c]`` where the head's stage is ``if c then value else 0`` with an
-    equation in c.
+    """``head[i] → value, [c]`` if the head's stage is ``if c then value else 0`` with an equation
+    in c.
 
-    The Jacobian of an elementwise map is such a guarded diagonal; read as a tensor it would be a
-    sum over zeros in every later step.
+    The Jacobian of an elementwise map is such a guarded diagonal. Read as a tensor, it would cause
+    a sum over zeros in every later step.
     """
     if not is_compute(head.op):
         return None

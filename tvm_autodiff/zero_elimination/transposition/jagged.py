@@ -1,4 +1,4 @@
-"""Terms whose loops start at data, ``rows[i] <= k < rows[i + 1]``: the same from zero."""
+"""Shifts loops that start at data, ``rows[i] <= k < rows[i + 1]``, to start at zero."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Cotangents that only scale another tensor, read through where no sum is around them.
+"""Reads through cotangents that only scale another tensor, outside of sums.
 
-In: the source of a gathered term without reduce axes, the cotangent it reads. Out: the same value
-from the tensor behind the cotangent's stage, if that is one read times literals: an average's
-division is such a stage. Under a sum the scaling stays a stage, which does it once an element.
+If the stage of a cotangent is one read times literals, as in the division of an average, a gathered
+term without reduce axes reads the tensor behind it. Under a sum the scaling stays a stage, so that
+it happens once per element.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from ...expr.rewrite import contains_load, map_loads, substituter
 from ...expr.simplify import simplify
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute
 
-#: literals that one read may be multiplied by; a chain of scalings must not be written out whole
+#: the maximum number of literals that multiply one read; long sequences of scalings are not
+#: expanded
 _MOST_FACTORS = 2
 
 
 def read_through_scaling(source: Expr, head: Tensor) -> Expr:
-    """``head[g(b)] → up[g(b)]/4`` where the head's stage is ``head[a] = up[a]/4``."""
+    """``head[g(b)] → up[g(b)]/4`` if the head's stage is ``head[a] = up[a]/4``."""
     if not is_compute(head.op):
         return source
     body = _scaled_read(head)
@@ -35,7 +36,7 @@ def read_through_scaling(source: Expr, head: Tensor) -> Expr:
 
 
 def _scaled_read(head: Tensor) -> Expr | None:
-    """The body of a stage, simplified, where that is one read times literals."""
+    """The simplified body of a stage if it is one read times literals."""
     ranges = {axis.var: axis_range(axis) for axis in head.op.axis}
     body = bodies(head.op)[head.value_index]
     factors: list[tuple[bool, Expr]] = []

@@ -1,7 +1,7 @@
-"""Terms whose value is zero but at every few places: operands that were spread out with zeros.
+"""Finds terms whose value is non-zero only at every m-th position, because an operand was spread
+with zeros.
 
-In: a term of a derivative. Out: the term that knows where its value is zero, so that the solver
-leaves out what is summed there. The operand may be guarded by a remainder itself, or be a tensor
+The solver can then skip the zeros. The operand may be guarded by a remainder itself, or be a tensor
 that copies another between zeros, such as the dilated input of a transposed convolution. Zeros
 around a tensor (a padding) are left to the schedule: they are few, and a copy hides them.
 """
@@ -35,7 +35,7 @@ _REMAINDERS = frozenset(("floormod", "truncmod"))
 def with_sparse_operands(term: Term) -> Term:
     """``[c] p·z[h] with z[a] = if a % m == r then x[g(a)] else 0  →  [c, h % m == r] p·x[g(h)]``.
 
-    The same term where its value has no such factor.
+    The same term if its value has no such factor.
     """
     spread: dict[tuple[int, int], bool] = {}
 
@@ -57,7 +57,7 @@ def with_sparse_operands(term: Term) -> Term:
 
 
 def _spread_read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
-    """The guarded read of what a tensor copies between zeros, through other copies; else None."""
+    """The guarded read of a tensor that is copied between zeros, through other copies, or None."""
     conditions: list[Condition] = []
     while True:
         terms = terms_of_copy(tensor.op)
@@ -75,7 +75,7 @@ def _spread_read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
 
 
 def _is_zero_elsewhere(tensor: Tensor) -> bool:
-    """Whether all numbers that a copying stage writes beside what it reads are zero."""
+    """Whether a copying stage writes only zeros besides what it reads."""
     nodes = [bodies(tensor.op)[0]]
     for node in nodes:  # grows while it is walked: branches of branches
         if op_name(node) in ("if_then_else", "select"):

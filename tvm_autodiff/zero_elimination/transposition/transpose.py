@@ -1,7 +1,6 @@
-"""The pullback of one stage: its derivative's terms as sums, each by the cheapest strategy.
+"""The pullback of one stage: each term of its derivative as a sum, by the cheapest strategy.
 
-In: a stage, the cotangents of its outputs, the tensors that adjoints are asked for. Out: sums for
-each tensor, each with the read site that it comes from, which `transforms.explain` shows.
+Every sum keeps its read site, which `transforms.explain` shows.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from .sparse_operands import with_sparse_operands
 
 @dataclass(frozen=True)
 class Transposed:
-    """What one read site contributes to a gradient.
+    """The contribution of one read site to a gradient.
 
     Attributes
     ----------
     op : Operation
-        The stage that reads.
+        The reading stage.
     term : Term
-        The term of its derivative, continued through copies and cut into cases.
+        The term of its derivative, continued through copies and split into cases.
     cotangent : Cotangent
-        Of the output component that the term belongs to.
+        The cotangent of the term's output component.
     sum : Sum
-        What it contributes, by which strategy, and to which elements.
+        The contribution, with its strategy and its elements.
     """
 
     op: Operation
@@ -59,7 +58,7 @@ class Transposed:
 
     @property
     def target(self) -> Target:
-        """The axes that it contributes at."""
+        """The axes of the contribution."""
         return self.sum.target
 
     @property
@@ -69,7 +68,7 @@ class Transposed:
 
 
 def target_of(tensor: Tensor, prefix_shape: Sequence[object]) -> Target:
-    """Fresh axes for the gradient of a tensor: those of the prefix, then those of the tensor."""
+    """New axes for the gradient of a tensor: those of the prefix, then those of the tensor."""
     prefix = tuple(data_axis(f"p{n}", extent) for n, extent in enumerate(prefix_shape))
     axes = tuple(
         data_axis(name, extent, index_dtype(tensor.shape[n]))
@@ -92,30 +91,30 @@ def transpose(
     target: Callable[[Tensor], Target],
     copies: Callable[[Tensor], list[Term] | None] = lambda tensor: None,
 ) -> list[Transposed]:
-    """What a stage contributes to the adjoints of the tensors it reads.
+    """The contributions of a stage to the gradients of the tensors it reads.
 
     Parameters
     ----------
     op : Operation
         A compute stage.
     cotangents : mapping from int to Cotangent
-        For each output component that has one.
+        The cotangents by output component.
     tensors : sequence of Tensor
-        The tensors whose reads count.
+        The tensors to differentiate with respect to.
     target : callable
-        The axes to gather at, for each tensor.
+        Returns the axes of the gradient of a tensor.
     copies : callable, optional
-        The terms of a tensor's stage where that only copies and may be passed by; else None.
+        Returns the terms of a tensor's stage if it only copies and is fused through, else None.
 
     Returns
     -------
     list of Transposed
-        In the order of the read sites.
+        Contributions in the order of the read sites.
 
     Raises
     ------
     NotDifferentiableError
-        See `tvm_autodiff.rules.linearize.linearize`.
+        As in `tvm_autodiff.rules.linearize.linearize`.
     """
     result: list[Transposed] = []
     terms = [part for term in linearize(op, tensors) for part in _with_masks_as_conditions(term)]
@@ -132,8 +131,9 @@ def transpose(
 
 
 def _with_masks_as_conditions(term: Term) -> list[Term]:
-    """``head[n]*float(idx[e] == n)  →  head[n], where idx[e] == n``: an equation that a factor
-    holds can be solved only as a condition.
+    """``head[n]*float(idx[e] == n) → head[n], if idx[e] == n``.
+
+    The solver can use an equation in a factor only as a condition.
     """
     if not contains(term.value, _is_mask):
         return [term]
@@ -144,7 +144,7 @@ def _with_masks_as_conditions(term: Term) -> list[Term]:
 
 
 def _is_mask(node: Expr) -> bool:
-    """Whether a number is a choice by an equation between integers."""
+    """Whether a number is selected by an equation between integers."""
     name = op_name(node)
     if name not in ("cast", "select", "if_then_else"):
         return False
@@ -155,7 +155,7 @@ def _is_mask(node: Expr) -> bool:
 
 
 def _with_integer_indices(op: Operation, term: Term) -> Term:
-    """The term with indices that the solver understands, where they are computed in floats."""
+    """The term with integer indices that the solver can handle, if they are computed in floats."""
     if not any(is_float(node) and not is_load(node) for node in postorder(term.indices)):
         return term
     ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *term.reduce_axes)}
@@ -169,7 +169,7 @@ def _past_copies(
     target: Callable[[Tensor], Target],
     copies: Callable[[Tensor], list[Term] | None],
 ) -> list[Transposed]:
-    """The term at the sources of the copies it reads, or at the copy where that is not solved."""
+    """The term at the sources of the copies it reads, or at the copy if that cannot be solved."""
     inner = None
     if any(is_jagged(axis) for axis in term.reduce_axes):
         term = from_zero(term)

@@ -1,3 +1,3 @@
-"""What walks over stages ask, answered in one file a kind; derivatives and batches are rules of
+"""Rules of stages for walks without calculus, one file a kind; derivatives and batches are in
 `tvm_autodiff.rules`.
 """

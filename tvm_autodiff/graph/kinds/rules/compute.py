@@ -51,7 +51,7 @@ def _key(op: Operation, kind: Compute, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, kind: Compute, put: Put) -> Cost:
-    """One evaluation of the bodies, or of a source and the combiner, a point of the loops."""
+    """One evaluation of the bodies, or of a source and the combiner, per point of the loops."""
     elements = elements_of(op.output(0), put)
     memory = sum(elements_of(tensor, put) for tensor in outputs_of(op))
     reduction = reduction_of(op)
@@ -66,7 +66,7 @@ def _text(op: Operation, kind: Compute, printer: Printer) -> str:
     """``C[i, j] = Σ_{k<6} A[i, k]*B[k, j]``."""
     left = left_side(op, printer)
     axes = ", ".join(printer.variable(var) for var in axis_vars(op))
-    # the components of a tuple reduction are one reduction, told apart by their place only
+    # the components of a tuple reduction are one reduction and differ only in their number
     right = printer.tuple_of(bodies(op) if reduction_of(op) is None else bodies(op)[:1])
     return f"{left}[{axes}] = {right}" if axes else f"{left} = {right}"
 

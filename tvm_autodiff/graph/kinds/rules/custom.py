@@ -1,4 +1,4 @@
-"""Rules of stages that carry a custom rule: equal to other tensors, and never built."""
+"""Rules of stages that carry a custom rule. Such stages equal other tensors and are never built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .questions import KindRules, left_side, listed
 
 
 def _key(op: Operation, stage: Custom, keys: StructuralKeys) -> Hashable:
-    """Equal for the same values with the same rule by the same inputs."""
+    """Equal for the same values with the same rule with respect to the same inputs."""
     values, inputs = (
         tuple(map(keys.tensor_key_of, part)) for part in (stage.values, stage.inputs)
     )
@@ -22,7 +22,7 @@ def _key(op: Operation, stage: Custom, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, stage: Custom, put: Put) -> Cost:
-    """Nothing: the values are those of other stages."""
+    """Zero, because other stages compute the values."""
     return Cost(0, 0, 0)
 
 

@@ -1,4 +1,6 @@
-"""Rules of loops over time: what a step costs, reads and is, times the number of steps."""
+"""Rules of loops over time: the properties of the step, times the number of steps where this
+applies.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _INDENT = "    "
 
 
 def _stages(outputs: Any) -> Iterator[tuple[Operation, Any, KindRules]]:
-    """The stages of a step, with their kinds and the rules of these."""
+    """The stages of a step, with their kinds and rules."""
     from .table import rules_of  # which holds the rules of this file, too
 
     for op in topological(list(outputs)):
@@ -50,7 +52,7 @@ def key_of_loop(loop: Loop, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, loop: Loop, put: Put) -> Cost:
-    """The work of a step for each step; memory of the results, and of the stages of one step."""
+    """The work of a step for each step; the memory of the results and of one step's stages."""
     work = cost_of_step(loop, put)
     length = put(loop.length)
     stacked = [product_of([length, elements_of(y, put)]) for y in loop.step.ys]
@@ -79,8 +81,9 @@ def text_of_loop(
     note: str = "",
     states: Sequence[Tensor] = (),
 ) -> str:
-    """A loop under some name, with outputs of a stage; the first of the step's sequences may be
-    states of another loop.
+    """The text of a loop and of its outputs, under a given name.
+
+    The first of the step's sequences may be the states of another loop.
     """
     step, scope = loop.step, printer.inner()
     length = loop.length

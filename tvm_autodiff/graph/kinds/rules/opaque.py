@@ -1,4 +1,4 @@
-"""Rules of stages that nothing is known of: the user's `te.extern` and `te.scan`."""
+"""Rules of opaque stages: the user's `te.extern` and `te.scan`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .questions import KindRules, left_side, listed
 
 
 def _key(op: Operation, kind: Any, keys: StructuralKeys) -> Hashable:
-    """Of this very stage: no other one is known to compute the same."""
+    """Unique to this stage, because no other stage is known to compute the same."""
     return "opaque", hash(op)
 
 
 def _cost(op: Operation, kind: Any, put: Put) -> Cost:
-    """One step an element of the result, and one an element of its largest input."""
+    """One step per element of the result, and one per element of its largest input."""
     read = [elements_of(tensor, put) for tensor in tensors_read_by(op)]
     sizes = [size for size in read if isinstance(size, int)]
     memory = sum(elements_of(tensor, put) for tensor in outputs_of(op))

@@ -28,7 +28,7 @@ def _key(op: Operation, scan: Scan, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, scan: Scan, put: Put) -> Cost:
-    """One step an element."""
+    """One step per element."""
     elements = elements_of(op.output(0), put)
     memory = sum(elements_of(tensor, put) for tensor in outputs_of(op))
     return Cost(elements, elements * sum(map(multiplications_in, scan.recurrence.step)), memory)

@@ -1,4 +1,4 @@
-"""The questions that each kind of stage answers."""
+"""The interface of the rules of one kind of stage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class KindRules:
     text : callable
         ``text(op, kind, printer)``: what is computed, without shape and dtype.
     exprs : callable
-        ``exprs(op, kind)``: the expressions of the stage beside its shape, those in bounds too.
+        ``exprs(op, kind)``: the expressions of the stage except its shape, including those in
+        bounds.
     bound : callable
         ``bound(op, kind)``: the variables in them that are its own, such as those of axes.
     """

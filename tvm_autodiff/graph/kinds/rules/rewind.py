@@ -1,4 +1,4 @@
-"""Rules of loops that keep some of their states, and of the loops back over them."""
+"""Rules of loops that keep some of their states, and of their reverse loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _kept_key(op: Operation, kept: KeptLoop, keys: StructuralKeys) -> Hashable:
 
 
 def _kept_cost(op: Operation, kept: KeptLoop, put: Put) -> Cost:
-    """That of the loop, and memory for what is kept."""
+    """The cost of the loop, and memory for the kept states."""
     step, length = cost_of_step(kept.loop, put), put(kept.loop.length)
     own = outputs_of(op)[len(kept.loop.init) :]
     memory = step.memory + sum(elements_of(tensor, put) for tensor in own)
@@ -50,8 +50,8 @@ def _key(op: Operation, rewind: Rewind, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, rewind: Rewind, put: Put) -> Cost:
-    """One step back for each step, and the steps ahead that the kept states leave; a symbolic
-    length counts as one more pass.
+    """One step back for each step, and the recomputed steps ahead; a symbolic length counts as one
+    more pass.
     """
     length = put(rewind.ahead.length)
     again = extra_steps(length, rewind.slots) if isinstance(length, int) else length

@@ -21,7 +21,7 @@ def _key(op: Operation, scatter: ScatterAdd, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, scatter: ScatterAdd, put: Put) -> Cost:
-    """One step an element of the result, which is cleared, and one an update."""
+    """One step per element of the result, which is cleared, and one per update."""
     memory = elements_of(scatter.result, put)
     return Cost(memory + elements_of(scatter.updates, put), 0, memory)
 

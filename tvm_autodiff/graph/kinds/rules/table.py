@@ -27,7 +27,7 @@ TABLE: dict[type, KindRules] = {
 
 
 def rules_of(op: Operation) -> tuple[Kind, KindRules]:
-    """The kind of a stage that is no input, and the rules of that kind.
+    """The kind of a stage that is not an input, and the rules of that kind.
 
     Examples
     --------

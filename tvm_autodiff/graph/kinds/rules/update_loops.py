@@ -29,7 +29,7 @@ def _key(op: Operation, loops: UpdateLoops, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, loops: UpdateLoops, put: Put) -> Cost:
-    """One step an element of the result, which is cleared, and one a point of the loops."""
+    """One step per element of the result, which is cleared, and one per point of the loops."""
     memory = elements_of(op.output(0), put)
     points = loop_iterations(loops.axes, put)
     parts = (*loops.conditions, *loops.place, loops.value)

@@ -1,1 +1,1 @@
-"""Elementary functions of float32 as arithmetic without branches, which vectorises."""
+"""Elementary functions in branch-free arithmetic, which vectorises."""

@@ -1,8 +1,8 @@
-"""LLVM functions written from arithmetic in Python.
+"""Writes LLVM functions from arithmetic in Python.
 
-In: a rule, which computes with `Value` objects as with numbers. Out: the text of an LLVM function
-of scalars or of vectors of some width, without branches. Products and sums are fused only where the
-rule says `Code.fma`: it knows every rounding but those, which depend on the machine.
+A rule computes with `Value` objects as with numbers, and becomes the text of a branch-free LLVM
+function of scalars or vectors. Products and sums are fused only by `Code.fma`, so that the rule
+controls every rounding except those, which depend on the machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CASTS = {
 
 
 class Value:
-    """A scalar or vector in a function that is being written; operators write instructions."""
+    """A scalar or vector in a function that is being written. Operators emit instructions."""
 
     def __init__(self, code: Code, kind: str, name: str) -> None:
         self.code, self.kind, self.name = code, kind, name
@@ -151,7 +151,7 @@ class Code:
         return "<" + ", ".join([f"{kind} {text}"] * self._lanes) + ">"
 
     def constant(self, kind: str, value: float) -> Value:
-        """A literal in every lane, where no other operand tells its kind."""
+        """A literal in every lane, for operations in which no operand determines the type."""
         return Value(self, kind, self.operand(value, kind))
 
     def cast(self, kind: str, value: Value) -> Value:
@@ -172,7 +172,7 @@ class Code:
         return self.instruction(kind, f"bitcast {old} {value.name} to {new}")
 
     def fma(self, a: Value, b: Value | float, c: Value | float) -> Value:
-        """``a*b + c``, with one rounding where the machine has an instruction for it, else two."""
+        """``a*b + c``, with one rounding if the machine has such an instruction, else two."""
         return self._intrinsic("fmuladd", a.kind, (a, b, c))
 
     def sqrt(self, value: Value) -> Value:
@@ -188,7 +188,7 @@ class Code:
         return self.instruction(kind, f"select {test}, {', '.join(sides)}")
 
     def clamp(self, x: Value, low: float, high: float) -> Value:
-        """``x`` moved into an interval; a NaN stays one."""
+        """``x`` clamped to an interval; a NaN stays a NaN."""
         x = self.where(x < low, low, x)
         return self.where(x > high, high, x)
 
@@ -217,7 +217,7 @@ class Code:
 
 
 def _float_literal(value: float, kind: str) -> str:
-    """The bits of a float64; LLVM wants them exact in the literal's own type."""
+    """The bits of a float64; LLVM requires them to be exact in the literal's type."""
     if kind == FLOAT:
         value = struct.unpack("f", struct.pack("f", value))[0]
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
@@ -231,7 +231,7 @@ def function_text(
     Parameters
     ----------
     name
-        Of the function.
+        The name of the function.
     rule
         Called with a `Code` and a `Value` for each operand; returns the result.
     arity
@@ -239,7 +239,7 @@ def function_text(
     lanes
         The width of the vectors; 1 for scalars.
     kind
-        Of the operands and the result: `FLOAT` or `DOUBLE`.
+        The type of the operands and the result: `FLOAT` or `DOUBLE`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """erf of float32.
 
-``erf(x) = x + x*p(x**2)`` near zero; beyond, ``1 - e**-q(|x|)`` with a polynomial q for the
+``erf(x) = x + x*p(x**2)`` near zero. Elsewhere it is ``1 - e**-q(|x|)`` with a polynomial q for the
 logarithm of the complement, whose error shrinks with the complement.
 """
 

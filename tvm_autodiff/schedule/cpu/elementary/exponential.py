@@ -1,6 +1,6 @@
 """exp, exp2, exp10 and sigmoid of float32.
 
-``b**x = 2**k * b**r`` with k the integer nearest to ``x*log2(b)``, so that ``|r| <= log_b(2)/2``;
+``b**x = 2**k * b**r`` with k the integer nearest to ``x*log2(b)``, so that ``|r| <= log_b(2)/2``.
 ``k*log_b(2)`` is subtracted in two parts, the first of which has so few bits that its product is
 exact (Cody and Waite). ``b**r - 1 = r*p(r)`` with a polynomial. Rounding to an integer adds and
 subtracts 1.5*2**23; the low bits of the sum are k.
@@ -58,7 +58,7 @@ def power_of_two(c: Code, k: Value) -> Value:
 
 
 def scaled(c: Code, x: Value, k: Value) -> Value:
-    """``x * 2**k`` for -252 < k < 254, rounded once, through to subnormal numbers and infinity."""
+    """``x * 2**k`` for -252 < k < 254, rounded once, including subnormal results and infinity."""
     half = k >> 1
     return x * power_of_two(c, half) * power_of_two(c, k - half)
 

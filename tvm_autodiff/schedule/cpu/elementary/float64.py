@@ -1,9 +1,9 @@
 """exp, sigmoid and tanh of float64.
 
-As in `exponential`, with wider parts: ``e**x = 2**k * e**r`` with k the integer nearest to
-``x*log2(e)``. ``e**r = 1 + (r + r**2 * p(r))`` keeps the leading terms out of the polynomial, whose
-coefficients are rounded; what it is fitted to is computed in decimals, since the difference
-``e**r - 1 - r`` cancels. tanh needs ``e**x - 1``, as in `hyperbolic`.
+The method is that of `exponential` with wider parts: ``e**x = 2**k * e**r`` with k the integer
+nearest to ``x*log2(e)``. ``e**r = 1 + (r + r**2 * p(r))`` keeps the leading terms out of the
+polynomial, whose coefficients are rounded. The fitted values are computed in decimals, because the
+difference ``e**r - 1 - r`` cancels. tanh needs ``e**x - 1``, as in `hyperbolic`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _rest(r: float) -> float:
 
 
 def _low() -> float:
-    """What the part of ln 2 that is exact in products leaves."""
+    """The remainder of ln 2 after its part that is exact in products."""
     with localcontext() as context:
         context.prec = DIGITS
         return float(Decimal(2).ln() - Decimal(LN2_HIGH))
@@ -55,7 +55,7 @@ def _reduced(c: Code, x: Value) -> tuple[Value, Value]:
 
 
 def exp(c: Code, x: Value) -> Value:
-    """``e**x``, through to subnormal numbers and infinity."""
+    """``e**x``, including subnormal results and infinity."""
     # beyond: half of the least subnormal number, and infinity
     q, k = _reduced(c, c.clamp(x, -1075.5 * _LN2, 1024.5 * _LN2))
     half = k >> 1  # in two factors, neither of which is subnormal

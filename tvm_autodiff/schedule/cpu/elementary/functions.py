@@ -1,9 +1,8 @@
-"""The table of elementary functions that are computed by arithmetic of ours.
+"""The table of elementary functions that this library computes itself.
 
-In: a scheduled PrimFunc for an LLVM target. Out: the same function with calls of these functions in
-the place of TVM's intrinsics, wherever the operands are float32, float16 or bfloat16; of float64
-those of a table of their own, the others stay calls of the C library. The maximal errors are in
-docs/internals/performance.md.
+In a scheduled function for an LLVM target, calls of these functions replace TVM's intrinsics for
+float32, float16 and bfloat16 operands. float64 has a separate table, and its other functions stay
+calls of the C library. docs/internals/performance.md lists the maximum errors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """tanh, sinh and cosh of float32.
 
-Near zero they need ``e**x - 1`` without cancellation: with ``e**x = (1 + q) * 2**k`` that is
-``2**k*q + (2**k - 1)``, whose second part is exact. Odd functions are computed of ``|x|`` and get
-the sign of x in the end, so that -0 gives -0.
+Near zero they need ``e**x - 1`` without cancellation. With ``e**x = (1 + q) * 2**k`` that is
+``2**k*q + (2**k - 1)``, whose second part is exact. Odd functions are computed from ``|x|`` and get
+the sign of x at the end, so that -0 gives -0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def magnitude_and_sign(c: Code, x: Value) -> tuple[Value, Value]:
 
 
 def with_sign(c: Code, x: Value, sign: Value) -> Value:
-    """x with its sign bit flipped where `sign` is that of -0."""
+    """x with its sign bit flipped if `sign` is that of -0."""
     return c.from_bits(c.bits(x) ^ sign)
 
 

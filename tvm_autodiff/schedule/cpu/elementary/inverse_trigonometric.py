@@ -1,7 +1,7 @@
 """atan, asin and acos of float32.
 
-An odd polynomial near zero, and formulas that bring other arguments there: ``atan(a) = pi/4 +
-atan((a - 1)/(a + 1)) = pi/2 - atan(1/a)`` and ``asin(a) = pi/2 - 2*asin(sqrt((1 - a)/2))``.
+An odd polynomial is used near zero. Other arguments are reduced by ``atan(a) = pi/4 + atan((a -
+1)/(a + 1)) = pi/2 - atan(1/a)`` and ``asin(a) = pi/2 - 2*asin(sqrt((1 - a)/2))``.
 """
 
 from __future__ import annotations

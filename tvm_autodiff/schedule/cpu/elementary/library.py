@@ -1,9 +1,9 @@
-"""Functions of the C library where TVM computes something less exact.
+"""Calls the C library where TVM's own version of a function is less exact.
 
-In: a scheduled PrimFunc for an LLVM target. Out: the same function. Where exact functions are asked
-for, tanh is the C library's (TVM's ``(1 - e**-2x)/(1 + e**-2x)`` loses small x), sigmoid is of
-float64, since ``e**-x`` overflows where the result does not vanish, and exp10 is a power (TVM's
-``e**(x*ln 10)`` is 80 units off in float32), which it is in float64 in any case.
+With exact math, tanh is the C library's (TVM's ``(1 - e**-2x)/(1 + e**-2x)`` loses small x),
+sigmoid is computed in float64, because ``e**-x`` overflows where the result does not vanish, and
+exp10 is a power (TVM's ``e**(x*ln 10)`` is 80 units off in float32). In float64 exp10 is always a
+power.
 """
 
 from __future__ import annotations

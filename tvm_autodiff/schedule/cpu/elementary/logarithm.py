@@ -1,9 +1,9 @@
 """log, log2, log10 and log1p of float32.
 
-``x = 2**e * (1 + f)`` with ``1 + f`` between sqrt(1/2) and sqrt(2), from the bits; ``log_b(x) =
-e*log_b(2) + f*p(f)`` with a polynomial. The first part is exact where log_b(2) is cut to few bits;
-what was cut off joins the second part. The leading coefficient of the polynomial is split alike, so
-that near x = 1, where only ``f*p(f)`` counts, it loses no more than a rounding.
+``x = 2**e * (1 + f)`` with ``1 + f`` between sqrt(1/2) and sqrt(2), from the bits, and ``log_b(x) =
+e*log_b(2) + f*p(f)`` with a polynomial. The first part is exact because log_b(2) is cut to few
+bits; the remainder joins the second part. The leading coefficient of the polynomial is split in the
+same way, so that near x = 1, where only ``f*p(f)`` counts, only one rounding is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .code import FLOAT, INT, Code, Value
 from .polynomials import fit
 
 ROOT_HALF_BITS = 0x3F3504F3  #: sqrt(1/2)
-LOW, HIGH = -0.2929, 0.4143  #: where f lies
+LOW, HIGH = -0.2929, 0.4143  #: the interval of f
 INFINITY_BITS = 0x7F800000
 
 
@@ -31,7 +31,7 @@ class Base:
 
 
 def _split(value: float, bits: int) -> tuple[float, float]:
-    """A value as one of few bits and the rest."""
+    """A value as one of few bits and a remainder."""
     unit = 2.0 ** (math.frexp(value)[1] - bits)
     high = round(value / unit) * unit
     return high, value - high
@@ -48,7 +48,7 @@ TEN = _base(math.log(10.0))
 
 
 def exponent_and_rest(c: Code, x: Value) -> tuple[Value, Value]:
-    """``(e, m)`` with ``x = 2**e * m`` and m around 1, e an int32; x positive and normal."""
+    """``(e, m)`` with ``x = 2**e * m`` and m near 1, e an int32; x must be positive and normal."""
     bits = c.bits(x) - ROOT_HALF_BITS
     return bits >> 23, c.from_bits((bits & 0x7FFFFF) + ROOT_HALF_BITS)
 
@@ -69,7 +69,7 @@ def _combined(c: Code, e: Value, f: Value, base: Base) -> Value:
 
 
 def _with_limits(c: Code, x: Value, result: Value, pole: float) -> Value:
-    """-inf at the pole, NaN below it, x itself where it is infinite or NaN."""
+    """-inf at the pole, NaN below it, and x itself if it is infinite or NaN."""
     result = c.where((c.bits(x) & 0x7FFFFFFF) >= INFINITY_BITS, x, result)
     return c.where(x <= pole, c.where(x.equals(pole), -math.inf, math.nan), result)
 
@@ -95,7 +95,7 @@ def log10(c: Code, x: Value) -> Value:
 
 
 def log1p(c: Code, x: Value) -> Value:
-    """``log(1 + x)``: what 1 + x loses in rounding is added to f, on the scale of f."""
+    """``log(1 + x)``: the rounding error of 1 + x is added to f, on the scale of f."""
     u = x + 1.0
     lost = c.where(x < 2.0**25, x - (u - 1.0), 0.0)
     e, m = exponent_and_rest(c, u)

@@ -1,8 +1,8 @@
 """log of float64.
 
-``x = 2**e * (1 + f)`` with ``1 + f`` between sqrt(1/2) and sqrt(2), from the bits, and
-``log(1 + f) = 2*artanh(s)`` with ``s = f/(2 + f)``, whose series in s**2 is short. It is written as
-``f - (f**2/2 - s*(f**2/2 + z*p(z)))`` with ``z = s**2``: the leading term is exact.
+``x = 2**e * (1 + f)`` with ``1 + f`` between sqrt(1/2) and sqrt(2), from the bits, and ``log(1 + f)
+= 2*artanh(s)`` with ``s = f/(2 + f)``, whose series in s**2 is short. It is written as ``f -
+(f**2/2 - s*(f**2/2 + z*p(z)))`` with ``z = s**2``, so that the leading term is exact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COEFFICIENTS = fit(_series, 0.0, _LARGEST * 1.002, 6)
 
 
 def log(c: Code, x: Value) -> Value:
-    """The natural logarithm; -inf of zero, NaN of what is negative."""
+    """The natural logarithm; -inf for zero, NaN for negative arguments."""
     tiny = x < 2.0**-1022
     bits = c.bits(c.where(tiny, x * 2.0**52, x)) - ROOT_HALF_BITS
     f = c.from_bits((bits & _MANTISSA) + ROOT_HALF_BITS) - 1.0

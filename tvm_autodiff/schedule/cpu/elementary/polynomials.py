@@ -1,10 +1,9 @@
-"""Polynomials in place of functions, on an interval.
+"""Fits polynomials to functions on an interval.
 
-In: a function, the interval, a degree. Out: coefficients, lowest first. Interpolation at the
-Chebyshev nodes is within a small factor of the best polynomial of that degree; it is done in
-float64, where its error is far below the unit of float32 that the results are rounded to. A
-function is fitted after its leading terms were split off, and divided by the power of x that is
-left, so that the error is relative: ``sin(x) = x + x**3 * p(x**2)``.
+Interpolation at the Chebyshev nodes is within a small factor of the best polynomial of that degree.
+It is done in float64, where its error is far below the float32 rounding of the results. The leading
+terms of a function are split off first, and the remainder is divided by its power of x, so that the
+error is relative: ``sin(x) = x + x**3 * p(x**2)``.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ def fit(
     Parameters
     ----------
     function
-        Defined on the open interval; zero should not be a node where it is a quotient of zeros.
+        A function on the open interval. Zero should not be a node if the function is 0/0 there.
     low, high
         The interval.
     degree
-        Of the polynomial.
+        The degree of the polynomial.
 
     Examples
     --------

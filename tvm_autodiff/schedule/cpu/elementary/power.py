@@ -1,8 +1,8 @@
-"""x to the power y, of float32; a few literal y need products and roots only.
+"""x to the power y in float32; some literal y need only products and roots.
 
-``x**y = 2**(y*log2|x|)``. The product is up to 128 and its absolute error becomes a relative one:
-the logarithm is taken in float64, where the product with y neither overflows nor rounds visibly.
-What a negative x, zeros, infinities and NaN give is what C's powf gives.
+``x**y = 2**(y*log2|x|)``. The product can reach 128, and its absolute error becomes a relative one,
+so the logarithm is taken in float64, where the product with y neither overflows nor rounds visibly.
+Results for negative x, zeros, infinities and NaN are those of C's powf.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def power(c: Code, x: Value, y: Value) -> Value:
     # 0 times infinity: |x| = 1 with an infinite y, y = 0 with an infinite logarithm
     trivial = x.equals(1.0) | y.equals(0.0) | (a.equals(1.0) & y.equals(y))
     result = c.where(trivial, 1.0, scaled(c, p, k))
-    # the sign of x counts where y is odd; a fraction of a negative number is none
+    # the sign of x counts if y is odd; a fractional power of a negative number is undefined
     small = c.where(c.from_bits(c.bits(y) & 0x7FFFFFFF) < 2.0**24, y, 0.0)
     whole = c.cast(INT, small)
     fraction = c.cast(FLOAT, whole).differs(small)

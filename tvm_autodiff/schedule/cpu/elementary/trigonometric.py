@@ -1,11 +1,11 @@
-"""sin, cos and tan of float32, over the whole range.
+"""sin, cos and tan of float32 over the whole range.
 
-x is taken modulo pi/2 in float64: ``x*2/pi = n + r`` needs as many bits of 2/pi below the point as
-x has above it, and none that only add multiples of 4. With ``x = m * s``, s one of four powers of
-2**27 and m below 2**50, an integer where s is not 1, x is multiplied with ``s*2/pi`` modulo 4,
-divided by s, in three parts; the first two are so short that their products with 24 bits of x are
-exact (Payne and Hanek, with constants in the place of a table of bits). Where x is near a multiple
-of pi/2, the leading bits cancel exactly.
+x is reduced modulo pi/2 in float64: ``x*2/pi = n + r`` needs as many bits of 2/pi below the point
+as x has above it, and no bits that only add multiples of 4. With ``x = m * s``, s one of four
+powers of 2**27 and m below 2**50, an integer if s is not 1, x is multiplied by ``s*2/pi`` modulo 4,
+divided by s, in three parts. The first two are so short that their products with 24 bits of x are
+exact (Payne and Hanek, with constants instead of a table of bits). If x is near a multiple of pi/2,
+the leading bits cancel exactly.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def cos(c: Code, x: Value) -> Value:
 
 
 def tan(c: Code, x: Value) -> Value:
-    """The tangent; ``-1/tan(r)`` an odd number of quarter turns on."""
+    """The tangent; ``-1/tan(r)`` after an odd number of quarter turns."""
     a, sign = magnitude_and_sign(c, x)
     r, rest, n = reduced(c, a)
     square = r * r

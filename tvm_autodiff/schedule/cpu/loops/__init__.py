@@ -1,1 +1,2 @@
-"""Loops that CPU rules write: vectors, parts of equal conditions, residue classes, shared work."""
+"""Loops that CPU rules write: vectors, index-set splitting, residue classes, common subexpressions.
+"""

@@ -1,10 +1,9 @@
-"""Loops whose body is written out for each residue class of the output's axes.
+"""Loops whose body is unrolled over the residue classes of the output's axes.
 
-In: the elements of a stage as expressions without reductions, and a modulus for each axis. Out: one
-function. An axis of extent ``m*Q + r`` runs over the quotients, and one pass of its body writes
-``m`` neighbours; the axes are cut where conditions and clamps turn over, so that no piece but a
-border has any. Reads are bound before they are used: choices between them are then no branches,
-and LLVM makes whole vectors of the innermost loop, strided reads and interleaved writes included.
+An axis of extent ``m*Q + r`` runs over the quotients, and one pass of its body writes ``m``
+neighbours. The axes are split where conditions and clamps change, so that only borders have
+conditions. Reads are bound before they are used, so choices between them need no branches, and LLVM
+vectorises the innermost loop, including strided reads and interleaved writes.
 """
 
 from __future__ import annotations
@@ -72,15 +71,15 @@ def class_loops(
     Parameters
     ----------
     elements : Elements
-        What is written into each result.
+        The elements that are written into each result.
     moduli : sequence of int
-        For each axis the neighbours that one pass of its loop writes; 1 where the extent is
-        symbolic.
+        For each axis, the number of neighbours that one pass of its loop writes; 1 for a symbolic
+        extent.
     results : sequence of Tensor
     """
     inputs = elements.reads()
     if not _sizes_known(elements, [*inputs, *results]):
-        return Declined("a symbolic size is no dimension of its inputs or outputs")
+        return Declined("a symbolic size is not a dimension of its inputs or outputs")
     if any(dtype_of(tensor) == "bfloat16" for tensor in [*inputs, *results]):
         # TVM makes integers of bfloat16, but not of variables that are bound to it
         return Declined("TVM cannot bind variables of bfloat16")
@@ -128,7 +127,8 @@ def _table(
 
 
 def _plan(elements: Elements, moduli: Sequence[int], place: int) -> list[_Piece]:
-    """The pieces of one axis: cut where conditions turn over, the incomplete last one apart."""
+    """The pieces of one axis, split where conditions change, with the incomplete last one separate.
+    """
     modulus, axes = moduli[place], elements.axes
     extent = axis_range(axes[place])[1]
     if not isinstance(extent, int):
@@ -172,7 +172,7 @@ class _Writer:
         self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
 
     def nest(self, threads: int) -> Statement:
-        """The loops over pieces; leading axes that are not cut are shared out to threads."""
+        """The loops over pieces; leading axes that are not cut are parallelised."""
         if threads == 1:
             return self._loops(0, [], [], SERIAL)
         shared = self._shared(threads)
@@ -219,10 +219,10 @@ class _Writer:
     def _runs(
         self, quotients: Sequence[Var], chosen: Sequence[_Piece], count: int, kind: object
     ) -> Statement | None:
-        """The innermost loop in runs of whole vectors; None where it cannot be.
+        """The innermost loop in runs of whole vectors, or None if that is impossible.
 
-        The last run overlaps the one before: no run is shorter, and what is written twice is the
-        same.
+        The last run overlaps the previous one, so no run is shorter; elements that are written
+        twice get equal values.
         """
         piece, lanes = chosen[-1], self.lanes
         while lanes > count:
@@ -287,10 +287,10 @@ class _Writer:
         return allocated(buffers, sequence([*statements, *stores]))
 
     def _bound(self, values: Sequence[Expr]) -> tuple[list[Statement], list[Expr], list[Buffer]]:
-        """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for what is shared.
+        """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for shared parts.
 
-        TVM writes the value of a variable into its uses again unless it is a read: other values
-        that are shared go through a buffer of one element, which LLVM makes a register.
+        TVM inlines the value of a variable into its uses unless it is a read. Other shared values
+        go through a buffer of one element, which LLVM turns into a register.
         """
         statements: list[Statement] = []
         buffers: list[Buffer] = []

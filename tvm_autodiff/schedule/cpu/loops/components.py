@@ -1,8 +1,9 @@
-"""Stages of a chain whose last axis is short, as one stage for each component: vectors then run
-along the axis before, and what chooses between components is decided.
+"""Splits stages with a short last axis into one stage for each component.
 
-``t[r, n, c] = if c == 0 then f(u[r, n, 0]) else g(u[r, n, 1])
-→  u0[r, n] = u[r, n, 0], u1[r, n] = u[r, n, 1], t0[r, n] = f(u0[r, n]), t1[r, n] = g(u1[r, n])``
+Vectors then run along the axis before it, and choices between components are decided.
+
+``t[r, n, c] = if c == 0 then f(u[r, n, 0]) else g(u[r, n, 1]) → u0[r, n] = u[r, n, 0], u1[r, n] =
+u[r, n, 1], t0[r, n] = f(u0[r, n]), t1[r, n] = g(u1[r, n])``
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _BRANCHES = ("if_then_else", "select")
 
 
 def with_components(chain: Chain, machine: Machine) -> Chain:
-    """The chain with a stage for each component, where components differ; its outputs stay."""
+    """The fusion group with a stage for each component if components differ; its outputs stay."""
     ops = {hash(op): (op, member) for member in chain.members for op in member.kernel.ops}
     if any(op.num_outputs != 1 for op, _ in ops.values()):
         return chain
@@ -122,7 +123,7 @@ def _last_is_short(op: Operation, member: Member, machine: Machine) -> bool:
 
 
 def _summed(op: Operation, member: Member) -> list[Axis]:
-    """The short axes of a reduction within a row, which are written out."""
+    """The short axes of a reduction within a row, which are unrolled."""
     reduction = reduction_of(op)
     if reduction is None or const_value(reduction.condition) != 1 or reduction.init:
         return []
@@ -132,7 +133,7 @@ def _summed(op: Operation, member: Member) -> list[Axis]:
 
 
 def _expanded(op: Operation, member: Member, is_split: bool) -> list[Axis]:
-    """The axes of a stage that take one value in each of the stages made of it."""
+    """The axes of a stage that take one value in each of the stages derived from it."""
     own = _summed(op, member) if hash(op) == hash(member.kernel.root) else []
     return [*own, *([op.axis[-1]] if is_split else [])]
 
@@ -158,7 +159,7 @@ def _differ(op: Operation, member: Member, is_split: bool, split: Mapping[int, o
 
 @dataclass
 class _Made:
-    """The members that take the place of others.
+    """The members that replace others.
 
     Attributes
     ----------
@@ -169,7 +170,7 @@ class _Made:
     components : dict
         The components of a tensor, by its key.
     single : dict
-        What took the place of a tensor that has none.
+        The replacement of a tensor without components.
     """
 
     machine: Machine
@@ -180,7 +181,7 @@ class _Made:
     _copies: dict[object, Tensor] = field(default_factory=dict)
 
     def add(self, member: Member) -> None:
-        """Put what a member becomes behind the others."""
+        """Append the replacement of a member."""
         root, epilogue = member.kernel.root, member.kernel.epilogue
         if not self._changes(member):
             self.members.append(member)
@@ -215,7 +216,7 @@ class _Made:
         return key in self.single and tensor_key(self.single[key]) != key
 
     def _component(self, op: Operation, member: Member, number: int | None) -> Operation:
-        """A stage at one value of its last axis, with short sums written out."""
+        """A stage at one value of its last axis, with short sums unrolled."""
         expanded = _expanded(op, member, number is not None)
         reduction = reduction_of(op)
         summed = [axis for axis in expanded if number is None or axis is not expanded[-1]]
@@ -249,7 +250,8 @@ class _Made:
         return reduction_stage(name, axes, changed)[0].op
 
     def _value(self, op: Operation, member: Member, source: Expr, at: Mapping[Var, int]) -> Expr:
-        """A source where some variables have values, read from what took the place of tensors."""
+        """A source with some variables replaced by values, read from the replacements of tensors.
+        """
         reduction = reduction_of(op)
         all_axes = [*op.axis, *(reduction.axes if reduction else ())]
         variables = [axis.var for axis in all_axes]
@@ -289,7 +291,9 @@ class _Made:
         inner: Sequence[Axis],
         variables: Sequence[Var],
     ) -> Expr | None:
-        """A read with gaps along the last axis from a copy of the row without; None for others."""
+        """A strided read along the last axis, through a contiguous copy of the row; None for
+        others.
+        """
         if not inner:
             return None
         node = load(tensor, list(indices))
@@ -300,7 +304,7 @@ class _Made:
         for index, dim in zip(indices, shape_of(tensor), strict=True):
             here = [n for n, axis in enumerate(axes) if node_id(axis.var) == node_id(index)]
             value = const_value(index)
-            # a copy is made of every place, guarded or not
+            # a copy covers every index, guarded or not
             if here and _inside(axes[here[0]], dim):
                 names.append(("axis", here[0]))
             elif value is not None and isinstance(dim, int) and 0 <= value < dim:
@@ -318,7 +322,7 @@ class _Made:
 
 
 def _inside(axis: Axis, dim: Extent) -> bool:
-    """Whether all values of an axis are places along a dimension."""
+    """Whether all values of an axis are valid indices of a dimension."""
     low, extent = axis_range(axis)
     if isinstance(extent, int) or isinstance(dim, int):
         return low == 0 and isinstance(extent, int) and isinstance(dim, int) and extent <= dim
@@ -330,7 +334,7 @@ def _among(var: Var, others: Sequence[Var]) -> bool:
 
 
 def _rows_of(new: Operation, old: Operation, member: Member) -> tuple[int, ...]:
-    """The numbers of the row axes, of which a reduction may have lost others."""
+    """The numbers of the row axes that remain; a reduction may have lost others."""
     if not member.across:
         return member.rows
     before, after = reduction_of(old), reduction_of(new)

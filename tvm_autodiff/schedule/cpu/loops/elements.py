@@ -1,8 +1,7 @@
-"""Tensors element by element, and what their reads say about the loops over them.
+"""Tensors as expressions for their elements, and what their reads imply for the loops over them.
 
-In: expressions without reductions over some axes. Out: the residues that they depend on, whether
-borders, strides and branches stand in the way of vectors, and the same values without branches
-where reads are safe. The loops are written in `class_loops`.
+It finds the residues that the expressions depend on, whether borders, strides and branches prevent
+vectors, and the same values without branches where reads are safe. `class_loops` writes the loops.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothin
 class Elements:
     """Tensors of one shape, element by element.
 
-    They are no stage: TVM walks the body of a stage as a tree.
+    They are not a stage, because TVM walks the body of a stage as a tree.
 
     Attributes
     ----------
     axes : tuple of axes
-        Of all tensors; they begin at zero.
+        The axes of all tensors, which start at zero.
     values : tuple of Expr
-        What stands at the axes, one expression for each tensor.
+        The values at the axes, one expression for each tensor.
     """
 
     axes: tuple[Axis, ...]
@@ -85,8 +84,9 @@ def _sides(node: Expr, variables: Sequence[Var]) -> list[Affine]:
 
 
 def moduli_of(elements: Elements) -> list[int] | None:
-    """For each axis the least common multiple of what it is divided by; None where a division is
-    of several axes, or of one whose extent is not known in numbers.
+    """For each axis the least common multiple of its divisors.
+
+    None if a division involves several axes, or one of unknown extent.
     """
     variables = [axis.var for axis in elements.axes]
     found = dict.fromkeys(map(node_id, variables), 1)
@@ -109,11 +109,10 @@ def moduli_of(elements: Elements) -> list[int] | None:
 
 
 def worth_binding(values: Sequence[Expr]) -> list[Expr]:
-    """Reads, and parts that occur twice and read or are large, where they are surely evaluated;
+    """The reads, and large or reading parts that occur twice, if they are certainly evaluated;
     inner ones first.
 
-    TVM walks expressions as trees: what a winner is compared with would be written out again for
-    each comparison, also where it is a constant that no read is left in.
+    TVM walks expressions as trees, so the operands of a comparison would be repeated for each use.
     """
     reached = {node_id(node) for node in surely_evaluated(values)}
     uses: dict[int, int] = {}
@@ -139,7 +138,7 @@ def worth_binding(values: Sequence[Expr]) -> list[Expr]:
 
 
 def without_branches(expr: Expr, loops: Loops) -> Expr:
-    """``if c then x[i] else 0 → select(c, x[i], 0)`` where i lies inside of x either way."""
+    """``if c then x[i] else 0 → select(c, x[i], 0)`` if i lies inside x in either case."""
 
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
@@ -152,7 +151,7 @@ def without_branches(expr: Expr, loops: Loops) -> Expr:
 
 
 def _is_plain(branches: Sequence[Expr], loops: Loops) -> bool:
-    """Whether branches may be evaluated wherever the loops are, and take little time."""
+    """Whether branches may be evaluated for all loop values, and take little time."""
     for node in postorder(list(branches)):
         if op_name(node) in ("if_then_else", "floordiv", "floormod"):
             return False

@@ -1,8 +1,8 @@
-"""What is kept of one state while parts of time are folded: ``h' = a·h + b`` over a whole part.
+"""The folded form of one state over parts of time: ``h' = a·h + b`` over a whole part.
 
-A product that overflows, or one that is too small for its dtype where the state before it is not,
-folds to nothing that can be relied on. So a bound of the product goes along, which does not become
-less than some floor: where it is more than the product, the difference tells what may be lost.
+A product that overflows, or one that is too small for its dtype while the preceding state is not,
+makes the folded form unreliable. Therefore a bound of the product is kept that never falls below a
+threshold; where it exceeds the product, the difference shows the possible loss.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ class Folded:
     Attributes
     ----------
     factor : Expr
-        Of a step.
+        The factor of a step.
     starts : Local
-        The state before each part, and behind the last one.
+        The state before each part, and after the last one.
     sums : Local
-        What a part makes of zero.
+        The result of each part for a zero state.
     products, bounds : Local or None
-        The product of its factors, and a bound of its size; None where all factors are one, or
-        zero.
+        The product of its factors, and a bound of its size; None if all factors are one or zero.
     """
 
     factor: Expr
@@ -41,7 +40,7 @@ class Folded:
 
     @staticmethod
     def of(var: Var, factor: Expr, parts: int) -> Folded:
-        """Room for a state and some parts."""
+        """Allocate a state for several parts."""
         name, dtype = str(var.name), dtype_of(var)
         starts = local(f"{name}_starts", [parts + 1], dtype)
         sums = local(f"{name}_sums", [parts], dtype)
@@ -57,8 +56,9 @@ class Folded:
         return [place for place in places if place is not None]
 
     def after(self, part: Expr) -> tuple[Expr, Expr]:
-        """The state behind a part, and whether its rounding is that of the steps: ``a·h + b``,
-        where ``(bound - |a|)·|h|`` is nothing beside it, or nothing at all.
+        """The state after a part, and whether its rounding error is that of single steps.
+
+        ``a·h + b``, where ``(bound - |a|)·|h|`` must be negligible beside it, or zero.
         """
         start, total = element(self.starts, [part]), element(self.sums, [part])
         if const_value(self.factor) == 0:
@@ -77,8 +77,8 @@ class Folded:
 
 
 def multiplied(product: Local, bound: Local, lane: Expr, factor: Expr) -> Statement:
-    """``a ← a·factor``, which is zero where it is less than the floor, and a bound of its size that
-    never is.
+    """``a ← a·factor``, set to zero below the threshold, and a bound of its size that is never
+    zero.
     """
     dtype = dtype_of(factor)
     least, new = const(_floor(dtype), dtype), mul(element(product, [lane]), factor)
@@ -93,8 +93,10 @@ def multiplied(product: Local, bound: Local, lane: Expr, factor: Expr) -> Statem
 
 
 def _floor(dtype: str) -> float:
-    """The least size of a product that counts: its next factor hardly makes a subnormal number of
-    it, which takes a processor a hundred times as long.
+    """The threshold below which a product counts as zero.
+
+    Above it, the next factor rarely makes a subnormal number, which takes a processor a hundred
+    times as long.
     """
     limits = np.finfo(dtype)
     return float(limits.tiny / limits.eps)

@@ -1,7 +1,7 @@
-"""Inner loops that run through memory as one: the height and width of an image, say.
+"""Merges inner loops that are contiguous in memory, such as the height and width of an image.
 
-In: a nest. Out: the same nest with trailing loops merged, ``for y < 7, x < 9 → for x < 63`` with y
-at zero, where every tensor lies in one piece along both; short rows then fill whole vectors.
+``for y < 7, x < 9 → for x < 63`` with y at zero, if every tensor is contiguous along both. Short
+rows then fill whole vectors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _mergeable(item: Item) -> bool:
     if not isinstance(axis_range(outer)[1], int):
         return False
     if item.spatial:
-        # the result, too, must lie in one piece
+        # the result must be contiguous as well
         last = [node_id(axis.var) for axis in item.op.axis[-2:]]
         if last != [node_id(outer.var), node_id(inner.var)]:
             return False
@@ -51,7 +51,7 @@ def _mergeable(item: Item) -> bool:
 
 
 def _is_value(roots: Sequence[Expr], variables: Sequence[Var]) -> bool:
-    """Whether a variable stands outside of the indices of reads, as in ``y == place[row]``."""
+    """Whether a variable occurs outside indices of reads, as in ``y == place[row]``."""
     wanted = {node_id(var) for var in variables}
     pending, seen = list(roots), set(wanted)
     while pending:

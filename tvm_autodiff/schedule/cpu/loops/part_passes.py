@@ -1,9 +1,10 @@
-"""Time in parts that run side by side as lanes of vectors: the passes over all parts.
+"""Splits time into parts that run side by side as vector lanes, and writes the passes over all
+parts.
 
-A pass of each level of states folds a part into one step, ``h' = a·h + b``, while the states of
-lower levels run as they are; what it reads and writes goes through blocks that are transposed in
-registers. A serial pass over the parts gives the states that they begin with. Results that need no
-more states are written on the way. A part that cannot be folded runs step by step instead.
+A pass for each level of states folds a part into one step, ``h' = a·h + b``, while the states of
+lower levels run normally. What it reads and writes goes through blocks that are transposed in
+registers. A serial pass over the parts computes their initial states. Results that need no further
+states are written on the way. A part that cannot be folded runs step by step.
 """
 
 from __future__ import annotations
@@ -53,11 +54,12 @@ class PartPasses:
     op : Operation
         The stage.
     loop : Loop
-        What it computes, with a step in normal form.
+        The loop, with a step in normal form.
     states : AffineStates
-        Of that step.
+        The states of that step.
     lanes, threads : int
-        How many parts there are: as many for each thread as a vector has lanes.
+        The number of parts per thread, which is the number of vector lanes, and the number of
+        threads.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class PartPasses:
         return func, inputs, outputs
 
     def _steps_of_part(self) -> Expr:
-        """An odd number of lines of steps for each part; none where there are few steps."""
+        """An odd number of cache lines of steps for each part, or zero if there are few steps."""
         whole = LINE * self._parts
         if isinstance(self._loop.length, int):
             lines = self._loop.length // whole
@@ -137,7 +139,7 @@ class PartPasses:
         return Lanes(1, lambda lane: [], lambda lane: time, neighbours=False)
 
     def _moved(self, stacks: Sequence[Stack], part: Expr, out: bool) -> Statement:
-        """The first states into the first part, or the last ones out of the last one."""
+        """Copy the first states into the first part, or the last ones out of the last part."""
         statements: list[Statement] = []
         places = iter(kept.starts for kept in self._kept)
         for stack in stacks:
@@ -155,7 +157,7 @@ class PartPasses:
         return [n for n, own in enumerate(self._states.levels) if own <= level]
 
     def _pass(self, level: int) -> Statement:
-        """All parts: states below a level as they are, those of the level from zero."""
+        """All parts: states below a level run normally, those of the level start from zero."""
         thread, step = counter("thread", self._threads), counter("step", self._lanes)
         block = counter("blocks", self._loop.length)
         states = self._vectors("state", self._numbers(level))
@@ -231,15 +233,15 @@ class PartPasses:
         }
 
     def _getter(self, states: dict[int, Local], number: int) -> Callable[[Expr], Expr]:
-        """A state in a lane; zero for one that nothing of a pass depends on."""
+        """A state in a lane, or zero if nothing of a pass depends on it."""
         if number in states:
             return partial(_read, states[number])
         zero = const(0, dtype_of(self._variables[number]))
         return lambda lane: zero
 
     def _composed(self, level: int) -> Statement:
-        """``start[part + 1] = product[part]·start[part] + sum[part]``; a part of which that cannot
-        be relied on runs step by step.
+        """``start[part + 1] = product[part]·start[part] + sum[part]``; an unreliable part runs step
+        by step.
         """
         part, zero = counter("part", self._parts), const(0, "int32")
         next_part = add(part, const(1, "int32"))
@@ -250,7 +252,7 @@ class PartPasses:
                 after, holds = self._kept[n].after(part)
                 checks.append(holds)
                 statements.append(store(self._kept[n].starts, after, [next_part]))
-        # a flag, since the opposite of a comparison would not hold for what is no number
+        # a flag, because the negation of a comparison would be wrong for NaN
         flag = select(all_of(checks), const(1, "int32"), zero)
         unsure = compare("eq", element(sure, [zero]), zero)
         again = self._serial(
@@ -266,7 +268,7 @@ class PartPasses:
         return loop(part, self._parts, allocated([sure], body))
 
     def _rest(self) -> Statement:
-        """The steps behind the last part."""
+        """The steps after the last part."""
         everything = list(range(len(self._variables)))
         last = const(self._parts, "int32")
         done = mul(const(self._parts, self._dtype), self._steps)

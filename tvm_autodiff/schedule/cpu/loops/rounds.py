@@ -1,8 +1,7 @@
-"""One loop in rounds of vectors, and what is left at its end.
+"""Strip-mines one loop into rounds of vectors, with a remainder.
 
-In: an extent, a width of vectors, a function that writes the statements at a position. Out: the
-loop. A row of n elements is n // (U*L) rounds of U vectors of L lanes, then the vectors that are
-left, then one narrower vector.
+A row of n elements becomes n // (U*L) rounds of U vectors of L lanes, then the remaining vectors,
+then one narrower vector.
 """
 
 from __future__ import annotations
@@ -55,8 +54,9 @@ def filled(target: Local, value: Expr, shape: Sequence[int], lanes: int) -> Stat
 
 
 def vectors_of_round(extent: Extent, lanes: int, folds: int) -> int:
-    """How many vectors a round has: enough that a sum does not wait for itself, and a power of two:
-    halves of three vectors would be written as one and a half and read as others.
+    """The number of vectors in a round: enough to hide the latency of a sum, and a power of two.
+
+    Halves of three vectors would be written as one and a half vectors and read as others.
     """
     if not folds:
         return 1
@@ -66,7 +66,7 @@ def vectors_of_round(extent: Extent, lanes: int, folds: int) -> int:
 
 
 def plain_loop(item: Item, begin: int, end: Extent, body: Body) -> Statement:
-    """A loop that is left to the compiler, branches and all."""
+    """A loop that is left to the compiler, including its branches."""
     extent = end - begin if isinstance(end, int) else end
     var = counter(item.loops[-1].var.name, extent)
     place = add(var, const(begin, dtype_of(var)))
@@ -76,7 +76,7 @@ def plain_loop(item: Item, begin: int, end: Extent, body: Body) -> Statement:
 def vector_loop(
     items: Sequence[Item], begin: int, end: Extent, unroll: int, body: Body
 ) -> Statement:
-    """A loop in vectors; where conditions are left, the compiler is asked to find them."""
+    """A loop in vectors; the compiler vectorises it if conditions remain."""
     kind = SERIAL if any(item.guarded for item in items) else VECTORIZED
     item, extent = items[0], end
     dtype = dtype_of(item.loops[-1].var)
@@ -106,7 +106,7 @@ def rounds(
     dtype: str,
     group: Callable[[Expr, int, int], Statement],
 ) -> Statement:
-    """Rounds of vectors, the vectors that are left, and what is left of those."""
+    """Rounds of vectors, the remaining vectors, and their remainder."""
     length = unroll * lanes
     trips, left = divmod(extent, length)
     groups, rest = divmod(left, lanes)

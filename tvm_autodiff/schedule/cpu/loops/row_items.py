@@ -1,8 +1,8 @@
-"""What is done in a row of a chain, as loop nests: stages of equal loops share one.
+"""The work within a row of a fusion group, as loop nests that stages with equal loops share.
 
-In: a chain. Out: its stages as items (the loops each needs within a row, the last of which may be
-vectorised), put together as nests in order of execution. An item joins the nest that makes what it
-reads when it reads that at its own place; a result of a reduction is there after its nest only.
+Each stage becomes an item with the loops it needs within a row, the last of which may be
+vectorised. An item joins the nest that produces what it reads if it reads it at its own index; the
+result of a reduction is available only after its nest.
 """
 
 from __future__ import annotations
@@ -56,15 +56,16 @@ class Item:
     spatial, reduced : tuple of Axis
         The other axes, the vectorised one last in its tuple.
     sources : tuple of Expr
-        What is computed or reduced, one expression a component.
+        The computed or reduced values, one expression per component.
     lanes : int
         The width of vectors.
     guarded : bool
-        Whether a condition changes along the last loop, so that vectors cannot be written down.
+        Whether a condition changes along the last loop, so that vectors cannot be written
+        explicitly.
     straight : bool
         Whether all memory is contiguous along the last loop.
     still : tuple of Var
-        Variables that stay at zero, since the loop of the next one runs through theirs as well.
+        Collapsed axes: variables that stay at zero because the next loop covers them as well.
     """
 
     kind: str
@@ -88,7 +89,7 @@ class Item:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What two items have in common that can share loops."""
+        """The key of items that can share loops."""
         extents = [axis_range(axis) for axis in self.loops]
         ids = tuple((_key(low), _key(extent)) for low, extent in extents)
         return (ids, self.lanes, self.guarded, self.kind == BLOCK and id(self))
@@ -115,7 +116,7 @@ def _is_fold(item: Item) -> bool:
 
 
 def items_of(chain: Chain, machine: Machine) -> list[Item]:
-    """The stages of a chain that run in the row loop, in order."""
+    """The stages of a fusion group that run in the row loop, in order."""
     found = []
     for member in chain.members:
         for op in member.kernel.ops:
@@ -151,7 +152,7 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
 
 
 def as_fold(item: Item) -> Item:
-    """A block as one of its results: what else it computes counts among the rows."""
+    """A block as one of its results: its other axes count as rows."""
     rows = (*item.rows, *(axis.var for axis in item.spatial))
     reduced = contiguous_last(item.op, item.reduced)
     straight = unit_strides(item.op, reduced[-1].var)
@@ -176,7 +177,7 @@ def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The sources without the branches that nothing needs; see `selected`."""
+    """The sources without unnecessary branches; see `selected`."""
     reduction = reduction_of(op)
     return selected(sources, [*op.axis, *(reduction.axes if reduction else ())])
 
@@ -191,7 +192,7 @@ def has_branches(roots: Sequence[Expr], var: Var) -> bool:
 
 
 def nests_of(items: Sequence[Item]) -> list[Nest]:
-    """Items put together as nests, in order of execution."""
+    """Items combined into nests, in order of execution."""
     nests: list[Nest] = []
     made: dict[tuple[int, int], tuple[int, Item]] = {}
     for item in items:
@@ -214,7 +215,7 @@ def nests_of(items: Sequence[Item]) -> list[Nest]:
 def _own_reads(
     item: Item, made: dict[tuple[int, int], tuple[int, Item]]
 ) -> list[tuple[tuple[int, int], bool]]:
-    """Reads of what other items make, and whether each is at the place that the loops are at."""
+    """Reads of what other items produce, and whether each is at the current index of the loops."""
     found = []
     here = [node_id(axis.var) for axis in item.loops]
     for node in postorder(list(item.sources)):

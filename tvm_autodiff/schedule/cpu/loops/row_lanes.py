@@ -1,7 +1,7 @@
-"""A row program as statements: as many rows as a vector has lanes, side by side.
+"""Writes a row program as statements for as many rows as a vector has lanes.
 
-In: values of one row. Out: loads, arithmetic and stores of all lanes. What lies in memory component
-by component is taken apart, and put together again, in registers.
+Loads, arithmetic and stores cover all lanes. Data stored component by component is transposed in
+registers.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ Key = tuple[int, int]
 #: from a lane and a value to the statement that keeps it
 Write = Callable[[Expr, Expr], Statement]
 
-MOST_COMPONENTS = 64  #: that lie side by side and are taken apart in registers
+MOST_COMPONENTS = 64  #: that are contiguous and are separated in registers
 _STORED = 24  #: nodes of a value that is used once, from which on it is stored
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """What the lanes of a vector stand for.
+    """The rows and times of the lanes of a vector.
 
     Attributes
     ----------
     count : int
     rows : callable
-        From a lane to the indices of its row.
+        Maps a lane to the indices of its row.
     time : callable
-        From a lane to its time.
+        Maps a lane to its time.
     neighbours : bool
-        Whether they are neighbouring rows at one time.
+        Whether the lanes are neighbouring rows at the same time.
     """
 
     count: int
@@ -72,7 +72,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Stack:
-    """A tensor in a buffer, which may have an index of time in front, and the lane behind."""
+    """A tensor in a buffer, possibly with a leading time index and a trailing lane."""
 
     tensor: Tensor
     buffer: Buffer | Local
@@ -88,9 +88,9 @@ class RowLanes:
     ----------
     program : RowProgram
     sources : mapping from tensor key to Stack
-        Where what the step reads lies.
+        The buffers of what the step reads.
     buffers : list of Local
-        What the statements need: a vector for each value that is stored.
+        The buffers of the statements: a vector for each stored value.
     """
 
     program: RowProgram
@@ -110,11 +110,12 @@ class RowLanes:
         ----------
         lanes : Lanes
         states
-            For each variable of the state what it is in a lane.
+            For each variable of the state, its value in a lane.
         results
-            Values over the program's variables, with what becomes of them once all is read.
+            Values over the program's variables, with the statements that store them after all
+            reads.
         stacks
-            The components of results that are stacked, and where they go.
+            The components of stacked results, and where they are stored.
         """
         lane = variable("lane", "int32")
         writes, after = list(results), []
@@ -263,8 +264,8 @@ class RowLanes:
     ) -> None:
         """Put what the variables of the program are into `table`, and the statements into `inside`.
 
-        TVM writes a variable's value into each of its uses unless it is a read: what is used twice
-        is stored in a vector of its own, which LLVM keeps in a register.
+        TVM inlines a variable's value into each of its uses unless it is a read, so a value that is
+        used twice is stored in a separate vector, which LLVM keeps in a register.
         """
         values = {node_id(var): value for var, value in self.program.bindings}
         uses = _uses(values, results)
@@ -314,7 +315,7 @@ def _numbers(component: Sequence[int]) -> tuple[tuple[str, int], ...]:
 
 
 def tensors_read(program: RowProgram, results: Sequence[Expr]) -> set[Key]:
-    """The keys of the tensors that some values of a program need."""
+    """The keys of the tensors that values of a program need."""
     values = {node_id(var): value for var, value in program.bindings}
     uses = _uses(values, results)
     needed = [value for var, value in program.bindings if uses[node_id(var)]]
@@ -322,7 +323,7 @@ def tensors_read(program: RowProgram, results: Sequence[Expr]) -> set[Key]:
 
 
 def _index(stack: Stack, lanes: Lanes, lane: Expr, component: Sequence[int]) -> list[Expr]:
-    """Where a component lies."""
+    """The index of a component in memory."""
     time = [lanes.time(lane)] if stack.timed else []
     place = [*time, *lanes.rows(lane), *(const(n, "int32") for n in component)]
     return [*place, lane] if stack.by_lane else place
@@ -341,7 +342,7 @@ def _bound(var: Var, value: Expr, inside: list[Statement]) -> Var:
 
 
 def _uses(values: Mapping[int, Expr], results: Sequence[Expr]) -> Counter[int]:
-    """How often each variable occurs in what the results need."""
+    """The number of occurrences of each variable in what the results need."""
     uses: Counter[int] = Counter()
     pending = list(results)
     while pending:
@@ -360,7 +361,7 @@ def _occurrences(root: Expr) -> list[Expr]:
 
 
 def _squares(count: int, side: int) -> list[int]:
-    """Where squares of components begin, the last of which may overlap the one before."""
+    """The starts of square blocks of components; the last may overlap the previous one."""
     return [min(first, count - side) for first in range(0, count, side)]
 
 

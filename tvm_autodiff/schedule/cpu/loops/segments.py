@@ -1,8 +1,6 @@
-"""A loop cut where its conditions change, so that none is left within a piece.
+"""Splits a loop where its conditions change, so that no piece contains one.
 
-In: expressions, and a loop variable with its extent. Out: pieces of the loop, in order, each with
-the expressions as they read there: ``j < 256 ? a : b`` is ``a`` in ``0 .. 256`` and ``b`` behind.
-Conditions on other variables stay.
+``j < 256 ? a : b`` is ``a`` in ``0 .. 256`` and ``b`` after it. Conditions on other variables stay.
 """
 
 from __future__ import annotations
@@ -40,14 +38,13 @@ _FOLDS: dict[str, Callable[..., Expr]] = {
 
 
 def pieces(roots: Sequence[Expr], var: Var, extent: int) -> list[Piece]:
-    """The loop ``0 <= var < extent`` in pieces; one piece when there is nothing to cut at, or too
-    much.
+    """The loop ``0 <= var < extent`` in pieces, or in one piece if there are no or too many cuts.
     """
     forms = _differences(roots, var)
     cuts = {0, extent}
     for form in forms.values():
         slope, constant = form.coefficient(node_id(var)), form.constant
-        # where a difference becomes zero, and one behind
+        # where a difference becomes zero, and one after it
         root = -constant // slope
         cuts |= {place for place in (root, root + 1) if 0 < place < extent}
     if len(cuts) > 4 * MAX_PIECES:
@@ -93,7 +90,7 @@ def _truth(node: Expr, form: Affine, var: Var, begin: int, end: int) -> bool | N
 
 
 def _resolved(root: Expr, truths: dict[int, bool | None]) -> Expr:
-    """The expression with the comparisons that are decided, and branches taken."""
+    """The expression with decided comparisons and branches replaced."""
     decided = {key: const(int(truth), "bool") for key, truth in truths.items() if truth is not None}
 
     def visit(node: Expr) -> Expr | None:

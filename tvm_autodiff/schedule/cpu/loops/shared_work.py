@@ -1,10 +1,9 @@
-"""What the stages of a chain compute more than once, computed once for the row.
+"""Computes common subexpressions of the stages of a fusion group once for the row.
 
-In: a chain. Out: the chain with more stages: a value of an expensive function that several stages
-need at the same place of a row is kept in the row, and a row's divisor becomes factors
-(``x[i, j] / s[i] → x[i, j] * c[i] * (1 / (s[i]*c[i]))``, one more rounding) unless exact results
-are asked for. The power of two c keeps both products and the reciprocal finite and normal wherever
-the quotient is; float16 and bfloat16 are divided so in float32.
+A value of an expensive function that several stages need at the same index is kept in the row, and
+a row's divisor becomes factors (``x[i, j] / s[i] → x[i, j] * c[i] * (1 / (s[i]*c[i]))``, with one
+more rounding) unless exact results are required. The power of two c keeps both products and the
+reciprocal finite and normal wherever the quotient is. float16 and bfloat16 are divided in float32.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Use:
-    """What stands for a node: the value of a stage for a row, or its left operand times factors.
+    """The replacement of a node: the value of a stage for a row, or its left operand times factors.
 
     Attributes
     ----------
     stages : tuple of Operation
         The stage that holds the value, or those that hold the factors.
     place : list of Var
-        Where the values lie in them.
+        The indices of the values in them.
     divides : bool
         Whether they are factors.
     """
@@ -68,8 +67,9 @@ class _Use:
 
 
 def with_shared_work(chain: Chain, machine: Machine) -> Chain:
-    """The chain with shared values and reciprocals as stages of their own; its outputs are the
-    tensors, in the same order, that the new stages compute.
+    """The fusion group with shared values and reciprocals as separate stages.
+
+    The outputs are the tensors, in the same order, that the new stages compute.
     """
     stages = EqualStages()
     uses: list[dict[int, _Use]] = []
@@ -123,7 +123,7 @@ def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _U
 
 
 def _one_a_row(divisor: Expr, whole: Expr, member: Member) -> bool:
-    """Whether a divisor is the same all along a row in which the quotient varies."""
+    """Whether a divisor is constant along a row in which the quotient varies."""
     rows = {node_id(axis.var) for axis in member.row_axes}
     others = {node_id(axis.var) for axis in _other_axes(member)}
     inside = {node_id(var) for var in variables_of(divisor)}
@@ -140,7 +140,7 @@ def _other_axes(member: Member) -> list[Axis]:
     return [axis for axis in axes if node_id(axis.var) not in rows]
 
 
-#: node that a stage of its own computes → its name, where that differs
+#: node that a separate stage computes → its name, if that differs
 _NAMES = {"div": "reciprocal", "select": "scale"}
 
 
@@ -169,7 +169,7 @@ def _as_data(axis: Axis) -> Axis:
 
 
 class _Renewed:
-    """Members read anew: with shared values, and from the stages that took the place of others."""
+    """Members rewritten to use shared values and the stages that replaced others."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []
@@ -177,11 +177,11 @@ class _Renewed:
         self._made: dict[int, Tensor] = {}
 
     def current(self, tensor: Tensor) -> Tensor:
-        """What took the place of a tensor, or the tensor."""
+        """The replacement of a tensor, or the tensor."""
         return self._table.get(tensor_key(tensor), tensor)
 
     def add(self, member: Member, uses: dict[int, _Use]) -> None:
-        """Put a member behind the others."""
+        """Append a member."""
         root = member.kernel.root
         values: dict[int, Expr] = {}
         for node in _outermost(_sources(root), uses):

@@ -1,4 +1,4 @@
-"""Squares of numbers transposed in registers."""
+"""Transposes square blocks of numbers in registers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..transposition import exchanged
 def turned(
     vectors: Sequence[Expr], buffers: list[Local], dtype: str
 ) -> tuple[list[Statement], list[Expr]]:
-    """The columns of a square of which some vectors are the rows.
+    """The columns of a square block whose rows are given vectors.
 
     Parameters
     ----------
     vectors : sequence of Expr
-        As many as each of them has lanes, a power of two.
+        The rows; their number equals the number of lanes, a power of two.
     buffers : list of Local
-        What the statements need is appended.
+        The buffers of the statements are appended.
     dtype : str
-        Of the numbers.
+        The dtype of the numbers.
     """
     statements: list[Statement] = []
     side, distance = len(vectors), 1

@@ -1,7 +1,7 @@
-"""Blocks of time of several parts, transposed in registers: the parts become lanes of vectors.
+"""Transposes blocks of time of several parts in registers, so that the parts become vector lanes.
 
-In: an array by time, and the times at which some parts have come. Out: as many steps of all parts
-as a vector has lanes, in local memory, so that a step reads one vector; and back.
+As many steps of all parts as a vector has lanes are held in local memory, so that a step reads one
+vector; results are transposed back.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class TimeBlock:
     stack : Stack
         The array by time.
     lanes : int
-        How many parts there are, and how many steps.
+        The number of parts, and of steps in a block.
     held : Local
         ``(steps, *components, parts)``.
     buffers : list of Local
-        What the statements need besides.
+        Further buffers of the statements.
     """
 
     stack: Stack

@@ -1,7 +1,7 @@
-"""The loops of a nest, written out: vectors, unrolled accumulators, what is left at the end.
+"""Writes the loops of a nest with vectors, unrolled accumulators and a remainder.
 
-In: a nest of items, the row it is in, where tensors lie. Out: statements. A reduction keeps partial
-results, one for each lane of a round of vectors, and combines them after the row.
+A reduction keeps partial results, one for each lane of a round of vectors, and combines them after
+the row.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class NestWriter:
     Parameters
     ----------
     places : Places
-        Where tensors lie.
+        The buffers of the tensors.
     sums : dict from tensor key to Local
-        Where sums over rows are kept.
+        The buffers of sums over rows.
     """
 
     def __init__(self, places: Places, sums: dict[Key, Local]) -> None:
@@ -119,7 +119,7 @@ class NestWriter:
         return values, wrapped
 
     def _at(self, item: Item, table: dict[Var, Expr]) -> list[Statement]:
-        """What an item does at one place of its loops."""
+        """The work of an item at one index of its loops."""
         rename = substituter(table)
         if item.reduction is None:
             value = self._places.read(rename(item.sources[0]))
@@ -141,7 +141,7 @@ class NestWriter:
     def _folded(
         self, item: Item, keepers: Sequence[Local], width: int, rows: Sequence[Expr]
     ) -> list[Statement]:
-        """Combine the partial results by halves, and hand the result on."""
+        """Combine the partial results by halves, and store the result."""
         assert item.reduction is not None
         statements: list[Statement] = []
         while width > 1:
@@ -160,7 +160,8 @@ class NestWriter:
         return statements
 
     def _block(self, item: Item, rows: Sequence[Expr]) -> Statement:
-        """``t[d] = ⊕_k f(d, k)``: a few vectors of results at a time, the reduction outside."""
+        """``t[d] = ⊕_k f(d, k)``: a few vectors of results at a time, with the reduction outside.
+        """
         assert item.reduction is not None
         [identity] = item.reduction.combiner.identity
         if not item.straight:
@@ -248,7 +249,7 @@ def combined(
 def _table(
     item: Item, rows: Sequence[Expr], values: Sequence[Expr], partial: bool = False
 ) -> dict[Var, Expr]:
-    """What the axes of an item are at a place of its loops."""
+    """The values of an item's axes at an index of its loops."""
     table: dict[Var, Expr] = dict(zip(item.rows, rows, strict=True))
     table.update((var, const(0, dtype_of(var))) for var in item.still)
     if not partial:
@@ -264,7 +265,7 @@ def _indices(item: Item, rename: Callable[[Expr], Expr]) -> list[Expr]:
 def _bounds(
     item: Item, axis: Axis, rows: Sequence[Expr], values: Sequence[Expr]
 ) -> tuple[Extent, Extent]:
-    """Beginning and extent of an axis, which may follow the axes outside of it."""
+    """The start and extent of an axis, which may depend on outer axes."""
     low, extent = axis_range(axis)
     axes = [*item.spatial, *item.reduced] if item.kind == BLOCK else item.loops
     table: dict[Var, Expr] = dict(zip(item.rows, rows, strict=True))
@@ -283,7 +284,7 @@ def _plus(value: Expr, low: Extent) -> Expr:
 def _cut(
     items: Sequence[Item], low: Extent, extent: Extent
 ) -> list[tuple[int, Extent, Sequence[Item]]]:
-    """The last loop of a nest in pieces, in which no condition changes if that is possible."""
+    """The last loop of a nest in pieces without changing conditions, if possible."""
     if not isinstance(extent, int) or low != 0 or not any(item.guarded for item in items):
         return [(0, extent, items)]
     var = variable("place", dtype_of(items[0].loops[-1].var))

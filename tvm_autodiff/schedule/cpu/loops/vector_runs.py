@@ -1,9 +1,7 @@
-"""One run of a loop as vectors: strided reads and interleaved writes as shuffles.
+"""Writes one run of a loop as vectors, with shuffles for strided reads and interleaved writes.
 
-In: the elements that one pass of a loop writes, as expressions of its variable, and how long a run
-is. Out: the statements of a run. What is read with a stride comes from whole vectors into buffers
-of one vector before the run, what is written with one goes from such buffers after it; LLVM keeps
-them in registers.
+Strided reads go from whole vectors into buffers of one vector before the run, and strided writes go
+from such buffers after it. LLVM keeps the buffers in registers.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ MAX_STRIDE = 4
 
 @dataclass(frozen=True)
 class Write:
-    """Where an element goes: a tensor, the residues of its place, its indices."""
+    """The target of an element: a tensor, the residues of its position, its indices."""
 
     tensor: Tensor
     residues: tuple[int, ...]
@@ -67,9 +65,9 @@ class Run:
     Attributes
     ----------
     bases : (int, int)
-        The least and the greatest value of `base`.
+        The smallest and the largest value of `base`.
     modulus : int
-        The neighbours that one pass writes.
+        The number of neighbours that one pass writes.
     """
 
     var: Var
@@ -89,7 +87,7 @@ class Run:
         self._chunks: dict[object, Expr] = {}
 
     def statements(self, values: Sequence[Expr], writes: Sequence[Write]) -> Statement | None:
-        """The run that writes the values; None where it cannot be made of vectors."""
+        """The run that writes the values, or None if it cannot be made of vectors."""
         names = self._named(values)
         if names is None:
             return None
@@ -116,7 +114,7 @@ class Run:
         return self.buffers[-1]
 
     def _named(self, values: Sequence[Expr]) -> dict[int, Expr] | None:
-        """What stands for reads and shared parts in the run."""
+        """The replacements of reads and shared parts in the run."""
         names: dict[int, Expr] = {}
         bound = worth_binding(values)
         found = {node_id(node) for node in bound}
@@ -160,7 +158,7 @@ class Run:
         return self._strided(node, stride, form.constant)
 
     def _strided(self, node: Expr, stride: int, offset: int) -> Expr | None:
-        """``x[s*i + o] → t[lane]`` with t picked from s whole vectors that lie inside x."""
+        """``x[s*i + o] → t[lane]`` with t picked from s whole vectors inside x."""
         tensor, outer = load_tensor(node), operands(node)[:-1]
         dim = shape_of(tensor)[-1]
         if not isinstance(dim, int) or not 1 < stride <= MAX_STRIDE:

@@ -1,7 +1,7 @@
-"""Which operands of a register tile are copied into its layout, and how long that takes.
+"""Decides which operands of a register tile are copied into its layout, and estimates the cost in
+cycles.
 
-In: the loops of a reduction and a tile. Out: whether an operand is copied, and cycles. In a loop, a
-copy of what no step changes is made once for all steps.
+In a loop over time, a copy of what no step changes is made once for all steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .packing import packed_size
 from .tiling import Tile
 
 PAGE_BYTES = 4096
-CACHE_WAYS = 8  #: lines of the first cache that may lie pages apart
+CACHE_WAYS = 8  #: the number of first-cache lines that may be pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
 LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
@@ -28,7 +28,7 @@ MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four tim
 def copy_cycles(
     nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
 ) -> float | None:
-    """The time of the copies that a tile needs; None where one would be absurdly large."""
+    """The time of the copies that a tile needs, or None if one would be absurdly large."""
     assert tile.vector is not None
     cycles = 0.0
     iterations = size_of(list(padded.values()))
@@ -45,7 +45,7 @@ def copy_cycles(
 
 
 def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: Machine) -> float:
-    """Cycles to copy an element: by the distance in memory of what becomes neighbours."""
+    """The cycles to copy an element, by the distance in memory of its new neighbours."""
     assert tile.vector is not None
     inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
     keys = [nest.spatial[axis] for axis in inner if nest.spatial[axis] in operand.variables()]
@@ -59,7 +59,7 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
 
 
 def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
-    """Whether the tile cannot, or should not, read an operand where it lies."""
+    """Whether the tile cannot, or should not, read an operand in place."""
     assert tile.vector is not None
     vector_key = nest.spatial[tile.vector]
     if operand.guards or not operand.is_load:
@@ -80,7 +80,7 @@ def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, in
 
 
 def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
-    """Whether panels in one piece are worth a copy of an operand that could be read in place."""
+    """Whether contiguous panels are worth a copy of an operand that could be read in place."""
     assert tile.vector is not None
     key = nest.spatial[tile.vector]
     if nest.extents.get(key, 1) <= tile.width * tile.vectors:
@@ -106,7 +106,7 @@ def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
 
 
 def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:
-    """Cycles to write an element of so many in another order."""
+    """The cycles per element to write in another order."""
     return TURN if elements * nest.itemsize <= machine.cache_bytes // 2 else TURN_FAR
 
 

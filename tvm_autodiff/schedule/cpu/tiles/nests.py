@@ -1,7 +1,7 @@
-"""The loops of a reduction with reuse, as the choice of a register tile looks at them.
+"""The loops of a reduction with reuse, as seen by the choice of a register tile.
 
-In: what a kernel reduces, and how often it runs. Out: output and reduce axes with their extents,
-and which operands a loop around all of it does not change.
+It has output and reduce axes with their extents, and the operands that a surrounding loop does not
+change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .tiling import Tile
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a reduction and what its operands depend on."""
+    """The loops of a reduction and the dependences of its operands."""
 
     body: Product | Body
     steps: Steps  #: what is computed for each point
@@ -42,7 +42,7 @@ class Nest:
         return [axis.var for axis in self._axes]
 
     def loops(self, padded: Mapping[int, int]) -> Loops:
-        """The loops, those with a literal extent up to another one."""
+        """The loops, in the order of the nest."""
         return replace(self._loops, ranges=ranges_of(padded))
 
     def is_fixed(self, operand: Operand) -> bool:
@@ -66,7 +66,7 @@ def nest_of(
     epilogue: Sequence[Expr] = (),
     repetition: Repetition = ONCE,
 ) -> Nest | None:
-    """The loops of a reduction; None when some do not begin at zero, or there are none."""
+    """The loops of a reduction, or None if there are none or some do not start at zero."""
     if not found.axes or not found.reduction.axes:
         return None
     extents: dict[int, int] = {}

@@ -1,9 +1,8 @@
-"""Copies of operands in the layout that an inner loop wants.
+"""Packs operands into the layout that an inner loop needs.
 
-In: an operand of a reduction, the loops around it and the axes of its register tile. Out: a stage
-that holds the operand's value for every point of its atoms, zero where its guard fails or it would
-read outside, with the vectorised axis innermost; and the read of that stage that replaces the
-operand. Guards thus run once for each element of the copy and never in the inner loop.
+A stage holds the operand's value for every point of its linear forms, with zeros where its guard
+fails or it would read outside, and with the vectorised axis innermost. Guards thus run once per
+element of the copy and never in the inner loop.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from ...nest.products import Atom, Operand, guarded, operand_value, rebased
 
 @dataclass(frozen=True)
 class TileAxes:
-    """Ids of the variables of a register tile: the vectorised one, the unrolled ones, and those
-    that are summed over, as the loops run.
+    """Ids of the variables of a register tile: the vectorised one, the unrolled ones, and the
+    summed ones in order.
     """
 
     vector: int | None
@@ -32,7 +31,7 @@ class TileAxes:
 
 
 def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
-    """Elements of the copy of an operand, or None when a range is not known in numbers."""
+    """The number of elements of an operand's copy, or None for unknown ranges."""
     total = 1
     for atom in operand.atoms:
         bounds = interval(Affine(atom), ranges)
@@ -54,18 +53,18 @@ def pack(
     Parameters
     ----------
     operand : Operand
-        Over the loop variables of the nest.
+        An operand over the loop variables of the nest.
     loops : Loops
-        What each of them runs through, padding included.
+        The range of each of them, including padding.
     spatial : sequence of int
         Ids of the output axes.
     tile : TileAxes
-        What is innermost.
+        The innermost variables.
 
     Returns
     -------
     (Tensor, Expr) or None
-        None when the range of an atom is not known in numbers.
+        None if the range of a linear form is not numeric.
     """
     by_id = {node_id(var): var for var in loops.variables}
     variables, ranges = loops.variables, loops.ranges
@@ -82,7 +81,7 @@ def pack(
         extent, dtype = high - low + 1, dtype_of(by_id[atom[0][0]])
         value = _value(atom, by_id, -low, dtype)
         if len(atom) == 1 and atom[0] == (tile.vector, 1) and extent > tile.vector_extent:
-            # v → (v // width, ..., v % width): one panel of the tile lies in one piece
+            # v → (v // width, ..., v % width): one panel of the tile is contiguous
             width = tile.vector_extent
             outer = data_axis(f"d{number}o", extent // width, dtype)
             inner = data_axis(f"d{number}i", width, dtype)
@@ -121,7 +120,9 @@ def _value(atom: Atom, by_id: Mapping[int, Var], constant: int, dtype: str) -> E
 
 
 def _place_of(atom: Atom, spatial: Sequence[int], tile: TileAxes) -> tuple[int, int]:
-    """Order of dimensions: reduced and mixed forms, then unrolled axes, then the vectorised one."""
+    """The order of dimensions: reduced and mixed forms, then unrolled axes, then the vectorised
+    one.
+    """
     keys = [key for key, _ in atom]
     if tile.vector in keys:
         return (3, 0)

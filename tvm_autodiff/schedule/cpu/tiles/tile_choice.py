@@ -1,8 +1,7 @@
-"""Which register tile suits a reduction with reuse: the one of least estimated cycles.
+"""Chooses the register tile with the fewest estimated cycles for a reduction with reuse.
 
-In: the loops of the nest with their extents, the operands with their index forms, the machine. Out:
-the vectorised axis and the unrolled ones with their factors, which operands need a copy, and the
-order of the loops over tiles.
+The result has the vectorised axis, the unrolled ones with their factors, the operands to copy, and
+the order of the loops over tiles.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def best_tile(nest: Nest, machine: Machine) -> Tile | None:
 
 
 def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
-    """Every tile worth looking at, in a fixed order."""
-    # a function of many steps needs registers of its own
+    """Every promising tile, in a fixed order."""
+    # a function of many steps needs additional registers
     calls = any(weight >= CALL for _, weight in nest.steps)
     registers = machine.vector_registers // 4 if calls else machine.vector_registers * 3 // 4
     registers //= len(nest.body.reduction.sources)
@@ -134,7 +133,7 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
 
 
 def _write_cycles(nest: Nest, tile: Tile) -> float:
-    """Cycles to finish and write an element: by the distance of a vector's lanes in memory."""
+    """The cycles to finish and write an element, by the distance of a vector's lanes in memory."""
     assert tile.vector is not None
     inner = nest.spatial[tile.vector + 1 :]
     if not inner:
@@ -144,7 +143,7 @@ def _write_cycles(nest: Nest, tile: Tile) -> float:
 
 
 def turning_cycles(nest: Nest, machine: Machine) -> float:
-    """Cycles to write results along the vectorised axis and to turn them around afterwards."""
+    """The cycles to write results along the vectorised axis and to transpose them afterwards."""
     written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     # written, read again, and written
     each = 1.5 * turn_cycles(written, nest, machine) + VECTOR_CALL * nest.functions
@@ -152,7 +151,7 @@ def turning_cycles(nest: Nest, machine: Machine) -> float:
 
 
 def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
-    """Whether results are better transposed by a function of their own."""
+    """Whether results are better transposed by a separate function."""
     written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     direct = written * _write_cycles(nest, tile) / machine.threads
     return turning_cycles(nest, machine) < direct
@@ -165,9 +164,9 @@ def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
 
 
 def plain_cycles(nest: Nest, machine: Machine) -> float:
-    """The estimated time without a tile or a copy: a product a cycle.
+    """The estimated time without a tile or a copy: one product per cycle.
 
-    With a guard, or an operand that is computed, a copy saves more than its own time.
+    With a guard, or a computed operand, a copy saves more than its own time.
     """
     keys = (*nest.spatial, *nest.reduced)
     points = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys]) / machine.threads
@@ -179,7 +178,7 @@ def plain_cycles(nest: Nest, machine: Machine) -> float:
 
 
 def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
-    """Cycles for a point of a body: in vectors where reads lie side by side, else one by one."""
+    """The cycles for a point of a body: in vectors if reads are contiguous, else one by one."""
     last = nest.reduced[-1]
     work = sum(weight for along, weight in (*nest.steps, *body.inside) if last in along)
     lanes = machine.lanes(nest.dtype)
@@ -217,10 +216,10 @@ def tile_order(nest: Nest, padded: Mapping[int, int]) -> list[int]:
 
 
 def reduction_order(nest: Nest, tile: Tile) -> list[int]:
-    """Reduced loops, innermost last: not one that an operand's unrolled reads slide along.
+    """Reduced loops, innermost last, avoiding one along which unrolled reads slide.
 
-    Such a loop reads `x[i + r]` for each `i` of the tile, and most of it again in its next round.
-    LLVM unrolls it to keep those, runs out of registers and spills accumulators.
+    Such a loop reads `x[i + r]` for each `i` of the tile, and most of it again in the next
+    iteration. LLVM unrolls it to keep the values, runs out of registers and spills accumulators.
     """
     unrolled = {nest.spatial[axis] for axis, _ in tile.unrolled}
 

@@ -1,9 +1,8 @@
 """A register tile: the loop nest in which a reduction keeps its results in registers.
 
-In: a stage that reduces, the stage that reads its results, and the factors of a tile. Out: one
-function whose outer loops run in parallel over tiles; within one, the reduction runs outside a
-small unrolled and vectorised block of accumulators, which the reading stage then consumes. Which
-factors are best is left to the rules.
+The outer loops run in parallel over tiles. Within a tile, the reduction runs outside a small
+unrolled and vectorised block of accumulators, which the reading stage then consumes. The rules
+choose the factors.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Tile:
     Attributes
     ----------
     vector : int or None
-        The vectorised axis, `width` elements to a register, `vectors` registers wide.
+        The vectorised axis, with `width` elements per register and `vectors` registers.
     unrolled : tuple of (axis, factor)
-        Other axes of the tile.
+        The other axes of the tile.
     """
 
     vector: int | None
@@ -65,12 +64,12 @@ def schedule_tile(
     results : sequence of Tensor
         The tensors of the program that these compute.
     parallel : bool
-        Whether tiles are shared out to threads.
+        Whether tiles run in parallel.
     vectorize_consumer : bool
-        Whether the innermost axis of the reading stages is the vectorised one, and all lanes of a
-        vector are within it or none.
+        Whether the innermost axis of the reading stages is the vectorised one, and the lanes of
+        each vector are all inside it or all outside.
     order : sequence of int, optional
-        Output axes as the loops over tiles run, outermost first.
+        The output axes in the order of the loops over tiles, outermost first.
     """
     unscheduled = stage_function([accumulate, *consume], [op.output(0) for op in consume])
     schedule, blocks = schedule_of(unscheduled)

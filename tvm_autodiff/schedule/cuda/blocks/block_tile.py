@@ -1,8 +1,8 @@
-"""Which tile of a matrix product a block of threads computes: the one of least estimated time.
+"""Chooses the tile of a matrix product that a block of threads computes, by least estimated time.
 
-In: sizes of a batch of products, the machine. Out: rows and columns of a block, of a thread, and
-into how many parts the reduction is split. The estimate counts cycles of a multiprocessor for what
-a step along the reduction costs, whichever is most, and how many steps run after each other.
+The tile has rows and columns of a block and of a thread, and the number of parts of the reduction.
+The estimate is the largest cost of a step along the reduction in cycles of a multiprocessor, times
+the number of sequential steps.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ NEAR = 128  #: bytes that a multiprocessor reads from its first cache in a cycle
 
 @dataclass(frozen=True)
 class BlockTile:
-    """Rows and columns of one thread, threads of a block along both.
+    """Rows and columns of one thread, and threads of a block along both.
 
     Attributes
     ----------
     sides : tuple of int
-        Threads of a block along rows and along columns.
+        The threads of a block along rows and along columns.
     rows, columns : int
-        Of a thread's part of the tile.
+        The part of the tile of one thread.
     step : int
-        Elements of the reduction that are fetched at a time.
+        The elements of the reduction that are fetched at a time.
     parts : int
-        Of the reduction, computed by different blocks.
+        The parts of the reduction, which different blocks compute.
     """
 
     sides: tuple[int, int]
@@ -49,20 +49,20 @@ class BlockTile:
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block."""
+        """The rows of a block."""
         return self.sides[0] * self.rows
 
     @property
     def block_columns(self) -> int:
-        """Columns of a block."""
+        """The columns of a block."""
         return self.sides[1] * self.columns
 
 
 def best_tile(
     sizes: tuple[int, int, int, int], itemsize: int, machine: Machine, whole: bool = False
 ) -> BlockTile:
-    """The tile of least estimated time for a batch of products of these sizes; with `whole`, one
-    that leaves the reduction in one piece.
+    """The tile of least estimated time for a batch of products; with `whole`, the reduction is not
+    split.
     """
 
     def cycles(tile: BlockTile) -> float:
@@ -91,8 +91,10 @@ def _tiles(
 
 
 def plain_cycles(sizes: tuple[int, int, int, int], itemsize: int, machine: Machine) -> float:
-    """What it takes to read both factors of each product anew: from the first cache where
-    neighbouring threads have neighbouring outputs, from the second where all share few.
+    """The time to read both factors of each product anew.
+
+    They come from the first cache if neighbouring threads have neighbouring outputs, and from the
+    second if all threads share few.
     """
     batch, rows, columns, _ = sizes
     alone = batch * rows * columns >= machine.multiprocessors * machine.block_threads
@@ -103,6 +105,7 @@ def plain_cycles(sizes: tuple[int, int, int, int], itemsize: int, machine: Machi
 def tile_cycles(
     tile: BlockTile, sizes: tuple[int, int, int, int], itemsize: int, machine: Machine
 ) -> float:
+    """The estimated time of a tile, in cycles."""
     batch, rows, columns, reduced = sizes
     tiles = batch * -(-rows // tile.block_rows) * -(-columns // tile.block_columns)
     blocks = tiles * tile.parts

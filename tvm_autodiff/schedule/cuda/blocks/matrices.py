@@ -1,9 +1,9 @@
-"""A sum of products read as a batch of matrix products, whatever its axes: an implicit GEMM.
+"""Reads a sum of products over any axes as a batch of matrix products: an implicit GEMM.
 
-In: the operands of a reduction. Out: which output axes are rows (only the left operands depend on
-them), columns (only the right ones), or batch (both), and stages for both matrices over flat,
-padded axes. An element of a matrix is gathered from where it lies, zero where its guard fails;
-nothing is copied in memory, since the kernel fetches tiles of these stages.
+Output axes are rows (only the left operands depend on them), columns (only the right ones), or
+batch (both). Both matrices become stages over flat, padded axes, whose elements are gathered from
+the operands, with zeros where guards fail. Nothing is copied in memory, because the kernel fetches
+tiles of these stages.
 
     ``out[b, i, j] = Σ_k left[b, k, i] * right[b, k, j]``
 """
@@ -38,7 +38,7 @@ class Matrices:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Elements of the batch, of rows, of columns, of the reduction."""
+        """The number of elements of the batch, of rows, of columns and of the reduction."""
         groups = (self.batch, self.rows, self.columns, self.reduced)
         batch, rows, columns, reduced = (
             size_of([axis_range(axis)[1] for axis in axes]) for axes in groups
@@ -47,7 +47,7 @@ class Matrices:
 
 
 def matrices_of(found: Product) -> Matrices | None:
-    """The largest matrices that a sum of products can be read as; None when there are none."""
+    """The largest matrices as which a sum of products can be read, or None."""
     axes = (*found.axes, *found.reduction.axes)
     if not 2 <= len(found.operands) <= MAX_OPERANDS or not all(map(_is_plain, axes)):
         return None
@@ -89,7 +89,7 @@ def _sided(found: Product, left: Sequence[Operand], right: Sequence[Operand]) ->
 
 
 def flat_index(axes: Sequence[Axis], indices: Mapping[int, Expr], dtype: str) -> Expr:
-    """``(i * extent of j + j) * ...``: the place of indices in a flat axis."""
+    """``(i * extent of j + j) * ...``: the position of indices in a flat axis."""
     place = const(0, dtype)
     for axis in axes:
         extent = axis_range(axis)[1]

@@ -1,7 +1,6 @@
-"""Long reductions of few elements, split into parts that run side by side.
+"""Splits long reductions of few elements into parts that run side by side.
 
-In: a kernel that reduces, and how many parts are wanted. Out: a kernel for the parts and one that
-combines them, as `cpu.split` makes them, after the axis was lengthened to a multiple of the parts:
+The axis is padded to a multiple of the number of parts, and then split as in `cpu.split`:
 
     ``⊕_{k < n} f(k)  →  ⊕_{k < parts*size} (f(k) if k < n else identity)``
 """

@@ -1,7 +1,6 @@
-"""What a thread keeps in registers while it reduces: a value for each component of the reducer.
+"""The registers of a thread in a reduction: a value for each component of the reducer.
 
-In: items of a chain that reduce (`cpu.row_items`). Out: buffers of one element, and statements that
-combine values into them. Where threads put what they have together is left to `row_phases`.
+`row_phases` combines the values of several threads.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def combiner_of(item: Item) -> Combiner:
 
 
 def registers_of(name: str, item: Item, found: list[Local]) -> list[Local]:
-    """A register for each component of what an item reduces to."""
+    """A register for each component of an item's result."""
     mine = [
         buffer_in(REGISTERS, f"{name}_{len(found) + n}", [1], dtype_of(tensor))
         for n, tensor in enumerate(outputs_of(item.op))

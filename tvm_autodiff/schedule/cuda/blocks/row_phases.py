@@ -1,10 +1,8 @@
-"""What a block of threads does with the rows of a chain, phase after phase.
+"""Writes what a block of threads does with the rows of a fusion group, phase by phase.
 
-In: the stages of a chain as items (`cpu.row_items`), the tensors that others read, the threads of
-a block. Out: a function over inputs and results. Every nest is a phase of all threads, neighbours
-at neighbouring elements; what a thread reduces alone is combined in shared memory, 16 values at a
-time. Results that later nests read lie in shared memory, or in memory where a thread reads what it
-wrote itself.
+Every nest is a phase of all threads, with neighbouring threads at neighbouring elements. Values
+that one thread reduces are combined in shared memory, 16 at a time. Results that later nests read
+are in shared memory, or in global memory if a thread reads only what it wrote.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ def _int(extent: object) -> int:
 
 
 def items_size(axes: Sequence[Axis]) -> int:
-    """Iterations of some loops."""
+    """The iterations of some loops."""
     return size_of([axis_range(axis)[1] for axis in axes])
 
 
@@ -71,7 +69,7 @@ def _extents(axes: Sequence[Axis]) -> list[int]:
 
 @dataclass
 class _Value:
-    """Where the elements of a row of a tensor are: a buffer of the block, or memory."""
+    """The location of the elements of a row of a tensor: a buffer of the block, or memory."""
 
     item: Item
     dims: list[int]  #: dimensions of the tensor within a row
@@ -79,7 +77,7 @@ class _Value:
 
 
 class RowWriter:
-    """Writes the phases of a chain."""
+    """Writes the phases of a fusion group."""
 
     def __init__(
         self,
@@ -104,12 +102,13 @@ class RowWriter:
 
     @property
     def fits(self) -> bool:
-        """Whether every result has a place."""
+        """Whether every result has memory."""
         return self.possible and self.budget >= 0
 
     def _parts(self) -> dict[int, list[tuple[Local, Local]]]:
-        """What each thread reduces alone and what is made of it, by reduction; nests one after the
-        other share both.
+        """The partial results of each thread and the buffers for their combination, by reduction.
+
+        Consecutive nests share both.
         """
         pool: dict[tuple[int, str], tuple[Local, Local]] = {}
         found: dict[int, list[tuple[Local, Local]]] = {}
@@ -135,7 +134,7 @@ class RowWriter:
         return buffer
 
     def _place(self, items: Sequence[Item]) -> None:
-        """Give every result that a later nest reads a buffer, small ones first."""
+        """Assign a buffer to every result that a later nest reads, small ones first."""
         number = {id(item): n for n, nest in enumerate(self.nests) for item in nest.items}
         made = {tensor_key(t): item for item in items for t in outputs_of(item.op)}
         later: dict[Key, bool] = {}  # whether a thread reads only what it wrote
@@ -178,7 +177,7 @@ class RowWriter:
         return function(parameters, self._over_rows())
 
     def _over_rows(self) -> Statement:
-        """A block for each row or a few; of symbolic ones, every so many for each."""
+        """A block for each row or a few; for symbolic sizes, every so many rows for each block."""
         rows = prod(extent for extent in self.extents if isinstance(extent, int))
         symbols = [cast("int32", extent) for extent in self.extents if not isinstance(extent, int)]
         if not symbols:
@@ -260,7 +259,7 @@ class RowWriter:
         totals: dict[int, list[Local]],
         registers: list[Local],
     ) -> Statement:
-        """What an item does at one place of the row."""
+        """The work of an item at one index of the row."""
         table = self._row(item, block, y)
         for var, value in unflatten(item.loops, place).items():
             table[var] = cast(dtype_of(var), value)
@@ -303,7 +302,7 @@ class RowWriter:
     def _stored(
         self, item: Item, tensor: Tensor, value: Expr, table: dict[Var, Expr], y: Var
     ) -> list[Statement]:
-        """An element put where others read it."""
+        """Store an element where others read it."""
         found = []
         shared = self.values[tensor_key(tensor)].shared
         if shared is not None:
@@ -314,7 +313,7 @@ class RowWriter:
         return found
 
     def _read(self, expr: Expr, here: Sequence[int], y: Var, kept: dict[Key, Local]) -> Expr:
-        """Reads of an expression made reads of registers, of shared memory, or of memory."""
+        """The expression with reads replaced by reads of registers, shared memory or memory."""
 
         def place(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
             value = self.values.get(tensor_key(tensor))
@@ -333,7 +332,7 @@ class RowWriter:
     ) -> Statement:
         """``other[x] = ⊕_n part[n * narrow + x]`` for ``x < narrow``; a single one is the result.
 
-        Buffers take turns: threads that read one do not write it, and need no barrier in a branch.
+        Buffers alternate: threads that read one do not write it, and need no barrier in a branch.
         """
 
         def work(x: Var, y: Var) -> Statement:

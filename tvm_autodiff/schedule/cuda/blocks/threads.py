@@ -1,8 +1,8 @@
-"""Loops bound to threads: the pieces that every CUDA rule is made of.
+"""Binds loops of a schedule to threads, as all CUDA rules do.
 
-In: a schedule and loops of it. Out: the same schedule, with a grid of blocks of threads. A grid has
-a fixed number of blocks where an extent is symbolic, and each thread then takes every so many
-elements: an empty array is no empty launch, which CUDA refuses, and a large one no huge grid.
+A grid has a fixed number of blocks if an extent is symbolic, and each thread then takes every so
+many elements. An empty array thus causes no empty launch, which CUDA rejects, and a large one no
+huge grid.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ...emit.loops import extent_of
 from ...machine import Machine
 
 WARP = 32  #: threads that run in step
-BLOCK = 256  #: threads of a block, where nothing asks for another number
+BLOCK = 256  #: the default number of threads of a block
 MAX_GRID = 65_536  #: blocks of a grid; beyond, threads go on with the next elements
 
 
 def fused(schedule: Any, loops: Sequence[Any]) -> Any:
-    """One loop for some that follow each other."""
+    """One loop made of consecutive loops."""
     return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def own_loops(schedule: Any, block: Any, op: Operation) -> tuple[list[Any], list[Any]]:
-    """The loops of a stage: over its output, at least one, and over what it reduces."""
+    """The loops of a stage: over its output (at least one), and over its reduction."""
     loops = list(schedule.get_loops(block))
     spatial, reduced = loops[: len(op.axis)], loops[len(op.axis) :]
     if not spatial:
@@ -36,8 +36,9 @@ def own_loops(schedule: Any, block: Any, op: Operation) -> tuple[list[Any], list
 def bind_flat(
     schedule: Any, loop: Any, machine: Machine, block: int = BLOCK, vector: int = 1
 ) -> Any:
-    """Bind one loop to a grid of threads, each with `vector` neighbours; the loop inside of which
-    a thread works on its element is returned.
+    """Bind one loop to a grid of threads, each with `vector` neighbours.
+
+    Returns the loop inside which a thread works on its element.
     """
     extent = extent_of(schedule, loop) or None  # an empty loop has a grid, too
     # a single element has one thread: TVM drops the bound of a copy that has no index

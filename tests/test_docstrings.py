@@ -1,0 +1,135 @@
+"""Docstrings: everything public has one, and what users call has a complete one.
+
+Complete means numpydoc sections for parameters and results, and examples. The examples themselves
+run as doctests (`pyproject.toml`).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "tvm_autodiff"
+FILES = sorted(PACKAGE.rglob("*.py"))
+#: packages whose exported names users call
+PUBLIC = (
+    "tvm_autodiff",
+    "tvm_autodiff.domain",
+    "tvm_autodiff.functions",
+    "tvm_autodiff.interop.relax",
+    "tvm_autodiff.interop.torch",
+    "tvm_autodiff.interop.jax",
+)
+FRAMEWORKS = {"tvm_autodiff.interop.torch": "torch", "tvm_autodiff.interop.jax": "jax"}
+
+
+def public_definitions(
+    tree: ast.AST, prefix: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Functions, classes and methods without a leading underscore, outside of functions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            if node.name.startswith("_"):
+                continue
+            yield prefix + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from public_definitions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, (ast.If, ast.Try, ast.With)):
+            yield from public_definitions(node, prefix)
+
+
+def undocumented(source: str) -> list[str]:
+    """The public definitions without a docstring."""
+    found = public_definitions(ast.parse(source))
+    return [name for name, node in found if not ast.get_docstring(node)]
+
+
+def opening(source: str) -> str:
+    """The docstring of a file."""
+    return ast.get_docstring(ast.parse(source)) or ""
+
+
+def sections(text: str) -> set[str]:
+    """The numpydoc sections of a docstring."""
+    return set(re.findall(r"^([A-Z][a-z]+)\n-{3,}$", text, re.MULTILINE))
+
+
+def incomplete(thing: object) -> list[str]:
+    """The sections that the docstring of a function or class lacks."""
+    text = inspect.getdoc(thing) or ""
+    there = sections(text)
+    lacking = [] if "Examples" in there and ">>> " in text else ["Examples"]
+    if inspect.isclass(thing):
+        fields = getattr(thing, "__dataclass_fields__", {})
+        public = any(not name.startswith("_") for name in fields)
+        if public and not there & {"Parameters", "Attributes"}:
+            lacking.append("Parameters")
+        return lacking
+    assert callable(thing)
+    signature = inspect.signature(thing)
+    if signature.parameters and "Parameters" not in there:
+        lacking.append("Parameters")
+    if signature.return_annotation not in (None, "None") and "Returns" not in there:
+        lacking.append("Returns")
+    return lacking
+
+
+def exported() -> Iterator[tuple[str, object]]:
+    """What the public packages export, but modules, numbers and kinds of errors."""
+    seen: set[int] = set()
+    for package in PUBLIC:
+        framework = FRAMEWORKS.get(package)
+        if framework and not find_spec(framework):
+            continue
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            is_error = inspect.isclass(thing) and issubclass(thing, BaseException)
+            wanted = (inspect.isclass(thing) or inspect.isroutine(thing)) and not is_error
+            if wanted and id(thing) not in seen:
+                seen.add(id(thing))
+                yield f"{package}.{name}", thing
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_public_definitions_have_docstrings(path):
+    assert undocumented(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_open_with_sentences(path):
+    text = opening(path.read_text(encoding="utf-8"))
+    assert re.match(r"\S", text), "a file begins with a docstring that says what it is for"
+    assert not re.search(r"^In: |\. Out: |\bIn: .*\bOut: ", text, re.MULTILINE | re.DOTALL)
+    assert text.rstrip()[-1] in ".:`)" or "\n" in text
+
+
+@pytest.mark.parametrize(("name", "thing"), exported(), ids=lambda value: str(value)[:60])
+def test_exported_names_have_complete_docstrings(name, thing):
+    assert incomplete(thing) == []
+
+
+def test_errors_have_docstrings():
+    module = importlib.import_module("tvm_autodiff.errors")
+    kinds = [thing for _, thing in inspect.getmembers(module, inspect.isclass)]
+    assert len(kinds) > 10
+    assert [kind.__name__ for kind in kinds if not kind.__doc__] == []
+
+
+def test_the_checks_find_what_is_missing():
+    bare = "class A:\n    def f(self): ...\n    def _g(self): ...\ndef h():\n    def inner(): ...\n"
+    assert undocumented(bare) == ["A", "A.f", "h"]
+
+    def function(x: int) -> int:
+        """Add one."""
+        return x + 1
+
+    assert incomplete(function) == ["Examples", "Parameters", "Returns"]
+    assert sections("Sum.\n\nParameters\n----------\nx : int\n") == {"Parameters"}
