@@ -368,7 +368,8 @@ class CompiledFunction(CheckedArguments):
         """Write the function to a shared library that `load` reads, signature included.
 
         Its function ``run(*inputs, *outputs)`` needs no Python: tvm_ffi loads it, also from C++
-        (docs/how-to/export.md). Programs for GPUs, and those that use TVM's virtual machine, need TVM.
+        (docs/how-to/export.md). Programs for GPUs need TVM, and so do those that use TVM's virtual
+        machine.
 
         Parameters
         ----------
