@@ -136,9 +136,9 @@ def build(
         arithmetic with an error of a few units in the last place (see the table in
         docs/internals/performance.md) and the C library's results for zeros, infinities and NaN;
         a shared divisor becomes factors, which adds one rounding and stays finite wherever the
-        quotient is; and loops whose states change affinely run in several parts. In both cases the library
-        chooses the order of sums and of products of three or more factors under a sum, and sums
-        float16 and bfloat16 in float32. The option has no effect on a GPU.
+        quotient is; and loops whose states change affinely run in several parts. In both cases the
+        library chooses the order of sums and of products of three or more factors under a sum, and
+        sums float16 and bfloat16 in float32. The option has no effect on a GPU.
     cache : bool or path
         Whether to store the compiled program on disk for other processes that build the same
         program. True stores programs that took long to compile in the user's cache folder, which
