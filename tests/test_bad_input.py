@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tvm import te, topi
+from tvm import te, tirx, topi
 
 import tvm_autodiff as ad
 from tvm_autodiff import CallError, InvalidArgumentError, LoweringError, NotDifferentiableError
@@ -362,6 +362,21 @@ CHECK_AND_SHOW = {
     ),
 }
 
+def packed(name):
+    """A stage that calls a packed function."""
+
+    def call(ins, outs):
+        return tirx.call_packed(name, ins[0], outs[0])
+
+    return te.extern(x.shape, [x], call, name="e")
+
+
+def heavy():
+    """A product that is worth a search."""
+    a, k = te.placeholder((64, 64), name="a"), te.reduce_axis((0, 64), "k")
+    return a, te.compute((64, 64), lambda i, j: te.sum(a[i, k] * a[k, j], axis=k), name="heavy")
+
+
 BUILD = {
     "missing input": (
         lambda: ad.build([x], y),
@@ -372,6 +387,21 @@ BUILD = {
         lambda: ad.build([x, w, tensor(te.var("m") // 2, name="even")], y),
         LoweringError,
         "even uses the variable m, which is neither an axis nor a dimension",
+    ),
+    "a packed function that nobody registered": (
+        lambda: ad.build([x], packed("nobody")),
+        InvalidArgumentError,
+        "stage e calls the packed function 'nobody', which is not registered",
+    ),
+    "a target by another name": (
+        lambda: ad.build([x, w], y, target="gpu"),
+        InvalidArgumentError,
+        "'cuda' is a GPU of NVIDIA",
+    ),
+    "a folder that cannot be made": (
+        lambda: ad.build(*heavy(), tune=ad.Tuning(trials=1, database="/proc/none/here")),
+        InvalidArgumentError,
+        "cannot make the database folder '/proc/none/here'",
     ),
     "input twice": (lambda: ad.build([x, w, x], y), InvalidArgumentError, "is tensor x again"),
     "output twice": (lambda: ad.build([x, w], [y, y]), InvalidArgumentError, "is tensor y again"),
@@ -538,7 +568,8 @@ GOOD = np.arange(4, dtype="float32")
 
 CALLS = {
     "too few": ((GOOD,), r"expected 2 arrays \(x, w\), got 1"),
-    "too many": ((GOOD, GOOD, GOOD), "expected 2 arrays.*got 3"),
+    "too many": ((GOOD,) * 4, r"expected 2 arrays \(x, w\), got 4$"),
+    "results in order": ((GOOD,) * 3, "expected 2 arrays.*got 3: pass arrays for results as out="),
     "shape": ((GOOD, np.zeros(5, "float32")), r"argument 'w' must have shape \(4,\)"),
     "rank": ((np.zeros((4, 1), "float32"), GOOD), "argument 'x' must have rank 1"),
     "scalar": ((np.float32(1), GOOD), "argument 'x' must have rank 1"),

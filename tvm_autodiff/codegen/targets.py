@@ -35,8 +35,9 @@ def target_from(given: Any) -> Target:
         return tvm.target.Target(given)
     except (ValueError, TypeError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
+        hint = "'cuda' is a GPU of NVIDIA, None" if given == "gpu" else "None"
         raise InvalidArgumentError(
-            f"target {given!r} is unknown to TVM ({reason}); use None for this host's CPU"
+            f"target {given!r} is unknown to TVM ({reason}); {hint} is this host's CPU"
         ) from None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import CallError
 from ..keywords import suggestion
-from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
+from .arrays import Array, ArrayKind, is_recorded, kind_of, numpy_dtype, numpy_kind
 from .overlap import first_overlap
 from .record import Record
 from .signature import Signature, TensorSpec, dim_text, dim_value
@@ -166,6 +166,12 @@ class CheckedArguments:
     ) -> None:
         shape, dtype = kind.shape_dtype(array)
         self.signature.check_array(place, spec, shape, dtype, sizes)
+        if is_recorded(array):
+            raise CallError(
+                f"{place} {spec.name!r} requires a gradient, and autograd does not record compiled "
+                "functions: make an operator with tvm_autodiff.interop.torch.function, or pass "
+                "a tensor from .detach(), or call under torch.no_grad()"
+            )
         problem = kind.problem(array)
         if problem is not None:
             raise CallError(

@@ -296,6 +296,19 @@ def kind_of(array: Array) -> ArrayKind | None:
     return DLPackKind(array) if hasattr(array, "__dlpack__") else None
 
 
+def is_torch_type(kind: type) -> bool:
+    """Whether a type is that of PyTorch tensors."""
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(kind, getattr(torch, "Tensor", ()))
+
+
+def is_recorded(array: Array) -> bool:
+    """Whether an array is a PyTorch tensor that autograd records the use of."""
+    return getattr(array, "requires_grad", False) is True and (
+        "torch" in sys.modules and sys.modules["torch"].is_grad_enabled()
+    )
+
+
 def _is_torch(array: Array) -> bool:
     tensor_type = getattr(sys.modules["torch"], "Tensor", None)
     return tensor_type is not None and isinstance(array, tensor_type)

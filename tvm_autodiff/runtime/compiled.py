@@ -19,7 +19,7 @@ from ..codegen.deep import run_deep
 from ..codegen.direct_calls import ALL_LAUNCHES
 from ..errors import CallError, InvalidArgumentError, LoweringError
 from .arguments import CheckedArguments
-from .arrays import Array, ArrayKind, kind_of, numpy_dtype
+from .arrays import Array, ArrayKind, is_recorded, is_torch_type, kind_of, numpy_dtype
 from .export import exportable_path, linked, table_of, write
 from .host import check_host
 from .memory import Memory, memory_of
@@ -83,7 +83,7 @@ class CompiledFunction(CheckedArguments):
         #: array types → makers of the results, or None if such arrays need more than a call; for
         #: all types so far, and for the last ones
         self._makers: dict[_Types, _Makers] = {}
-        self._last: tuple[_Types | None, _Makers] = (None, None)
+        self._last: tuple[_Types | None, _Makers, bool] = (None, None, False)
 
     def __call__(
         self, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
@@ -125,13 +125,14 @@ class CompiledFunction(CheckedArguments):
         if out is not None:
             listed = out if isinstance(out, (list, tuple)) else (out,)
             types += tuple(map(type, listed))
-        last, makers = self._last
+        last, makers, differentiable = self._last
         if types != last:
             if types not in self._makers:
                 self._makers[types] = self._new_makers([*arrays, *listed])
-            makers = self._makers[types]
-            self._last = types, makers
-        if makers is None or len(arrays) != self._count:
+            makers, differentiable = self._makers[types], any(map(is_torch_type, types))
+            self._last = types, makers, differentiable
+        refused = differentiable and any(map(is_recorded, arrays))
+        if makers is None or len(arrays) != self._count or refused:
             return self._checked_call(arrays, out)
         results = list(listed)
         if out is None:  # a comprehension costs as much as the array
@@ -214,8 +215,7 @@ class CompiledFunction(CheckedArguments):
         return function
 
     def _new_function(self) -> Callable[..., Any]:
-        """The raw function for the calls of one thread; without a state, for those of all threads.
-        """
+        """The raw function of one thread, or of all threads where it has no state."""
         check_host(self._record)
         if self._record.uses_vm:
             return machine_on(self._executable, cpu())["main"]

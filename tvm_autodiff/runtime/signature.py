@@ -130,7 +130,9 @@ class Signature:
         """Raise `CallError` unless a call has as many arguments as the signature."""
         if count != len(self.inputs):
             names = ", ".join(spec.name for spec in self.inputs)
-            raise CallError(f"expected {len(self.inputs)} arrays ({names}), got {count}")
+            several = len(self.inputs) < count <= len(self.inputs) + len(self.outputs)
+            hint = ": pass arrays for results as out=" if several else ""
+            raise CallError(f"expected {len(self.inputs)} arrays ({names}), got {count}{hint}")
 
     def check_array(
         self,

@@ -114,7 +114,7 @@ def _work(site: Transposed) -> str:
     own, floor, dense = (
         "symbolic" if count is None else str(count) for count in (work.own, work.floor, work.dense)
     )
-    return f"{own} (floor: {floor}, the sum over zeros: {dense})"
+    return f"{own} (lower bound: {floor}, the sum over zeros: {dense})"
 
 
 def _by_scans(site: Transposed) -> bool:

@@ -119,7 +119,7 @@ class DifferentiationResult(Sequence[Tensor]):
             system: 2*i = i0
             strategy: gather
             guards: i0%2 == 0
-            iterations: 6 (floor: 9, the sum over zeros: 18)
+            iterations: 6 (lower bound: 6, the sum over zeros: 18)
         """
         return explain(self._sites, self._scanned, self.result)
 

@@ -30,7 +30,8 @@ class SiteWork:
     own : int or None
         The iterations of the strategy: the sum itself, and stages that were made for it.
     floor : int or None
-        The lower bound: reads that are not structurally zero, plus elements of the gradient.
+        The lower bound: reads that are not structurally zero, or elements of the gradient where
+        there are more of these.
     dense : int or None
         The iterations of the sum over all outputs for every element.
     """
@@ -63,7 +64,7 @@ def _floor(site: Transposed) -> int | None:
         return None
     # under an identity the prefix is the output's own index: every read belongs to one row
     repeated = 1 if site.cotangent.tensor is None else prod(prefix)
-    return reads * repeated + prod(prefix) * prod(elements)
+    return max(reads * repeated, prod(prefix) * prod(elements))
 
 
 def _parts(site: Transposed) -> int | None:

@@ -9,7 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tvm_autodiff import CallError, InvalidArgumentError, UnknownKeywordError  # noqa: E402
+from tvm import te  # noqa: E402
+
+from tvm_autodiff import (  # noqa: E402
+    CallError,
+    InvalidArgumentError,
+    UnknownKeywordError,
+    build,
+)
 from tvm_autodiff.interop.torch import function  # noqa: E402
 
 from . import programs  # noqa: E402
@@ -99,3 +106,15 @@ def test_without_pytorch_the_import_names_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("MissingFrameworkError")
     assert "pip install 'tvm_autodiff[torch]'" in done.stdout
+
+
+def test_compiled_functions_refuse_what_autograd_records():
+    x = te.placeholder((4,), name="x")
+    double = build([x], te.compute((4,), lambda i: x[i] * 2.0, name="y"))
+    weights = torch.ones(4, requires_grad=True)
+    assert double(weights.detach()).tolist() == [2.0] * 4
+    for _ in range(2):
+        with pytest.raises(CallError, match="'x' requires a gradient.*interop.torch.function"):
+            double(weights)
+    with torch.no_grad():
+        assert double(weights).tolist() == [2.0] * 4

@@ -18,6 +18,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ...codegen.modules import module_of
+from ...errors import InvalidArgumentError
 from .measure import Builder, Runner
 from .options import Tuning
 
@@ -72,7 +73,12 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
         {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
     )
     end = None if tuning.seconds is None else time.monotonic() + tuning.seconds
-    tuning.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        tuning.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"Tuning: cannot make the database folder {str(tuning.folder)!r}: {error.strerror}"
+        ) from None
     _load_intrinsics()
     builder = Builder()
     with _progress(tuning) as bar, _quiet():
