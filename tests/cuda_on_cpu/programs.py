@@ -1,0 +1,108 @@
+"""Programs for a GPU that run on the CPU: built as for a GPU, called with arrays, and watched.
+
+In: programs of tensors. Out: functions as `tvm_autodiff.build` returns them for CUDA. Their kernels
+are the generated CUDA C, compiled by the host's compiler; what launches them, the memory between
+them and the copies of arguments are the library's and TVM's. A call that does something wrong
+raises `Findings`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from unittest import mock
+
+import tvm
+
+import tvm_autodiff as ad
+from tests.cuda_on_cpu.compiler import load_kernels, runtime
+from tests.cuda_on_cpu.kernels import Source, source_of, translated
+
+SM_90 = {"kind": "cuda", "arch": "sm_90"}
+
+
+class Findings(AssertionError):
+    """What the kernels of a call did wrong."""
+
+
+@contextlib.contextmanager
+def device() -> Iterator[None]:
+    """Let TVM have a GPU, for the time of some calls; raise what was found in them."""
+    runtime()
+    exists = tvm.get_global_func("cuda_on_cpu.set_exists")
+    findings = tvm.get_global_func("cuda_on_cpu.findings")
+    exists(True)
+    try:
+        yield
+    finally:
+        exists(False)
+        found = str(findings())
+    if found:
+        raise Findings("\n".join(map(_with_line, found.splitlines())))
+
+
+def _with_line(text: str) -> str:
+    """A finding with the line of the source that it is of."""
+    what, _, place = text.partition(" @")
+    if not place:
+        return what
+    offset, _, library = place.partition(" ")
+    command = ["addr2line", "-e", library, f"0x{offset}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        path, _, line = done.stdout.split()[0].rpartition(":")
+        with open(path, encoding="utf-8") as file:
+            return f"{what}, in {file.read().splitlines()[int(line) - 1].strip()}"
+    except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
+        return what
+
+
+class Program:
+    """A program that is built and whose kernels are not yet compiled.
+
+    Attributes
+    ----------
+    function : DeviceFunction
+        What `build` returned.
+    source : Source
+        Its kernels.
+    """
+
+    def __init__(self, inputs: Any, outputs: Any, **options: Any) -> None:
+        runtime()
+        self.source = Source("", "", {})
+        build = sys.modules["tvm.tirx.build"]
+        self._generate = build.codegen_build
+        with mock.patch.object(build, "codegen_build", self._generated):
+            self.function = ad.build(inputs, outputs, target=SM_90, cache=False, **options)
+
+    def _generated(self, module: Any, target: Any) -> Any:
+        """In the place of TVM's function that makes code: of kernels only the text."""
+        code = self._generate(module, target)
+        if target.kind.name == "cuda":
+            # a schedule that TVM refuses is followed by another: the last one is what is called
+            self.source = source_of(code.inspect_source(), module)
+            return None
+        if self.source.text:
+            code.import_module(tvm.get_global_func("cuda_on_cpu.kernels")(self.source.prefix))
+        return tvm.get_global_func("cuda_on_cpu.host")(code)
+
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        """Call the function on the CPU's memory; its kernels must be compiled."""
+        with device():
+            return self.function(*arrays, **named)
+
+
+def compile_together(programs: Mapping[str, Program]) -> None:
+    """Compile the kernels of some programs, all at once."""
+    load_kernels(translated([program.source for program in programs.values()]))
+
+
+def run(inputs: Any, outputs: Any, arrays: Sequence[Any]) -> Any:
+    """Build, compile and call one program."""
+    program = Program(inputs, outputs)
+    compile_together({"": program})
+    return program(*arrays)
