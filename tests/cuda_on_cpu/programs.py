@@ -18,10 +18,11 @@ from unittest import mock
 import tvm
 
 import tvm_autodiff as ad
+import tvm_autodiff.compile.pipeline as pipeline
 from tests.cuda_on_cpu.compiler import load_kernels, runtime
 from tests.cuda_on_cpu.kernels import Source, source_of, translated
-
-SM_90 = {"kind": "cuda", "arch": "sm_90"}
+from tests.schedule.cuda.scheduled import SM_90
+from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 
 
 class Findings(AssertionError):
@@ -71,12 +72,15 @@ class Program:
         Its kernels.
     """
 
-    def __init__(self, inputs: Any, outputs: Any, **options: Any) -> None:
+    def __init__(
+        self, inputs: Any, outputs: Any, rules: Sequence[Any] = CUDA_RULES, **options: Any
+    ) -> None:
         runtime()
         self.source = Source("", "", {})
         build = sys.modules["tvm.tirx.build"]
         self._generate = build.codegen_build
-        with mock.patch.object(build, "codegen_build", self._generated):
+        given = mock.patch.object(pipeline, "rules_for", lambda machine: tuple(rules))
+        with given, mock.patch.object(build, "codegen_build", self._generated):
             self.function = ad.build(inputs, outputs, target=SM_90, cache=False, **options)
 
     def _generated(self, module: Any, target: Any) -> Any:
@@ -99,10 +103,3 @@ class Program:
 def compile_together(programs: Mapping[str, Program]) -> None:
     """Compile the kernels of some programs, all at once."""
     load_kernels(translated([program.source for program in programs.values()]))
-
-
-def run(inputs: Any, outputs: Any, arrays: Sequence[Any]) -> Any:
-    """Build, compile and call one program."""
-    program = Program(inputs, outputs)
-    compile_together({"": program})
-    return program(*arrays)
