@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..codegen.direct_calls import PIPELINE
+from ..codegen.gpu_pipeline import GPU_PIPELINE
 from ..codegen.modules import kernels_as_they_are
 from ..codegen.passes.bfloat16 import with_float32_inside
 from ..codegen.passes.function_widths import with_safe_indices
@@ -54,5 +55,6 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
 
 def pipelines_for(machine: Machine) -> tuple[Any, Any]:
     """TVM's pipelines for the function that calls the kernels, and for the kernels."""
-    relaxed = kernels_as_they_are() if machine.kind == "cuda" else "default"
-    return relaxed, PIPELINE if machine.kind == "llvm" else "default"
+    if machine.kind == "cuda":
+        return kernels_as_they_are(), GPU_PIPELINE
+    return "default", PIPELINE if machine.kind == "llvm" else "default"
