@@ -6,6 +6,7 @@ In: tables of cases. Out: failures by name: other numbers than an evaluation in 
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pytest
 
 from tests.cuda_on_cpu.compiler import missing
 from tests.cuda_on_cpu.programs import Program, compile_together
-from tests.evaluate import evaluate_graph
+from tests.evaluate import evaluate_graph, floats_as_float64
 from tvm_autodiff import PlainScheduleWarning
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 
@@ -38,6 +39,8 @@ class Case:
         From the arrays of a call to its results, where an evaluation would take too long.
     rules : sequence
         The schedule rules that it is built with.
+    wide : bool
+        Whether numpy computes all floats as float64.
     """
 
     inputs: Sequence[Any]
@@ -46,6 +49,7 @@ class Case:
     tolerance: float = 0.0
     wanted: Callable[..., Sequence[np.ndarray]] | None = None
     rules: Sequence[Any] = CUDA_RULES
+    wide: bool = False
 
 
 def evaluated(case: Case, arrays: Arrays) -> list[np.ndarray]:
@@ -57,7 +61,8 @@ def evaluated(case: Case, arrays: Arrays) -> list[np.ndarray]:
         for dim, size in zip(tensor.shape, array.shape, strict=True)
         if not hasattr(dim, "value")
     }
-    return evaluate_graph(case.outputs, pairs, sizes)
+    with floats_as_float64() if case.wide else contextlib.nullcontext():
+        return evaluate_graph(case.outputs, pairs, sizes)
 
 
 def failures(cases: Mapping[str, Case]) -> dict[str, str]:
@@ -69,15 +74,18 @@ def failures(cases: Mapping[str, Case]) -> dict[str, str]:
             name: Program(case.inputs, list(case.outputs), rules=case.rules)
             for name, case in cases.items()
         }
-    compile_together(programs)
-    found = {}
-    for name, case in cases.items():
-        try:
-            for arrays in case.calls:
-                _compare(case, programs[name](*arrays), arrays)
-        except AssertionError as error:
-            found[name] = str(error)[:2000]
-    return found
+    compile_together(program.source for program in programs.values())
+    wrong = {name: _wrong(case, programs[name]) for name, case in cases.items()}
+    return {name: text for name, text in wrong.items() if text}
+
+
+def _wrong(case: Case, program: Program) -> str:
+    try:
+        for arrays in case.calls:
+            _compare(case, program(*arrays), arrays)
+    except AssertionError as error:
+        return str(error)[:2000]
+    return ""
 
 
 def _compare(case: Case, results: Arrays, arrays: Arrays) -> None:
@@ -86,6 +94,7 @@ def _compare(case: Case, results: Arrays, arrays: Arrays) -> None:
         message = f"result {number}, called with {[array.shape for array in arrays]}"
         if case.tolerance:
             bound = case.tolerance
+            got = np.asarray(got, want.dtype)  # numpy compares no numbers of 16 bits
             np.testing.assert_allclose(got, want, rtol=bound, atol=bound, err_msg=message)
         else:
             np.testing.assert_array_equal(got, want, err_msg=message)

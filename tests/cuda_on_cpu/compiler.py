@@ -7,6 +7,7 @@ compiler that cannot be used is a reason to skip the tests, and `missing` gives 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
 import hashlib
 import os
@@ -14,6 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import tvm
@@ -21,7 +24,9 @@ import tvm_ffi
 
 HERE = Path(__file__).parent
 RUNTIME = HERE / "runtime"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or tempfile.gettempdir()) / "cuda_on_cpu"
+#: what was compiled, for the processes of one run of the tests and for the next run
+CACHE = HERE.parents[1] / ".pytest_cache" / "cuda_on_cpu"
+KEPT_SECONDS = 7 * 24 * 3600  #: that a library is kept after its last use
 #: accesses are seen by the hooks of ThreadSanitizer, the rest by those of UBSan; the libraries of
 #: both are not linked. What a thread does not initialise is no number that anyone expects
 CHECKS = (
@@ -56,9 +61,23 @@ def _run(*command: str) -> None:
         raise AssertionError(f"{' '.join(command)}\n{done.stderr[:6000]}")
 
 
-def _kept(name: str, texts: list[str]) -> Path:
+def _made(name: str, texts: list[str], make: Callable[[str], None]) -> Path:
+    """The library of some texts; `make` compiles it in a folder, one process at a time."""
     digest = hashlib.sha256("\0".join([*texts, tvm.__version__, tvm_ffi.__version__]).encode())
-    return CACHE / f"{name}-{digest.hexdigest()[:20]}.so"
+    path = CACHE / f"{name}-{digest.hexdigest()[:20]}.so"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            path.touch()
+            return path
+        for old in CACHE.iterdir():
+            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
+                old.unlink()
+        with tempfile.TemporaryDirectory() as folder:
+            make(folder)
+            shutil.copy(f"{folder}/made.so", path)
+    return path
 
 
 def _headers() -> list[str]:
@@ -69,31 +88,36 @@ def _headers() -> list[str]:
 def runtime() -> Path:
     """The library that runs kernels, loaded: from then on TVM has a CUDA device."""
     sources = sorted(RUNTIME.glob("*.cc"))
-    path = _kept("runtime", [*(source.read_text() for source in sources), *_headers()])
-    if not path.exists():
-        include = Path(tvm.__file__).parent / "include"
-        found = (include, tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path())
-        system = [word for folder in found for word in ("-isystem", str(folder))]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            library = f"{folder}/runtime.so"
-            _run("g++", "-shared", "-O2", *PLAIN, *system, *map(str, sources), "-o", library, "-ldl")
-            os.replace(library, path)
+
+    def make(folder: str) -> None:
+        found = (
+            str(Path(tvm.__file__).parent / "include"),
+            tvm_ffi.libinfo.find_include_path(),
+            tvm_ffi.libinfo.find_dlpack_include_path(),
+        )
+        system = [word for path in found for word in ("-isystem", path)]
+        made = f"{folder}/made.so"
+        _run("g++", "-shared", "-O2", *PLAIN, *system, *map(str, sources), "-o", made, "-ldl")
+
+    path = _made("runtime", [*(source.read_text() for source in sources), *_headers()], make)
     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     return path
 
 
-def load_kernels(text: str) -> Path:
+@functools.cache
+def load_kernels(text: str) -> None:
     """Compile a source of kernels, and load it where kernels are looked for."""
     runtime()
-    path = _kept("kernels", [text, *_headers(), *CHECKS])
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            source, compiled = f"{path.with_suffix('.cc')}", f"{folder}/kernels.o"
-            Path(source).write_text(text)
-            # linked apart: the compiler would bring the libraries of the checks along
-            _run("g++", "-c", "-O1", *PLAIN, *CHECKS, f"-I{HERE}", source, "-o", compiled)
-            _run("g++", "-shared", compiled, "-o", f"{folder}/kernels.so")
-            os.replace(f"{folder}/kernels.so", path)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def make(folder: str) -> None:
+        # where findings look for the lines of a kernel
+        source = CACHE / f"kernels-{digest}.cc"
+        source.write_text(text)
+        # linked apart: the compiler would bring the libraries of the checks along
+        made = f"{folder}/made.o"
+        _run("g++", "-c", "-O1", *PLAIN, *CHECKS, f"-I{HERE}", str(source), "-o", made)
+        _run("g++", "-shared", made, "-o", f"{folder}/made.so")
+
+    path = _made("kernels", [text, *_headers(), *CHECKS], make)
     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-    return path

@@ -70,7 +70,8 @@ def _program(source: Source) -> str:
         return f"SHARED_ARRAY({kind}, {name}, {extent}, {next(numbers)});"
 
     body, count = _SHARED.subn(shared, body)
-    assert count == body.count("SHARED_ARRAY") and "__shared__" not in body, "an unknown array"
+    assert count == body.count("SHARED_ARRAY")
+    assert "__shared__" not in body, "an array that is declared in another way"
     body = body.replace('extern "C" ', "")
     described = [
         _description(source, name, [p.strip() for p in text.split(",") if p.strip()])

@@ -9,12 +9,14 @@ raises `Findings`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import tvm
 
 import tvm_autodiff as ad
@@ -79,7 +81,7 @@ class Program:
         self.source = Source("", "", {})
         build = sys.modules["tvm.tirx.build"]
         self._generate = build.codegen_build
-        given = mock.patch.object(pipeline, "rules_for", lambda machine: tuple(rules))
+        given = mock.patch.object(pipeline, "rules_for", return_value=tuple(rules))
         with given, mock.patch.object(build, "codegen_build", self._generated):
             self.function = ad.build(inputs, outputs, target=SM_90, cache=False, **options)
 
@@ -100,6 +102,21 @@ class Program:
             return self.function(*arrays, **named)
 
 
-def compile_together(programs: Mapping[str, Program]) -> None:
+def compile_together(sources: Iterable[Source]) -> None:
     """Compile the kernels of some programs, all at once."""
-    load_kernels(translated([program.source for program in programs.values()]))
+    load_kernels(translated(list(sources)))
+
+
+def source_of_kernel(text: str) -> Source:
+    """CUDA C with one kernel, ``kernel``, that is launched with blocks and threads along x."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Source(f"k{digest}_", text, {"kernel": ["blockIdx.x", "threadIdx.x"]})
+
+
+def launch(source: Source, blocks: int, threads: int, *arrays: np.ndarray) -> list[np.ndarray]:
+    """Run a kernel, which must be compiled, on copies of some arrays, which are returned."""
+    kernel = tvm.get_global_func("cuda_on_cpu.kernels")(source.prefix)["kernel"]
+    with device():
+        given = [tvm.runtime.tensor(array, tvm.cuda(0)) for array in arrays]
+        kernel(*given, blocks, threads)
+        return [tensor.numpy() for tensor in given]

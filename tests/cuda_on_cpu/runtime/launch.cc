@@ -24,6 +24,13 @@ constexpr int kProperties = ffi::Module::kRunnable | ffi::Module::kBinarySeriali
 
 std::vector<Range> given;  // the arrays of the function that was called last
 
+Range range_of(const DLTensor& array) {
+  int64_t bytes = (array.dtype.bits * array.dtype.lanes + 7) / 8;
+  for (int dim = 0; dim < array.ndim; ++dim) bytes *= array.shape[dim];
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(array.data) + array.byte_offset;
+  return {begin, begin + static_cast<uintptr_t>(bytes)};
+}
+
 class Kernels : public ffi::ModuleObj {
  public:
   explicit Kernels(std::string prefix) : prefix_(prefix) {}
@@ -35,11 +42,15 @@ class Kernels : public ffi::ModuleObj {
     const std::string symbol = prefix_ + std::string(name);
     const auto* kernel = static_cast<const Kernel*>(dlsym(RTLD_DEFAULT, symbol.c_str()));
     if (!kernel) return std::nullopt;
-    return ffi::Function::FromPacked([kernel](ffi::PackedArgs given_values, ffi::Any*) {
+    return ffi::Function::FromPacked([kernel](ffi::PackedArgs arguments, ffi::Any*) {
       std::vector<Value> values(kernel->count);
+      std::vector<Range> arrays = given;
       for (int n = 0; n < kernel->count; ++n) {
-        const ffi::AnyView one = given_values[n];
-        if (kernel->sizes[n]) {
+        const ffi::AnyView one = arguments[n];
+        if (auto tensor = one.try_cast<DLTensor*>()) {
+          arrays.push_back(range_of(**tensor));
+          values[n].array = reinterpret_cast<void*>(arrays.back().begin);
+        } else if (kernel->sizes[n]) {
           values[n].array = one.cast<void*>();
         } else if (one.type_index() == ffi::TypeIndex::kTVMFFIFloat) {
           values[n].real = one.cast<double>();
@@ -48,10 +59,10 @@ class Kernels : public ffi::ModuleObj {
         }
       }
       std::vector<int64_t> extents;
-      for (int n = kernel->count; n < given_values.size(); ++n) {
-        extents.push_back(given_values[n].cast<int64_t>());
+      for (int n = kernel->count; n < arguments.size(); ++n) {
+        extents.push_back(arguments[n].cast<int64_t>());
       }
-      launch(*kernel, values.data(), extents.data(), given);
+      launch(*kernel, values.data(), extents.data(), arrays);
     });
   }
 
@@ -73,13 +84,7 @@ class Host : public ffi::ModuleObj {
     return ffi::Function::FromPacked([function](ffi::PackedArgs values, ffi::Any* result) {
       given.clear();
       for (int n = 0; n < values.size(); ++n) {
-        if (auto tensor = values[n].try_cast<DLTensor*>()) {
-          const DLTensor& array = **tensor;
-          int64_t bytes = (array.dtype.bits * array.dtype.lanes + 7) / 8;
-          for (int dim = 0; dim < array.ndim; ++dim) bytes *= array.shape[dim];
-          const uintptr_t begin = reinterpret_cast<uintptr_t>(array.data) + array.byte_offset;
-          given.push_back({begin, begin + static_cast<uintptr_t>(bytes)});
-        }
+        if (auto tensor = values[n].try_cast<DLTensor*>()) given.push_back(range_of(**tensor));
       }
       function.CallPacked(values, result);
     });

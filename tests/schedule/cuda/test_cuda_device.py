@@ -11,8 +11,8 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.schedule import cases
-from tests.schedule.cuda.test_cuda_rules import RULES, SYMBOLIC
 from tests.schedule.cuda.programs import PROGRAMS, drawn, with_gradients
+from tests.schedule.cuda.test_cuda_rules import RULES, SYMBOLIC
 from tests.schedule.test_rules import arrays_for
 
 pytestmark = pytest.mark.skipif(not tvm.cuda(0).exist, reason="there is no GPU")

@@ -1,4 +1,4 @@
-"""Every CUDA schedule computes what an evaluation in numpy gives, and does nothing wrong on the way.
+"""Every CUDA schedule computes what an evaluation in numpy gives, and does nothing wrong.
 
 The generated CUDA C runs on the CPU (`tests.cuda_on_cpu`), so no GPU is needed; small integers make
 every order of summation give the same float.
@@ -252,12 +252,14 @@ def columns_of_one(n, width):
 
 def test_a_single_result_is_written_by_one_thread():
     """The others of its block have nothing to sum, and once wrote that."""
-    check({
-        "a row": exact(cases.rows(1, 48)),
-        "a short total": exact(cases.total(100)),
-        "a column": exact(columns_of_one(200, 7)),
-        "two rows": exact(cases.rows(2, 48)),
-    })
+    check(
+        {
+            "a row": exact(cases.rows(1, 48)),
+            "a short total": exact(cases.total(100)),
+            "a column": exact(columns_of_one(200, 7)),
+            "two rows": exact(cases.rows(2, 48)),
+        }
+    )
 
 
 def plus_one(shape):

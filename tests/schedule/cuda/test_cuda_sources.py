@@ -1,5 +1,5 @@
-"""Programs of many kinds build for a GPU, in the schedules that were chosen, and CUDA's compiler takes
-the source.
+"""Programs of many kinds build for a GPU in the schedules that were chosen, and CUDA's compiler
+takes the source.
 
 Building needs no GPU. `nvcc`, where there is one, compiles all kernels in one call for each test.
 Golden files hold a few sources.

@@ -127,6 +127,7 @@ def test_place_of_the_maximum_with_its_value():
         inputs, outputs = with_gradients(*softmax(*size))
         assert "fallback" not in rules_of(outputs)
         # all equal: the first wins
-        arrays = [a * 0 if t.op.name == "x" else a for t, a in zip(inputs, drawn(inputs), strict=True)]
+        pairs = zip(inputs, drawn(inputs), strict=True)
+        arrays = [a * 0 if tensor.op.name == "x" else a for tensor, a in pairs]
         found[str(size)] = Case(inputs, outputs, [arrays], 2e-4)
     check(found)
