@@ -91,7 +91,15 @@ FUNCTION(hcos, cosf)
 FUNCTION(hfloor, floorf)
 FUNCTION(hceil, ceilf)
 FUNCTION(__habs, fabsf)
+// those that TVM defines itself where CUDA has none
+FUNCTION(htan, tanf)
+FUNCTION(hatan, atanf)
+FUNCTION(herf, erff)
 #undef FUNCTION
+template <class F>
+inline cuda_on_cpu::Sixteen<F> hpow(cuda_on_cpu::Sixteen<F> x, cuda_on_cpu::Sixteen<F> y) {
+  return cuda_on_cpu::Sixteen<F>(powf(static_cast<float>(x), static_cast<float>(y)));
+}
 
 inline half __float2half_rn(float x) { return half(x); }
 inline nv_bfloat16 __float2bfloat16_rn(float x) { return nv_bfloat16(x); }

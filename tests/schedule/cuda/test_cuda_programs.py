@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from benchmarks.suite.cases import ENTRIES
@@ -25,6 +25,7 @@ from tests.schedule.cuda.programs import (
     operator,
     with_gradients,
 )
+from tests.schedule.cuda.test_cuda_sources import source_of
 from tests.schedule.guard_pages import arrays_for
 from tvm_autodiff.expr.nodes import is_float
 from tvm_autodiff.graph.graph import Graph
@@ -70,6 +71,33 @@ def test_dtypes():
     for dtype, tolerance in DTYPES.items():
         for name, (inputs, outputs) in of_dtype(dtype).items():
             found[f"{dtype} {name}"] = Case(inputs, outputs, [drawn(inputs)], tolerance, wide=True)
+    check(found)
+
+
+def scaled(dtype):
+    """``exp(a) * b + c[j]``, all of one dtype."""
+    a, b = (te.placeholder((1100, 1024), dtype, name=name) for name in "ab")
+    c = te.placeholder((1024,), dtype, name="c")
+    return [a, b, c], te.compute(a.shape, lambda i, j: te.exp(a[i, j]) * b[i, j] + c[j], "scaled")
+
+
+def halved(dtype):
+    """``a / 2 + 1 / 2``, computed in float32."""
+    a, half = te.placeholder((1100, 1024), dtype, name="a"), tirx.const(0.5, "float32")
+    body = lambda i, j: (a[i, j].astype("float32") * half + half).astype(dtype)  # noqa: E731
+    return [a], te.compute(a.shape, body, "halved")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_vectors_of_16_bits(dtype):
+    """Eight numbers are one access; four where they are computed in float32."""
+    vector = {"float16": "half4", "bfloat16": "nv_bfloat164"}[dtype]
+    found = {}
+    for program, access in ((scaled, "*(uint4*)(p_a_ptr +"), (halved, f"*({vector}*)(p_a_ptr +")):
+        inputs, output = program(dtype)
+        assert access in source_of(inputs, [output])
+        tolerance = 3 * DTYPES[dtype]  # three roundings
+        found[program.__name__] = Case(inputs, [output], [drawn(inputs)], tolerance, wide=True)
     check(found)
 
 
