@@ -27,14 +27,14 @@ RUNTIME = HERE / "runtime"
 #: what was compiled, for the processes of one run of the tests and for the next run
 CACHE = HERE.parents[1] / ".pytest_cache" / "cuda_on_cpu"
 KEPT_SECONDS = 7 * 24 * 3600  #: that a library is kept after its last use
+_UNDEFINED = "-fsanitize=bounds,alignment,signed-integer-overflow,integer-divide-by-zero,shift"
+_FILLED = "-ftrivial-auto-var-init=pattern"
 #: accesses are seen by the hooks of ThreadSanitizer, the rest by those of UBSan; the libraries of
 #: both are not linked. What a thread does not initialise is no number that anyone expects
-CHECKS = (
-    "-fsanitize=thread",
-    "--param=tsan-instrument-func-entry-exit=0",
-    "-fsanitize=bounds,alignment,signed-integer-overflow,integer-divide-by-zero,shift",
-    "-ftrivial-auto-var-init=pattern",
-)
+CHECKS = ("-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", _UNDEFINED, _FILLED)
+#: or, in a process that AddressSanitizer's library is loaded into, by that (`sanitized`)
+ADDRESSES = ("-fsanitize=address", "-fsanitize-recover=address", _UNDEFINED, _FILLED)
+WITH_ADDRESSES = "CUDA_ON_CPU_ADDRESSES"  #: the environment variable that tells of such a process
 # kernels read a vector of numbers through pointers to its parts
 PLAIN = ("-std=c++17", "-fPIC", "-w", "-g1", "-fno-strict-aliasing")
 
@@ -57,7 +57,9 @@ def missing() -> str | None:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # the compiler itself does not run with AddressSanitizer
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise AssertionError(f"{' '.join(command)}\n{done.stderr[:6000]}")
 
@@ -109,6 +111,7 @@ def runtime() -> Path:
 def load_kernels(text: str) -> None:
     """Compile a source of kernels, and load it where kernels are looked for."""
     runtime()
+    checks = ADDRESSES if os.environ.get(WITH_ADDRESSES) else CHECKS
     digest = hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def make(folder: str) -> None:
@@ -117,8 +120,8 @@ def load_kernels(text: str) -> None:
         source.write_text(text)
         # linked apart: the compiler would bring the libraries of the checks along
         made = f"{folder}/made.o"
-        _run("g++", "-c", "-O1", *PLAIN, *CHECKS, f"-I{HERE}", str(source), "-o", made)
+        _run("g++", "-c", "-O1", *PLAIN, *checks, f"-I{HERE}", str(source), "-o", made)
         _run("g++", "-shared", made, "-o", f"{folder}/made.so")
 
-    path = _made("kernels", [text, *_headers(), *CHECKS], make)
+    path = _made("kernels", [text, *_headers(), *checks], make)
     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)

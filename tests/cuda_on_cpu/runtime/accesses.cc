@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "address_sanitizer.h"
 #include "runtime.h"
 
 namespace cuda_on_cpu {
@@ -169,11 +170,15 @@ void begin_launch(const Kernel& kernel, const Value* arguments, const std::vecto
   }
   for (int n = 0; n < used; ++n) make_cells(arrays[n]);
   of_memory = used;
+  forbid(shared_memory, sizeof shared_memory);
 }
 
 void begin_block() {
   first_phase = ++phase;
-  std::memset(shared_memory, 0xff, shared_end);  // NaN: nothing was written yet
+  for (int n = of_memory; n < used; ++n) {
+    const size_t bytes = arrays[n].end - arrays[n].begin;
+    std::memset(reinterpret_cast<void*>(arrays[n].begin), 0xff, bytes);  // NaN: not yet written
+  }
 }
 
 void begin_phase() { ++phase; }
@@ -196,7 +201,8 @@ void* shared_array(int number, const char* name, size_t element, size_t bytes) {
     abandon_block();
   }
   char* begin = shared_memory + shared_end;
-  std::memset(begin, 0xff, size);
+  allow(begin, bytes);
+  std::memset(begin, 0xff, bytes);
   number_of_shared[used] = number;
   const uintptr_t at = reinterpret_cast<uintptr_t>(begin);
   add(name, at, at + bytes, element, true);

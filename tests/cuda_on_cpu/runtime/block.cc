@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "address_sanitizer.h"
 #include "fiber.h"
 #include "runtime.h"
 
@@ -31,11 +32,15 @@ struct Thread {
   int lane;  // that a shuffle reads
   char mine[8], *result;
   size_t size;
+  void* sanitized;  // of AddressSanitizer
 };
 
 Thread threads[kThreads];
 char* stacks = nullptr;
 Fiber scheduler;
+void* sanitized;
+const void* scheduler_stack;
+size_t scheduler_size;
 int count = 0, current = -1;
 bool abandoned = false;
 void (*body)(const Value*);
@@ -43,24 +48,35 @@ const Value* values;
 
 char* stack_of(int thread) { return stacks + thread * (kStack + kGuard) + kGuard; }
 
-void thread_main() {
-  body(values);
-  threads[current].state = RETURNED;
+[[noreturn]] void leave() {
+  leaves_for(nullptr, scheduler_stack, scheduler_size);
   switch_fiber(&threads[current].fiber, &scheduler);
   __builtin_unreachable();
 }
 
+void thread_main() {
+  arrived(nullptr, &scheduler_stack, &scheduler_size);
+  body(values);
+  threads[current].state = RETURNED;
+  leave();
+}
+
 void wait(State state, int line) {
-  threads[current].state = state;
-  threads[current].line = line;
-  switch_fiber(&threads[current].fiber, &scheduler);
+  Thread& self = threads[current];
+  self.state = state;
+  self.line = line;
+  leaves_for(&self.sanitized, scheduler_stack, scheduler_size);
+  switch_fiber(&self.fiber, &scheduler);
+  arrived(self.sanitized, &scheduler_stack, &scheduler_size);
 }
 
 void resume(int thread) {
   const MutablePlace& shape = cuda_on_cpu_threads;
   current = thread;
   cuda_on_cpu_thread = {thread % shape.x, thread / shape.x % shape.y, thread / shape.x / shape.y};
+  leaves_for(&sanitized, stack_of(thread), kStack);
   switch_fiber(&scheduler, &threads[thread].fiber);
+  arrived(sanitized, nullptr, nullptr);
   current = -1;
 }
 
@@ -168,8 +184,7 @@ bool on_stack(uintptr_t address) {
 
 void abandon_block() {
   abandoned = true;
-  switch_fiber(&threads[current].fiber, &scheduler);
-  __builtin_unreachable();
+  leave();
 }
 
 void run_block(void (*call)(const Value*), const Value* arguments, int size) {
@@ -180,6 +195,8 @@ void run_block(void (*call)(const Value*), const Value* arguments, int size) {
       mprotect(stack_of(thread) - kGuard, kGuard, PROT_NONE);
     }
   }
+  // threads that did not return have left their marks
+  if (abandoned) allow(stacks, kThreads * (kStack + kGuard));
   body = call, values = arguments, count = size, abandoned = false;
   for (int thread = 0; thread < count; ++thread) {
     start_fiber(&threads[thread].fiber, stack_of(thread), kStack, thread_main);
@@ -197,6 +214,7 @@ void run_block(void (*call)(const Value*), const Value* arguments, int size) {
       while (threads[waiting].state != AT_SHUFFLE) ++waiting;
       found("a shuffle of line " + std::to_string(threads[waiting].line) + ": " +
             name_of(waiting) + " waits for a lane of its mask that does not come");
+      abandoned = true;
       return;
     }
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "address_sanitizer.h"
 #include "runtime.h"
 
 namespace cuda_on_cpu {
@@ -28,6 +29,16 @@ void found(const std::string& text, const void* from) {
     line += place + std::string(info.dli_fname);
   }
   if (std::find(texts.begin(), texts.end(), line) == texts.end()) texts.push_back(line);
+}
+
+void watch_addresses() {
+  if (!__asan_set_error_report_callback) return;
+  __asan_set_error_report_callback([](const char* report) {
+    // "==1==ERROR: AddressSanitizer: what on address .."
+    std::string text = report;
+    const size_t begin = text.find("AddressSanitizer");
+    found(text.substr(begin, text.find(" on address", begin) - begin));
+  });
 }
 
 std::string findings() {

@@ -95,6 +95,7 @@ class Host : public ffi::ModuleObj {
 };
 
 TVM_FFI_STATIC_INIT_BLOCK() {
+  watch_addresses();
   namespace refl = ffi::reflection;
   refl::GlobalDef()
       .def("cuda_on_cpu.kernels",

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "address_sanitizer.h"
 #include "runtime.h"
 
 namespace cuda_on_cpu {
@@ -56,12 +57,17 @@ class Device : public tvm::runtime::DeviceAPI {
     char* memory = static_cast<char*>(std::aligned_alloc(kAlignment, size + 2 * kGuard));
     TVM_FFI_CHECK(memory, RuntimeError) << "no memory for " << bytes << " bytes";
     std::memset(memory, 0xff, size + 2 * kGuard);
+    forbid(memory, size + 2 * kGuard);
+    allow(memory + kGuard, bytes);
     blocks[reinterpret_cast<uintptr_t>(memory + kGuard)] = bytes;
     return memory + kGuard;
   }
 
   void FreeDataSpace(tvm::Device, void* memory) final {
-    blocks.erase(reinterpret_cast<uintptr_t>(memory));
+    const auto block = blocks.find(reinterpret_cast<uintptr_t>(memory));
+    const size_t size = (block->second + kAlignment - 1) / kAlignment * kAlignment;
+    allow(static_cast<char*>(memory) - kGuard, size + 2 * kGuard);
+    blocks.erase(block);
     std::free(static_cast<char*>(memory) - kGuard);
   }
 

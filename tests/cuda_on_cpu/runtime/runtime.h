@@ -12,6 +12,7 @@ namespace cuda_on_cpu {
 // findings.cc
 void found(const std::string& text, const void* from = nullptr);
 std::string findings();  // and forget them
+void watch_addresses();  // note what AddressSanitizer reports
 
 // block.cc
 void run_block(void (*call)(const Value*), const Value* arguments, int threads);

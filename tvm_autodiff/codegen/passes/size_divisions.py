@@ -1,7 +1,8 @@
-"""Divisions of sizes: ``(n + 351) // 352`` for a size `n` of an array, which is never negative.
+"""Divisions of sizes and by sizes: a size `n` of an array is never negative, but may be zero.
 
-TVM takes a size for any number of its width. It writes such a division for negative numbers, too,
-with a literal that may be beyond 32 bits, which it then refuses itself.
+TVM takes a size for any number of its width. It writes ``(n + 351) // 352`` for negative numbers,
+too, with a literal that may be beyond 32 bits, which it then refuses itself. It divides by `n`
+where a kernel of an empty array has a thread, too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _TRUNCATED = {prim.FloorDiv: "truncdiv", prim.FloorMod: "truncmod"}
 
 @tirx.transform.prim_func_pass(opt_level=0)
 def with_sizes_divided(func: Any, _module: Any, _context: Any) -> Any:
-    """The function with divisions of sizes by positive literals that round to zero."""
+    """The function with divisions of sizes by positive literals that round to zero, and with
+    ``i // max(n, 1)`` for ``i // n``.
+    """
     sizes = {
         node_id(param)
         for param in func.params
@@ -40,6 +43,9 @@ def with_sizes_divided(func: Any, _module: Any, _context: Any) -> Any:
 
     def divided(node: Expr) -> Expr:
         dividend, divisor = operands(node)
+        if const_value(divisor) is None and of_sizes(divisor):
+            one = const(1, dtype_of(divisor))
+            return type(node)(dividend, binary("max", divisor, one))
         if (const_value(divisor) or 0) <= 0 or not of_sizes(dividend):
             return node
         if not analyzer.can_prove(dividend >= const(0, dtype_of(dividend))):
