@@ -87,6 +87,7 @@ class Host : public ffi::ModuleObj {
         if (auto tensor = values[n].try_cast<DLTensor*>()) given.push_back(range_of(**tensor));
       }
       function.CallPacked(values, result);
+      given.clear();
     });
   }
 
