@@ -34,7 +34,6 @@ constexpr int kArrays = 96;
 Array arrays[kArrays];
 int used = 0, of_memory = 0, last = 0;
 int number_of_shared[kArrays];
-int shared_arrays = 0;
 size_t shared_bytes = 0;
 alignas(256) char shared_memory[2 * kSharedBytes];
 size_t shared_end = 0;
@@ -146,7 +145,7 @@ void accessed(const void* place, size_t bytes, bool writes, bool atomic, const v
 }  // namespace
 
 void begin_launch(const Kernel& kernel, const Value* arguments, const std::vector<Range>& given) {
-  used = shared_arrays = 0, shared_end = shared_bytes = 0, phase = 0, last = 0;
+  used = 0, shared_end = shared_bytes = 0, phase = 0, last = 0;
   for (int n = 0; n < kernel.count; ++n) {
     if (!kernel.sizes[n]) continue;
     const uintptr_t begin = reinterpret_cast<uintptr_t>(arguments[n].array);
