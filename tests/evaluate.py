@@ -158,7 +158,7 @@ class Expression:
 
 
 @contextlib.contextmanager
-def _floats_as_float64() -> Iterator[None]:
+def floats_as_float64() -> Iterator[None]:
     """Every float is float64, whatever its dtype: for differences of small steps."""
     token = _WIDE.set(True)
     try:
@@ -314,7 +314,7 @@ def evaluate_batch(
     arrays = {key_of(tensor): np.asarray(array) for tensor, array in inputs}
     count = len(next(iter(arrays.values())))
     known: dict[Key, Any] = {key: _batched(array) for key, array in arrays.items()}
-    with _quietly(), _floats_as_float64():
+    with _quietly(), floats_as_float64():
         for op in stages_of(outputs):
             targets = [key_of(op.output(place)) for place in range(op.num_outputs)]
             if all(key in known for key in targets):

@@ -7,7 +7,7 @@ from tvm import te
 
 from benchmarks._cuda_accesses import iterations_of, launches_of, patterns_of
 from tests.schedule import cases
-from tests.schedule.cuda.serial import scheduled
+from tests.schedule.cuda.scheduled import scheduled
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 
 FALLBACK = CUDA_RULES[-1:]

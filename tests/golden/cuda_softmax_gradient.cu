@@ -41,9 +41,9 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
     }
     row_2_ptr[0] = sum_0_ptr_1[0];
   }
+  __syncthreads();
   total_0_ptr_1[0] = 0x0p+0f/*0.000000e+00*/;
   int again_1 = 0;
-  __syncthreads();
   if (((int)threadIdx.x) < 70) {
     value_1_ptr[0] = expf((p0_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] - row_2_ptr[0]));
     row_5_ptr[((int)threadIdx.x)] = value_1_ptr[0];
@@ -66,9 +66,9 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
     }
     row_3_ptr[0] = sum_0_ptr_3[0];
   }
+  __syncthreads();
   total_0_ptr_2[0] = 0x0p+0f/*0.000000e+00*/;
   int again_2 = 0;
-  __syncthreads();
   if (((int)threadIdx.x) < 70) {
     value_1_ptr_1[0] = (row_5_ptr[((int)threadIdx.x)] / row_3_ptr[0]);
     r0_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] = value_1_ptr_1[0];
@@ -91,8 +91,8 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
     }
     row_4_ptr[0] = sum_0_ptr_5[0];
   }
-  int again_3 = 0;
   __syncthreads();
+  int again_3 = 0;
   if (((int)threadIdx.x) < 70) {
     value_0_ptr[0] = (((p1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] / row_3_ptr[0]) + row_4_ptr[0]) * row_5_ptr[((int)threadIdx.x)]);
     r1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] = value_0_ptr[0];

@@ -13,7 +13,8 @@ from tvm import te
 from tvm.relax import VMExecutable
 
 import tvm_autodiff as ad
-from tests.schedule.cuda.serial import SM_90, on_cpu
+from tests.schedule.cuda.scheduled import SM_90
+from tests.schedule.cuda.serial import on_cpu
 from tvm_autodiff.compile.request import request_of
 from tvm_autodiff.runtime import device_arrays
 from tvm_autodiff.runtime.device import DeviceFunction

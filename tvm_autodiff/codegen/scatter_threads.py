@@ -115,7 +115,9 @@ def _product(left: Any, right: Any) -> Any:
     a, b = _literal(left), _literal(right)
     if a is not None and b is not None:
         return a * b
-    return right if a == 1 else mul(_like(right, left), right)
+    if a == 1:
+        return right
+    return mul(left, _like(left, b)) if b is not None else mul(_like(right, left), right)
 
 
 def _literal(extent: Any) -> int | None:

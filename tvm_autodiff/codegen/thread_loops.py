@@ -1,7 +1,6 @@
 """Writes loops over the threads of a GPU as statements, in phases.
 
 A phase is a separate loop over all threads, so the function has the same meaning with plain loops.
-TVM finds out where threads must wait for each other between phases.
 """
 
 from __future__ import annotations
@@ -24,6 +23,11 @@ def bound(var: Var, extent: int, tag: str, body: Statement) -> Statement:
     dtype = dtype_of(var)
     kind = tirx.ForKind.THREAD_BINDING
     return tirx.For(var, const(0, dtype), const(extent, dtype), kind, body, axis, {})
+
+
+def barrier() -> Statement:
+    """Every thread of a block waits for all others."""
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
 
 
 def buffer_in(scope: str, name: str, shape: Sequence[int], dtype: str) -> Local:

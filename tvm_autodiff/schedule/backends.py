@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..codegen.direct_calls import PIPELINE
+from ..codegen.gpu_pipeline import GPU_PIPELINE
 from ..codegen.modules import kernels_as_they_are
 from ..codegen.passes.bfloat16 import with_float32_inside
-from ..codegen.passes.function_widths import with_safe_indices
+from ..codegen.passes.function_widths import needs_wider_indices, with_safe_indices
 from ..codegen.passes.infinities import with_infinities_from_bits
+from ..codegen.passes.launches import without_blocks
 from ..codegen.passes.opaque_indices import C_CAST
 from ..codegen.primfunc import StageFunction
 from .cpu.elementary.functions import with_own_functions
@@ -38,10 +40,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     math, by the library's exact versions. On a GPU, indices are hidden by C casts.
     """
     if machine.kind == "cuda":
-        return [
-            replace(launch, func=with_infinities_from_bits(with_safe_indices(launch.func, C_CAST)))
-            for launch in launches
-        ]
+        return [replace(launch, func=_for_gpu(launch.func)) for launch in launches]
     if machine.kind != "llvm":
         return list(launches)
 
@@ -52,7 +51,17 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     return [replace(launch, func=with_functions(launch.func)) for launch in launches]
 
 
+def _for_gpu(func: Any) -> Any:
+    """A scheduled function of a GPU whose indices cannot overflow."""
+    if needs_wider_indices(func):
+        # in wider indices TVM sees neither a reduction by several threads nor what is kept in
+        # registers: both are lowered before
+        func = without_blocks(func)
+    return with_infinities_from_bits(with_safe_indices(func, C_CAST))
+
+
 def pipelines_for(machine: Machine) -> tuple[Any, Any]:
     """TVM's pipelines for the function that calls the kernels, and for the kernels."""
-    relaxed = kernels_as_they_are() if machine.kind == "cuda" else "default"
-    return relaxed, PIPELINE if machine.kind == "llvm" else "default"
+    if machine.kind == "cuda":
+        return kernels_as_they_are(), GPU_PIPELINE
+    return "default", PIPELINE if machine.kind == "llvm" else "default"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 from tvm import te, tirx
 
 from tests.evaluate import evaluate
@@ -12,6 +13,7 @@ from tvm_autodiff.codegen.passes.short_circuit import (
     cut_short,
     holds_mark,
     marked,
+    ordered_for_c,
     surely_evaluated,
 )
 from tvm_autodiff.expr.nodes import is_load, load_tensor, op_name, operands
@@ -93,3 +95,15 @@ def test_a_branch_of_the_program_keeps_its_guard() -> None:
 def cut_short_everywhere(expr):
     """From the inside out, as the pass does."""
     return rewrite(expr, lambda node: cut_short(node) if op_name(node) in ("and", "or") else None)
+
+
+def test_in_c_marked_parts_come_last_and_are_plain_conditions() -> None:
+    X, Y = (tirx.decl_buffer((8,), "float32", name) for name in "XY")
+    k = tirx.Var("k", "int32")
+    late = marked(X[k] > tirx.const(0.5, "float32"))
+    value = te.if_then_else(tirx.And(late, k < 5), X[k], tirx.const(0.0, "float32"))
+    body = tirx.For(k, 0, 9, tirx.ForKind.SERIAL, tirx.BufferStore(Y, value, [k]))
+    module = tvm.IRModule({"main": tirx.PrimFunc([X, Y], body)})
+    text_of_c = ordered_for_c(module)["main"].script()
+    assert "k < 5 and X[k] > T.float32(0.5)" in text_of_c
+    assert "reinterpret" not in text_of_c

@@ -11,22 +11,11 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.schedule import cases
+from tests.schedule.cuda.programs import PROGRAMS, drawn, with_gradients
 from tests.schedule.cuda.test_cuda_rules import RULES, SYMBOLIC
-from tests.schedule.cuda.test_cuda_sources import PROGRAMS, with_gradients
 from tests.schedule.test_rules import arrays_for
 
 pytestmark = pytest.mark.skipif(not tvm.cuda(0).exist, reason="there is no GPU")
-
-
-def arrays_like(inputs, sizes=None):
-    rng = np.random.default_rng(0)
-    shapes = [[int(d) if hasattr(d, "value") else sizes[d.name] for d in t.shape] for t in inputs]
-    return [
-        rng.standard_normal(shape).astype(str(t.dtype))
-        if str(t.dtype).startswith("float")
-        else rng.integers(0, 30, shape).astype(str(t.dtype))
-        for t, shape in zip(inputs, shapes, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -35,7 +24,7 @@ def test_program(name, n):
     inputs, outputs = with_gradients(*PROGRAMS[name]())
     if n == 1 and name != "symbolic":
         pytest.skip("its sizes are literal")
-    arrays = arrays_like(inputs, {"n": n})
+    arrays = drawn(inputs, {"n": n})
     want = ad.build(inputs, outputs, exact_math=True)(*arrays)
     got = ad.build(inputs, outputs, target="cuda")(*arrays)
     for ours, theirs in zip(got, want, strict=True):
@@ -62,7 +51,7 @@ def test_symbolic(name, n):
 
 def test_exported_and_loaded(tmp_path):
     inputs, output = cases.softmax(33, 70)
-    arrays = arrays_like(inputs)
+    arrays = drawn(inputs)
     function = ad.build(inputs, output, target="cuda")
     function.export(tmp_path / "softmax.so")
     loaded = ad.load(tmp_path / "softmax.so")

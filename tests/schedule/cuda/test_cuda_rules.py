@@ -1,7 +1,7 @@
-"""Every CUDA schedule computes what an evaluation in numpy gives, and writes every element once.
+"""Every CUDA schedule computes what an evaluation in numpy gives, and does nothing wrong.
 
-The loops over threads run as plain loops on the CPU (`serial`), so no GPU is needed; small integers
-make every order of summation give the same float.
+The generated CUDA C runs on the CPU (`tests.cuda_on_cpu`), so no GPU is needed; small integers make
+every order of summation give the same float.
 """
 
 from __future__ import annotations
@@ -12,24 +12,21 @@ import tvm
 from tvm import te, topi
 
 import tvm_autodiff as ad
-from tests.evaluate import evaluate_graph
+from tests.cuda_on_cpu.checking import Case, check, groups
 from tests.schedule import cases
-from tests.schedule.cuda.serial import gpu, rules_of, run, scheduled, writes
+from tests.schedule.cuda.scheduled import gpu, rules_of, scheduled
 from tests.schedule.heavy_bodies import BODIES, X
-from tests.schedule.test_rules import CONTRACTIONS, ELEMENTWISE, REDUCTIONS, arrays_for, expected
+from tests.schedule.test_rules import CONTRACTIONS, ELEMENTWISE, REDUCTIONS, arrays_for
 from tvm_autodiff.codegen.passes.launches import lowered
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 from tvm_autodiff.schedule.cuda.verify import problem_of
 
-FALLBACK = CUDA_RULES[-1:]
 
-
-def check(case, sizes=None, tolerance=0.0, rules=CUDA_RULES):
+def exact(case, *sizes, **options):
+    """A case whose results are whole numbers: a call for each of some sizes."""
     inputs, output = case
-    arrays = arrays_for(inputs, sizes or {})
-    got = run(inputs, output, arrays, rules)
-    want = expected(inputs, output, arrays)
-    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+    calls = [arrays_for(inputs, each) for each in sizes or ({},)]
+    return Case(inputs, [output], calls, **options)
 
 
 def place_of_maximum(n, k, axis):
@@ -134,26 +131,28 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_rule(name):
-    case, rules = RULES[name]
-    assert rules_of(case[1]) == rules
-    inputs, output = case
-    arrays = arrays_for(inputs, {})
+def test_rules_that_take_the_kernels(name):
+    (_, output), rules = RULES[name]
+    assert rules_of(output) == rules
+    for launch, _ in scheduled(output):
+        assert problem_of(launch.func, gpu()) is None
+
+
+def case_of(name, **options):
+    """The case of a rule, its places in range."""
+    (inputs, output), rules = RULES[name]
     arrays = [
-        np.abs(a) % 3 if a.dtype in (np.int32, np.int64) and a.ndim == 1 else a for a in arrays
+        np.abs(a) % 3 if a.dtype in (np.int32, np.int64) and a.ndim == 1 else a
+        for a in arrays_for(inputs, {})
     ]
     # loops of statements are interpreted one by one: too slow for a large scatter
-    oracle = squares_scattered if "scatter" in rules else lambda *_: expected(*case, arrays)
-    np.testing.assert_array_equal(run(inputs, output, arrays), oracle(*arrays))
+    wanted = (lambda *given: [squares_scattered(*given)]) if "scatter" in rules else None
+    return Case(inputs, [output], [arrays], wanted=wanted, **options)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_every_element_is_written_once(name):
-    for launch, rule in scheduled(RULES[name][0][1]):
-        assert problem_of(launch.func, gpu()) is None
-        if rule != "scatter":
-            for count in writes(launch, {}):
-                np.testing.assert_array_equal(count, np.ones_like(count))
+@pytest.mark.parametrize("names", groups(RULES))
+def test_rules(names):
+    check({name: case_of(name) for name in names})
 
 
 #: a few of each kind: odd, prime and small sizes, other layouts
@@ -164,23 +163,22 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_kernel(name):
-    check(SAMPLES[name])
+SIZES = [(1, 1, 1), (17, 33, 65), (97, 31, 101)]
+SAMPLES |= {
+    f"matmul {form} of {size}": cases.matmul(*size, form)
+    for size in SIZES
+    for form in ("nn", "nt", "tn")
+}
 
 
-@pytest.mark.parametrize("size", [(1, 1, 1), (17, 33, 65), (97, 31, 101)])
-@pytest.mark.parametrize("form", ["nn", "nt", "tn"])
-def test_matmul(size, form):
-    check(cases.matmul(*size, form))
+@pytest.mark.parametrize("names", groups(SAMPLES, 24))
+def test_kernels(names):
+    check({name: exact(SAMPLES[name]) for name in names})
 
 
-@pytest.mark.parametrize("name", ["matmul", "rows", "argmax", "conv", "transpose", "scatter"])
-def test_fallback_takes_everything(name):
-    inputs, output = RULES[name][0]
-    arrays = [np.abs(a) if a.dtype == np.int32 else a for a in arrays_for(inputs, {})]
-    got = run(inputs, output, arrays, FALLBACK)
-    np.testing.assert_array_equal(got, expected(inputs, output, arrays))
+def test_fallback_takes_everything():
+    names = ["matmul", "rows", "argmax", "conv", "transpose", "scatter"]
+    check({name: case_of(name, rules=CUDA_RULES[-1:]) for name in names})
 
 
 SYMBOLIC = {
@@ -190,20 +188,13 @@ SYMBOLIC = {
 }
 
 
-@pytest.mark.parametrize("name", SYMBOLIC)
-@pytest.mark.parametrize("n", [0, 1, 6, 64, 3001])
-def test_symbolic(name, n):
-    make, rule = SYMBOLIC[name]
-    inputs, output = make(te.var("n"))
-    assert rules_of(output) == [rule]
-    if name == "columns" and n == 0:
-        pytest.skip("plain loops leave out what threads begin with: see the next test")
-    arrays = arrays_for(inputs, {"n": n})
-    a, *rest = arrays
-    want = {"matmul": lambda: a @ rest[0].T, "rows": lambda: a.sum(1), "columns": lambda: a.sum(0)}
-    # for a CPU, TVM compiles the products with literal sizes only
-    got = run(inputs, output, arrays, literal=name == "matmul")
-    np.testing.assert_array_equal(got, want[name]())
+def test_symbolic_sizes():
+    found = {}
+    for name, (make, rule) in SYMBOLIC.items():
+        inputs, output = make(te.var("n"))
+        assert rules_of(output) == [rule]
+        found[name] = exact((inputs, output), *({"n": n} for n in (0, 1, 6, 64, 3001)))
+    check(found)
 
 
 def test_both_operands_stay_inside_of_their_tensors():
@@ -240,59 +231,77 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("name", CHAINS)
-def test_chain(name):
-    (inputs, output), rules = CHAINS[name]
-    found = rules_of(output)
-    assert found == rules if rules else "library_chain" not in found
+def test_chains():
+    found = {}
     rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal([int(d) for d in t.shape]).astype("float32") for t in inputs]
-    want = ad.build(inputs, output, exact_math=True)(*arrays)
-    np.testing.assert_allclose(run(inputs, output, arrays), want, rtol=1e-5, atol=1e-5)
-    for launch, _ in scheduled(output):
-        assert problem_of(launch.func, gpu()) is None
-        for count in writes(launch, {}):
-            np.testing.assert_array_equal(count, np.ones_like(count))
+    for name, ((inputs, output), rules) in CHAINS.items():
+        names = rules_of(output)
+        assert names == rules if rules else "library_chain" not in names
+        for launch, _ in scheduled(output):
+            assert problem_of(launch.func, gpu()) is None
+        arrays = [rng.standard_normal([int(d) for d in t.shape]).astype("float32") for t in inputs]
+        found[name] = Case(inputs, [output], [arrays], 1e-5)
+    check(found)
 
 
-def test_shape_one_and_empty():
-    for shape in [(1,), (1, 1), (), (0, 3)]:
-        A = te.placeholder(shape, name="A")
-        out = te.compute(shape, lambda *i: A(*i) + 1.0, name="out")  # noqa: B023
-        np.testing.assert_array_equal(run(A, out, [np.ones(shape, "float32")]), np.full(shape, 2))
+def columns_of_one(n, width):
+    """The sums of one column of several: a block has more threads than there are results."""
+    A, r = te.placeholder((n, width), name="A"), te.reduce_axis((0, n), "r")
+    return [A], te.compute((1,), lambda j: te.sum(A[r, j], axis=r), name="O")
+
+
+def test_a_single_result_is_written_by_one_thread():
+    """The others of its block have nothing to sum, and once wrote that."""
+    check(
+        {
+            "a row": exact(cases.rows(1, 48)),
+            "a short total": exact(cases.total(100)),
+            "a column": exact(columns_of_one(200, 7)),
+            "two rows": exact(cases.rows(2, 48)),
+        }
+    )
+
+
+def plus_one(shape):
+    A = te.placeholder(shape, name="A")
+    return [A], te.compute(shape, lambda *i: A(*i) + 1.0, name="out")
 
 
 EMPTY = {
-    "softmax of no rows": (cases.softmax(0, 5), (0, 5)),
-    "product over nothing": (cases.matmul(3, 4, 0, "nt"), (3, 4)),
-    "row sums of nothing": (cases.rows(3, 0), (3,)),
-    "no columns": (cases.columns(70, 0), (0,)),
+    "softmax of no rows": cases.softmax(0, 5),
+    "product over nothing": cases.matmul(3, 4, 0, "nt"),
+    "row sums of nothing": cases.rows(3, 0),
+    "no columns": cases.columns(70, 0),
+    **{f"map of {shape}": plus_one(shape) for shape in [(1,), (1, 1), (), (0, 3)]},
 }
 
 
-@pytest.mark.parametrize("name", EMPTY)
-def test_empty(name):
-    (inputs, output), shape = EMPTY[name]
-    arrays = [np.ones([int(d) for d in t.shape], "float32") for t in inputs]
-    np.testing.assert_array_equal(run(inputs, output, arrays), np.zeros(shape))
+def test_empty_and_single():
+    check({name: exact(case) for name, case in EMPTY.items()})
 
 
-@pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize("shape", [(9,), (3, 3), (1,)])
-def test_too_large(name, shape):
-    """Statements of bounded size, an element for each thread, however TVM would walk the body."""
-
+def too_large(name, shape):
     def body(*axes):
         return BODIES[name](axes[0] if len(axes) == 1 else 3 * axes[0] + axes[1])
 
-    stage = te.compute(shape, body, name="stage")
-    [(launch, rule)] = scheduled(stage)
-    assert rule == "fallback"
-    assert max(map(len, str(launch.func).splitlines())) < 1_000
+    return te.compute(shape, body, name="stage")
+
+
+SHAPES = [(9,), (3, 3), (1,)]
+LARGE = {name: (name, SHAPES[number % 3]) for number, name in enumerate(BODIES)}
+
+
+def test_too_large():
+    """Statements of bounded size, an element for each thread, however TVM would walk the body."""
     data = np.random.default_rng(0).uniform(-1, 1, 48)
-    [found] = run([X], [stage], [data])
-    [wanted] = evaluate_graph([stage], [(X, data)])
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    found = {}
+    for name, case in LARGE.items():
+        stage = too_large(*case)
+        [(launch, rule)] = scheduled(stage)
+        assert rule == "fallback"
+        assert max(map(len, str(launch.func).splitlines())) < 1_000
+        found[name] = Case([X], [stage], [[data]], 1e-12)
+    check(found)
 
 
 def test_opaque_stages():
@@ -300,8 +309,7 @@ def test_opaque_stages():
     double = te.extern(
         (300,), [A], lambda i, o: _doubling(i[0], o[0]), name="double", dtype="float32"
     )
-    values = np.arange(300, dtype="float32")
-    np.testing.assert_array_equal(run(A, double, [values]), 2 * values)
+    check({"doubled": exact(([A], double))})
     calls = te.extern(
         (300,),
         [A],

@@ -159,6 +159,11 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     return _bounded(made, lambda index: hidden(index, by), renamed)
 
 
+def needs_wider_indices(func: Any) -> bool:
+    """Whether some index arithmetic of a function is in a type that does not hold it."""
+    return _is_large(func) or not tvm_ffi.structural_equal(bounded_function(func), func)
+
+
 def _is_large(func: Any) -> bool:
     """Whether a position in some buffer does not fit int32."""
     buffers: list[Any] = list(func.params)

@@ -33,6 +33,14 @@ def lowered(func: Any) -> Any:
     return tvm.transform.Sequential(passes)(module)["main"]
 
 
+def without_blocks(func: Any) -> Any:
+    """The function `lowered`, as a schedule that Relax takes: in one block."""
+    made = lowered(func).without_attr("global_symbol")
+    root = s_tir.SBlock([], [], [], "root", made.body)
+    body = s_tir.SBlockRealize([], const(1, "bool"), root)
+    return tirx.PrimFunc(made.params, body, made.ret_type, made.attrs)
+
+
 def has_unbound_write(func: Any) -> bool:
     """Whether a lowered function writes outside every launch, so that the host would do it."""
     found = False

@@ -62,6 +62,28 @@ def short_circuited(func: Any, _module: Any, _context: Any) -> Any:
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
+@tirx.transform.prim_func_pass(opt_level=0)
+def ordered_for_c(func: Any, _module: Any, _context: Any) -> Any:
+    """The function without marks, marked conditions behind the others: what TVM writes as C leaves
+    out the right side of ``&&`` and ``||`` where the left one decides.
+    """
+
+    def ordered(node: Expr) -> Expr:
+        parts = list(operands(node))
+        late = [part for part in parts if holds_mark(part)]
+        early = [part for part in parts if not any(part is other for other in late)]
+        join = all_of if op_name(node) == "and" else any_of
+        return join([*early, *late]) if early and late else node
+
+    def unmarked(node: Expr) -> Expr:
+        found = condition_of(node)
+        return node if found is None else found
+
+    body = tvm_ffi.structural_map(func.body, [(prim.And, ordered), (prim.Or, ordered)])
+    body = tvm_ffi.structural_map(body, [(prim.NE, unmarked), (prim.EQ, unmarked)])
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
 def holds_mark(roots: Expr | Sequence[Expr]) -> bool:
     """Whether any condition is marked. TVM loses marks in vectors, so such expressions stay scalar.
     """

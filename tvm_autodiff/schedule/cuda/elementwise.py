@@ -1,14 +1,17 @@
 """Schedules kernels without reductions: maps, copies, stencils.
 
-Each thread computes one element, or four consecutive ones if all reads are consecutive as well and
-can be read and written at once. Neighbouring threads write neighbouring elements.
+Each thread computes one element, or as many consecutive ones as fill 16 bytes if all reads are
+consecutive as well and can be read and written at once. Neighbouring threads write neighbouring
+elements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.dtypes import bits_of
-from ...expr.nodes import dtype_of, is_load, op_name
+from ...expr.nodes import Expr, dtype_of, is_float, is_load, op_name, operands
 from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, REDUCES, Declined
@@ -48,11 +51,24 @@ def _lanes(op: Operation, machine: Machine) -> int:
     if len(sizes) != 1 or any(op_name(node) in _BRANCHES for node in nodes):
         return 1
     lanes = machine.vector_bytes * 8 // sizes.pop()
+    if lanes == 8:
+        lanes = _lanes_of_16_bits(nodes, roots[0])
     last = op.axis[len(op.axis) - 1]
     extent = axis_range(last)[1]
-    if lanes not in (2, 4) or not isinstance(extent, int) or extent % lanes:
+    if lanes not in (2, 4, 8) or not isinstance(extent, int) or extent % lanes:
         return 1
     if iterations(op) < lanes * machine.multiprocessors * machine.block_threads:
         return 1  # more threads hide the time of a read better than wider ones
     strides = strides_along(roots, last.var, axis_vars(op))
     return lanes if strides is not None and set(strides) <= {0, 1} else 1
+
+
+def _lanes_of_16_bits(nodes: Sequence[Expr], root: Expr) -> int:
+    """Eight where all numbers have 16 bits; TVM writes constants of eight wider ones wrongly, and
+    erf as a call for each.
+    """
+    if not is_float(root) or any(op_name(node) == "erf" for node in nodes):
+        return 1
+    wide = any(is_float(node) and bits_of(dtype_of(node)) > 16 for node in nodes)
+    casts = (operands(node)[0] for node in nodes if op_name(node) == "cast" and is_float(node))
+    return 4 if wide or not all(map(is_float, casts)) else 8

@@ -158,8 +158,10 @@ def _outputs(schedule: Any, loop: Any, shape: _Shape, machine: Machine) -> tuple
     """Loops over blocks and over outputs in a block, and the loop inside which an output is
     computed.
     """
-    if extent_of(schedule, loop) is not None:
-        grid, thread = schedule.split(loop, [None, shape.outputs])
+    extent = extent_of(schedule, loop)
+    if extent is not None:
+        # TVM loses the guard of the threads behind a single output: all of them would write it
+        grid, thread = schedule.split(loop, [None, min(shape.outputs, max(1, extent))])
         return grid, thread, thread
     again, grid, thread = schedule.split(loop, [None, 4 * machine.multiprocessors, shape.outputs])
     schedule.reorder(grid, thread, again)

@@ -25,7 +25,7 @@ from ....codegen.loop_nest import (
     store,
     when,
 )
-from ....codegen.thread_loops import REGISTERS, SHARED, bound, buffer_in
+from ....codegen.thread_loops import REGISTERS, SHARED, barrier, bound, buffer_in
 from ....expr.build import add, cast, compare, const, mul, sub
 from ....expr.nodes import (
     Axis,
@@ -97,6 +97,8 @@ class RowWriter:
         self.values: dict[Key, _Value] = {}
         self.memory = Places()
         self.possible = True
+        #: whether the next phase is the first one of a launch
+        self.begins = all(isinstance(extent, int) for extent in extents)
         self.parts = self._parts()
         self._place(items)
 
@@ -197,7 +199,10 @@ class RowWriter:
 
     def _phase(self, make: Callable[[Var, Var], Statement]) -> Statement:
         x, y = counter("x", self.threads), counter("y", self.together)
-        inner = bound(x, self.threads, "threadIdx.x", make(x, y))
+        # TVM's own barriers leave out one where thread (x, y) reads what (0, y) has written
+        before = [] if self.begins else [barrier()]
+        self.begins = False
+        inner = bound(x, self.threads, "threadIdx.x", sequence([*before, make(x, y)]))
         return bound(y, self.together, "threadIdx.y", inner)
 
     def _row(self, item: Item, block: Expr, y: Var) -> dict[Var, Expr]:

@@ -1,0 +1,114 @@
+"""Programs for a GPU compared with numpy, in groups whose kernels are compiled at once.
+
+In: tables of cases. Out: failures by name: other numbers than an evaluation in numpy gives
+(`tests.evaluate`), or something that kernels do wrong on the way (`programs.Findings`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cuda_on_cpu.compiler import missing
+from tests.cuda_on_cpu.programs import Program, compile_together
+from tests.evaluate import evaluate_graph, floats_as_float64
+from tvm_autodiff import PlainScheduleWarning
+from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
+
+Arrays = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, and calls of it.
+
+    Attributes
+    ----------
+    inputs, outputs : sequence of Tensor
+    calls : sequence of sequences of arrays
+        What it is called with, one after the other.
+    tolerance : float
+        Of the results; 0 wants the same bits.
+    wanted : callable, optional
+        From the arrays of a call to its results, where an evaluation would take too long.
+    rules : sequence
+        The schedule rules that it is built with.
+    wide : bool
+        Whether numpy computes all floats as float64.
+    """
+
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    calls: Sequence[Arrays]
+    tolerance: float = 0.0
+    wanted: Callable[..., Sequence[np.ndarray]] | None = None
+    rules: Sequence[Any] = CUDA_RULES
+    wide: bool = False
+
+
+def evaluated(case: Case, arrays: Arrays) -> list[np.ndarray]:
+    """What numpy gives for a call."""
+    pairs = list(zip(case.inputs, arrays, strict=True))
+    sizes = {
+        dim: size
+        for tensor, array in pairs
+        for dim, size in zip(tensor.shape, array.shape, strict=True)
+        if not hasattr(dim, "value")
+    }
+    with floats_as_float64() if case.wide else contextlib.nullcontext():
+        return evaluate_graph(case.outputs, pairs, sizes)
+
+
+def failures(cases: Mapping[str, Case]) -> dict[str, str]:
+    """What is wrong with some programs, by name."""
+    with warnings.catch_warnings():
+        # how fast a program is, and which schedule it has, is not tested here
+        warnings.simplefilter("ignore", PlainScheduleWarning)
+        programs = {
+            name: Program(case.inputs, list(case.outputs), rules=case.rules)
+            for name, case in cases.items()
+        }
+    compile_together(program.source for program in programs.values())
+    wrong = {name: _wrong(case, programs[name]) for name, case in cases.items()}
+    return {name: text for name, text in wrong.items() if text}
+
+
+def _wrong(case: Case, program: Program) -> str:
+    try:
+        for arrays in case.calls:
+            _compare(case, program(*arrays), arrays)
+    except AssertionError as error:
+        return str(error)[:2000]
+    return ""
+
+
+def _compare(case: Case, results: Arrays, arrays: Arrays) -> None:
+    wanted = case.wanted(*arrays) if case.wanted is not None else evaluated(case, arrays)
+    for number, (got, want) in enumerate(zip(results, wanted, strict=True)):
+        message = f"result {number}, called with {[array.shape for array in arrays]}"
+        if case.tolerance:
+            bound = case.tolerance
+            got = np.asarray(got, want.dtype)  # numpy compares no numbers of 16 bits
+            np.testing.assert_allclose(got, want, rtol=bound, atol=bound, err_msg=message)
+        else:
+            np.testing.assert_array_equal(got, want, err_msg=message)
+
+
+def check(cases: Mapping[str, Case]) -> None:
+    """Fail with all that is wrong with some programs; skip where no kernel can be run."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    assert failures(cases) == {}
+
+
+def groups(names: Sequence[str], size: int = 12) -> list[Any]:
+    """Names in groups of a few that follow each other, as parameters of a test."""
+    parts = [list(names)[first : first + size] for first in range(0, len(names), size)]
+    return [pytest.param(part, id=f"{part[0]} .. {part[-1]}") for part in parts]

@@ -1,0 +1,122 @@
+"""Programs for a GPU that run on the CPU: built as for a GPU, called with arrays, and watched.
+
+In: programs of tensors. Out: functions as `tvm_autodiff.build` returns them for CUDA. Their kernels
+are the generated CUDA C, compiled by the host's compiler; what launches them, the memory between
+them and the copies of arguments are the library's and TVM's. A call that does something wrong
+raises `Findings`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tvm
+
+import tvm_autodiff as ad
+import tvm_autodiff.compile.pipeline as pipeline
+from tests.cuda_on_cpu.compiler import load_kernels, runtime
+from tests.cuda_on_cpu.kernels import Source, source_of, translated
+from tests.schedule.cuda.scheduled import SM_90
+from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
+
+
+class Findings(AssertionError):
+    """What the kernels of a call did wrong."""
+
+
+@contextlib.contextmanager
+def device() -> Iterator[None]:
+    """Let TVM have a GPU, for the time of some calls; raise what was found in them."""
+    runtime()
+    exists = tvm.get_global_func("cuda_on_cpu.set_exists")
+    findings = tvm.get_global_func("cuda_on_cpu.findings")
+    exists(True)
+    try:
+        yield
+    finally:
+        exists(False)
+        found = str(findings())
+    if found:
+        raise Findings("\n".join(map(_with_line, found.splitlines())))
+
+
+def _with_line(text: str) -> str:
+    """A finding with the line of the source that it is of."""
+    what, _, place = text.partition(" @")
+    if not place:
+        return what
+    offset, _, library = place.partition(" ")
+    command = ["addr2line", "-e", library, f"0x{offset}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        path, _, line = done.stdout.split()[0].rpartition(":")
+        with open(path, encoding="utf-8") as file:
+            return f"{what}, in {file.read().splitlines()[int(line) - 1].strip()}"
+    except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
+        return what
+
+
+class Program:
+    """A program that is built and whose kernels are not yet compiled.
+
+    Attributes
+    ----------
+    function : DeviceFunction
+        What `build` returned.
+    source : Source
+        Its kernels.
+    """
+
+    def __init__(
+        self, inputs: Any, outputs: Any, rules: Sequence[Any] = CUDA_RULES, **options: Any
+    ) -> None:
+        runtime()
+        self.source = Source("", "", {})
+        build = sys.modules["tvm.tirx.build"]
+        self._generate = build.codegen_build
+        given = mock.patch.object(pipeline, "rules_for", return_value=tuple(rules))
+        with given, mock.patch.object(build, "codegen_build", self._generated):
+            self.function = ad.build(inputs, outputs, target=SM_90, cache=False, **options)
+
+    def _generated(self, module: Any, target: Any) -> Any:
+        """In the place of TVM's function that makes code: of kernels only the text."""
+        code = self._generate(module, target)
+        if target.kind.name == "cuda":
+            # a schedule that TVM refuses is followed by another: the last one is what is called
+            self.source = source_of(code.inspect_source(), module)
+            return None
+        if self.source.text:
+            code.import_module(tvm.get_global_func("cuda_on_cpu.kernels")(self.source.prefix))
+        return tvm.get_global_func("cuda_on_cpu.host")(code)
+
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        """Call the function on the CPU's memory; its kernels must be compiled."""
+        with device():
+            return self.function(*arrays, **named)
+
+
+def compile_together(sources: Iterable[Source]) -> None:
+    """Compile the kernels of some programs, all at once."""
+    load_kernels(translated(list(sources)))
+
+
+def source_of_kernel(text: str) -> Source:
+    """CUDA C with one kernel, ``kernel``, that is launched with blocks and threads along x."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Source(f"k{digest}_", text, {"kernel": ["blockIdx.x", "threadIdx.x"]})
+
+
+def launch(source: Source, blocks: int, threads: int, *arrays: np.ndarray) -> list[np.ndarray]:
+    """Run a kernel, which must be compiled, on copies of some arrays, which are returned."""
+    kernel = tvm.get_global_func("cuda_on_cpu.kernels")(source.prefix)["kernel"]
+    with device():
+        given = [tvm.runtime.tensor(array, tvm.cuda(0)) for array in arrays]
+        kernel(*given, blocks, threads)
+        return [tensor.numpy() for tensor in given]

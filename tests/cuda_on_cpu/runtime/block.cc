@@ -1,0 +1,245 @@
+// One block of threads: fibers that run until they wait for each other, and what they wait for.
+//
+// A thread runs until it meets a barrier, a shuffle or a vote, or returns. Once no thread can run,
+// those that wait for each other go on together; where they do not match, that is a finding.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <string>
+
+#include "address_sanitizer.h"
+#include "fiber.h"
+#include "runtime.h"
+
+struct MutablePlace {
+  unsigned x, y, z;
+};
+MutablePlace cuda_on_cpu_thread, cuda_on_cpu_block, cuda_on_cpu_threads, cuda_on_cpu_blocks;
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr int kThreads = 1024, kWarp = 32;
+constexpr size_t kStack = 1 << 20, kGuard = 1 << 16;
+
+enum State { READY, AT_BARRIER, AT_SHUFFLE, AT_VOTE, RETURNED };
+
+struct Thread {
+  Fiber fiber;
+  State state;
+  int line;
+  unsigned mask;
+  int lane;  // that a shuffle reads
+  char mine[8], *result;
+  size_t size;
+  void* sanitized;  // of AddressSanitizer
+};
+
+Thread threads[kThreads];
+char* stacks = nullptr;
+Fiber scheduler;
+void* sanitized;
+const void* scheduler_stack;
+size_t scheduler_size;
+int count = 0, current = -1;
+bool abandoned = false;
+void (*body)(const Value*);
+const Value* values;
+
+char* stack_of(int thread) { return stacks + thread * (kStack + kGuard) + kGuard; }
+
+[[noreturn]] void leave() {
+  leaves_for(nullptr, scheduler_stack, scheduler_size);
+  switch_fiber(&threads[current].fiber, &scheduler);
+  __builtin_unreachable();
+}
+
+void thread_main() {
+  arrived(nullptr, &scheduler_stack, &scheduler_size);
+  body(values);
+  threads[current].state = RETURNED;
+  leave();
+}
+
+void wait(State state, int line) {
+  Thread& self = threads[current];
+  self.state = state;
+  self.line = line;
+  leaves_for(&self.sanitized, scheduler_stack, scheduler_size);
+  switch_fiber(&self.fiber, &scheduler);
+  arrived(self.sanitized, &scheduler_stack, &scheduler_size);
+}
+
+void resume(int thread) {
+  const MutablePlace& shape = cuda_on_cpu_threads;
+  current = thread;
+  cuda_on_cpu_thread = {thread % shape.x, thread / shape.x % shape.y, thread / shape.x / shape.y};
+  leaves_for(&sanitized, stack_of(thread), kStack);
+  switch_fiber(&scheduler, &threads[thread].fiber);
+  arrived(sanitized, nullptr, nullptr);
+  current = -1;
+}
+
+std::string name_of(int thread) { return "thread " + std::to_string(thread); }
+
+// shuffles of a warp whose lanes are all there
+bool shuffled(int first, int end) {
+  bool any = false;
+  for (int thread = first; thread < end; ++thread) {
+    if (threads[thread].state != AT_SHUFFLE) continue;
+    const unsigned mask = threads[thread].mask;
+    bool complete = true;
+    for (int lane = 0; lane < kWarp && complete; ++lane) {
+      if (!(mask >> lane & 1)) continue;
+      const Thread* other = first + lane < end ? &threads[first + lane] : nullptr;
+      complete = other && other->state == AT_SHUFFLE && other->mask == mask &&
+                 other->line == threads[thread].line;
+    }
+    if (!complete) continue;
+    for (int lane = 0; lane < kWarp; ++lane) {
+      if (!(mask >> lane & 1)) continue;
+      Thread& reader = threads[first + lane];
+      if (mask >> (reader.lane & 31) & 1) {
+        std::memcpy(reader.result, threads[first + reader.lane].mine, reader.size);
+      } else {
+        std::memset(reader.result, 0xff, reader.size);  // undefined on a GPU: NaN
+      }
+    }
+    for (int lane = 0; lane < kWarp; ++lane) {
+      if (mask >> lane & 1) threads[first + lane].state = READY;
+    }
+    any = true;
+  }
+  return any;
+}
+
+// a vote of the lanes of a warp that are at one place, when the others of the warp wait elsewhere
+bool voted(int first, int end) {
+  for (int thread = first; thread < end; ++thread) {
+    if (threads[thread].state != AT_VOTE) continue;
+    unsigned mask = 0;
+    for (int other = thread; other < end; ++other) {
+      if (threads[other].state == AT_VOTE && threads[other].line == threads[thread].line) {
+        mask |= 1u << (other - first);
+        threads[other].state = READY;
+      }
+    }
+    for (int other = first; other < end; ++other) {
+      if (mask >> (other - first) & 1) threads[other].mask = mask;
+    }
+    return true;
+  }
+  return false;
+}
+
+// all threads that wait at barriers go on; false where some wait for something else
+bool met() {
+  int first = -1, other = -1, gone = -1;
+  for (int thread = 0; thread < count; ++thread) {
+    const Thread& one = threads[thread];
+    if (one.state == RETURNED) {
+      gone = thread;
+    } else if (one.state != AT_BARRIER) {
+      return false;
+    } else if (first < 0) {
+      first = thread;
+    } else if (one.line != threads[first].line) {
+      other = thread;
+    }
+  }
+  const std::string where = " waits at the barrier of line " + std::to_string(threads[first].line);
+  if (gone >= 0) {
+    found("a barrier is skipped: " + name_of(first) + where + ", " + name_of(gone) +
+          " has returned");
+  } else if (other >= 0) {
+    found("a barrier in a branch: " + name_of(first) + where + ", " + name_of(other) +
+          " at that of line " + std::to_string(threads[other].line));
+  }
+  for (int thread = 0; thread < count; ++thread) {
+    if (threads[thread].state == AT_BARRIER) threads[thread].state = READY;
+  }
+  begin_phase();
+  return true;
+}
+
+bool released() {
+  bool any = false;
+  for (int first = 0; first < count; first += kWarp) {
+    const int end = first + kWarp < count ? first + kWarp : count;
+    any |= shuffled(first, end) || voted(first, end);
+  }
+  return any || met();
+}
+
+}  // namespace
+
+bool in_kernel() { return current >= 0; }
+
+int current_thread() { return current; }
+
+bool on_stack(uintptr_t address) {
+  const uintptr_t base = reinterpret_cast<uintptr_t>(stack_of(current));
+  return address >= base && address < base + kStack;
+}
+
+void abandon_block() {
+  abandoned = true;
+  leave();
+}
+
+void run_block(void (*call)(const Value*), const Value* arguments, int size) {
+  if (!stacks) {
+    stacks = static_cast<char*>(mmap(nullptr, kThreads * (kStack + kGuard), PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    for (int thread = 0; thread < kThreads; ++thread) {
+      mprotect(stack_of(thread) - kGuard, kGuard, PROT_NONE);
+    }
+  }
+  // threads that did not return have left their marks
+  if (abandoned) allow(stacks, kThreads * (kStack + kGuard));
+  body = call, values = arguments, count = size, abandoned = false;
+  for (int thread = 0; thread < count; ++thread) {
+    start_fiber(&threads[thread].fiber, stack_of(thread), kStack, thread_main);
+    threads[thread].state = READY;
+  }
+  while (!abandoned) {
+    int left = 0;
+    for (int thread = 0; thread < count && !abandoned; ++thread) {
+      if (threads[thread].state == READY) resume(thread);
+      left += threads[thread].state != RETURNED;
+    }
+    if (abandoned || !left) return;
+    if (!released()) {
+      int waiting = 0;
+      while (threads[waiting].state != AT_SHUFFLE) ++waiting;
+      found("a shuffle of line " + std::to_string(threads[waiting].line) + ": " +
+            name_of(waiting) + " waits for a lane of its mask that does not come");
+      abandoned = true;
+      return;
+    }
+  }
+}
+
+void barrier(int line) { wait(AT_BARRIER, line); }
+
+unsigned active_mask(int line) {
+  wait(AT_VOTE, line);
+  return threads[current].mask;
+}
+
+int lane_of_thread() { return current % kWarp; }
+
+void exchange(unsigned mask, int lane, const void* mine, void* result, size_t size, int line) {
+  Thread& self = threads[current];
+  if (!(mask >> lane_of_thread() & 1)) {
+    found("a shuffle of line " + std::to_string(line) + ": its mask leaves out " +
+          name_of(current) + ", which takes part");
+    abandon_block();
+  }
+  self.mask = mask, self.lane = lane, self.size = size;
+  self.result = static_cast<char*>(result);
+  std::memcpy(self.mine, mine, size);
+  wait(AT_SHUFFLE, line);
+}
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,41 @@
+"""What is scheduled for a GPU: the machine, the launches of a program, the rules that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import te
+
+from tvm_autodiff.codegen.primfunc import StageFunction
+from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
+from tvm_autodiff.schedule.fusion.kernels import cut
+from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+from tvm_autodiff.schedule.rule import apply_rules
+
+SM_90 = {"kind": "cuda", "arch": "sm_90"}
+
+
+def gpu() -> Machine:
+    """The machine that tests schedule for."""
+    return machine_of(as_target(SM_90), 1)
+
+
+def scheduled(outputs: Any, rules: Sequence[Any] = CUDA_RULES) -> list[tuple[StageFunction, str]]:
+    """The launches of a program in order, each with the rule that made its kernel."""
+    tensors = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
+    kernels, _ = cut(normal_form(tensors))
+    return [
+        (launch, one.rule)
+        for kernel in kernels
+        for one in apply_rules(kernel, gpu(), rules)
+        for launch in one.launches
+    ]
+
+
+def rules_of(outputs: Any) -> list[str]:
+    """The rule that takes each kernel."""
+    tensors = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
+    kernels, _ = cut(normal_form(tensors))
+    return [one.rule for kernel in kernels for one in apply_rules(kernel, gpu(), CUDA_RULES)]
