@@ -15,6 +15,7 @@ from ..codegen.modules import Module
 from ..debug import CheckedFunction
 from ..debug.inspector import Inspector
 from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
+from ..graph.packed_calls import refuse_unknown_functions
 from ..keywords import checked_keywords
 from ..runtime.build_cache import BuildCache, cache_of
 from ..runtime.compiled import CompiledFunction
@@ -203,6 +204,8 @@ def build(
     threads = check_threads(num_threads)
     machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
     request = request_of(inputs, outputs, updates)
+    if machine.kind == "llvm":  # code for a GPU may be for another machine
+        refuse_unknown_functions([*request.outputs, *(new for _, new in request.updates)])
     if tune is not None and not isinstance(tune, Tuning):
         raise InvalidArgumentError(f"tune must be a Tuning, got {type(tune).__name__}")
     function = _built(request, machine, cache, tune)

@@ -9,7 +9,6 @@ from ..codegen.deep import run_deep
 from ..codegen.sizes import with_plain_sizes
 from ..errors import InvalidArgumentError
 from ..expr.nodes import Tensor, is_tensor, tensor_key
-from ..graph.packed_calls import refuse_unknown_functions
 from ..runtime.build_key import build_key
 from ..runtime.signature import Signature
 from ..runtime.tensor_signature import signature_of
@@ -47,7 +46,6 @@ def request_of(inputs: Tensors, outputs: Tensors, updates: Updates | None = None
         raise InvalidArgumentError("outputs is empty: pass at least one tensor to compute")
     output_list, update_list = plain_program(output_list, update_list)
     check_graph(input_list, output_list, update_list)
-    refuse_unknown_functions([*output_list, *(new for _, new in update_list)])
     signature = signature_of(input_list, output_list, is_tensor(outputs))
     fresh = [new for _, new in update_list]
     moved, results = with_plain_sizes(input_list, [*output_list, *fresh])
