@@ -115,7 +115,7 @@ def test_table_in_notebooks():
     [cells] = [[cell.text for cell in row] for row in table.find("tbody")]
     assert cells[:3] == ["dx from y", "x[i*2 + k]", "gather"]
     text = str(result.explain())
-    assert f"iterations: {cells[3]} (floor: {cells[4]}," in text
+    assert f"iterations: {cells[3]} (lower bound: {cells[4]}," in text
 
 
 def test_table_has_the_worst_first():
