@@ -116,6 +116,35 @@ def test_golden(graph: Callable[[], list[te.Tensor]], golden: Callable[[str, str
     golden(f"show_{graph.__name__}.txt", show(graph()))
 
 
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.__name__)
+def test_golden_latex(
+    graph: Callable[[], list[te.Tensor]], golden: Callable[[str, str], None]
+) -> None:
+    shown = show(graph())
+    latex = shown._repr_latex_()
+    assert latex is not None
+    bare = latex.replace("\\{", "").replace("\\}", "")
+    assert bare.count("{") == bare.count("}")
+    assert bare.count("\\begin") == bare.count("\\end")
+    assert bare.count("\\left") == bare.count("\\right")
+    stages = [line for line in shown.splitlines() if not line.startswith(("inputs", " "))]
+    assert len(shown.formulas) == len(stages)
+    golden(f"latex_{graph.__name__}.tex", latex)
+
+
+def test_inputs_alone_have_no_latex() -> None:
+    assert show(te.placeholder((3,), name="A"))._repr_latex_() is None
+
+
+def test_long_expressions_stay_text_in_notebooks() -> None:
+    A = te.placeholder((3,), name="A")
+    value: Any = A(0)
+    for _ in range(300):
+        value = te.exp(value)
+    [formula] = show(te.compute((3,), lambda i: value + A[i], name="deep"), limit=50).formulas
+    assert formula.startswith(r"&\mathtt{deep[i]\ =\ exp(exp(")
+
+
 def test_one_tensor_several_and_inputs() -> None:
     [C] = matmul()
     A, B = C.op.input_tensors

@@ -40,11 +40,17 @@ def test_every_tutorial_is_run_here():
     scripts = {path.name for path in TUTORIALS.glob("*.py")}
     assert scripts == {
         "first_gradient.py",
+        "fit_diffusion.py",
         "fit_ode.py",
+        "jax_operator.py",
         "override_jacobian.py",
+        "relax_operator.py",
+        "sparse_jacobian.py",
+        "step_time.py",
+        "strided_convolution.py",
+        "torch_operator.py",
         "train_digits.py",
         "train_rnn.py",
-        "step_time.py",
     }
 
 
@@ -123,6 +129,64 @@ def test_train_rnn(tmp_path):
     accuracy = re.search(r"Test accuracy: (\S+)%", text)
     assert accuracy is not None
     assert float(accuracy[1]) >= 97
+
+
+def number(pattern: str, text: str) -> float:
+    """The number that a pattern finds; the pattern must occur once."""
+    [found] = re.findall(pattern, text)
+    return float(found)
+
+
+def test_strided_convolution(tmp_path):
+    text = run("strided_convolution.py", tmp_path)
+    before, after = text.split("3. The solution")
+    assert before.count("●") == 4  # two places, two reads each
+    assert after.count("●") == 4
+    assert "·" not in after
+    assert "strategy: gather" in after
+    assert number(r"from the loop that scatters: (\S+)", text) < 1e-12
+
+
+def test_sparse_jacobian(tmp_path):
+    text = run("sparse_jacobian.py", tmp_path, "--points", "400")
+    assert "400 points: 1198 nonzeros" in text
+    changes = [float(change) for change in re.findall(r"largest change (\S+)", text)]
+    assert len(changes) < 8  # Newton's method converges quadratically
+    assert changes[-1] < 1e-9
+    error, spacing = re.findall(r"sin\(πx\): (\S+), grid spacing squared: (\S+)", text)[0]
+    assert float(error) < float(spacing)
+
+
+def test_fit_diffusion(tmp_path):
+    text = run("fit_diffusion.py", tmp_path, "--iterations", "150")
+    for half in ("left", "right"):
+        true, found = re.findall(rf"^{half} +(\S+) +(\S+)$", text, re.MULTILINE)[0]
+        assert float(found) == pytest.approx(float(true), rel=0.02)
+
+
+def test_torch_operator(tmp_path):
+    pytest.importorskip("torch")
+    text = run("torch_operator.py", tmp_path)
+    errors = [float(error) for error in re.findall(r"iteration +\d+  error (\S+)", text)]
+    assert errors[-1] < errors[0] / 3
+    change, predicted = re.findall(r"sum: (\S+), predicted by the gradient: (\S+)", text)[0]
+    assert float(change) == pytest.approx(float(predicted), abs=0.02)
+
+
+def test_jax_operator(tmp_path):
+    pytest.importorskip("jax")
+    text = run("jax_operator.py", tmp_path)
+    assert "[-1.  2. -1.]" in text  # the stiffness of a chain of springs
+    assert "gradients of two chains: (2, 8)" in text
+    assert number(r"error of a length: (\S+)", text) < 1e-4
+
+
+def test_relax_operator(tmp_path):
+    text = run("relax_operator.py", tmp_path)
+    assert "soft_threshold_gradient" in text
+    ours, numpy = re.findall(r"loss (\S+), from numpy (\S+)", text)[0]
+    assert float(ours) == pytest.approx(float(numpy), abs=1e-3)
+    assert number(r"from the formula: (\S+)", text) < 1e-5
 
 
 def test_train_digits_agrees_with_torch(monkeypatch):

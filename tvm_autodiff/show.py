@@ -12,19 +12,46 @@ from collections.abc import Iterable, Sequence
 
 from .errors import InvalidArgumentError
 from .expr.nodes import Tensor, dtype_of, is_tensor, node_id
+from .expr.printing.latex import LatexPrinter, NoLatex
 from .expr.printing.names import Names
 from .expr.printing.text import Printer
 from .graph.free_variables import free_variables
 from .graph.graph import topological
 from .graph.kinds.rules.table import rules_of
-from .graph.stage import Operation, is_placeholder, outputs_of
+from .graph.stage import Operation, axis_vars, bodies, is_compute, is_placeholder, outputs_of
 
 _WIDTH = 100
 #: stages longer than this do not move the column of types to the right
 _COLUMN = 72
 
 
-def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
+class Shown(str):
+    """The text of a graph, which a notebook displays as formulas.
+
+    Attributes
+    ----------
+    formulas : list of str
+        One line of LaTeX for each stage, producers first.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> A = te.placeholder((4, 6), name="A")
+    >>> k = te.reduce_axis((0, 6), "k")
+    >>> show(te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="C")).formulas
+    ['C_{i} &= \\\\sum_{0 \\\\le k < 6} A_{i,\\\\,k}']
+    """
+
+    formulas: Sequence[str] = ()
+
+    def _repr_latex_(self) -> str | None:
+        if not self.formulas:
+            return None
+        rows = " \\\\\n".join(self.formulas)
+        return f"$$\\begin{{aligned}}\n{rows}\n\\end{{aligned}}$$"
+
+
+def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> Shown:
     """Print the stages that tensors need, in plain notation.
 
     Parameters
@@ -37,7 +64,8 @@ def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
 
     Returns
     -------
-    str
+    Shown
+        A string. A notebook displays it as LaTeX, and stages without a LaTeX form as text.
         The inputs first, then one line for each stage, producers before the stages that read them:
         ``name[axes] = body``, followed by dtype and shape. ``Σ_{k<9}`` is a sum over ``0 <= k <
         9``, ``Σ_{k<9 | k > 1}`` one with a condition; ``Π``, ``max`` and ``min`` are written in the
@@ -84,7 +112,13 @@ def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> str:
     inputs = [op.output(0) for op in ops if is_placeholder(op)]
     stages = [op for op in ops if not is_placeholder(op)]
     lines = _inputs(inputs, Printer(names, free, limit))
-    return "\n".join(lines + _aligned([_stage(op, names, free, limit) for op in stages]))
+    told = [_stage(op, names, free, limit) for op in stages]
+    shown = Shown("\n".join(lines + _aligned(told)))
+    shown.formulas = [
+        _formula(op, names, free, limit) or _verbatim(f"{left}  {right}")
+        for op, (left, right) in zip(stages, told, strict=True)
+    ]
+    return shown
 
 
 def _inputs(inputs: Sequence[Tensor], printer: Printer) -> list[str]:
@@ -109,6 +143,30 @@ def _stage(op: Operation, names: Names, free: Names, limit: int | None) -> tuple
     printer = Printer(names, free.inner(), limit)
     kind, rules = rules_of(op)
     return rules.text(op, kind, printer), _type(outputs_of(op), printer)
+
+
+def _formula(op: Operation, names: Names, free: Names, limit: int | None) -> str | None:
+    """``C_{i} &= \\sum_{...} ...``; None for what has no such form."""
+    outputs = outputs_of(op)
+    if not is_compute(op) or len(outputs) != 1:
+        return None
+    printer = LatexPrinter(names, free.inner(), limit)
+    name = printer.tensor(outputs[0])
+    axes = r",\,".join(printer.variable(var) for var in axis_vars(op))
+    try:
+        body = printer(bodies(op)[0])
+    except NoLatex:
+        return None
+    base = f"{{{name}}}" if "_{" in name else name
+    return f"{base}_{{{axes}}} &= {body}" if axes else f"{base} &= {body}"
+
+
+def _verbatim(text: str) -> str:
+    """Text as it is printed, in a typewriter font: MathJax takes these escapes in formulas only."""
+    spelled = {"\\": r"\backslash ", "^": r"\hat{\ }", "~": r"\sim ", " ": r"\ "}
+    spelled |= {sign: "\\" + sign for sign in "{}$%&#_"}
+    lines = ["".join(spelled.get(sign, sign) for sign in line) for line in text.splitlines()]
+    return " \\\\\n".join(rf"&\mathtt{{{line}}}" for line in lines)
 
 
 def _type(outputs: Sequence[Tensor], printer: Printer) -> str:

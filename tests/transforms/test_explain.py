@@ -105,3 +105,30 @@ def test_scans_are_told_with_their_steps():
         ) in second.explain()
     plain = te.compute((3,), lambda i: te.sum(rows[i, k], axis=k), name="y")
     assert "scan" not in differentiate(plain, rows, te.placeholder((3,), name="head")).explain()
+
+
+def test_table_in_notebooks():
+    import xml.etree.ElementTree as ElementTree
+
+    result = differentiate(window(2, 3), [x], te.placeholder((3,), name="head"))
+    table = ElementTree.fromstring(result.explain()._repr_html_())
+    [cells] = [[cell.text for cell in row] for row in table.find("tbody")]
+    assert cells[:3] == ["dx from y", "x[i*2 + k]", "gather"]
+    text = str(result.explain())
+    assert f"iterations: {cells[3]} (lower bound: {cells[4]}," in text
+
+
+def test_table_has_the_worst_first():
+    from tvm_autodiff.transforms.report import Row, report
+
+    rows = [
+        Row("da", "a[i]", "gather", 10, 10, fallback=False),
+        Row("db", "b[i] < 3", "gather", 30, 10, fallback=False),
+        Row("dc", "c[n]", "dense sum", None, None, fallback=True),
+    ]
+    made = report("text", rows)
+    assert made == "text"
+    assert [row.gradient for row in made.rows] == ["dc", "db", "da"]
+    html = made._repr_html_()
+    assert html.count("(fallback)") == 1
+    assert "b[i] &lt; 3" in html

@@ -17,6 +17,7 @@ from ..graph.stage import Extent, Operation, axis_range, is_compute, reduction_o
 from ..rules.reducers import classify
 from ..warn import warn
 from ..zero_elimination.transposition.transpose import Transposed
+from .report import Report, Row, report
 from .work import work_of
 
 
@@ -38,7 +39,7 @@ def explain(
     sites: Sequence[Transposed],
     scanned: Sequence[tuple[Operation, Tensor]] = (),
     results: Sequence[Tensor] = (),
-) -> str:
+) -> Report:
     """The report: one paragraph for each gradient and each stage that contributes to it.
 
     `scanned` holds the differentiated scans and what each of them reads. `results` are the
@@ -61,7 +62,21 @@ def explain(
         title = f"the loop back {op.name}"
         lines += ["", title] if lines else [title]
         lines += [f"  {line}" for line in _loop_lines(plan_of(op, rewind))]
-    return "\n".join(lines)
+    return report("\n".join(lines), [_row(site) for site in sites])
+
+
+def _row(site: Transposed) -> Row:
+    term, work = site.term, work_of(site)
+    name = term.tensor.op.name
+    read = text(load(term.tensor, term.indices), limit=80) if term.indices else name
+    return Row(
+        f"d{name} from {site.op.name}",
+        read,
+        site.strategy,
+        work.own,
+        work.floor,
+        bool(site.sum.dense),
+    )
 
 
 def _loop_lines(plan: LoopPlan) -> list[str]:

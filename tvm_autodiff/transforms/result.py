@@ -13,6 +13,7 @@ from ..expr.nodes import Tensor, tensor_key
 from ..graph.stage import Operation
 from ..zero_elimination.transposition.transpose import Transposed
 from .explain import explain
+from .report import Report
 
 Value = TypeVar("Value")
 
@@ -95,17 +96,18 @@ class DifferentiationResult(Sequence[Tensor]):
         self._sites = sites
         self._scanned = scanned
 
-    def explain(self) -> str:
+    def explain(self) -> Report:
         """Explain how each gradient is computed, for each read site.
 
         Returns
         -------
-        str
-            For each read site: the system that was solved, the strategy (gather, residue classes,
-            part of the box, ragged loops, scatter-add, loop over updates, scan, dense sum), the
-            summed axes, the remaining guards and the iterations; for a dense sum also the unsolved
-            equations and what to override. For a loop with a checkpoint plan: the number of kept
-            states, their bytes, and the recomputed steps.
+        Report
+            A string, which a notebook displays as a table, the worst read first. For each read
+            site: the system that was solved, the strategy (gather, residue classes, part of the
+            box, ragged loops, scatter-add, loop over updates, scan, dense sum), the summed axes,
+            the remaining guards and the iterations; for a dense sum also the unsolved equations
+            and what to override. For a loop with a checkpoint plan: the number of kept states,
+            their bytes, and the recomputed steps.
 
         Examples
         --------
