@@ -15,7 +15,7 @@ from .rules.scalar_rules import NO_DERIVATIVE, RULES
 from .runtime.threads import available_cpus, resolve_threads
 from .schedule.machine import machine_of
 
-_PACKAGES = ("tvm_autodiff", "apache-tvm", "apache-tvm-ffi", "numpy", "sympy", "torch", "jax")
+_PACKAGES = ("tvm_autodiff", "apache-tvm", "apache-tvm-ffi", "numpy", "torch", "jax")
 
 
 def info() -> str:

@@ -1,0 +1,95 @@
+"""The distributions: what they hold, and that each is enough to use the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GRADIENT = """
+from tvm import te
+import tvm_autodiff as ad
+
+x = te.placeholder((6,), name="x")
+y = te.compute((3,), lambda i: x[2 * i], name="y")
+print(ad.__file__)
+print(ad.show(ad.differentiate(y, [x], te.placeholder((3,), name="h"))))
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with a wheel, made of the source distribution, and that distribution."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
+    [archive] = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(folder / "source", filter="data")
+    [source] = (folder / "source").iterdir()
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=source)
+    return folder
+
+
+def test_the_wheel_holds_the_package_alone(built):
+    [wheel] = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"tvm_autodiff"}
+    package = ROOT / "tvm_autodiff"
+    files = {str(path.relative_to(ROOT)) for path in package.rglob("*") if path.suffix != ".pyc"}
+    files = {name for name in files if (ROOT / name).is_file()}
+    assert {name for name in names if name.startswith("tvm_autodiff/")} == files
+    assert "tvm_autodiff/py.typed" in files
+
+
+def test_the_source_holds_what_tests_need(built):
+    [archive] = built.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    for wanted in ("pyproject.toml", "README.md", "LICENSE", "tests/conftest.py", "Makefile"):
+        assert wanted in names
+    assert not [name for name in names if ".venv" in name or "__pycache__" in name]
+
+
+def test_the_wheel_alone_differentiates(built, tmp_path):
+    [wheel] = built.glob("*.whl")
+    target = tmp_path / "installed"
+    zipfile.ZipFile(wheel).extractall(target)  # what pip does with a wheel of Python alone
+    script = tmp_path / "first.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(target)!r})\n{GRADIENT}")
+    text = run(sys.executable, "-P", script, cwd=tmp_path)
+    assert text.startswith(str(target))
+    assert "dx[i0] = if i0%2 == 0 then h[i0//2] else 0.0" in text
+
+
+def test_a_script_beside_the_clone_finds_the_package(tmp_path):
+    """Also where the clone's folder has the package's name, as an editable install leaves it."""
+    clone = tmp_path / "tvm_autodiff"
+    clone.mkdir()
+    (clone / "tvm_autodiff").symlink_to(ROOT / "tvm_autodiff")
+    script = tmp_path / "first.py"
+    # the line of the .pth file that an editable install writes
+    script.write_text(f"import site\nsite.addsitedir({str(tmp_path / 'site')!r})\n{GRADIENT}")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "tvm_autodiff.pth").write_text(str(clone))
+    assert str(clone) in run(sys.executable, script, cwd=tmp_path)
+
+
+def test_an_editable_install_is_a_path(tmp_path):
+    from hatchling.builders.wheel import WheelBuilder
+
+    [wheel] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["editable"])
+    archive = zipfile.ZipFile(wheel)
+    [path] = [name for name in archive.namelist() if name.endswith(".pth")]
+    assert archive.read(path).decode().strip() == str(ROOT)
