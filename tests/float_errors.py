@@ -1,7 +1,10 @@
-"""Errors of float32 results in units of the last place, and arguments that cover all float32."""
+"""Errors of float32 results in units of the last place, arguments that cover all float32, and
+numbers without subnormal ones.
+"""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 WRONG = 1e30  #: the error of a NaN in the wrong place or a zero of the wrong sign
@@ -33,3 +36,9 @@ def arguments(per_binade: int, seed: int = 0) -> np.ndarray:
     mantissas[:, :4] = [0, 1, (1 << 23) - 1, 1 << 22]
     binades = np.arange(512, dtype="uint32")[:, None] << 23
     return (binades | mantissas).view("float32").reshape(-1)
+
+
+def flushed(array: np.ndarray) -> np.ndarray:
+    """The array with zeros of equal sign in place of subnormal numbers, as kernels read it."""
+    least = ml_dtypes.finfo(array.dtype).smallest_normal
+    return np.where(np.abs(array) < least, np.copysign(array.dtype.type(0), array), array)

@@ -23,8 +23,8 @@ from tests.random_programs.interpreter import (
     Run,
     Unusable,
     eps,
-    finfo,
     numpy_dtype,
+    smallest,
 )
 from tests.random_programs.programs import Extent, Input, Node, Program, Stage, nodes
 
@@ -117,8 +117,8 @@ def spread(
     roundings, `added`.
     """
     furthest = np.abs(values - values[:1]).max(axis=0, initial=0.0)
-    smallest = max(float(finfo(d).smallest_subnormal) for d in (dtype, held or dtype))
-    return SAFETY * furthest + np.maximum(64 * eps(dtype) * sizes[0], added) + 8 * smallest
+    lost = max(smallest(dtype), smallest(held or dtype))
+    return SAFETY * furthest + np.maximum(64 * eps(dtype) * sizes[0], added) + 8 * lost
 
 
 def agree(decisions: Iterable[Array]) -> bool:

@@ -38,6 +38,14 @@ def eps(dtype: str) -> float:
     return float(finfo(dtype).eps)
 
 
+def smallest(dtype: str) -> float:
+    """What an operation may lose at zero: kernels take subnormal numbers for zero, and compute
+    float16 in float32, where its own are normal.
+    """
+    info = finfo(dtype)
+    return float(info.smallest_subnormal if dtype == "float16" else info.smallest_normal)
+
+
 @dataclass
 class Value:
     """Floats on a grid, with what they depend on.
@@ -226,7 +234,7 @@ class Run:
         size = np.abs(array) if scale is None else scale
         errors = self.noise.uniform(-1, 1, (self.batch, *array.shape[1:]))
         errors[0] = 0
-        return array + errors * (eps(dtype) * size + float(finfo(dtype).smallest_subnormal))
+        return array + errors * (eps(dtype) * size + smallest(dtype))
 
     @property
     def batch(self) -> int:

@@ -24,6 +24,7 @@ from .loop_nest import bind, sequence, when
 from .parallel_launch import CODE as EXCHANGE_CODE
 from .passes.compaction import compacting_blocks
 from .passes.short_circuit import short_circuited
+from .passes.subnormals import FLUSHED, without_subnormals
 from .passes.vector_conditions import without_vectors_as_numbers
 from .primfunc import PrimFunc
 
@@ -52,8 +53,9 @@ class Offset:
 
 Place = Parameter | Offset
 
-#: the name of what lowers modules with such functions, as `tvm.compile` takes it
-PIPELINE = "tvm_autodiff"
+#: the names of what lowers modules with such functions, as `tvm.compile` takes them; the second
+#: keeps subnormal numbers
+PIPELINE, EXACT_PIPELINE = "tvm_autodiff", "tvm_autodiff_exact"
 
 _BY_ADDRESS = "tvm_autodiff.by_address"
 _PACKED = 1  #: TVM's calling convention of functions that are called from outside
@@ -150,18 +152,19 @@ def _internal(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
     return func.without_attr("global_symbol")
 
 
-def _pipeline() -> tuple[Any, Any, Any]:
+def _pipeline(*passes: Any) -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = tirx.get_tir_pipeline("s_tir")
     return (
         tvm.transform.Sequential([_internal, compacting_blocks(lower)]),
         lambda: tvm.transform.Sequential(
-            [_apart, short_circuited, without_vectors_as_numbers, finish_host()]
+            [*passes, _apart, short_circuited, without_vectors_as_numbers, finish_host()]
         ),
         finish_device,
     )
 
 
-tirx.register_tir_pipeline(PIPELINE, _pipeline)
+tirx.register_tir_pipeline(PIPELINE, lambda: _pipeline(without_subnormals))
+tirx.register_tir_pipeline(EXACT_PIPELINE, _pipeline)
 
 
 def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
@@ -202,6 +205,7 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
         when(compare("ne", status, const(FITS, "int32")), tirx.Return(const(0, "int32"))),
         bind(workspace, extern("handle", "memory", args, const(2, "int32"))),
     ]
+    runs: list[Statement] = []
     first = 0
     for call in calls:
         if call is not None:
@@ -210,8 +214,10 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
                 own = binary("max", launch - const(first, "int32"), const(ALL_LAUNCHES, "int32"))
                 arguments.append(own)
             run = called(call.function, arguments)
-            body.append(when(chosen(launch, first, call.launches), run))
+            runs.append(when(chosen(launch, first, call.launches), run))
         first += 1 if call is None else call.launches
+    one = const(1, "int32")
+    body.append(tirx.AttrStmt(const(0, "int32"), FLUSHED, one, sequence(runs)))
     body.append(tirx.Return(const(0, "int32")))
     main = tirx.PrimFunc(
         [_handle("self"), args, given, result], sequence(body), ir.PrimType("int32")

@@ -14,6 +14,8 @@ from ..errors import InvalidArgumentError
 
 Target: TypeAlias = Any  #: a TVM target
 
+#: first parts of triples that name the same family of CPUs
+_ARCHITECTURES = {"x86_64": "x86", "i386": "x86", "i686": "x86", "arm64": "aarch64"}
 
 
 def host_target() -> Target:
@@ -81,6 +83,19 @@ def cpu_features(target: Target) -> frozenset[str]:
 def cpu_triple(target: Target) -> str:
     """The triple that the target of a CPU is compiled for: ``"x86_64-unknown-linux-gnu"``."""
     return str(target.attrs.get("mtriple", None) or host_triple())
+
+
+def cpu_architecture(target: Target) -> str:
+    """The family of a CPU target: ``"x86"``, ``"aarch64"``, or the first part of its triple.
+
+    Examples
+    --------
+    >>> cpu_architecture(target_from({"kind": "llvm", "mtriple": "arm64-apple-macos"}))
+    'aarch64'
+    """
+    part = cpu_part(target)
+    name = cpu_triple(target if part is None else part).partition("-")[0]
+    return _ARCHITECTURES.get(name, name)
 
 
 def host_triple() -> str:

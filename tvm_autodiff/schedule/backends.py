@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..codegen.direct_calls import PIPELINE
+from ..codegen.direct_calls import EXACT_PIPELINE, PIPELINE
 from ..codegen.gpu_pipeline import GPU_PIPELINE
 from ..codegen.modules import kernels_as_they_are
 from ..codegen.passes.bfloat16 import with_float32_inside
@@ -64,4 +64,4 @@ def pipelines_for(machine: Machine) -> tuple[Any, Any]:
     """TVM's pipelines for the function that calls the kernels, and for the kernels."""
     if machine.kind == "cuda":
         return kernels_as_they_are(), GPU_PIPELINE
-    return "default", PIPELINE if machine.kind == "llvm" else "default"
+    return "default", EXACT_PIPELINE if machine.exact_math else PIPELINE

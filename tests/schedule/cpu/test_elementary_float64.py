@@ -12,6 +12,7 @@ import pytest
 import tvm
 from tvm import te, tirx
 
+from tests.as_lowered import compiled_as_lowered
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cpu.elementary.functions import FLOAT64, with_own_functions
 
@@ -72,10 +73,10 @@ SPECIAL = np.array(
 SPECIAL = np.concatenate([SPECIAL, -SPECIAL])
 
 
-def function_of(name, count, target=None, **options):
+def function_of(name, count, target=HOST):
     x = te.placeholder((count,), "float64", name="x")
     y = te.compute(x.shape, lambda i: CASES[name].ours(x[i]), name="y")
-    return build(x, y, target, cache=False, num_threads=1, **options)
+    return compiled_as_lowered(x, y, target)
 
 
 def units_off(name, values, arguments):
