@@ -140,8 +140,8 @@ def build(
         the quotient is; loops whose states change affinely run in several parts; and subnormal
         numbers (below 1.2e-38 in float32, 2.2e-308 in float64) count as zero, as in XLA, since a
         CPU takes over a hundred cycles for each. The caller's thread keeps its mode. In both cases
-        the library chooses the order of sums and of products of three or more factors under a sum, and
-        sums float16 and bfloat16 in float32. The option has no effect on a GPU.
+        the library chooses the order of sums and of products of three or more factors under a sum,
+        and sums float16 and bfloat16 in float32. The option has no effect on a GPU.
     cache : bool or path
         Whether to store the compiled program on disk for other processes that build the same
         program. True stores programs that took long to compile in the user's cache folder, which
