@@ -33,6 +33,7 @@ from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
 from .fusion.repetition import repeated
 from .loop_rows import rows_apart
 from .machine import Machine
+from .rewrites.contraction_order import with_ordered_contractions
 from .rewrites.hoisting import without_loop_invariants
 from .rewrites.merged_loops import merged_loops
 from .rewrites.normal_form import copy_of, normal_form
@@ -91,6 +92,8 @@ class Plan:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         lean = without_unread_results(merged_loops(outputs))
         tensors = normal_form(without_loop_invariants(lean))
+        if not self.machine.exact_math:
+            tensors = with_ordered_contractions(tensors)
         if self.machine.kind == "llvm" and not self.machine.exact_math:
             tensors = with_reciprocals(tensors)
         kernels, self.results = cut(tensors)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...expr.nodes import Axis, Expr, Var, is_load, node_id, operands, tensor_key
+from ...expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, operands, tensor_key
 from ...expr.rewrite import contains_load, depends_on, postorder
 from ...graph.stage import (
     Operation,
@@ -21,6 +21,7 @@ from ...graph.stage import (
     outputs_of,
     reduction_bounds,
     reduction_of,
+    shape_of,
 )
 from ..declined import Declined
 from ..nest.access import stride_of
@@ -222,6 +223,7 @@ def _has_reuse(op: Operation, reduction: Reduction) -> bool:
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     streams = any(
         all(depends_on_any(node, var) for var in variables)
+        and size_of(shape_of(load_tensor(node))) >= iterations(op)  # else windows, read repeatedly
         for node in postorder(list(reduction.sources))
         if is_load(node)
     )

@@ -32,12 +32,14 @@ from ...rules.batching import batched_stage, repeated
 Key = tuple[int, int]
 Pair = tuple[Tensor, Tensor]
 
-#: points of a reduction for each element that is stored, from which on a stage leaves its loop
-_GAIN = 8
+#: points of a reduction that cost as much as to store an element and read it again
+POINTS_PER_ELEMENT = 8
 _LARGE = 64  #: what an extent that is not known counts as
 
 
-def without_loop_invariants(tensors: Sequence[Tensor], gain: int = _GAIN) -> list[Tensor]:
+def without_loop_invariants(
+    tensors: Sequence[Tensor], gain: int = POINTS_PER_ELEMENT
+) -> list[Tensor]:
     """Equal tensors with work moved out of their loops, including nested ones; `gain` as in
     `hoisted`.
     """
@@ -54,7 +56,7 @@ def without_loop_invariants(tensors: Sequence[Tensor], gain: int = _GAIN) -> lis
     return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
 
 
-def hoisted(name: str, loop: Loop, gain: int = _GAIN) -> list[Tensor]:
+def hoisted(name: str, loop: Loop, gain: int = POINTS_PER_ELEMENT) -> list[Tensor]:
     """The outputs of a loop, computed around a loop with less work.
 
     Parameters
