@@ -184,7 +184,7 @@ def _checked(member: Member) -> Member | None:
         return None  # loops of a row that data end
     if running_of(op) is not None:
         return None  # one step per element, which a separate row cannot express
-    if reduction is not None and _has_reuse(op, reduction):
+    if reduction is not None and _has_reuse(op, reduction, member.across):
         return None
     inner = inner_axes(member)
     if op.num_outputs != 1 and (reduction is None or (inner and not member.across)):
@@ -214,16 +214,17 @@ def inner_axes(member: Member) -> list[Axis]:
     return axes if member.across else [a for n, a in enumerate(axes) if n not in member.rows]
 
 
-def _has_reuse(op: Operation, reduction: Reduction) -> bool:
+def _has_reuse(op: Operation, reduction: Reduction, across: bool = False) -> bool:
     """Whether a reduction needs a separate tile: its body has several operands, all of which are
-    reused.
+    reused. Windows count as reused if the rows are summed `across`: each row would read and write
+    all results for each place of the window.
     """
     if iterations(op) < MAX_SMALL:
         return False
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     streams = any(
         all(depends_on_any(node, var) for var in variables)
-        and size_of(shape_of(load_tensor(node))) >= iterations(op)  # else windows, read repeatedly
+        and (not across or size_of(shape_of(load_tensor(node))) >= iterations(op))
         for node in postorder(list(reduction.sources))
         if is_load(node)
     )

@@ -1,8 +1,9 @@
 """Computes sums of products of several tensors in the cheapest order of smaller sums.
 
 Each reduce axis concerns only the factors that depend on it, so their product can be summed over it
-before it meets the others: variable elimination. The order that multiplies least is found by trying
-all of them.
+before it meets the others: variable elimination. The order with the fewest points is found by
+trying all of them. A point costs the same for any number of factors, because a tile multiplies
+those that it has in common once.
 
 Rounding: factors are multiplied and summed in another order, so that a result has at most one more
 rounding for each factor and each sum. Its error stays below ``(n + m)·ε·Σ|Π factors|`` for n terms
@@ -52,7 +53,7 @@ from .hoisting import POINTS_PER_ELEMENT
 
 #: groups of axes that the same factors depend on: 541 orders of five, each in well under 0.1 ms
 MOST_GROUPS = 5
-#: how many times less has to be multiplied: the count knows nothing of what fusion saves
+#: how many times fewer points there have to be: the count knows nothing of what fusion saves
 MARGIN = 1.5
 
 Variables = frozenset[int]  #: ids of loop variables
@@ -60,7 +61,7 @@ Item = TypeVar("Item")
 
 
 def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Equal tensors whose sums of products multiply less.
+    """Equal tensors whose sums of products have fewer points.
 
     ``y[i,j] = Σ_{k,l} a[i,k]*b[k,l]*c[l,j] → t[i,l] = Σ_k a[i,k]*b[k,l]; y[i,j] = Σ_l
     t[i,l]*c[l,j]``, and ``y[i,j] = Σ_k (a[k]*b[i,j] + a[i]*b[k,j]) → s = Σ_k a[k]; t[j] = Σ_k
@@ -152,14 +153,14 @@ def _least(
 
 @dataclass(frozen=True)
 class _Search:
-    """All orders of eliminations, by what they multiply and store."""
+    """All orders of eliminations, by their points and what they store."""
 
     kept: Variables
     extents: Mapping[int, int]
 
     def together(self, factors: Mapping[int, Variables]) -> int:
-        """The multiplications if everything that remains is one sum."""
-        return self._product(list(factors.values()), self.kept)
+        """The points if everything that remains is one sum."""
+        return self._points(self.kept.union(*factors.values()))
 
     def best(
         self, factors: Mapping[int, Variables], groups: Sequence[Variables], fresh: int
@@ -171,7 +172,7 @@ class _Search:
             left = frozenset[int]().union(*parts) - axes
             # what has the form of the result gets the other factors before it is stored
             stored = 0 if left == self.kept else POINTS_PER_ELEMENT * self._points(left)
-            here = self._product(parts, frozenset()) + stored
+            here = self._points(left | axes) + stored
             if here >= cost:
                 continue
             rest = {number: f for number, f in factors.items() if number not in bucket}
@@ -196,9 +197,6 @@ class _Search:
             for more in ((), *_subsets(free)):
                 if len(needed) + len(more) < len(factors):
                     yield axes, tuple(sorted((*needed, *more)))
-
-    def _product(self, factors: Sequence[Variables], more: Variables) -> int:
-        return self._points(more.union(*factors)) * max(1, len(factors) - 1)
 
     def _points(self, variables: Variables) -> int:
         return prod(self.extents[variable] for variable in variables)
