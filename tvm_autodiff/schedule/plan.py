@@ -96,7 +96,7 @@ class Plan:
             tensors = with_ordered_contractions(tensors)
         if self.machine.kind == "llvm" and not self.machine.exact_math:
             tensors = with_reciprocals(tensors)
-        kernels, self.results = cut(tensors)
+        kernels, self.results = cut(tensors, self.machine.exact_math)
         self.kernels = repeated(kernels, self.times, self.varying)
         self._calls = True
         self._copies: dict[Key, Kernel] = {}

@@ -27,6 +27,7 @@ from ...graph.stage import (
 )
 from ..rewrites.added_sums import with_added_sums
 from ..rewrites.extremes import with_shared_extremes
+from ..rewrites.factored_sums import with_factored_sums
 from ..rewrites.joined_sums import with_joined_sums
 from ..rewrites.prefixes import with_prefixes_in_order
 from ..rewrites.unrolled import with_inlined_borders, with_written_classes
@@ -43,17 +44,21 @@ MAX_CHEAP_TREE = 40  #: nodes of a body that may be computed twice
 _COSTLY = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
 
 
-def cut(outputs: Sequence[Tensor]) -> tuple[list[Kernel | Chain], list[Tensor]]:
+def cut(
+    outputs: Sequence[Tensor], exact_math: bool = False
+) -> tuple[list[Kernel | Chain], list[Tensor]]:
     """The kernels and fusion groups for some outputs, in order of execution, and the computed
     outputs.
     """
-    kernels, results = separate(outputs)
+    kernels, results = separate(outputs, exact_math)
     return chained(kernels, {tensor_key(tensor) for tensor in results}), results
 
 
-def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
+def separate(
+    outputs: Sequence[Tensor], exact_math: bool = False
+) -> tuple[list[Kernel], list[Tensor]]:
     """Kernels for some outputs, without joining, and the computed outputs."""
-    inlined = inline_producers(_in_one_pass(outputs))
+    inlined = inline_producers(_in_one_pass(outputs, exact_math))
     graph = Graph(inlined)
     wanted = {tensor_key(tensor) for tensor in inlined}
     epilogues: dict[int, Operation] = {}
@@ -75,10 +80,12 @@ def separate(outputs: Sequence[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
     return kernels, list(inlined)
 
 
-def _in_one_pass(outputs: Sequence[Tensor]) -> list[Tensor]:
+def _in_one_pass(outputs: Sequence[Tensor], exact_math: bool) -> list[Tensor]:
     """Joins stages that would read the same data again."""
-    joined = with_window_sums(with_added_sums(with_shared_extremes(outputs)))
-    joined = with_joined_sums(joined)
+    joined = with_added_sums(with_shared_extremes(outputs))
+    if not exact_math:  # of sums that are added, factors are in common
+        joined = with_factored_sums(joined)
+    joined = with_joined_sums(with_window_sums(joined))
     joined = with_written_classes(with_inlined_borders(joined))
     return with_prefixes_in_order(joined)
 
