@@ -66,9 +66,11 @@ def _int64(options: Options, rng: np.random.Generator) -> None:
 
 
 def _scaled(options: Options, rng: np.random.Generator) -> None:
-    """Rows divided by their largest element, of any magnitude that the dtype has."""
+    """Rows divided by their largest element, of any magnitude at which an element that counts as
+    zero, because it is subnormal, is less than a rounding of the quotient.
+    """
     options.dtype = str(rng.choice(["float16", "float32", "bfloat16", "float64"]))
-    lowest = {"float16": -17, "float32": -135, "bfloat16": -135, "float64": -1030}[options.dtype]
+    lowest = {"float16": -17, "float32": -100, "bfloat16": -100, "float64": -960}[options.dtype]
     options.scales = tuple(2.0**n for n in (0, lowest // 2, lowest - 2, lowest, lowest + 5))
     options.mode = "forward"
     options.special = _rows

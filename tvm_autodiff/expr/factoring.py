@@ -250,6 +250,8 @@ class _Factoring:
         factors, literal = product.factors, abs(product.literal)
         if not factors:
             return like(typed, product.literal)
+        if len(factors) == 1 and product.literal == 1.0 and not factors[0].divides:
+            return factors[0].node
         fixed = (
             number
             for number, factor in enumerate(factors)

@@ -21,14 +21,14 @@ PAGE_BYTES = 4096
 CACHE_WAYS = 8  #: the number of first-cache lines that may be pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
+FEW_READS = 4  #: of an element, for which a copy outside of all caches is not made
 LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
-MAX_COPY_ELEMENTS = 1 << 20  #: copies above this must be read at least four times
 
 
 def copy_cycles(
     nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
 ) -> float | None:
-    """The time of the copies that a tile needs, or None if one would be absurdly large."""
+    """The time of the copies that a tile needs, or None if one leaves the caches for few reads."""
     assert tile.vector is not None
     cycles = 0.0
     iterations = size_of(list(padded.values()))
@@ -37,7 +37,10 @@ def copy_cycles(
             continue
         size = packed_size(operand, ranges_of(padded))
         steps = nest.repetition.times if nest.is_fixed(operand) else 1
-        if size is None or (size > MAX_COPY_ELEMENTS and 4 * size > iterations * steps):
+        if size is None:
+            return None
+        held = size * nest.itemsize <= machine.last_cache_bytes // 2
+        if not held and FEW_READS * size > iterations * steps:
             return None
         each = _pack_cycles(operand, size, nest, tile, machine)
         cycles += launch_cycles(size, each, machine) / steps
