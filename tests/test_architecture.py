@@ -36,7 +36,7 @@ LAYERS = {
     "sparse": 5,
     "runtime": 5,
     "debug": 5,
-    "show": 5,
+    "stage_text": 5,
     "transforms": 6,
     "compile": 6,
     "differences": 6,

@@ -13,8 +13,8 @@ import pytest
 
 import tvm_autodiff as ad
 from benchmarks._residual_network import residual_network
+from tvm_autodiff import show
 from tvm_autodiff.runtime.build_key import build_key
-from tvm_autodiff.show import show
 
 ROOT = Path(__file__).parent.parent
 

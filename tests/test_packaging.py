@@ -89,3 +89,31 @@ def test_an_editable_install_is_a_path(tmp_path):
     archive = zipfile.ZipFile(wheel)
     [path] = [name for name in archive.namelist() if name.endswith(".pth")]
     assert archive.read(path).decode().strip() == str(ROOT)
+
+
+LAZY = """
+import sys, types
+import tvm_autodiff as ad
+
+ours = {name for name in sys.modules if name.startswith("tvm_autodiff")}
+heavy = {"tvm", "numpy", "scipy", "sympy", "torch", "jax"} & set(sys.modules)
+assert (ours, heavy) == ({"tvm_autodiff"}, set()), (ours, heavy)
+assert set(ad.__all__) <= set(dir(ad))
+
+import tvm_autodiff.stage_text  # before the name that it defines
+for name in ad.__all__:
+    value = getattr(ad, name)
+    assert isinstance(value, types.ModuleType) == (name == "domain"), name
+loaded = {"sympy", "torch", "jax", "matplotlib"} & set(sys.modules)  # TVM itself loads scipy
+assert not loaded, loaded
+try:
+    ad.nothing
+except AttributeError as error:
+    assert "nothing" in str(error)
+else:
+    raise AssertionError("ad.nothing")
+"""
+
+
+def test_the_import_loads_nothing_and_names_load_no_framework(tmp_path):
+    run(sys.executable, "-c", LAZY, cwd=tmp_path)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tvm import te, tirx, topi
 
+from tvm_autodiff import show
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.expr.build import const, if_then_else
-from tvm_autodiff.show import show
 
 ROOT = Path(__file__).parent.parent
 
@@ -190,7 +190,7 @@ def test_other_things_than_tensors(bad: Any) -> None:
 
 SCRIPT = """
 from tests.test_show import GRAPHS
-from tvm_autodiff.show import show
+from tvm_autodiff import show
 print("\\n\\n".join(show(graph()) for graph in GRAPHS))
 """
 

@@ -6,8 +6,7 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tvm import te
 
 from tvm_autodiff.domain.affine import Atoms

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sympy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tvm_autodiff.domain.integers import (
     determinant,

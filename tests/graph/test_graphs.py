@@ -7,6 +7,7 @@ import pytest
 from tvm import te, tirx
 
 from tests.evaluate import evaluate_graph
+from tvm_autodiff import show
 from tvm_autodiff.expr.nodes import always, const_value, tensor_key
 from tvm_autodiff.graph.graph import Graph, rebuild, replace_tensors, tensors_read_by, topological
 from tvm_autodiff.graph.plain_reduction import fold_condition, split_init
@@ -19,7 +20,6 @@ from tvm_autodiff.graph.stage import (
     shape_of,
 )
 from tvm_autodiff.graph.structural import StageKeys
-from tvm_autodiff.show import show
 
 A = te.placeholder((4, 5), "float64", name="A")
 B = te.placeholder((4, 5), "float64", name="B")

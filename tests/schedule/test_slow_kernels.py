@@ -211,8 +211,7 @@ def test_stages_of_the_user_are_not_warned_of():
 
 
 def copied(read, written):
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
+    from tvm.script.ir_builder import IRBuilder, tirx as T
 
     with IRBuilder() as builder, T.grid(256, 256) as (i, j):
         T.buffer_store(written, read[i, j], [i, j])

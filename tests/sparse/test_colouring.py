@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tvm_autodiff.sparse.colouring import colour_columns, colour_symmetric, transposed
 from tvm_autodiff.sparse.pattern import Entries

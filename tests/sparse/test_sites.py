@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tvm import te
-from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import IRBuilder, tirx as T
 
 import tvm_autodiff as ad
 from tvm_autodiff.sparse.sites import read_sites

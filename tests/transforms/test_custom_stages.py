@@ -39,8 +39,7 @@ def reversed_twice(name="lib"):
         n = int(x.shape[-1])
 
         def body(ins, outs):
-            from tvm.script.ir_builder import IRBuilder
-            from tvm.script.ir_builder import tirx as T
+            from tvm.script.ir_builder import IRBuilder, tirx as T
 
             with IRBuilder() as builder, T.serial(0, n) as i:
                 T.buffer_store(outs[0], ins[0][n - 1 - i] * const(2.0), [i])

@@ -12,8 +12,7 @@ from functools import reduce
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import IRBuilder, tirx as T
 
 from ..expr.build import cast, compare, const, mul
 from ..expr.nodes import Expr, binary, const_value, dtype_of

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import s_tir, te, tirx
-from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as script
+from tvm.script.ir_builder import IRBuilder, tirx as script
 
 from tests.numeric import run
 from tvm_autodiff.codegen.passes.opaque_indices import confuses_tvm, hide_divisions, without_carry

@@ -17,9 +17,9 @@ from tvm import te, topi
 
 pytest.importorskip("tvm_autodiff.interop.jax", exc_type=ImportError)
 
+from tvm_autodiff import show
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.interop.jax import function
-from tvm_autodiff.show import show
 
 RNG = np.random.default_rng(0)
 

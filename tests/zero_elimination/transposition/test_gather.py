@@ -11,7 +11,7 @@ import pytest
 from tvm import te, topi
 
 from tests.evaluate import evaluate, evaluate_graph
-from tvm_autodiff import DenseSumWarning, build, differentiate, estimate_cost, pullback
+from tvm_autodiff import DenseSumWarning, build, differentiate, estimate_cost, pullback, show
 from tvm_autodiff.expr.nodes import is_load, load_tensor, operands, tensor_key
 from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.graph.graph import Graph
@@ -24,7 +24,6 @@ from tvm_autodiff.graph.stage import (
     reduction_of,
     shape_of,
 )
-from tvm_autodiff.show import show
 
 D = "float64"
 

@@ -24,8 +24,7 @@ from ..nodes import (
     with_operands,
 )
 from ..rewrite import contains, postorder, rewrite
-from .intervals import MOST_SYMBOLIC, Intervals
-from .intervals import contains as holds
+from .intervals import MOST_SYMBOLIC, Intervals, contains as holds
 
 #: dtype → its least and its largest value; indices themselves, int32 and int64, do not wrap
 _LIMITS = {

@@ -10,8 +10,18 @@ from collections.abc import Sequence
 
 from ..nodes import Axis, Expr, Tensor, Var, always, is_const, load_tensor, op_name, operands
 from .reducer_signs import sign_of
-from .text import _ATOM, _COMPARE, _INFIX, _LOOSE, _PRODUCT, Printer, _Output, _Piece, _tidy
-from .text import _listed as listed
+from .text import (
+    _ATOM,
+    _COMPARE,
+    _INFIX,
+    _LOOSE,
+    _PRODUCT,
+    Printer,
+    _listed as listed,
+    _Output,
+    _Piece,
+    _tidy,
+)
 
 _SIGNS = {"Σ": r"\sum", "Π": r"\prod", "max": r"\max", "min": r"\min"}
 _SYMBOLS = {

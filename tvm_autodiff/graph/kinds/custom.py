@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
-from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import IRBuilder, tirx as T
 from tvm_ffi.dataclasses import py_class
 
 from ...errors import InvalidArgumentError

@@ -15,8 +15,7 @@ from math import prod
 from typing import Any
 
 from tvm import te
-from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import IRBuilder, tirx as T
 
 from ...expr.build import cast, const, like, select, variable
 from ...expr.lets import bind_shared

@@ -15,8 +15,7 @@ from functools import reduce
 from typing import Any
 
 from tvm import te
-from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import IRBuilder, tirx as T
 
 from ...expr.build import all_of, cast, compare, const, zero_like
 from ...expr.nodes import Expr, Tensor, const_value, dtype_of

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import te
-from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import IRBuilder, tirx as T
 
 from ...expr.build import add, cast, const, variable
 from ...expr.nodes import (

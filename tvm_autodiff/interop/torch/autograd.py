@@ -13,8 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch._C import _are_functorch_transforms_active as transforms_active
-from torch._C import _functorch as functorch
+from torch._C import _are_functorch_transforms_active as transforms_active, _functorch as functorch
 from torch._functorch import pyfunctorch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad

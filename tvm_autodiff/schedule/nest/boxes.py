@@ -18,8 +18,8 @@ from ...expr.nodes import (
     is_integer,
     node_id,
     op_name,
+    operands as operands_of,
 )
-from ...expr.nodes import operands as operands_of
 from ...expr.rewrite import postorder, rewrite
 from .access import Affine, AffineForms, Interval, combine, interval
 

@@ -7,8 +7,7 @@ the order of the loops over tiles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
-from itertools import product as all_choices
+from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
