@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...expr.factoring import apart, factored
+from ...expr.lets import bind_shared
 from ...expr.nodes import Tensor, const_value, dtype_of, load, node_id, op_name
 from ...expr.rewrite import contains, depends_on
 from ...graph.graph import each_stage
@@ -51,8 +52,9 @@ def _changed(op: Operation) -> list[Tensor] | None:
     if parts is None:
         if node_id(source) == node_id(reduction.sources[0]):
             return None
-        return reduction_stage(op.name, list(op.axis), replace(reduction, sources=(source,)))
-    inside, times = parts
+        bound = replace(reduction, sources=(bind_shared(source),))
+        return reduction_stage(op.name, list(op.axis), bound)
+    inside, times = bind_shared(parts[0]), parts[1]
     axes = [data_axis(str(axis.var.name), axis_range(axis)[1]) for axis in op.axis]
     rename = dict(zip(axis_vars(op), [axis.var for axis in axes], strict=True))
     inner = renewed_reduction(replace(reduction, sources=(inside,)), rename)
