@@ -10,6 +10,7 @@ from . import domain
 from .check import check_grads
 from .compile import Tuning, build, clear_cache, load, lower
 from .cost import Cost, estimate_cost
+from .drawing import Drawing, draw_domain, draw_graph
 from .errors import (
     AutodiffError,
     AutodiffWarning,
@@ -107,6 +108,9 @@ __all__ = [
     "clear_cache",
     "Tuning",
     "show",
+    "draw_graph",
+    "draw_domain",
+    "Drawing",
     "estimate_cost",
     "Cost",
     "check_grads",
