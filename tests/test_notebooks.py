@@ -26,8 +26,8 @@ TEXTS = sorted((ROOT / "notebooks" / "text").glob("*.py"))
 #: what cells may display: formulas, tables, drawings, and pictures made of pixels
 LATEX, TABLE, SVG, PIXELS = "text/latex", "text/html", "image/svg+xml", "image/png"
 
-#: what runs before each notebook: no variables of another one, and cells numbered from one
-AFRESH = "%reset -f\nget_ipython().execution_count = 0"
+#: what runs before each notebook, so that it has no variables of another one
+AFRESH = "%reset -f"
 
 
 def code_cells(notebook):
@@ -102,6 +102,11 @@ def run(tmp_path_factory):
         client.owns_km = False
         client.execute()
         del notebook.cells[0]
+        for number, cell in enumerate(code_cells(notebook), start=1):  # as in a process of its own
+            cell.execution_count = number
+            for output in cell.outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = number
         notebook.metadata["language_info"] = {"name": "python"}
         return notebook
 

@@ -285,8 +285,11 @@ def picture(history: History, digits: Digits) -> Figure:
     left.semilogy(epochs, means, "o-", ms=3, label="mean of the steps of an epoch")
     left.set(xlabel="epoch", ylabel="cross entropy", title="Loss of the training images")
     left.legend()
-    right.plot(epochs, history.train_accuracy, "o-", ms=3, label="training images, during the epoch")
-    right.plot(epochs, history.test_accuracy, "o-", ms=3, label="test images, after the epoch")
+    for accuracy, label in (
+        (history.train_accuracy, "training images, during the epoch"),
+        (history.test_accuracy, "test images, after the epoch"),
+    ):
+        right.plot(epochs, accuracy, "o-", ms=3, label=label)
     right.set(xlabel="epoch", ylabel="share that is right", title="Accuracy")
     right.legend(loc="lower right")
 

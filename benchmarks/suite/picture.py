@@ -80,17 +80,17 @@ def place(ratio: float) -> float:
     return math.log(inside / LEAST) / math.log(MOST / LEAST) * PANEL
 
 
-def mark(x: float, y: float, style: tuple[str, str]) -> str:
+def mark(x: float, y: float, style: tuple[str, str], kind: str = "mark") -> str:
     """The mark of a peer."""
     colour, shape = style
     if shape == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y}" r="4" fill="{colour}" class="mark"/>'
+        return f'<circle cx="{x:.1f}" cy="{y}" r="4" fill="{colour}" class="{kind}"/>'
     path = {
         "square": f"M{x - 3.5:.1f} {y - 3.5}h7v7h-7z",
         "diamond": f"M{x:.1f} {y - 5}l5 5l-5 5l-5 -5z",
         "up": f"M{x:.1f} {y - 5}l5 9h-10z",
     }[shape]
-    return f'<path d="{path}" fill="{colour}" class="mark"/>'
+    return f'<path d="{path}" fill="{colour}" class="{kind}"/>'
 
 
 def picture(page: str) -> str:
@@ -106,11 +106,12 @@ def picture(page: str) -> str:
         f'role="img" aria-label="{escape(title)}">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="12" y="24" font-size="17" font-weight="600">{escape(title)}</text>',
-        '<text x="12" y="44">geometric mean (dashed line); a bar ends at the fastest peer of its case</text>',
+        '<text x="12" y="44">geometric mean (dashed line); '
+        "a bar ends at the fastest peer of its case</text>",
     ]
     x = NAMES + place(1)
     for peer, style in zip(drawn[0].peers, MARKS, strict=False):
-        parts.append(mark(x + 6, 62, style))
+        parts.append(mark(x + 6, 62, style, "legend"))
         parts.append(f'<text x="{x + 16}" y="66">{escape(peer)}</text>')
         x += 36 + 7 * len(peer)
     for row, case in enumerate(order):

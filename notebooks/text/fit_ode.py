@@ -43,19 +43,19 @@ ad.show(ode.slope(now, logs))
 # %% [markdown]
 # ## The solver, and its derivative
 #
-# The solver is a `scan` over steps of a twentieth of a year. The loop is one stage, and the loop of the backward pass
-# another one:
+# The solver is a `scan` over steps of a twentieth of a year. The loop of 400 steps is one stage of the graph:
 
 # %% tags=["exact"]
 pelts = te.placeholder(ode.PELTS.shape, "float64", name="pelts")
 loss = ode.misfit(logs, pelts)
-gradients = ad.differentiate(loss, [logs])
-ad.draw_graph([loss, *gradients], forward=loss)
+ad.draw_graph(loss)
 
 # %% [markdown]
-# Both modes differentiate loops. Forward mode gives the same derivative along a direction:
+# Both modes differentiate loops. Forward mode gives the derivative along a direction, and reverse mode the same number from
+# the gradient:
 
 # %% tags=["exact"]
+gradients = ad.differentiate(loss, [logs])
 direction = te.placeholder((6,), "float64", name="direction")
 [tangent] = ad.jvp([loss], [logs], [direction])
 both = ad.build([pelts, logs, direction], [gradients[0], tangent])
@@ -83,6 +83,6 @@ for species, (name, colour) in enumerate((("hares", "#1971c2"), ("lynxes", "#d94
     path = ode.path_of(fitted, ode.YEARS)[:, species]
     right.plot(times, path, color=colour, label=f"{name}, fitted")
 right.set(ylabel="thousands of pelts", xlabel="year", title="Counts and fitted populations")
-right.set_xticks(range(1900, 1921, 4))
+right.set(xticks=range(1900, 1921, 4), ylim=(0, 105))
 right.legend(frameon=False, ncols=2, fontsize=8)
 figure

@@ -43,12 +43,12 @@ print(ad.show(filtered))
 # %% [markdown]
 # ## The backward pass
 #
-# The operator computes it by these kernels:
+# These stages compute the gradient with respect to the precisions:
 
 # %% tags=["exact"]
 head = te.placeholder((SIZE,), name="head")
 gradients = ad.differentiate(filtered, [signal, logs], head)
-ad.draw_graph([filtered, *gradients], forward=filtered)
+ad.draw_graph([filtered, gradients[1]], forward=filtered)
 
 # %% tags=["exact"]
 gradients.explain()
@@ -94,7 +94,7 @@ figure
 
 # %%
 jacobian = torch.func.jacrev(bilateral)(clean, widths.detach())
-edge = int(torch.nonzero(clean[1:] != clean[:-1])[0])
+edge = int(torch.nonzero(clean[1:] != clean[:-1])[1])  # the first one is the border
 figure = Figure(figsize=(8, 2.6), layout="constrained")
 axes = figure.subplots()
 for place, colour in ((edge - 12, "#1971c2"), (edge, "#d9480f")):
