@@ -25,6 +25,10 @@ class Drawing:
     ----------
     svg : str
         The text of an SVG file. Its root element has a width, a height and a title.
+    title : str
+        What the picture shows.
+    width, height : int
+        The size in pixels.
 
     Examples
     --------
