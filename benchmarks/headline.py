@@ -19,6 +19,7 @@ THREADS = 2
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 318, 44, 58, 15  # pixels
 LEAST, MOST, TICKS = 0.9, 5.6, (1, 2, 5)
 OURS, EVEN, TEXT, FAINT = "#1f77b4", "#9aa5b1", "#1f2933", "#cbd2d9"
+MEAN = "#d64545"
 
 
 def ratios(text: str, threads: int = THREADS) -> tuple[dict[str, float], float]:
@@ -62,6 +63,8 @@ def picture(cases: dict[str, float], mean: float) -> str:
         x = place(tick)
         parts.append(f'<path d="M{x:.1f} {TOP - 3}V{bottom}" stroke="{FAINT}"/>')
         parts.append(f'<text x="{x:.1f}" y="{TOP - 6}" text-anchor="middle">{tick}×</text>')
+    x = place(mean)
+    parts.append(f'<path d="M{x:.1f} {TOP - 3}V{bottom}" stroke="{MEAN}" stroke-dasharray="3 3"/>')
     for number, (name, ratio) in enumerate(order):
         y, start, end = TOP + ROW * number, place(1), place(max(ratio, LEAST))
         left, width = min(start, end), max(abs(end - start), 1)
@@ -70,12 +73,11 @@ def picture(cases: dict[str, float], mean: float) -> str:
             f'<text x="{LEFT - 12}" y="{y + 11}" text-anchor="end">{escape(name)}</text>',
             f'<rect x="{left:.1f}" y="{y + 2}" width="{width:.1f}" height="{ROW - 4}" '
             f'rx="1" fill="{colour}"/>',
-            f'<text x="{max(start, end) + 5:.1f}" y="{y + 11}">{ratio:.2f}</text>',
+            f'<text x="{max(start, end) + 5:.1f}" y="{y + 11}" '
+            f'stroke="white" stroke-width="3" paint-order="stroke">{ratio:.2f}</text>',
         ]
-    x = place(mean)
     parts.append(
-        f'<path d="M{x:.1f} {TOP - 3}V{bottom}" stroke="#d64545" stroke-dasharray="3 3"/>'
-        f'<text x="{x + 6:.1f}" y="{bottom - 6}" fill="#d64545">'
+        f'<text x="{place(mean) + 6:.1f}" y="{bottom - 6}" fill="{MEAN}">'
         f"geometric mean {mean:.2f}×</text>"
     )
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -37,6 +37,7 @@ LAYERS = {
     "runtime": 5,
     "debug": 5,
     "stage_text": 5,
+    "drawing": 5,
     "transforms": 6,
     "compile": 6,
     "differences": 6,

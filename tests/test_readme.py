@@ -47,3 +47,9 @@ def test_files_that_the_architecture_names_exist():
     files = {str(path.relative_to(ROOT)) for path in ROOT.glob("t*/**/*.py")}
     assert len(names) > 60
     assert [n for n in sorted(names) if not any(f"/{f}".endswith("/" + n) for f in files)] == []
+
+
+def test_every_tutorial_and_notebook_is_linked():
+    linked = set(re.findall(r"\]\(((?:tutorials|notebooks)/[\w.]+)\)", TEXT))
+    kept = {*ROOT.glob("tutorials/*.py"), *ROOT.glob("notebooks/*.ipynb")}
+    assert linked == {str(path.relative_to(ROOT)) for path in kept}

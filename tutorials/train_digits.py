@@ -280,14 +280,17 @@ def picture(history: History, digits: Digits) -> Figure:
     left, right = upper.subplots(1, 2)
     epochs = np.arange(1, len(history.test_accuracy) + 1)
     steps = np.arange(1, len(history.losses) + 1) * len(epochs) / len(history.losses)
-    left.semilogy(steps, history.losses, lw=0.5, alpha=0.4, label="each step")
+    left.semilogy(steps, history.losses, lw=0.5, alpha=0.4, label="one step")
     means = [part.mean() for part in np.array_split(np.array(history.losses), len(epochs))]
-    left.semilogy(epochs, means, "o-", ms=3, label="mean of an epoch")
-    left.set(xlabel="epoch", ylabel="cross entropy", title="loss")
+    left.semilogy(epochs, means, "o-", ms=3, label="mean of the steps of an epoch")
+    left.set(xlabel="epoch", ylabel="cross entropy", title="Loss of the training images")
     left.legend()
-    right.plot(epochs, history.train_accuracy, "o-", ms=3, label="training images")
-    right.plot(epochs, history.test_accuracy, "o-", ms=3, label="test images")
-    right.set(xlabel="epoch", ylabel="accuracy", title="accuracy")
+    for accuracy, label in (
+        (history.train_accuracy, "training images, during the epoch"),
+        (history.test_accuracy, "test images, after the epoch"),
+    ):
+        right.plot(epochs, accuracy, "o-", ms=3, label=label)
+    right.set(xlabel="epoch", ylabel="share that is right", title="Accuracy")
     right.legend(loc="lower right")
 
     guesses = history.probabilities.argmax(axis=1)
@@ -296,12 +299,13 @@ def picture(history: History, digits: Digits) -> Figure:
     order = np.lexsort((certainty, ~wrong))  # the wrong ones first, then the doubtful ones
     for axes, n in zip(lower.subplots(2, 10).flat, order, strict=False):
         axes.imshow(digits.test_images[n, 0], cmap="gray_r", vmin=0, vmax=1)
-        note = f", is {digits.test_labels[n]}" if wrong[n] else ""
-        axes.set_title(
-            f"{guesses[n]} ({certainty[n]:.0%}){note}", size=8, color="C3" if wrong[n] else "k"
-        )
+        text = f"predicted {guesses[n]} ({certainty[n]:.0%})\nlabel {digits.test_labels[n]}"
+        axes.set_title(text, size=8, color="C3" if wrong[n] else "k")
         axes.set_axis_off()
-    lower.suptitle("predictions for test images, with their probability: wrong, then doubtful ones")
+    lower.suptitle(
+        f"Test images: {wrong.sum()} of {len(wrong)} predictions are wrong (red); "
+        "the others here are the least certain"
+    )
     return curves
 
 

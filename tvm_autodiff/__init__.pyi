@@ -15,6 +15,7 @@ from .cost import (
     Cost as Cost,
     estimate_cost as estimate_cost,
 )
+from .drawing import Drawing as Drawing, draw_domain as draw_domain, draw_graph as draw_graph
 from .errors import (
     AutodiffError as AutodiffError,
     AutodiffWarning as AutodiffWarning,

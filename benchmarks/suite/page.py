@@ -1,34 +1,24 @@
-"""The page docs/benchmarks.md and its picture.
-
-In: results. Out: two files in a folder: the tables with the machine's description, and a dot for
-each library and case on a logarithmic axis, ours at one.
-"""
+"""The page docs/benchmarks.md: the tables of results, and the machine that they were taken on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .cases import ENTRIES
-from .measure import PEERS, Time
-from .report import TITLES, report
+from .picture import PAGE, PICTURE, write as draw
+from .report import report
 from .store import Results
-
-PAGE, PICTURE = "benchmarks.md", "benchmarks.svg"
 
 
 def write(results: Results, folder: Path) -> None:
-    """Write the page, and the picture where matplotlib is installed."""
+    """Write the page and its picture."""
     machine = ", ".join(
         value if name == "processor" else f"{name} {value}"
         for name, value in results.machine.items()
     )
     text = INTRODUCTION.format(machine=machine)
-    try:
-        draw(results, folder / PICTURE)
-        text += f"\n![Times of the peers beside ours]({PICTURE})\n"
-    except ImportError:
-        print("no picture: matplotlib is not installed")
+    text += f"\n![Times of the peers beside ours]({PICTURE})\n"
     (folder / PAGE).write_text(text + "\n" + report(results), "utf-8")
+    draw(folder)
 
 
 INTRODUCTION = """# Benchmarks
@@ -45,39 +35,3 @@ scalar; the LeNet case gives new parameters. PyTorch eager runs what its expert 
 gradient's own operators for products and convolutions, autograd else. `torch.compile` compiles the
 forward pass with its backward pass; `torch.func compiled` the derivative as one graph.
 """
-
-
-def draw(results: Results, path: Path) -> None:
-    """The time of each peer over ours, a panel for each number of threads."""
-    from matplotlib.figure import Figure
-
-    counts = sorted(results.by_threads, reverse=True)
-    rows = [name for name in ENTRIES if any(name in dict(results.cases(t)) for t in counts)]
-    figure = Figure(figsize=(5 * len(counts) + 2.5, 0.32 * len(rows) + 1.5), layout="constrained")
-    panels = figure.subplots(1, len(counts), sharey=True, squeeze=False)[0]
-    for axes, threads in zip(panels, counts, strict=True):
-        for peer, marker in zip(PEERS, "osD^", strict=True):
-            points = _points(results, threads, peer, rows)
-            ratios, places = [x for x, _ in points], [y for _, y in points]
-            axes.scatter(ratios, places, marker=marker, s=28, label=TITLES[peer], alpha=0.8)
-        axes.axvline(1, color="black", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_xlabel("time over ours (right of the line: ours is faster)")
-        axes.set_title(f"{threads} thread{'s' * (threads > 1)}")
-        axes.grid(alpha=0.3)
-    panels[0].set_yticks(range(len(rows)), [ENTRIES[name].title for name in rows])
-    panels[0].invert_yaxis()
-    panels[0].legend(fontsize=8)
-    figure.savefig(path)
-
-
-def _points(results: Results, threads: int, peer: str, rows: list[str]) -> list[tuple[float, int]]:
-    """Time over ours, and the line of the case, wherever both have one."""
-    cases = dict(results.cases(threads))
-    points = []
-    for place, name in enumerate(rows):
-        times = cases[name].times if name in cases else {}
-        mine, theirs = times.get("ours", Time()), times.get(peer, Time())
-        if mine.median and theirs.median and not mine.note and not theirs.note:
-            points.append((theirs.median / mine.median, place))
-    return points

@@ -8,6 +8,7 @@ MathJax, Sphinx's default, is loaded from another host whenever a page is read.
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
 from xml.etree import ElementTree
 
@@ -24,7 +25,8 @@ LOG = logging.getLogger(__name__)
 def with_accents(xml: str) -> str:
     """Accents above letters: above one with an index, docutils writes them as a limit."""
     ElementTree.register_namespace("", NAMESPACE)
-    root = ElementTree.fromstring(xml)
+    # entities of MathML, such as &ApplyFunction;, are no entities of XML
+    root = ElementTree.fromstring(re.sub(r"&(?!amp;|lt;|gt;)\w+;", lambda m: unescape(m[0]), xml))
     for element in root.iter(f"{{{NAMESPACE}}}mover"):
         element.attrib.pop("accent", None)  # with it, browsers without a math font show no bar
     for element in root.iter(f"{{{NAMESPACE}}}munderover"):
@@ -37,12 +39,26 @@ def with_accents(xml: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
+def with_matrices(tex: str) -> str:
+    r"""``\substack{a \\ b}``, which docutils lacks, as a matrix of one column."""
+    while (start := tex.find(r"\substack{")) >= 0:
+        inside = start + len(r"\substack{")
+        stop, depth = inside, 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(tex[stop], 0)
+            stop += 1
+        lines = tex[inside : stop - 1]
+        column = rf"\begin{{smallmatrix}} {lines} \end{{smallmatrix}}"
+        tex = tex[:start] + column + tex[stop:]
+    return tex
+
+
 def converted(tex: str, node: nodes.Node, block: bool) -> str:
     """A formula as MathML; one that cannot be converted is a warning, and stays as text."""
     if block and re.search(r"(?<!\\)(\\\\|&)", tex) and "\\begin" not in tex:
         tex = rf"\begin{{aligned}}{tex}\end{{aligned}}"
     try:
-        return with_accents(tex2mathml(tex.strip(), as_block=block))
+        return with_accents(tex2mathml(with_matrices(tex.strip()), as_block=block))
     except MathError as error:
         LOG.warning("%s in the formula %s", error, tex, location=node)
         return f"<code>{tex}</code>"

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.suite.measure import CaseResult, Options, Time, compare, measure
 from benchmarks.suite.page import PAGE, PICTURE, write
+from benchmarks.suite.picture import picture
 from benchmarks.suite.report import geometric_mean, ratio, report
 from benchmarks.suite.store import Limits, Results, read
 from benchmarks.suite.worker import Ready
@@ -119,7 +120,9 @@ def test_answers_that_nobody_compared_are_told(results: Results) -> None:
 def test_the_page_and_its_picture(results: Results, tmp_path: Path) -> None:
     write(results, tmp_path)
     assert "2 cores, torch 2.13" in (tmp_path / PAGE).read_text("utf-8")
-    assert "<svg" in (tmp_path / PICTURE).read_text("utf-8")
+    drawn = (tmp_path / PICTURE).read_text("utf-8")
+    assert drawn == picture((tmp_path / PAGE).read_text("utf-8"))
+    assert "matmul 512x512x512" in drawn
 
 
 def test_a_measurement(tmp_path: Path) -> None:

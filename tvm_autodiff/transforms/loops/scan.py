@@ -48,21 +48,23 @@ def scan(
     length : int or expression, optional
         The number of steps, which is required without `xs`. It may be symbolic or zero.
     reverse : bool
-        Whether time runs backwards: the first step takes ``xs[length - 1]`` and returns ``ys[length
-        - 1]``.
+        Whether time runs backwards: the first step takes ``xs[length - 1]`` and returns
+        ``ys[length - 1]``.
     checkpoint : int, Recursive, Budget or str, optional
         What reverse mode keeps from the forward pass:
 
-        - None: everything that it reads from each step, except what is cheap to recompute. - a
-        number k: the states before every k-th step. The steps in between are recomputed segment by
-        segment, so that ``length / k + k`` steps are kept at a time, at the cost of one more
-        forward pass. - ``Recursive(slots)``: this many states at a time, including the first one,
-        placed so that as few steps as possible are recomputed: c slots and r runs of each step
-        reach ``binomial(c + r, c)`` steps. ``"recursive"`` takes as many slots as limit the
-        recomputation to one more forward pass, about the square root of ``2 * length``. -
-        ``Budget(size)``, or a string such as ``"64MB"``: what None keeps if it fits, else as many
-        states as fit beside the tensors of one step. The budget covers what reverse mode keeps and
-        computes; `xs`, stacked results and their cotangents belong to the surrounding program.
+        - None: everything that it reads from each step, except what is cheap to recompute.
+        - a number k: the states before every k-th step. The steps in between are recomputed segment
+          by segment, so that ``length / k + k`` steps are kept at a time, at the cost of one more
+          forward pass.
+        - ``Recursive(slots)``: this many states at a time, including the first one, placed so that
+          as few steps as possible are recomputed: c slots and r runs of each step reach
+          ``binomial(c + r, c)`` steps. ``"recursive"`` takes as many slots as limit the
+          recomputation to one more forward pass, about the square root of ``2 * length``.
+        - ``Budget(size)``, or a string such as ``"64MB"``: what None keeps if it fits, else as many
+          states as fit beside the tensors of one step. The budget covers what reverse mode keeps
+          and computes; `xs`, stacked results and their cotangents belong to the surrounding
+          program.
 
         With a fixed number of states, each step back recomputes its step from the state before it,
         and nothing else is stored. Derivatives of the gradient keep about every ``sqrt(length)``-th
