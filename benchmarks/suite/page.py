@@ -36,7 +36,9 @@ INTRODUCTION = """# Benchmarks
 Written by `make bench`. Float32, milliseconds: median of all calls, the best in brackets. Each
 library runs in a process of its own that keeps to as many CPUs as threads, with the same inputs;
 they take turns, and each answer is compared with JAX in float64. A ratio is the time of the fastest
-peer over ours: above one, ours is faster.
+peer over ours: above one, ours is faster. PyTorch (eager and compiled) and JAX allocate their
+results at each call. Ours is measured both ways, results written into arrays of the caller (`out=`)
+and allocated anew; ratios are of the second, which is like for like, where it was measured.
 
 Measured on {machine}.
 
@@ -77,7 +79,8 @@ def _points(results: Results, threads: int, peer: str, rows: list[str]) -> list[
     points = []
     for place, name in enumerate(rows):
         times = cases[name].times if name in cases else {}
-        mine, theirs = times.get("ours", Time()), times.get(peer, Time())
+        mine = times.get("ours.new") or times.get("ours", Time())
+        theirs = times.get(peer, Time())
         if mine.median and theirs.median and not mine.note and not theirs.note:
             points.append((theirs.median / mine.median, place))
     return points
