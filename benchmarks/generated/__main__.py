@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--seed", type=int, default=0)
     result.add_argument("--count", type=int, default=40)
     result.add_argument("--threads", type=int, default=2)
-    result.add_argument("--rounds", type=int, default=7, help="rounds of each library")
+    result.add_argument("--rounds", type=int, default=5, help="rounds of each library")
     result.add_argument("--case", nargs="+", default=[], help="names, or parts of names")
     result.add_argument("--no-compile", action="store_true", help="without torch.compile")
     result.add_argument("--patience", type=float, default=60, help="seconds for one compilation")

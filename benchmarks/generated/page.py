@@ -8,6 +8,8 @@ from ..suite.case import Entry
 from ..suite.measure import OURS, CaseResult, Time
 from ..suite.report import DISTURBED, TITLES, geometric_mean, ratio, table
 
+SHORT = 5e-5  #: seconds in which the overhead of a call counts
+LARGE = 2**19  #: bytes of inputs and results
 LIBRARIES = (*OURS, "torch", "torch.compile", "jax")
 
 INTRODUCTION = """\
@@ -81,6 +83,22 @@ def _summary(entries: Mapping[str, Entry], results: Mapping[str, CaseResult]) ->
         f"{below} are under 0.75 and {sum(value < 1 for value in found)} under 1.",
         f"With results in arrays of the caller the mean is {again:.2f}.",
     ]
+    for title, large in (("less", False), ("more", True)):
+        part = [
+            value
+            for result in results.values()
+            if (value := ratio(result)) is not None and (result.bytes >= LARGE) is large
+        ]
+        if part:
+            lines.append(
+                f"Of {title} than {LARGE >> 10} KiB of inputs and results: "
+                f"{geometric_mean(part):.2f} over {len(part)} programs."
+            )
+    short = sum((r.times.get("ours.new", Time()).median or 1.0) < SHORT for r in results.values())
+    lines.append(
+        f"Ours takes less than {SHORT * 1e3:.2f} ms in {short} programs: there the overhead of a "
+        "call, which differs between the libraries, is a part of every time."
+    )
     if len(found) < len(entries):
         lines.append(f"{len(entries) - len(found)} of {len(entries)} drawn programs have no ratio.")
     absent = [lib for lib in LIBRARIES if not any(lib in r.times for r in results.values())]
