@@ -41,6 +41,7 @@ docs: $(VENV)/.installed-docs
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.suite --report docs $(BENCH_FLAGS)
 	$(BIN)/python -m benchmarks.in_pytorch --report docs
+	$(BIN)/python -m benchmarks.generated --report docs
 	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python $$script; done
 
 # the evals of GradBench beside PyTorch and JAX, one thread; GRADBENCH_FLAGS=--modest for few sizes

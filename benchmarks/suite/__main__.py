@@ -12,7 +12,7 @@ from typing import Any
 from .. import headline
 from .cases import ENTRIES
 from .machine import describe
-from .measure import PEERS, Options, measure, measure_limits, missing
+from .measure import OURS, PEERS, Options, measure, measure_limits, missing
 from .report import report
 from .store import Limits, Results, read
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, results: Results, threads: int) -> None:
     if options.resume:
         cases = [name for name in cases if name not in dict(results.cases(threads))]
     peers = PEERS if options.peer is None else options.peer
-    libraries = [*([] if options.no_ours else ["ours"]), *peers]
+    libraries = [*([] if options.no_ours else OURS), *peers]
     for library in libraries:
         if (reason := missing(library)) is not None:
             print(f"{library}: {reason}")

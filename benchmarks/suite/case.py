@@ -31,22 +31,26 @@ RATE = 0.01  #: learning rate of a step
 
 @dataclass(frozen=True)
 class Input:
-    """An array: normal with a mean and a deviation, or integers from 0 up to `below`."""
+    """An array: normal with a mean and a deviation, or integers from 0 up to `below`.
+
+    `kind` is the dtype of the normal numbers.
+    """
 
     shape: tuple[int, ...]
     scale: float = 1.0
     mean: float = 0.0
     below: int | None = None
+    kind: str = "float32"
 
     @property
     def dtype(self) -> str:
-        return "float32" if self.below is None else "int32"
+        return self.kind if self.below is None else "int32"
 
     def draw(self, rng: np.random.Generator) -> Array:
         if self.below is not None:
             return rng.integers(0, self.below, self.shape, dtype="int32")
         values = self.mean + self.scale * rng.standard_normal(self.shape)
-        return np.asarray(values, "float32")
+        return np.asarray(values, self.kind)
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,8 @@ class Entry:
     name: str
     title: str
     make: Callable[..., Case]
-    full: Mapping[str, int]
-    small: Mapping[str, int]
+    full: Mapping[str, Any]
+    small: Mapping[str, Any]
     bar: str | None = None
 
     def case(self, small: bool = False) -> Case:

@@ -20,5 +20,10 @@ _FAMILIES = (
     jacobians,
 )
 
-#: name → case
+#: name → case; other sets of cases are modules with the function `entry`
 ENTRIES: dict[str, Entry] = {entry.name: entry for family in _FAMILIES for entry in family.ENTRIES}
+
+
+def entry(name: str) -> Entry:
+    """The case of a name."""
+    return ENTRIES[name]

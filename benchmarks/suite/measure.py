@@ -7,6 +7,7 @@ that is kept as JSON. Only one process works at a time; the others wait on their
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -21,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from . import limits, machine
-from .cases import ENTRIES
 from .worker import Failure, Ready, Round, serve
 
+OURS = ("ours", "ours.new")  #: results into arrays of the caller, or allocated at each call
 PEERS = ("torch", "torch.compile", "torch.func", "jax")
 REFERENCES = ("reference", "torch.reference")  #: which library computes in float64, if it is there
 ROUND_SECONDS = 0.05  # what a round of a library takes, about
@@ -61,19 +62,23 @@ class Options:
     threads: int
     rounds: int = 15
     small: bool = False
+    source: str = "benchmarks.suite.cases"  # the module whose `entry` gives a case for a name
+    patience: float = PREPARE_SECONDS  # for a compilation, or a round
 
 
 def missing(library: str) -> str | None:
     """Why a library cannot take part."""
-    package = {"ours": "tvm_autodiff", "reference": "jax"}.get(library, library.split(".")[0])
+    stem = library.split(".")[0]
+    package = {"ours": "tvm_autodiff", "reference": "jax"}.get(stem, stem)
     return None if importlib.util.find_spec(package) else f"{package} is not installed"
 
 
 class Worker:
     """The process of a library, started again when it has died or hangs."""
 
-    def __init__(self, context: SpawnContext, library: str, threads: int) -> None:
+    def __init__(self, context: SpawnContext, library: str, threads: int, patience: float) -> None:
         self._context, self._library, self._threads = context, library, threads
+        self._patience = patience
         self._process: Any = None
         self._pipe: Connection | None = None
 
@@ -84,9 +89,9 @@ class Worker:
         assert self._pipe is not None
         try:
             self._pipe.send(message)
-            if self._pipe.poll(PREPARE_SECONDS):
+            if self._pipe.poll(self._patience):
                 return self._pipe.recv()
-            reason = f"no answer in {PREPARE_SECONDS} s"
+            reason = f"no answer in {self._patience:.0f} s"
         except (EOFError, OSError):
             self._process.join(5)
             reason = f"the process ended with code {self._process.exitcode}"
@@ -121,7 +126,7 @@ def measure(
     context = multiprocessing.get_context("spawn")
     whole = _restrict(options.threads)
     workers = {
-        library: Worker(context, library, options.threads)
+        library: Worker(context, library, options.threads, options.patience)
         for library in (*options.libraries, *REFERENCES)
         if missing(library) is None
     }
@@ -150,7 +155,7 @@ def _measure_case(
     workers: dict[str, Worker],
     advance: Callable[[str], None],
 ) -> CaseResult:
-    case = ENTRIES[name].case(options.small)
+    case = importlib.import_module(options.source).entry(name).case(options.small)
     times: dict[str, Time] = {}
     ready: dict[str, Ready] = {}
     advance(f"{name}: float64")
@@ -160,7 +165,7 @@ def _measure_case(
         times[library] = Time(note=missing(library) or "")
         if library not in workers:
             continue
-        reply = workers[library].ask("prepare", name, options.small)
+        reply = workers[library].ask("prepare", options.source, name, options.small)
         if isinstance(reply, Failure):
             times[library].note = reply.reason
             continue
@@ -179,7 +184,7 @@ def _expected(name: str, options: Options, workers: dict[str, Worker]) -> list[n
     """The answers in float64, by the first library that has them."""
     for library in REFERENCES:
         if library in workers:
-            reply = workers[library].ask("prepare", name, options.small)
+            reply = workers[library].ask("prepare", options.source, name, options.small)
             if isinstance(reply, Ready):
                 return reply.answers
     return None

@@ -1,7 +1,8 @@
 """A case in tvm_autodiff: te, `differentiate`, `build`.
 
 In: a case and its arrays. Out: a call without arguments that returns the answers. Results are
-written into the same arrays at each call, as a training loop does.
+written into the same arrays at each call (`out=`), as a training loop does; in the mode "new" each
+call allocates them, as PyTorch and JAX do.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str = "") -
     needed = [inputs[place] for place in used]
     function = build(needed, outputs, num_threads=threads, cache=False)
     values = [arrays[place] for place in used]
+    if mode == "new":
+        return lambda: function(*values)
     results = [aligned(result) for result in function(*values)]
     return lambda: function(*values, out=results)
 

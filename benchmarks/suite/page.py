@@ -26,7 +26,9 @@ INTRODUCTION = """# Benchmarks
 Written by `make bench`. Float32, milliseconds: median of all calls, the best in brackets. Each
 library runs in a process of its own that keeps to as many CPUs as threads, with the same inputs;
 they take turns, and each answer is compared with JAX in float64. A ratio is the time of the fastest
-peer over ours: above one, ours is faster.
+peer over ours: above one, ours is faster. PyTorch (eager and compiled) and JAX allocate their
+results at each call. Ours is measured both ways, results written into arrays of the caller (`out=`)
+and allocated anew; ratios are of the second, which is like for like, where it was measured.
 
 Measured on {machine}.
 

@@ -10,10 +10,12 @@ import math
 from collections.abc import Iterable, Sequence
 
 from .cases import ENTRIES
-from .measure import PEERS, CaseResult, Time
+from .measure import OURS, PEERS, CaseResult, Time
 from .store import Results
 
 TITLES = {
+    "ours": "ours, out=",
+    "ours.new": "ours, new arrays",
     "torch": "PyTorch eager",
     "torch.compile": "torch.compile",
     "torch.func": "torch.func compiled",
@@ -25,8 +27,11 @@ DISTURBED = 0.1  # CPUs
 
 
 def ratio(result: CaseResult) -> float | None:
-    """Time of the fastest peer over ours, medians; None where one of them is missing."""
-    mine = result.times.get("ours", Time())
+    """Time of the fastest peer over ours, medians; None where one of them is missing.
+
+    Like for like: peers allocate their results, so that ours does, too, where that was measured.
+    """
+    mine = result.times.get("ours.new") or result.times.get("ours", Time())
     theirs = [
         time.median
         for peer in PEERS
@@ -64,13 +69,13 @@ def times_table(results: Results, threads: int) -> str:
         value = ratio(result)
         if value is not None:
             ratios.append(value)
-        cells = [_milliseconds(result.times.get(library)) for library in ("ours", *PEERS)]
+        cells = [_milliseconds(result.times.get(library)) for library in (*OURS, *PEERS)]
         rows.append([ENTRIES[name].title, *cells, "-" if value is None else f"{value:.2f}"])
     mean = geometric_mean(ratios)
     if mean is not None:
-        rows.append(["geometric mean", *[""] * (1 + len(PEERS)), f"{mean:.2f}"])
-    header = ["case", "ours", *(TITLES[peer] for peer in PEERS), "ratio"]
-    return _table(header, rows)
+        rows.append(["geometric mean", *[""] * (len(OURS) + len(PEERS)), f"{mean:.2f}"])
+    header = ["case", *(TITLES[library] for library in (*OURS, *PEERS)), "ratio"]
+    return table(header, rows)
 
 
 def bars_table(results: Results, threads: int) -> str:
@@ -98,7 +103,7 @@ def bars_table(results: Results, threads: int) -> str:
         "(bytes read and written). Of memory, the share of a copy as large as the case stands in "
         "brackets.\n\n"
     )
-    return text + _table(["case", "ours", "share"], rows)
+    return text + table(["case", "ours", "share"], rows)
 
 
 def first_table(results: Results) -> str:
@@ -107,12 +112,12 @@ def first_table(results: Results) -> str:
     rows = [
         [
             ENTRIES[name].title,
-            *(_seconds(result.times.get(library)) for library in ("ours", *PEERS)),
+            *(_seconds(result.times.get(library)) for library in (*OURS, *PEERS)),
         ]
         for name, result in results.cases(threads)
     ]
     text = "From arrays to answers. PyTorch keeps what it compiled on disk; ours compiles anew.\n\n"
-    return text + _table(["seconds", "ours", *(TITLES[peer] for peer in PEERS)], rows)
+    return text + table(["seconds", *(TITLES[library] for library in (*OURS, *PEERS))], rows)
 
 
 def notes_list(results: Results) -> str:
@@ -145,7 +150,7 @@ def _seconds(time: Time | None) -> str:
     return "-" if time is None or time.first is None else f"{time.first:.1f}"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose source is aligned, too."""
     widths = [max(len(row[n]) for row in [header, *rows]) for n in range(len(header))]
 

@@ -21,10 +21,12 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
     import jax
 
     jax.config.update("jax_platforms", "cpu")
+    wide = any(array.dtype == np.float64 for array in arrays)
+    jax.config.update("jax_enable_x64", mode == "reference" or wide)
     if mode == "reference":
-        jax.config.update("jax_enable_x64", True)
         arrays = [
-            array.astype("float64") if array.dtype == np.float32 else array for array in arrays
+            array.astype("float64") if np.issubdtype(array.dtype, np.floating) else array
+            for array in arrays
         ]
     forward = functools.partial(case.jax, jax)
     if case.derivative == "per-example":

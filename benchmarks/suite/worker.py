@@ -1,7 +1,7 @@
 """The process of one library: makes cases ready and runs rounds when told so.
 
-In: messages over a pipe, ("prepare", case, small) or ("run", calls). Out: what `Ready` and `Round`
-say, or the text of an error. Between messages the process waits on the pipe.
+In: messages over a pipe, ("prepare", set, case, small) or ("run", calls). Out: what `Ready` and
+`Round` say, or the text of an error. Between messages the process waits on the pipe.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from .case import Array
-from .cases import ENTRIES
 
 #: library and way of using it → (module with `prepare` and `answers`, mode)
 LIBRARIES = {
     "ours": ("ours", ""),
+    "ours.new": ("ours", "new"),
     "torch": ("pytorch", "eager"),
     "torch.compile": ("pytorch", "autograd"),
     "torch.func": ("pytorch", "functional"),
@@ -100,12 +100,12 @@ def _end_with_parent() -> None:
 
 
 def _prepare(
-    module: str, mode: str, threads: int, name: str, small: bool
+    module: str, mode: str, threads: int, source: str, name: str, small: bool
 ) -> tuple[Callable[[], Any], Ready]:
     # a library is imported before the clock starts
     library = importlib.import_module(f".{module}", __package__)
     library.warm()
-    case = ENTRIES[name].case(small)
+    case = importlib.import_module(source).entry(name).case(small)
     arrays = case.arrays(name)
     begin = time.perf_counter()
     call = library.prepare(case, arrays, threads, mode)

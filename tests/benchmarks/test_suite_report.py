@@ -112,6 +112,14 @@ def test_the_tables(results: Results) -> None:
         assert part in text
 
 
+def test_ratios_compare_results_that_are_allocated_anew(results: Results) -> None:
+    both = result(ours=0.001, torch=0.004)
+    both.times["ours.new"] = Time(0.002, 0.002, 1.0, 1e-7)
+    results.add(2, "mlp", both)
+    assert ratio(both) == pytest.approx(2.0)
+    assert "ours, out= | ours, new arrays |" in " ".join(report(results).split())
+
+
 def test_answers_that_nobody_compared_are_told(results: Results) -> None:
     results.add(2, "mlp", result(ours=Time(0.1, 0.1, 1.0)))
     assert "cross entropy: answers were not compared" in report(results)
