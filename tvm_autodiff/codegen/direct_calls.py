@@ -24,6 +24,7 @@ from .loop_nest import bind, sequence, when
 from .parallel_launch import CODE as EXCHANGE_CODE
 from .passes.compaction import compacting_blocks
 from .passes.short_circuit import short_circuited
+from .passes.small_launches import without_small_launches
 from .passes.subnormals import FLUSHED, without_subnormals
 from .passes.vector_conditions import without_vectors_as_numbers
 from .primfunc import PrimFunc
@@ -171,8 +172,10 @@ def _pipeline(*passes: Any) -> tuple[Any, Any, Any]:
     )
 
 
-tirx.register_tir_pipeline(PIPELINE, lambda: _pipeline(without_subnormals))
-tirx.register_tir_pipeline(EXACT_PIPELINE, _pipeline)
+tirx.register_tir_pipeline(
+    PIPELINE, lambda: _pipeline(without_small_launches, without_subnormals)
+)
+tirx.register_tir_pipeline(EXACT_PIPELINE, lambda: _pipeline(without_small_launches))
 
 
 def calling(
