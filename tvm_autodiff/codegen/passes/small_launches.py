@@ -15,8 +15,8 @@ import tvm_ffi
 from tvm import tirx
 
 from ...expr.build import cast, const
-from ...expr.nodes import Expr, Var, const_value, dtype_of, node_id
-from ...expr.rewrite import variables_of
+from ...expr.nodes import Expr, Var, const_value, dtype_of, is_load, node_id
+from ...expr.rewrite import postorder, variables_of
 from ..loop_nest import PARALLEL, SERIAL
 from ..primfunc import PrimFunc
 
@@ -67,11 +67,20 @@ class _Work:
             return total
         if isinstance(node, tirx.IfThenElse):
             # one of both runs; the first is the whole of a guard
-            return self.of(node.then_case)
+            return self._if(node.condition, self.of(node.then_case))
         if isinstance(node, tirx.BufferStore):
             return float(tvm.DataType(dtype_of(node.value)).lanes)
         body = getattr(node, "body", None)
         return 0.0 if body is None else self.of(body)
+
+    def _if(self, condition: Expr, work: float | Expr) -> float | Expr:
+        """The work of a branch, or nothing where sizes alone decide that it does not run."""
+        found = variables_of([condition])
+        decided = found and all(node_id(var) in self._sizes for var in found)
+        reads = any(is_load(node) for node in postorder([condition]))
+        if not decided or reads:
+            return work
+        return tirx.Select(condition, _number(work), const(0.0, "float64"))
 
     def _extent(self, extent: Expr) -> float | Expr:
         value = const_value(extent)

@@ -56,6 +56,7 @@ from .transposition import transposition
 from .windows import windows
 
 MIN_ITERATIONS = 4_096  #: below this a kernel is not worth a tile
+WHOLE_BLOCKS = 0.8  #: the time of blocks of rows for one of equal tiles, to be worth their rest
 MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep threads busy
 
 
@@ -118,7 +119,8 @@ def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFuncti
     tile = best_tile(nest, one)
     least = plain_cycles(nest, one)
     if tile is not None:
-        least = min(least, estimated_cycles(nest, tile, one))
+        # the rest of the rows has smaller tiles
+        least = min(least, WHOLE_BLOCKS * estimated_cycles(nest, tile, one))
     best: tuple[BlockKernel, Nest, Tile] | None = None
     for number, key in enumerate(nest.spatial):
         if key in nest.extents:
@@ -131,8 +133,8 @@ def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFuncti
             epilogue = () if block.kernel.epilogue is None else bodies(block.kernel.epilogue)
             inside = nest_of(found, nest.dtype, one, epilogue, block.kernel.repetition)
             tile = None if inside is None else best_tile(inside, one, number)
-            if inside is None or tile is None:
-                continue
+            if inside is None or tile is None or tile.vector != len(nest.spatial) - 1:
+                continue  # the results of a block are not transposed afterwards
             cycles = estimated_cycles(inside, tile, one) * SYMBOLIC_SIZE / size
             if cycles < least:
                 least, best = cycles, (block, inside, tile)
