@@ -115,6 +115,9 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
 
 def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFunction] | None:
     """The kernel in blocks of rows along an axis of symbolic extent, where that is fastest."""
+    symbolic = [n for n, key in enumerate(nest.spatial) if key not in nest.extents]
+    if not symbolic:
+        return None
     one = replace(machine, threads=1)  # blocks are divided among threads, not their tiles
     tile = best_tile(nest, one)
     least = plain_cycles(nest, one)
@@ -122,9 +125,7 @@ def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFuncti
         # the rest of the rows has smaller tiles
         least = min(least, WHOLE_BLOCKS * estimated_cycles(nest, tile, one))
     best: tuple[BlockKernel, Nest, Tile] | None = None
-    for number, key in enumerate(nest.spatial):
-        if key in nest.extents:
-            continue
+    for number in symbolic:
         for size in SIZES:
             block = block_kernel(kernel, number, size)
             found = None if block is None else _body(block.kernel)
