@@ -37,15 +37,17 @@ class Panel:
 
     def __init__(self, threads: int, table: str) -> None:
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n")]
-        self.threads, self.peers = threads, rows[0][2:-1]
+        # ours is compared with results in new arrays, as the peers', where the table has both
+        ours = [number for number, title in enumerate(rows[0]) if title.startswith("ours")][-1]
+        self.threads, self.peers = threads, rows[0][ours + 1 : -1]
         self.cases: dict[str, dict[str, float]] = {}
         self.mean = 1.0
-        for name, ours, *others, ratio in rows[2:]:
+        for name, *cells, ratio in rows[2:]:
             if name == "geometric mean":
                 self.mean = float(ratio)
                 continue
-            times = {p: _milliseconds(cell) for p, cell in zip(self.peers, others, strict=True)}
-            mine = _milliseconds(ours)
+            times = dict(zip(self.peers, map(_milliseconds, cells[ours:]), strict=True))
+            mine = _milliseconds(cells[ours - 1])
             if mine:
                 self.cases[name] = {peer: t / mine for peer, t in times.items() if t}
 

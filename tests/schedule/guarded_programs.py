@@ -290,6 +290,15 @@ def kept_states(size: int) -> Program:
     return Program([x, w, h, bar], list(ad.vjp(states, [x, w, h], bar)), [*ONE, {"n": 0}])
 
 
+def rows_in_blocks(inner: int) -> Program:
+    """A product of n rows, summed over n places too where `inner` is zero."""
+    [n] = symbols("n")
+    width = inner or n
+    a, b, k = placeholder("a", 2, n, width), placeholder("b", 2, width, 32), axis(width)
+    y = te.compute((2, n, 32), lambda g, i, j: te.sum(a[g, i, k] * b[g, k, j], axis=k), name="y")
+    return Program([a, b], [y], [{"n": size} for size in (0, 1, 2, 7, 12, 13, 29)])
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     **{f"rows-{w}": lambda w=w: guarded_rows(w) for w in (1, 7, 100, 128, 1000)},
     "rows-int64": lambda: guarded_rows(100, "int64"),
@@ -325,5 +334,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "rows-behind-selects": lambda: rows_behind_conditions(100, tirx.Select),
     "kept-states": lambda: kept_states(3),
     "kept-states-called": lambda: kept_states(40),
+    "rows-in-blocks": lambda: rows_in_blocks(40),
+    "rows-in-blocks-summed": lambda: rows_in_blocks(0),
+    "gradient-rows-in-blocks": lambda: gradient_of(rows_in_blocks(40)),
     "wide-shapes": lambda: wide_shapes(20, 100),
 }

@@ -7,7 +7,7 @@ A table is a list of 64-bit words and serves one call at a time: the numbers of 
 with memory and of those with memory that are written; six words for each array (dtype, rank, bytes,
 position of its shape, mask of its alignment, position among the spans, in which written arrays come
 first and arrays without memory last); the addresses; the starts of the spans; their ends; the
-shapes.
+shapes. What else a program reads, such as the values of its symbolic sizes, follows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ def address_word(count: int, number: int) -> int:
     return _HEAD + _SPEC * count + number
 
 
-def call_table(arrays: Sequence[tuple[str, Sequence[int]]], written: Collection[int]) -> np.ndarray:
+def further_words(ranks: Sequence[int]) -> int:
+    """The position of what follows the table of arrays of some ranks."""
+    return _HEAD + (_SPEC + 3) * len(ranks) + sum(ranks)
+
+
+def call_table(
+    arrays: Sequence[tuple[str, Sequence[int]]],
+    written: Collection[int],
+    further: Sequence[int] = (),
+) -> np.ndarray:
     """The table of a program.
 
     Parameters
@@ -38,6 +47,8 @@ def call_table(arrays: Sequence[tuple[str, Sequence[int]]], written: Collection[
         The dtype and shape of each array.
     written
         The numbers of written arrays, whose memory no other array may share.
+    further
+        What the program reads in addition.
 
     Examples
     --------
@@ -60,6 +71,7 @@ def call_table(arrays: Sequence[tuple[str, Sequence[int]]], written: Collection[
         position += len(shape)
     words += [0] * (3 * count)
     words += [size for _, shape in arrays for size in shape]
+    words += further
     return np.array(words, "int64")
 
 
@@ -97,6 +109,13 @@ define ptr @tvm_autodiff_array(ptr %table, i32 %word) {{
   %place = getelementptr i64, ptr %table, i64 %wide
   %array = load ptr, ptr %place
   ret ptr %array
+}}
+
+define i64 @tvm_autodiff_word(ptr %table, i32 %word) {{
+  %wide = zext i32 %word to i64
+  %place = getelementptr i64, ptr %table, i64 %wide
+  %value = load i64, ptr %place
+  ret i64 %value
 }}
 
 define ptr @tvm_autodiff_part(ptr %memory, i64 %offset) {{

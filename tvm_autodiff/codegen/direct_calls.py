@@ -15,7 +15,7 @@ from typing import Any
 import tvm
 from tvm import ir, tirx
 
-from ..expr.build import all_of, any_of, compare, const
+from ..expr.build import all_of, any_of, cast, compare, const
 from ..expr.intrinsics import with_llvm_code
 from ..expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
 from ..expr.rewrite import variables_of
@@ -24,6 +24,7 @@ from .loop_nest import bind, sequence, when
 from .parallel_launch import CODE as EXCHANGE_CODE
 from .passes.compaction import compacting_blocks
 from .passes.short_circuit import short_circuited
+from .passes.small_launches import without_small_launches
 from .passes.subnormals import FLUSHED, without_subnormals
 from .passes.vector_conditions import without_vectors_as_numbers
 from .primfunc import PrimFunc
@@ -51,7 +52,14 @@ class Offset:
     bytes: int
 
 
-Place = Parameter | Offset
+@dataclass(frozen=True)
+class TableOffset:
+    """Memory in the workspace, at an offset in bytes that is a word of the array table."""
+
+    word: int
+
+
+Place = Parameter | Offset | TableOffset
 
 #: the names of what lowers modules with such functions, as `tvm.compile` takes them; the second
 #: keeps subnormal numbers
@@ -68,7 +76,8 @@ class DirectCall:
     Attributes
     ----------
     function : GlobalVar
-    arguments : tuple of Place
+    arguments : tuple of Place or Var
+        Arrays, and sizes that the program binds.
     launches : int
         The number of launches; more than one if it calls other functions.
     selects : bool
@@ -76,7 +85,7 @@ class DirectCall:
     """
 
     function: Any
-    arguments: tuple[Place, ...]
+    arguments: tuple[Place | Var, ...]
     launches: int = 1
     selects: bool = False
 
@@ -163,11 +172,15 @@ def _pipeline(*passes: Any) -> tuple[Any, Any, Any]:
     )
 
 
-tirx.register_tir_pipeline(PIPELINE, lambda: _pipeline(without_subnormals))
-tirx.register_tir_pipeline(EXACT_PIPELINE, _pipeline)
+tirx.register_tir_pipeline(
+    PIPELINE, lambda: _pipeline(without_small_launches, without_subnormals)
+)
+tirx.register_tir_pipeline(EXACT_PIPELINE, lambda: _pipeline(without_small_launches))
 
 
-def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
+def calling(
+    count: int, calls: Sequence[DirectCall | None], sizes: Sequence[tuple[Var, int]] = ()
+) -> PrimFunc:
     """``main(launch, table, workspace, *arrays)``: runs all launches, or the one with that number.
 
     It returns nothing, or the violation that `call_check` found.
@@ -178,6 +191,8 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
         The number of arrays of the program: inputs, then outputs.
     calls
         The calls in order of execution; None for a launch that has nothing to do.
+    sizes
+        The variables of symbolic sizes, each with the word of the table that has its value.
     """
     args, given = _handle("args"), tirx.Var("given", "int32")
     result, table, workspace = _handle("result"), _handle("table"), _handle("workspace")
@@ -186,11 +201,18 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
     def extern(dtype: str, name: str, *operands: Expr) -> Expr:
         return tirx.call_extern(dtype, f"tvm_autodiff_{name}", *operands)
 
-    def address(place: Place) -> Expr:
+    def word(number: int) -> Expr:
+        return extern("int64", "word", table, const(number, "int32"))
+
+    def argument(place: Place | Var) -> Expr:
         if isinstance(place, Parameter):
-            word = address_word(count, place.number)
-            return extern("handle", "array", table, const(word, "int32"))
-        return extern("handle", "part", workspace, const(place.bytes, "int64"))
+            number = address_word(count, place.number)
+            return extern("handle", "array", table, const(number, "int32"))
+        if isinstance(place, Offset):
+            return extern("handle", "part", workspace, const(place.bytes, "int64"))
+        if isinstance(place, TableOffset):
+            return extern("handle", "part", workspace, word(place.word))
+        return place
 
     in_front = const(3, "int32")
     exchange = tirx.Evaluate(extern("int32", "exchange", args, result))
@@ -204,12 +226,13 @@ def calling(count: int, calls: Sequence[DirectCall | None]) -> PrimFunc:
         bind(status, extern("int32", "check", args, given, table, in_front, result)),
         when(compare("ne", status, const(FITS, "int32")), tirx.Return(const(0, "int32"))),
         bind(workspace, extern("handle", "memory", args, const(2, "int32"))),
+        *(bind(var, cast(dtype_of(var), word(number))) for var, number in sizes),
     ]
     runs: list[Statement] = []
     first = 0
     for call in calls:
         if call is not None:
-            arguments = [address(place) for place in call.arguments]
+            arguments = [argument(place) for place in call.arguments]
             if call.selects:  # all launches are a number below zero
                 own = binary("max", launch - const(first, "int32"), const(ALL_LAUNCHES, "int32"))
                 arguments.append(own)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from ..expr.nodes import node_id, op_name, tensor_key
+from collections.abc import Sequence
+
+from ..codegen.workspace import PlannedStorage
+from ..expr.nodes import Tensor, node_id, op_name, tensor_key
 from ..expr.rewrite import variables_of
 from ..graph.kinds.rewind import Rewind
 from ..graph.loop_plans import loops_back, size_of_state
 from ..graph.stage import Extent, Operation, shape_of
 from ..runtime.host import needs_of
-from ..runtime.record import Launch, LoopBack, Record, Storage
-from ..runtime.signature import Dim
+from ..runtime.record import Launch, LoopBack, Record, SizedTemporary, Sizes, Storage
+from ..runtime.signature import Dim, Signature
 from ..runtime.tensor_signature import dimension_of
 from ..schedule.emit.compilation import Compiled
-from ..schedule.emit.memory_plan import PlannedStorage
+from ..schedule.emit.direct import CallSizes
 from ..schedule.plan import Plan
 from ..schedule.slow_kernels import notice_of
 from ..schedule.work import operations, traffic
@@ -65,7 +68,23 @@ def record_of(request: Request, done: Compiled, plan: Plan) -> Record:
         str(plan.machine.target),
         *needs_of(plan.machine.target),
         tuple(_loop_back(request, *found) for found in loops_back(plan.results)),
+        None if program.sizes is None else _sizes_of(signature, plan.inputs, program.sizes),
     )
+
+
+def _sizes_of(signature: Signature, inputs: Sequence[Tensor], sizes: CallSizes) -> Sizes:
+    """What the table of a call holds, in the symbols of the signature."""
+    symbols = {
+        node_id(expr): dim
+        for spec, tensor in zip(signature.inputs, inputs, strict=True)
+        for dim, expr in zip(spec.shape, shape_of(tensor), strict=True)
+        if not isinstance(expr, int) and op_name(expr) == "var"
+    }
+    temporaries = tuple(
+        SizedTemporary(one.name, dimension_of(one.size, symbols), one.first, one.last)
+        for one in sizes.temporaries
+    )
+    return Sizes(tuple(symbols[node_id(var)] for var in sizes.variables), temporaries)
 
 
 def _loop_back(request: Request, op: Operation, rewind: Rewind) -> LoopBack:

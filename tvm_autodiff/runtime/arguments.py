@@ -197,10 +197,13 @@ class CheckedArguments:
                         f"output {spec.name!r} would have {dim_text(dim)} = {value} elements in "
                         f"dimension {number} for {given}: pass larger arrays"
                     )
-        for storage in self._record.storages:
-            value = dim_value(storage.size, sizes)
+        pieces = [(storage.size, storage.tensors) for storage in self._record.storages]
+        if self._record.sizes is not None:
+            pieces += [(one.size, (one.name,)) for one in self._record.sizes.temporaries]
+        for size, names in pieces:
+            value = dim_value(size, sizes)
             if value is not None and value < 0:
                 raise CallError(
-                    f"{', '.join(storage.tensors)} would take {dim_text(storage.size)} = {value} "
+                    f"{', '.join(names)} would take {dim_text(size)} = {value} "
                     f"bytes for {given}: pass larger arrays"
                 )

@@ -317,3 +317,10 @@ def _is_torch(array: Array) -> bool:
 def numpy_kind() -> ArrayKind:
     """The kind of results for a function without array arguments."""
     return _NUMPY
+
+
+def copy_of(array: Array) -> Array:
+    """A copy of an array, of its framework if that has one."""
+    if hasattr(array, "clone"):
+        return array.detach().clone()
+    return array.copy() if hasattr(array, "copy") else np.array(array)

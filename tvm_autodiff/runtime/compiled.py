@@ -19,20 +19,21 @@ from ..codegen.deep import run_deep
 from ..codegen.direct_calls import ALL_LAUNCHES
 from ..errors import CallError, InvalidArgumentError, LoweringError
 from .arguments import CheckedArguments
-from .arrays import Array, ArrayKind, is_recorded, is_torch_type, kind_of, numpy_dtype
-from .export import exportable_path, linked, table_of, write
+from .arrays import Array, copy_of, is_recorded, is_torch_type, numpy_dtype
+from .call_sizes import carriers
+from .export import exportable_path, linked, write
 from .host import check_host
 from .memory import Memory, memory_of
-from .modules import machine_on
+from .modules import machine_on, modules_in
 from .native_call import NativeCall, native_call
 from .profile import Profile, profile_of, profile_of_launches
 from .record import Record
-from .tensors import copied, cpu, empty
+from .results import NUMBERS, Makers, makers_of
+from .sized_calls import SizedCalls
+from .tensors import cpu
 from .threads import use_threads
 
-_NUMBERS = frozenset((int, float))
 _Types = tuple[type, ...]
-_Makers = list[Callable[[], Array]] | None
 
 
 class CompiledFunction(CheckedArguments):
@@ -71,8 +72,12 @@ class CompiledFunction(CheckedArguments):
         self._code = code  # the shared library, where there is one
         self._recompile = recompile  # gives a module that still has its source
         self._parallel = record.parallel  # whether any kernel was scheduled for several threads
-        self._direct = record.workspace is not None  # `main` returns what is wrong with arrays
+        #: whether `main` returns what is wrong with arrays
+        self._direct = record.workspace is not None or record.sizes is not None
+        #: the inputs whose shapes select how a call of symbolic sizes is made
+        self._carriers = None if record.uses_vm else carriers(signature)
         self._machines = threading.local()  # machines and tables serve one call at a time
+        self._calls = SizedCalls(record)
         self._shared: Callable[..., Any] | None = None
         self._is_code = False
         self._scalars = [
@@ -82,8 +87,8 @@ class CompiledFunction(CheckedArguments):
         ]
         #: array types → makers of the results, or None if such arrays need more than a call; for
         #: all types so far, and for the last ones
-        self._makers: dict[_Types, _Makers] = {}
-        self._last: tuple[_Types | None, _Makers, bool] = (None, None, False)
+        self._makers: dict[_Types, Makers] = {}
+        self._last: tuple[_Types | None, Makers, bool] = (None, None, False)
 
     def __call__(
         self, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
@@ -134,6 +139,13 @@ class CompiledFunction(CheckedArguments):
         refused = differentiable and any(map(is_recorded, arrays))
         if makers is None or len(arrays) != self._count or refused:
             return self._checked_call(arrays, out)
+        function = self._shared
+        if self._carriers is not None:
+            key = (types, *[arrays[number].shape for number in self._carriers])
+            call = self._calls.remembered().get(key)
+            if call is None:
+                return self._first_call(key, arrays, out)
+            makers, function = call
         results = list(listed)
         if out is None:  # a comprehension costs as much as the array
             results = [makers[0]()] if len(makers) == 1 else [make() for make in makers]
@@ -144,41 +156,39 @@ class CompiledFunction(CheckedArguments):
             use_threads(self.num_threads)
         try:
             # shapes, dtypes and layout are checked by `main` before anything is written
-            wrong = (self._shared or self._function())(*given, *results)
+            wrong = (function or self._function())(*given, *results)
         except Exception as failure:
             return self._checked_call(arrays, out, failure)
         if self._direct and wrong:
             return self._checked_call(arrays, out)
         return results[0] if self._single else results
 
-    def _new_makers(self, arrays: Sequence[Array]) -> _Makers:
-        """Makers of the results if kernels take all arrays, including results, directly."""
+    def _new_makers(self, arrays: Sequence[Array]) -> Makers:
+        """Makers of the results if kernels take all arrays, including results, directly; none if
+        they depend on sizes.
+        """
         signature = self.signature
-        specs = (*signature.inputs, *signature.outputs)[: len(arrays)]
-        if not signature.static or len(arrays) not in (len(signature.inputs), len(specs)):
+        if signature.static:
+            return makers_of(
+                arrays, signature.inputs, signature.outputs, self._record.updated
+            )
+        if self._carriers is None or len(arrays) < self._count:
             return None
-        first: ArrayKind | None = None
-        scalars = {number for number, _ in self._scalars}
-        for number, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
-            kind = kind_of(array)
-            if kind is None and type(array) in _NUMBERS and number in scalars:
-                continue
-            if kind is None or isinstance(array, np.generic):
-                return None
-            if kind.maker(spec.shape, spec.dtype) is None:
-                return None
-            first = first or kind
-        if first is None:
-            return None
-        makers = [first.maker(spec.shape, spec.dtype) for spec in signature.outputs]
-        return None if None in makers else [maker for maker in makers if maker is not None]
+        return [] if all(hasattr(arrays[n], "shape") for n in self._carriers) else None
 
     def _numbers_as_arrays(self, arrays: Sequence[Array]) -> list[Array]:
         given = list(arrays)
         for number, dtype in self._scalars:
-            if type(given[number]) in _NUMBERS:
+            if type(given[number]) in NUMBERS:
                 given[number] = np.asarray(given[number], dtype)
         return given
+
+    def _first_call(self, key: Any, arrays: Sequence[Array], out: Any) -> Any:
+        """A call with all checks, after which calls of these sizes leave them to `main`."""
+        result = self._checked_call(arrays, out)
+        listed = () if out is None else out if isinstance(out, (list, tuple)) else (out,)
+        self._calls.remember(key, arrays, listed, self._function_for(arrays))
+        return result
 
     def _checked_call(
         self, arrays: Sequence[Array], out: Any, failure: Exception | None = None
@@ -191,7 +201,7 @@ class CompiledFunction(CheckedArguments):
             raise failure
         if self._parallel:
             use_threads(self.num_threads)
-        wrong = self._function()(*arguments)
+        wrong = self._function_for(arrays)(*arguments)
         if self._direct and wrong:  # which the arrays do not determine
             raise CallError(
                 "an array that is written shares memory with another: pass copies"
@@ -202,6 +212,11 @@ class CompiledFunction(CheckedArguments):
         if out is None:
             results = [kind.finish(result) for kind, result in zip(kinds, results, strict=True)]
         return results[0] if signature.single else results
+
+    def _function_for(self, arrays: Sequence[Array]) -> Callable[..., Any]:
+        """The raw function for the sizes of arrays that have been checked."""
+        main = self._function()
+        return main if self._record.sizes is None else self._calls.function(main, arrays)
 
     def _function(self) -> Callable[..., Any]:
         if self._shared is not None:
@@ -220,8 +235,8 @@ class CompiledFunction(CheckedArguments):
         if self._record.uses_vm:
             return machine_on(self._executable, cpu())["main"]
         main = self._executable["main"]
-        if self._direct:
-            return functools.partial(main, ALL_LAUNCHES, *self._in_front())
+        if self._record.workspace is not None:
+            return functools.partial(main, ALL_LAUNCHES, *self._calls.in_front(()))
         self._shared = main
         return main
 
@@ -232,15 +247,8 @@ class CompiledFunction(CheckedArguments):
 
     def _divide_by(self, launch: int) -> None:
         """Divide loops with the function at an address, if the sizes of the program are known."""
-        if self._direct and self._parallel:
+        if self._record.workspace is not None and self._parallel:
             self._native().exchange(launch)
-
-    def _in_front(self) -> tuple[Any, Any]:
-        """The additional arguments for one call of a direct program: the array table and the
-        workspace.
-        """
-        workspace = empty((self._record.workspace or 1,), "uint8")
-        return copied(table_of(self._record)), workspace
 
     def memory(self, **sizes: int) -> Memory:
         """The memory that a call uses.
@@ -310,20 +318,18 @@ class CompiledFunction(CheckedArguments):
         arguments, _, _ = self._bound(self._with_copies(arrays), None)
         if self._parallel:
             use_threads(self.num_threads)
-        function, launches = self._function(), self._record.launches
+        function, launches = self._function_for(arrays), self._record.launches
         if self._direct and len(launches) > 1:
-            main, in_front = self._executable["main"], self._in_front()
+            main, in_front = self._executable["main"], self._calls.in_front(arrays)
             run = lambda launch: main(launch, *in_front, *arguments)  # noqa: E731
             return profile_of_launches(run, launches, repeats)
-        machine = (
-            machine_on(self._executable, cpu()) if self._record.uses_vm else None
-        )
+        machine = machine_on(self._executable, cpu()) if self._record.uses_vm else None
         return profile_of(function, machine, arguments, launches, repeats)
 
     def _with_copies(self, arrays: Sequence[Array]) -> list[Array]:
         """The arguments with copies of those that a call writes."""
         updated = self._record.updated
-        return [_copied(a) if number in updated else a for number, a in enumerate(arrays)]
+        return [copy_of(a) if number in updated else a for number, a in enumerate(arrays)]
 
     def source(self, language: str | None = None) -> str:
         """The generated code.
@@ -357,12 +363,7 @@ class CompiledFunction(CheckedArguments):
     def _modules_with_source(self) -> list[Any]:
         """The modules of the program, rebuilt if they came from a cache."""
         root = self._executable if self._recompile is None else self._recompile()
-        found, pending = [], [getattr(root, "mod", root)]
-        while pending:
-            module = pending.pop(0)
-            found.append(module)
-            pending += list(module.imports)
-        return found
+        return modules_in(getattr(root, "mod", root))
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the function to a shared library that `load` reads, signature included.
@@ -392,9 +393,3 @@ class CompiledFunction(CheckedArguments):
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"
-
-
-def _copied(array: Array) -> Array:
-    if hasattr(array, "clone"):
-        return array.detach().clone()
-    return array.copy() if hasattr(array, "copy") else np.array(array)

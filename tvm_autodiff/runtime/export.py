@@ -47,7 +47,8 @@ def linked(executable: Any, record: Record, threads: int, path: Path) -> bytes:
         If there is no C compiler to link with.
     """
     source = None
-    if not record.uses_vm and record.target.find("cuda") < 0:  # those need TVM in any case
+    alone = not record.uses_vm and record.sizes is None
+    if alone and record.target.find("cuda") < 0:  # the others need TVM in any case
         direct = record.workspace is not None
         source = standalone_source(
             str(record.signature),

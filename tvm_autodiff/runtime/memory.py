@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import itemsize
 from ..graph.loop_plans import LoopPlan
-from .record import LoopBack, Record
+from .call_sizes import planned
+from .record import LoopBack, Record, Storage
 from .signature import TensorSpec, dim_value
 
 
@@ -109,9 +110,15 @@ def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
         for number, spec in enumerate(record.signature.inputs)
     ]
     buffers += [tensor("output", spec) for spec in record.signature.outputs]
+    storages = list(record.storages)
+    if record.sizes is not None:
+        for one in record.sizes.temporaries:
+            value(one.size, one.name)  # raises where a symbol has no value
+        plan = planned(record.sizes, known)
+        storages = [Storage(int(one.size), tuple(one.tensors)) for one in plan.storages]
     buffers += [
         Buffer("temporary", value(storage.size, "a temporary"), storage.tensors)
-        for storage in record.storages
+        for storage in storages
     ]
     return Memory(tuple(buffers), tuple(_plan(loop, known) for loop in record.loops))
 

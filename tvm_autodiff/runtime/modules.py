@@ -22,6 +22,16 @@ def load_module(path: str) -> Any:
     return tvm.runtime.load_module(path)
 
 
+def modules_in(root: Any) -> list[Any]:
+    """A module and all that it imports."""
+    found, pending = [], [root]
+    while pending:
+        module = pending.pop(0)
+        found.append(module)
+        pending += list(module.imports)
+    return found
+
+
 def machine_on(executable: Any, device: Any) -> Any:
     """Relax's virtual machine for a program, which keeps the memory between kernels.
 

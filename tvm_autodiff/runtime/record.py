@@ -63,6 +63,41 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class SizedTemporary:
+    """A tensor between launches whose size is known at the call.
+
+    Attributes
+    ----------
+    name : str
+    size : Dim
+        The size in bytes.
+    first, last : int
+        The launch that writes it, and the last launch that reads it.
+    """
+
+    name: str
+    size: Dim
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What ``main`` of a program of symbolic sizes finds in its array table after the arrays.
+
+    Attributes
+    ----------
+    values : tuple of Dim
+        The sizes that it reads.
+    temporaries : tuple of SizedTemporary
+        The temporaries whose offsets in the workspace it reads.
+    """
+
+    values: tuple[Dim, ...]
+    temporaries: tuple[SizedTemporary, ...]
+
+
+@dataclass(frozen=True)
 class LoopBack:
     """A reverse loop that keeps some of the states of a loop.
 
@@ -96,7 +131,9 @@ class Record:
         Whether ``main`` is a function of Relax's virtual machine.
     workspace : int or None
         The bytes of temporaries that ``main`` takes together with a launch number and the array
-        table; None if it takes only arrays.
+        table; None if it takes only arrays, or if this depends on symbolic sizes.
+    sizes : Sizes or None
+        What determines table and workspace at a call; None for all other programs.
     parallel : bool
         Whether kernels were scheduled for more than one thread.
     notice : str or None
@@ -123,6 +160,7 @@ class Record:
     architecture: str = ""
     features: tuple[str, ...] = ()
     loops: tuple[LoopBack, ...] = ()
+    sizes: Sizes | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""
@@ -139,6 +177,7 @@ class Record:
             "architecture": self.architecture,
             "features": list(self.features),
             "loops": [asdict(loop) for loop in self.loops],
+            "sizes": None if self.sizes is None else asdict(self.sizes),
         }
 
     @staticmethod
@@ -157,4 +196,12 @@ class Record:
             data["architecture"],
             tuple(data["features"]),
             tuple(LoopBack(**row) for row in data["loops"]),
+            _sizes_from(data.get("sizes")),
         )
+
+
+def _sizes_from(data: dict[str, Any] | None) -> Sizes | None:
+    if data is None:
+        return None
+    rows = tuple(SizedTemporary(**row) for row in data["temporaries"])
+    return Sizes(tuple(data["values"]), rows)

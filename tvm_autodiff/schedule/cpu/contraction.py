@@ -39,6 +39,7 @@ from .elementwise import elementwise
 from .parallel import worth_threads
 from .reduction import reduction
 from .split import divisor_at_least, split_reduction, writes_to
+from .symbolic_rows import SIZES, BlockKernel, block_kernel, over_all_rows
 from .tiles.copies import needs_copy
 from .tiles.nests import Nest, nest_of, padded_extents, ranges_of
 from .tiles.packing import TileAxes, pack, packed_size
@@ -55,6 +56,7 @@ from .transposition import transposition
 from .windows import windows
 
 MIN_ITERATIONS = 4_096  #: below this a kernel is not worth a tile
+WHOLE_BLOCKS = 0.8  #: the time of blocks of rows for one of equal tiles, to be worth their rest
 MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep threads busy
 
 
@@ -83,7 +85,8 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     nest = nest_of(found, dtype, machine, epilogue, kernel.repetition)
     if nest is None:
         return Declined("an extent of its loops is symbolic or empty")
-    total = size_of(list(nest.extents.values()))
+    keys = (*nest.spatial, *nest.reduced)
+    total = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys])
     reused = any(set(nest.spatial) - operand.variables() for operand in found.operands)
     if not reused:
         return other_kind("no operand is read again along an output axis")
@@ -99,12 +102,56 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
         if isinstance(second, Declined):
             return second
         return [*writes_to(first, partial), *writes_to(second, kernel)]
+    blocks = _in_blocks(kernel, nest, machine)
+    if blocks is not None:
+        return blocks
     tile = best_tile(nest, machine)
     if tile is None:
         return Declined("no tile fits its loops")
     if estimated_cycles(nest, tile, machine) > plain_cycles(nest, machine):
         return no_gain("its best tile is estimated slower than plain loops")
     return _emit(kernel, nest, tile, machine)
+
+
+def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFunction] | None:
+    """The kernel in blocks of rows along an axis of symbolic extent, where that is fastest."""
+    symbolic = [n for n, key in enumerate(nest.spatial) if key not in nest.extents]
+    if not symbolic:
+        return None
+    one = replace(machine, threads=1)  # blocks are divided among threads, not their tiles
+    tile = best_tile(nest, one)
+    least = plain_cycles(nest, one)
+    if tile is not None:
+        # the rest of the rows has smaller tiles
+        least = min(least, WHOLE_BLOCKS * estimated_cycles(nest, tile, one))
+    best: tuple[BlockKernel, Nest, Tile] | None = None
+    for number in symbolic:
+        for size in SIZES:
+            block = block_kernel(kernel, number, size)
+            found = None if block is None else _body(block.kernel)
+            if block is None or found is None or isinstance(found, Declined):
+                break
+            epilogue = () if block.kernel.epilogue is None else bodies(block.kernel.epilogue)
+            inside = nest_of(found, nest.dtype, one, epilogue, block.kernel.repetition)
+            tile = None if inside is None else best_tile(inside, one, number)
+            if inside is None or tile is None or tile.vector != len(nest.spatial) - 1:
+                continue  # the results of a block are not transposed afterwards
+            cycles = estimated_cycles(inside, tile, one) * SYMBOLIC_SIZE / size
+            if cycles < least:
+                least, best = cycles, (block, inside, tile)
+    if best is None:
+        return None
+    block, inside, tile = best
+    launches = _emit(block.kernel, inside, tile, machine, blocks=True)
+    if isinstance(launches, Declined):
+        return None
+    reads = {tensor_key(t) for launch in launches[:-1] for t in launch.inputs}
+    if reads & set(block.whole):
+        return None  # a copy of each block would be needed
+    keys = (*nest.spatial, *nest.reduced)
+    total = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys])
+    last = over_all_rows(launches[-1], block, kernel, machine, worth_threads(total, machine))
+    return None if last is None else [*launches[:-1], last]
 
 
 def _body(kernel: Kernel) -> Product | Body | Declined:
@@ -164,8 +211,11 @@ def _stays(nest: Nest, machine: Machine) -> bool:
 
 
 def _emit(
-    kernel: Kernel, nest: Nest, tile: Tile, machine: Machine
+    kernel: Kernel, nest: Nest, tile: Tile, machine: Machine, *, blocks: bool = False
 ) -> list[StageFunction] | Declined:
+    """The copies of operands, and the tile; with `blocks`, its loops are serial and write the
+    results themselves.
+    """
     padded = padded_extents(nest, tile)
     assert tile.vector is not None
     reduced = reduction_order(nest, tile)
@@ -205,7 +255,7 @@ def _emit(
     consume, results = _consumers(kernel, accumulate, places), kernel.outputs
     straight = tile.vector == len(nest.spatial) - 1 and _in_vectors(nest, tile)
     turned: list[StageFunction] | Declined | None = None
-    if not straight and len(results) == 1 and worth_turning(nest, tile, machine):
+    if not (straight or blocks) and len(results) == 1 and worth_turning(nest, tile, machine):
         kept = _kept(accumulate)
         [last] = _consumers(kernel, kept, places)
         turned = transposition(Kernel(last), machine)
@@ -218,7 +268,7 @@ def _emit(
             results,
             _moved(tile, places),
             machine,
-            worth_threads(size_of(list(nest.extents.values())), machine),
+            not blocks and worth_threads(size_of(list(nest.extents.values())), machine),
             straight,
             [places.index(axis) for axis in tile_order(nest, padded)],
         )

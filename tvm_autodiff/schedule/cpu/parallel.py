@@ -30,9 +30,9 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
     count = 1
     for each in loops:
         chosen.append(each)
-        extent = extent_of(schedule, each)
-        count *= 1 if extent is None else extent
-        if extent is None or (count >= 2 * machine.threads and count % machine.threads == 0):
+        # a symbolic extent may be 1
+        count *= extent_of(schedule, each) or 1
+        if count >= 2 * machine.threads and count % machine.threads == 0:
             break
         if count >= 16 * machine.threads:
             break

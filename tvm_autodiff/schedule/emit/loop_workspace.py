@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...codegen.direct_calls import ALIGNMENT
+from ...codegen.workspace import Temporary, plan_workspace
 from ...expr.build import cast, const
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Expr, Tensor, dtype_of
 from ...graph.stage import Extent, shape_of
-from .workspace import Temporary, plan_workspace
 
 Size = Expr | int
 

@@ -7,29 +7,19 @@ kernel has none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
 
+from ...codegen.workspace import PlannedStorage
 from ...expr.nodes import Expr, const_value, node_id
 from .updates import Step
 
 Result = TypeVar("Result")
 
 _PLANNED = "StaticPlanBlockMemory"
-
-
-@dataclass
-class PlannedStorage:
-    """Memory for tensors that do not live at the same time; a symbolic size is over the dimensions
-    of the parameters.
-    """
-
-    size: int | Expr
-    tensors: list[str] = field(default_factory=list)
 
 
 @tvm.instrument.pass_instrument

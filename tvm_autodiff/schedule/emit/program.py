@@ -2,8 +2,8 @@
 them.
 
 ``main`` takes inputs followed by outputs, which it writes. Relax plans the memory of temporaries,
-and identical kernels appear once. Programs of literal sizes on a CPU need neither; `direct` makes
-them.
+and identical kernels appear once. Programs on a CPU whose sizes are literal or follow from the
+shapes of inputs need neither; `direct` makes them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ...codegen.primfunc import (
     with_sizes_from_shapes,
     with_value,
 )
+from ...codegen.workspace import Workspace
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.stage import shape_of
-from .direct import direct_program, is_static
+from .direct import CallSizes, are_sizes_known, direct_program, is_static
 from .functions import Functions
 from .names import identifier
 from .places import reused_memory
 from .updates import Step, Update
-from .workspace import Workspace
 
 __all__ = ["Program", "assemble", "function_alone"]
 
@@ -43,7 +43,8 @@ __all__ = ["Program", "assemble", "function_alone"]
 class Program:
     """A scheduled module, its launches, and how its ``main`` is called.
 
-    With a `workspace`, ``main`` takes more than arrays, as described in `codegen.direct_calls`.
+    With a `workspace`, or with `sizes` that determine it at a call, ``main`` takes more than
+    arrays, as described in `codegen.direct_calls`.
     """
 
     module: Any
@@ -51,6 +52,7 @@ class Program:
     steps: tuple[Step, ...]
     names: tuple[str, ...]
     workspace: Workspace | None = None
+    sizes: CallSizes | None = None
 
 
 def assemble(
@@ -75,9 +77,12 @@ def assemble(
     direct
         Whether ``main`` may take more than arrays, and call CPU kernels directly.
     """
-    if direct and is_static(steps, [*inputs, *outputs]):
+    several = len(steps) > 1 or any(step.launch.callees for step in steps)
+    static = is_static(steps, [*inputs, *outputs])
+    if direct and (static or (several and are_sizes_known(steps, inputs))):
         made = direct_program(steps, inputs, outputs, updates)
-        return Program(made.module, False, tuple(steps), made.names, made.workspace)
+        found = tuple(steps)
+        return Program(made.module, False, found, made.names, made.workspace, made.sizes)
     steps = [replace(step, launch=with_sizes_from_shapes(step.launch, inputs)) for step in steps]
     if len(steps) == 1 and not steps[0].launch.callees:
         func = _in_order(steps[0].launch, inputs, outputs, updates)

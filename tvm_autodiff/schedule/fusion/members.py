@@ -195,8 +195,6 @@ def _checked(member: Member) -> Member | None:
         return None
     if size_of([axis_range(axis)[1] for axis in inner]) > MAX_ROW:
         return None
-    if member.across and any(not isinstance(axis_range(a)[1], int) for a in member.row_axes):
-        return None
     if not inner or unit_strides(op, inner[-1].var):
         return member
     # results of a row one by one, each a sum along memory

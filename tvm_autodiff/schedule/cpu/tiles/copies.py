@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ....expr.nodes import load_tensor
+from ....graph.stage import shape_of
 from ...fusion.kernel import SYMBOLIC_SIZE, size_of
 from ...machine import Machine
 from ...nest.in_range import range_conditions
@@ -77,9 +79,14 @@ def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, in
     for axis, factor in tile.unrolled:
         step = operand_stride(operand, nest.spatial[axis], nest.variables)
         apart = step is not None and step and step * nest.itemsize % PAGE_BYTES == 0
-        if step is None or (apart and factor > CACHE_WAYS // 2):
+        if (step is None and not _over_symbols(operand)) or (apart and factor > CACHE_WAYS // 2):
             return True  # rows a page apart fall into the same few lines of the cache
     return False
+
+
+def _over_symbols(operand: Operand) -> bool:
+    """Whether the distance in memory of two elements may be a symbolic size."""
+    return any(not isinstance(dim, int) for dim in shape_of(load_tensor(operand.expr))[1:])
 
 
 def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ....expr.build import add, const, mul
 from ....expr.nodes import Expr, Tensor, Var, dtype_of, load, node_id
 from ....graph.stage import data_axis, make_stage
+from ...fusion.kernel import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
 from ...nest.in_range import Loops
 from ...nest.products import Atom, Operand, guarded, operand_value, rebased
@@ -31,14 +32,26 @@ class TileAxes:
 
 
 def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
-    """The number of elements of an operand's copy, or None for unknown ranges."""
+    """The number of elements of an operand's copy, or None for unknown ranges.
+
+    A loop without a numeric range, whose variable is a linear form of its own, counts as
+    `SYMBOLIC_SIZE`.
+    """
     total = 1
     for atom in operand.atoms:
         bounds = interval(Affine(atom), ranges)
-        if bounds is None:
+        if bounds is not None:
+            total *= bounds[1] - bounds[0] + 1
+        elif _is_variable(atom):
+            total *= SYMBOLIC_SIZE
+        else:
             return None
-        total *= bounds[1] - bounds[0] + 1
     return total
+
+
+def _is_variable(atom: Atom) -> bool:
+    """Whether a linear form is a loop variable."""
+    return len(atom) == 1 and atom[0][1] == 1
 
 
 def pack(
@@ -64,7 +77,7 @@ def pack(
     Returns
     -------
     (Tensor, Expr) or None
-        None if the range of a linear form is not numeric.
+        None if the range of a linear form is not numeric, unless it is a loop variable alone.
     """
     by_id = {node_id(var): var for var in loops.variables}
     variables, ranges = loops.variables, loops.ranges
@@ -77,9 +90,11 @@ def pack(
     leading_reads: list[Expr] = []
     trailing_reads: list[Expr] = []
     for number, atom in enumerate(atoms):
-        low, high = interval(Affine(atom), ranges) or (0, 0)
+        bounds = interval(Affine(atom), ranges)
+        low, high = bounds or (0, 0)
         extent, dtype = high - low + 1, dtype_of(by_id[atom[0][0]])
         value = _value(atom, by_id, -low, dtype)
+        whole = extent if bounds is not None else loops.symbolic[atom[0][0]][1]
         if len(atom) == 1 and atom[0] == (tile.vector, 1) and extent > tile.vector_extent:
             # v → (v // width, ..., v % width): one panel of the tile is contiguous
             width = tile.vector_extent
@@ -93,7 +108,7 @@ def pack(
             trailing.append(inner)
             trailing_reads.append(value % const(width, dtype))
             continue
-        axis = data_axis(f"d{number}", extent, dtype)
+        axis = data_axis(f"d{number}", whole, dtype)
         places[atom] = add(axis.var, const(low, dtype))
         pure_outer = len(atom) == 1 and atom[0][0] in spatial and atom[0][0] not in tile.unrolled
         if pure_outer and atom[0][0] != tile.vector:

@@ -29,10 +29,15 @@ FEW_STEPS = 5  #: of a reduction that LLVM writes out
 ACROSS = 1.5  #: how much longer plain vectors take that end in a sum across lanes
 
 
-def best_tile(nest: Nest, machine: Machine) -> Tile | None:
-    """The tile of least estimated time, or None when no axis can be vectorised."""
+def best_tile(nest: Nest, machine: Machine, rows: int | None = None) -> Tile | None:
+    """The tile of least estimated time, or None when no axis can be vectorised.
+
+    With `rows`, the whole axis of that number is unrolled.
+    """
     best: tuple[float, Tile] | None = None
     for tile in _tiles(nest, machine):
+        if rows is not None and dict(tile.unrolled).get(rows) != nest.extents[nest.spatial[rows]]:
+            continue
         padded = padded_extents(nest, tile)
         cycles = _cycles(nest, tile, machine, padded)
         if best is not None and cycles >= best[0]:

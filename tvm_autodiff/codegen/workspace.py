@@ -1,4 +1,4 @@
-"""Plans the temporaries of a program of constant sizes as pieces of one workspace.
+"""Plans the temporaries of a program as pieces of one workspace, for known sizes.
 
 Tensors that do not live at the same time share storage. `runtime` allocates the workspace.
 """
@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from .memory_plan import PlannedStorage
+from ..expr.nodes import Expr
 
 # storages of a power of two would all begin at the same place of a page, where reading several of
 # them at once is slow; an odd number of steps leads to every place
 _GAP = 5  #: steps of the alignment between storages
+
+
+@dataclass
+class PlannedStorage:
+    """Memory for tensors that do not live at the same time; a symbolic size is over the dimensions
+    of the parameters.
+    """
+
+    size: int | Expr
+    tensors: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,58 @@
+"""Parallel loops of symbolic length: on one thread where sizes leave them little work."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from tests.evaluate import evaluate
+from tvm_autodiff.codegen.loop_nest import PARALLEL, loop, sequence, when
+from tvm_autodiff.codegen.passes.small_launches import LEAST_WORK, without_small_launches
+
+
+def function(extent_of):
+    """``for i in parallel(extent): for j < 8: y[i, j] = 1``, guarded as `extent_of` gives."""
+    n = tirx.Var("n", "int32")
+    y = tirx.decl_buffer((n, 8), "float32", "y")
+    i, j = tirx.Var("i", "int32"), tirx.Var("j", "int32")
+    store = tirx.BufferStore(y, tirx.const(1.0, "float32"), [i, j])
+    extent, inside = extent_of(n, loop(j, 8, store))
+    body = sequence([loop(i, extent, inside, PARALLEL)])
+    return n, tirx.PrimFunc([n, y], body)
+
+
+def rewritten(func):
+    return without_small_launches(tvm.IRModule({"main": func}))["main"]
+
+
+def branches(func):
+    found = []
+    tvm_ffi.structural_walk(func.body, [(tirx.IfThenElse, found.append)])
+    return [node for node in found if node.else_case is not None]
+
+
+def test_a_constant_loop_stays():
+    _, func = function(lambda n, body: (16, body))
+    assert not branches(rewritten(func))
+
+
+@pytest.mark.parametrize("size", [0, 1, LEAST_WORK // 8 - 1, LEAST_WORK // 8, LEAST_WORK])
+def test_the_work_decides(size):
+    _, func = function(lambda n, body: (n, body))
+    made = rewritten(func)
+    [branch] = branches(made)
+    [param] = [p for p in made.params if not hasattr(p.ty, "shape")]
+    assert branch.then_case.kind == tirx.ForKind.SERIAL
+    assert branch.else_case.kind == PARALLEL
+    assert bool(evaluate(branch.condition, {param: size})) == (size * 8 < LEAST_WORK)
+
+
+@pytest.mark.parametrize("size", [5, 1000, 5000])
+def test_a_branch_that_sizes_rule_out_is_no_work(size):
+    _, func = function(lambda n, body: (n, when(n > 2000, body)))
+    made = rewritten(func)
+    [param] = [p for p in made.params if not hasattr(p.ty, "shape")]
+    [branch] = branches(made)
+    assert bool(evaluate(branch.condition, {param: size})) == (size <= 2000)

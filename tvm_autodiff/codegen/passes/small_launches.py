@@ -1,0 +1,108 @@
+"""Runs a parallel loop on the calling thread alone where the sizes of a call leave it little work.
+
+To wake threads takes microseconds. For constant sizes the schedule decides; for symbolic ones the
+code has the loop twice:
+
+    ``for i in parallel(n): f(i)  →  if work(n) < least: for i in range(n): f(i)  else: as before``
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from ...expr.build import cast, const
+from ...expr.nodes import Expr, Var, const_value, dtype_of, is_load, node_id
+from ...expr.rewrite import postorder, variables_of
+from ..loop_nest import PARALLEL, SERIAL
+from ..primfunc import PrimFunc
+
+#: stores of numbers below which waking threads costs more than it saves
+LEAST_WORK = 16_384
+_UNKNOWN = 64.0  #: iterations of a loop whose extent is no expression of sizes
+
+
+@tirx.transform.prim_func_pass(opt_level=0)
+def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
+    """Decide about threads at the call wherever the work of a parallel loop is symbolic."""
+    sizes = {node_id(param) for param in func.params}
+    changed = False
+
+    def loop(node: Any) -> Any:
+        nonlocal changed
+        if node.kind != PARALLEL:
+            return node
+        work = _Work(sizes).of(node)
+        if isinstance(work, float):
+            return node
+        changed = True
+        alone = tirx.For(node.loop_var, node.min, node.extent, SERIAL, node.body)
+        few = work < const(float(LEAST_WORK), "float64")
+        return tirx.IfThenElse(few, alone, node)
+
+    body = tvm_ffi.structural_map(func.body, (tirx.For, loop), order="post")
+    if not changed:
+        return func
+    made = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return tirx.transform.ConvertSSA()(tvm.IRModule({"main": made}))["main"]
+
+
+class _Work:
+    """Counts the numbers that a statement stores, as a float or an expression of sizes."""
+
+    def __init__(self, sizes: set[int]) -> None:
+        self._sizes = sizes
+
+    def of(self, node: Any) -> float | Expr:
+        """The count for a statement."""
+        if isinstance(node, tirx.For):
+            return _times(self._extent(node.extent), self.of(node.body))
+        if isinstance(node, tirx.SeqStmt):
+            total: float | Expr = 0.0
+            for part in node.seq:
+                total = _plus(total, self.of(part))
+            return total
+        if isinstance(node, tirx.IfThenElse):
+            # one of both runs; the first is the whole of a guard
+            return self._if(node.condition, self.of(node.then_case))
+        if isinstance(node, tirx.BufferStore):
+            return float(tvm.DataType(dtype_of(node.value)).lanes)
+        body = getattr(node, "body", None)
+        return 0.0 if body is None else self.of(body)
+
+    def _if(self, condition: Expr, work: float | Expr) -> float | Expr:
+        """The work of a branch, or nothing where sizes alone decide that it does not run."""
+        found = variables_of([condition])
+        decided = found and all(node_id(var) in self._sizes for var in found)
+        reads = any(is_load(node) for node in postorder([condition]))
+        if not decided or reads:
+            return work
+        return tirx.Select(condition, _number(work), const(0.0, "float64"))
+
+    def _extent(self, extent: Expr) -> float | Expr:
+        value = const_value(extent)
+        if value is not None:
+            return float(value)
+        found: list[Var] = variables_of([extent])
+        if any(node_id(var) not in self._sizes for var in found):
+            return _UNKNOWN
+        return cast("float64", extent)
+
+
+def _times(left: float | Expr, right: float | Expr) -> float | Expr:
+    if isinstance(left, float) and isinstance(right, float):
+        return left * right
+    return _number(left) * _number(right)
+
+
+def _plus(left: float | Expr, right: float | Expr) -> float | Expr:
+    if isinstance(left, float) and isinstance(right, float):
+        return left + right
+    return _number(left) + _number(right)
+
+
+def _number(value: float | Expr) -> Expr:
+    return const(value, "float64") if isinstance(value, float) else value
