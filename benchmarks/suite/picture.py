@@ -47,7 +47,8 @@ class Panel:
                 self.mean = float(ratio)
                 continue
             times = dict(zip(self.peers, map(_milliseconds, cells[ours:]), strict=True))
-            mine = _milliseconds(cells[ours - 1])
+            both = [_milliseconds(cell) for cell in reversed(cells[:ours])]
+            mine = next((time for time in both if time), None)
             if mine:
                 self.cases[name] = {peer: t / mine for peer, t in times.items() if t}
 
