@@ -30,6 +30,7 @@ from ..rewrites.extremes import with_shared_extremes
 from ..rewrites.factored_sums import with_factored_sums
 from ..rewrites.joined_sums import with_joined_sums
 from ..rewrites.prefixes import with_prefixes_in_order
+from ..rewrites.scanned_sums import with_scanned_sums
 from ..rewrites.unrolled import with_inlined_borders, with_written_classes
 from ..rewrites.window_sums import with_window_sums
 from .chains import Chain, chained
@@ -84,7 +85,7 @@ def _in_one_pass(outputs: Sequence[Tensor], exact_math: bool) -> list[Tensor]:
     """Joins stages that would read the same data again."""
     joined = with_added_sums(with_shared_extremes(outputs))
     if not exact_math:  # of sums that are added, factors are in common
-        joined = with_factored_sums(joined)
+        joined = with_factored_sums(with_scanned_sums(joined))
     joined = with_joined_sums(with_window_sums(joined))
     joined = with_written_classes(with_inlined_borders(joined))
     return with_prefixes_in_order(joined)

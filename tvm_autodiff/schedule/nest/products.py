@@ -96,20 +96,7 @@ def product_of(op: Operation) -> Product | None:
     if reduction is None or not is_sum(reduction):
         return None
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
-    guards: list[Expr] = []
-    factors = [reduction.sources[0]]
-    flat: list[Expr] = []
-    while factors:
-        factor = factors.pop(0)
-        name = op_name(factor)
-        if name == "mul":
-            factors = [*operands(factor), *factors]
-        elif name == "if_then_else" and is_const(operands(factor)[2], 0):
-            condition, then, _ = operands(factor)
-            guards += conjuncts(condition)
-            factors.insert(0, then)
-        else:
-            flat.append(factor)
+    guards, flat = factors_of(reduction.sources[0])
     scale = [factor for factor in flat if not _reads(factor) and not _varies(factor, variables)]
     reading = [factor for factor in flat if not any(factor is s for s in scale)]
     found = []
@@ -122,6 +109,28 @@ def product_of(op: Operation) -> Product | None:
         if not _hand_out(_one_sided(guard, variables), found, variables):
             return None
     return Product(tuple(op.axis), reduction, found, scale)
+
+
+def factors_of(source: Expr) -> tuple[list[Expr], list[Expr]]:
+    """The conditions of a product, and its factors.
+
+    ``if c and d then a*(b*x) else 0 → (c, d), (a, b, x)``
+    """
+    guards: list[Expr] = []
+    found: list[Expr] = []
+    pending = [source]
+    while pending:
+        factor = pending.pop(0)
+        name = op_name(factor)
+        if name == "mul":
+            pending = [*operands(factor), *pending]
+        elif name == "if_then_else" and is_const(operands(factor)[2], 0):
+            condition, then, _ = operands(factor)
+            guards += conjuncts(condition)
+            pending.insert(0, then)
+        else:
+            found.append(factor)
+    return guards, found
 
 
 def is_sum(reduction: Reduction) -> bool:

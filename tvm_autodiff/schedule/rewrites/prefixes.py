@@ -215,7 +215,14 @@ def _order(bounds: Sequence[_Bound], extent: int) -> list[_Bound] | None:
     orders = [bound for bound in kept if bound.of_axis]
     if not above or not below or len(orders) != 1 or orders[0].of_summed != -orders[0].of_axis:
         return None
-    return kept
+    [order] = orders
+    # m >= i + c holds for some i only if m >= c, and m <= i + c only if m <= last + c
+    most = order.constant if order.of_summed > 0 else order.constant + last
+    return [
+        bound
+        for bound in kept
+        if bound.of_axis or bound.of_summed != order.of_summed or bound.constant < most
+    ]
 
 
 def _written(place: _Place, index: Var, axis: Var) -> Expr:
