@@ -45,6 +45,7 @@ def test_every_tutorial_is_run_here():
         "jax_operator.py",
         "override_jacobian.py",
         "relax_operator.py",
+        "schedule_and_tune.py",
         "sparse_jacobian.py",
         "step_time.py",
         "strided_convolution.py",
@@ -52,6 +53,21 @@ def test_every_tutorial_is_run_here():
         "train_digits.py",
         "train_rnn.py",
     }
+
+
+def test_schedule_and_tune(tmp_path):
+    text = run("schedule_and_tune.py", tmp_path, "--trials", "2")
+    slow, fast = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+) iterations\n", text))
+    # distances, scores, and the gradients of each with respect to two tensors
+    assert (slow, fast) == (512 * 128 * 32 * 64 * 4, 512 * 128 * (32 * 3 + 64 * 3))
+    bounds = re.findall(r"iterations: (\d+) \(lower bound: (\d+)", text)
+    assert len(bounds) == 4
+    assert all(found == least for found, least in bounds)
+    assert "plain loops: none" in text
+    for kernel in ("distance", "scores", "dweights", "dx", "dcentres"):
+        assert re.search(rf"contraction +{kernel}\b", text)
+    assert "2 trials" in text
+    assert "same results: True" in text
 
 
 def test_first_gradient(tmp_path):
