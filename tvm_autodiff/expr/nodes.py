@@ -6,8 +6,9 @@ file. `rewrite` traverses expressions, and `build` constructs them with folding.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import tvm
@@ -133,28 +134,28 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     The tensor of a load, the variable of a let and the axes of a reduction are not operands:
     see `load_tensor`, `let_variable` and `Reduction`.
     """
-    cls = type(expr)
-    if cls is prim.IntImm or cls is prim.FloatImm or cls is ir.Var or cls is ir.StringImm:
-        return ()
-    if cls is ir.Call:
-        args = expr.args
-        first = 1 if _is_load(expr) else 0
-        return tuple([_element(args, place) for place in range(first, _length(args))])
-    if cls in _NAME_OF_CLASS:
-        if cls is prim.Select:
-            return (expr.condition, expr.true_value, expr.false_value)
-        if cls is prim.Cast:
-            return (expr.value,)
-        if cls is prim.Not or cls is prim.BitwiseNot:
-            return (expr.a,)
-        if cls is prim.Let:
-            return (expr.value, expr.body)
-        if cls is tirx.Reduce:
-            return (*expr.source, *expr.init, expr.condition)
-        return (expr.a, expr.b)
-    if hasattr(expr, "args"):
-        return tuple(expr.args)
-    return ()
+    parts = _OPERANDS_OF_CLASS.get(type(expr))
+    return tuple(getattr(expr, "args", ())) if parts is None else parts(expr)
+
+
+def _operands_of_call(expr: Expr) -> tuple[Expr, ...]:
+    args = expr.args
+    first = 1 if _is_load(expr) else 0
+    return tuple([_element(args, place) for place in range(first, _length(args))])
+
+
+#: what reads the operands of a node; an `attrgetter` of several names gives a tuple
+_OPERANDS_OF_CLASS: dict[type, Callable[[Expr], tuple[Expr, ...]]] = {
+    **dict.fromkeys((*BINARY_CLASSES.values(), *BITWISE_CLASSES.values()), attrgetter("a", "b")),
+    **dict.fromkeys((prim.IntImm, prim.FloatImm, ir.Var, ir.StringImm), lambda expr: ()),
+    ir.Call: _operands_of_call,
+    prim.Not: lambda expr: (expr.a,),
+    prim.BitwiseNot: lambda expr: (expr.a,),
+    prim.Select: attrgetter("condition", "true_value", "false_value"),
+    prim.Cast: lambda expr: (expr.value,),
+    prim.Let: attrgetter("value", "body"),
+    tirx.Reduce: lambda expr: (*expr.source, *expr.init, expr.condition),
+}
 
 
 def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:

@@ -39,20 +39,21 @@ def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
     pending = list(roots) if isinstance(roots, (list, tuple)) else [roots]
     pending.reverse()
     seen: set[int] = set()
-    opened: set[int] = set()  # nodes that wait below their operands
     order: list[Expr] = []
     while pending:
         node = pending.pop()
+        if node is None:  # the operands of the node below are done
+            order.append(pending.pop())
+            continue
         key = node_id(node)
         if key in seen:
             continue
-        parts = () if key in opened else operands(node)
+        seen.add(key)
+        parts = operands(node)
         if parts:
-            opened.add(key)
-            pending.append(node)
-            pending += reversed(parts)
+            pending += (node, None)
+            pending += parts[::-1]
         else:
-            seen.add(key)
             order.append(node)
     return order
 
@@ -78,7 +79,7 @@ def preorder(roots: Expr | Iterable[Expr]) -> Iterator[Expr]:
         if key not in seen:
             seen.add(key)
             yield node
-            pending += reversed(operands(node))
+            pending += operands(node)[::-1]
 
 
 class Rewriter:
@@ -108,12 +109,11 @@ class Rewriter:
                 parts = operands(node)
                 if parts:
                     pending.append((node, parts))
-                    pending += [(part, None) for part in reversed(parts)]
+                    pending += [(part, None) for part in parts[::-1]]
                     continue
-            new_parts = [memo[node_id(part)] for part in parts]
-            changed = any(
-                node_id(old) != node_id(new) for old, new in zip(parts, new_parts, strict=True)
-            )
+            keys = [node_id(part) for part in parts]
+            new_parts = [memo[key_of_part] for key_of_part in keys]
+            changed = [node_id(part) for part in new_parts] != keys
             rebuilt = with_operands(node, new_parts) if changed else node
             replacement = self._visit(rebuilt)
             memo[key] = rebuilt if replacement is None else replacement
