@@ -13,6 +13,7 @@ import tvm
 from tvm import te, tirx, topi
 from tvm.ir.prim import Let
 
+from tests.processes import without_torch
 from tvm_autodiff.compile import build, load, lower
 from tvm_autodiff.errors import (
     CallError,
@@ -405,7 +406,9 @@ class TestFiles:
             "    try: call()\n"
             "    except error as e: print(e)\n"
         )
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=without_torch(), capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         assert "argument 'A' must have shape (5, 7)" in done.stdout
         assert "only machine code" in done.stdout

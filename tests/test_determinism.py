@@ -4,7 +4,6 @@ process, whatever the hash seed.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 import tvm_autodiff as ad
 from benchmarks._residual_network import residual_network
+from tests.processes import without_torch
 from tvm_autodiff import show
 from tvm_autodiff.runtime.build_key import build_key
 
@@ -37,12 +37,7 @@ def three() -> list[list[str]]:
             capture_output=True,
             check=True,
             cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": str(seed),
-                "PYTHONPATH": str(ROOT),
-                "PYTHONIOENCODING": "utf-8",
-            },
+            env=without_torch(ROOT, PYTHONHASHSEED=str(seed), PYTHONIOENCODING="utf-8"),
         )
         found.append(result.stdout.decode().strip())
     return [text.strip().rsplit("\n", 1) for text in found]

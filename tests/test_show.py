@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from tvm import te, tirx, topi
 
+from tests.processes import without_torch
 from tvm_autodiff import show
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.expr.build import const, if_then_else
@@ -200,7 +200,7 @@ def test_same_text_in_every_process() -> None:
     text = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONIOENCODING": "utf-8"},
+        env=without_torch(PYTHONHASHSEED="1", PYTHONIOENCODING="utf-8"),
         capture_output=True,
         check=True,
     ).stdout.decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,17 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import with_paths, without_torch
+
 ROOT = Path(__file__).parent.parent
 TUTORIALS = ROOT / "tutorials"
 
 
 def run(script: str, cwd: Path, *arguments: str) -> str:
     """What a tutorial prints; a failure shows its errors."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    needed = "import torch" in (TUTORIALS / script).read_text(encoding="utf-8")
+    environment = with_paths if needed else without_torch
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(TUTORIALS / script), *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"},
+        env=environment(ROOT, PYTHONUTF8="1"),
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from tvm import te, tirx
 
 from tests.domain.systems import bijection, domains, isl_bijection
+from tests.processes import without_torch
 from tvm_autodiff.domain import Domain, DomainTransformation, simplify_domain
 from tvm_autodiff.errors import UnsolvableError
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
@@ -333,7 +334,7 @@ def printed() -> str:
 def test_same_result_under_another_hash_seed() -> None:
     other = subprocess.run(
         [sys.executable, "-c", "from tests.domain import test_simplify as t; print(t.printed())"],
-        env={"PYTHONHASHSEED": "1", "PATH": "", "PYTHONPATH": ":".join(sys.path)},
+        env=without_torch(*sys.path, PYTHONHASHSEED="1"),
         capture_output=True,
         text=True,
         check=True,

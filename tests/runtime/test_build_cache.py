@@ -14,6 +14,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.processes import without_torch
 from tvm_autodiff.compile import build, load
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.runtime.build_cache import BuildCache, clear_cache, default_folder
@@ -228,7 +229,7 @@ print(pipeline.build(*program(), cache=sys.argv[1])(X).tolist())
 
 
 def start(folder, mode, seed):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed)}
+    environment = without_torch(ROOT, PYTHONHASHSEED=str(seed))
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(folder), mode],
         stdout=subprocess.PIPE,

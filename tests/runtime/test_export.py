@@ -15,6 +15,7 @@ import tvm_ffi
 from tvm import te, topi
 
 import tvm_autodiff as ad
+from tests.processes import without_torch
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
@@ -43,7 +44,9 @@ def run(script: str, folder: Path) -> str:
     """What Python prints, without this library and without TVM."""
     script += "\nimport sys\nassert not {'tvm', 'tvm_autodiff'} & set(sys.modules)\n"
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, env=without_torch(), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import without_torch
 from tests.schedule.guarded_programs import PROGRAMS
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,8 @@ def ended() -> dict[str, str]:
     while len(found) < len(RUNS):
         rest = [name for name in RUNS if name not in found]
         command = [sys.executable, "-m", "tests.schedule.guard_pages", *rest]
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        pipes = {"capture_output": True, "text": True, "check": False}
+        run = subprocess.run(command, cwd=ROOT, env=without_torch(), **pipes)
         begun = None
         for line in run.stdout.splitlines():
             verdict, name, *message = line.split(" ", 2)

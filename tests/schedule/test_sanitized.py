@@ -6,7 +6,6 @@ around what lies between the launches and around local arrays, too. The runtime 
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import without_torch
 from tests.schedule.checked_accesses import UncheckedAccessError, with_checks
 from tests.schedule.guarded_programs import PROGRAMS
 from tests.schedule.sanitized import FINE, TASKS, WRONG
@@ -59,7 +59,7 @@ def tasks_in(folder: Path) -> dict[str, Task]:
 def reports(tasks: Path) -> dict[str, str]:
     """What was printed for each task of a file."""
     environment = {
-        **os.environ,
+        **without_torch(),
         "LD_PRELOAD": " ".join(LIBRARIES or []),
         # leaks are Python's and TVM's; the wider a red zone, the further away a read is seen
         "ASAN_OPTIONS": "detect_leaks=0:redzone=256:quarantine_size_mb=16",

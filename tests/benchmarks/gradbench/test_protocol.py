@@ -15,6 +15,7 @@ from benchmarks.gradbench.evals import EVALS
 from benchmarks.gradbench.evaluation import run
 from benchmarks.gradbench.protocol import Session, serve
 from tests.benchmarks.gradbench.inputs import INPUTS
+from tests.processes import without_torch
 
 ROOT = Path(__file__).parents[3]
 LSE = {"kind": "evaluate", "module": "lse", "function": "gradient", "input": {"x": [1.0, 2.0]}}
@@ -172,6 +173,7 @@ def test_as_a_process() -> None:
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env=without_torch(),
         check=True,
     )
     start, broken, answer = map(json.loads, process.stdout.splitlines())

@@ -13,6 +13,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.processes import ROOT, without_torch
 
 N = 4
 #: conditions from the outermost inward, as Python and te read them: the first is left where it
@@ -76,7 +77,8 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def compiled() -> subprocess.CompletedProcess[str]:
     """All nests in a process of their own, which the fault would end; those that are right."""
-    return subprocess.run([sys.executable, __file__, *NESTS], capture_output=True, text=True)
+    command = [sys.executable, __file__, *NESTS]
+    return subprocess.run(command, env=without_torch(ROOT), capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("name", NESTS)

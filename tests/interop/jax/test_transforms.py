@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from tvm import te, topi
 
 pytest.importorskip("tvm_autodiff.interop.jax", exc_type=ImportError)
 
+from tests.processes import without_torch
 from tvm_autodiff import show
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.interop.jax import function
@@ -266,7 +266,7 @@ def test_two_devices() -> None:
         environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
         done = subprocess.run(
             [sys.executable, "-c", text],
-            env={**os.environ, **environment},
+            env=without_torch(**environment),
             capture_output=True,
             text=True,
         )

@@ -12,6 +12,7 @@ from tvm import relax
 
 import tvm_autodiff as ad
 from tests.interop.relax.checks import called, check_gradient, machine, variables, weighted_sum
+from tests.processes import without_torch
 from tvm_autodiff.interop.relax import register_gradients
 from tvm_autodiff.interop.relax.gradients import gradient_of, is_derived
 
@@ -55,7 +56,7 @@ check_gradient(weighted_sum(relax.op.mean, params), arrays[:1], 1e-7, 1e-3)
 
 def test_an_override_replaces_them():
     # in a process of its own: a gradient that TVM was given cannot be taken back
-    subprocess.run([sys.executable, "-c", OVERRIDE], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", OVERRIDE], env=without_torch(), check=True, cwd=ROOT)
 
 
 @pytest.mark.parametrize(
