@@ -13,12 +13,12 @@ from tests.processes import with_paths, without_torch
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = ROOT / "tutorials"
+BESIDE_TORCH = {"torch_operator.py", "train_digits.py"}
 
 
 def run(script: str, cwd: Path, *arguments: str) -> str:
     """What a tutorial prints; a failure shows its errors."""
-    needed = "import torch" in (TUTORIALS / script).read_text(encoding="utf-8")
-    environment = with_paths if needed else without_torch
+    environment = with_paths if script in BESIDE_TORCH else without_torch
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(TUTORIALS / script), *arguments],
         cwd=cwd,
