@@ -33,13 +33,9 @@ from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
 from .fusion.repetition import repeated
 from .loop_rows import rows_apart
 from .machine import Machine
-from .rewrites.contraction_order import with_ordered_contractions
-from .rewrites.hoisting import without_loop_invariants
-from .rewrites.merged_loops import merged_loops
-from .rewrites.normal_form import copy_of, normal_form
-from .rewrites.reciprocals import with_reciprocals
+from .rewrites.normal_form import copy_of
 from .rewrites.row_blocks import RowBlocks
-from .rewrites.unread_results import without_unread_results
+from .rewrites.table import BEFORE_KERNELS, rewritten
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
 
@@ -90,13 +86,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
-        lean = without_unread_results(merged_loops(outputs))
-        tensors = normal_form(without_loop_invariants(lean))
-        if not self.machine.exact_math:
-            tensors = with_ordered_contractions(tensors)
-        if self.machine.kind == "llvm" and not self.machine.exact_math:
-            tensors = with_reciprocals(tensors)
-        kernels, self.results = cut(tensors, self.machine.exact_math)
+        kind, exact = self.machine.kind, self.machine.exact_math
+        tensors = rewritten(outputs, BEFORE_KERNELS, kind, exact)
+        kernels, self.results = cut(tensors, exact)
         self.kernels = repeated(kernels, self.times, self.varying)
         self._calls = True
         self._copies: dict[Key, Kernel] = {}

@@ -25,14 +25,7 @@ from ...graph.stage import (
     reduction_stage,
     shape_of,
 )
-from ..rewrites.added_sums import with_added_sums
-from ..rewrites.extremes import with_shared_extremes
-from ..rewrites.factored_sums import with_factored_sums
-from ..rewrites.joined_sums import with_joined_sums
-from ..rewrites.prefixes import with_prefixes_in_order
-from ..rewrites.scanned_sums import with_scanned_sums
-from ..rewrites.unrolled import with_inlined_borders, with_written_classes
-from ..rewrites.window_sums import with_window_sums
+from ..rewrites.table import INTO_KERNELS, rewritten
 from .chains import Chain, chained
 from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 
@@ -59,7 +52,7 @@ def separate(
     outputs: Sequence[Tensor], exact_math: bool = False
 ) -> tuple[list[Kernel], list[Tensor]]:
     """Kernels for some outputs, without joining, and the computed outputs."""
-    inlined = inline_producers(_in_one_pass(outputs, exact_math))
+    inlined = inline_producers(rewritten(outputs, INTO_KERNELS, exact_math=exact_math))
     graph = Graph(inlined)
     wanted = {tensor_key(tensor) for tensor in inlined}
     epilogues: dict[int, Operation] = {}
@@ -79,16 +72,6 @@ def separate(
         root = roots.get(hash(op))
         kernels.append(Kernel(op) if root is None else Kernel(root, op))
     return kernels, list(inlined)
-
-
-def _in_one_pass(outputs: Sequence[Tensor], exact_math: bool) -> list[Tensor]:
-    """Joins stages that would read the same data again."""
-    joined = with_added_sums(with_shared_extremes(outputs))
-    if not exact_math:  # of sums that are added, factors are in common
-        joined = with_factored_sums(with_scanned_sums(joined))
-    joined = with_joined_sums(with_window_sums(joined))
-    joined = with_written_classes(with_inlined_borders(joined))
-    return with_prefixes_in_order(joined)
 
 
 def _epilogue_of(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Operation | None:

@@ -1,0 +1,83 @@
+"""The table of rewrites: steps from te to te before scheduling, in the order in which they run.
+
+Each takes tensors and returns equal ones, and can be used alone. Those that change how a value is
+rounded are left out for exact math.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...expr.nodes import Tensor
+from .added_sums import with_added_sums
+from .contraction_order import with_ordered_contractions
+from .extremes import with_shared_extremes
+from .factored_sums import with_factored_sums
+from .hoisting import without_loop_invariants
+from .joined_sums import with_joined_sums
+from .merged_loops import merged_loops
+from .normal_form import normal_form
+from .prefixes import with_prefixes_in_order
+from .reciprocals import with_reciprocals
+from .scanned_sums import with_scanned_sums
+from .unread_results import without_unread_results
+from .unrolled import with_inlined_borders, with_written_classes
+from .window_sums import with_window_sums
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A row of the table.
+
+    Attributes
+    ----------
+    apply : callable
+        Equal tensors for some tensors.
+    exact : bool
+        Whether sums and products are rounded in the order in which they are written.
+    kinds : tuple of str
+        The kinds of targets that it is for.
+    """
+
+    apply: Callable[[Sequence[Tensor]], list[Tensor]]
+    exact: bool = True
+    kinds: tuple[str, ...] = ("llvm", "cuda")
+
+
+#: what is computed: less of it, in the form that TVM lowers
+BEFORE_KERNELS = (
+    Rewrite(merged_loops),
+    Rewrite(without_unread_results),
+    Rewrite(without_loop_invariants),
+    Rewrite(normal_form),
+    Rewrite(with_ordered_contractions, exact=False),
+    Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
+)
+
+#: what one pass over memory computes
+INTO_KERNELS = (
+    Rewrite(with_shared_extremes),
+    Rewrite(with_added_sums),
+    Rewrite(with_scanned_sums, exact=False),
+    Rewrite(with_factored_sums, exact=False),  # of sums that are added, factors are in common
+    Rewrite(with_window_sums),
+    Rewrite(with_joined_sums),
+    Rewrite(with_inlined_borders),
+    Rewrite(with_written_classes),
+    Rewrite(with_prefixes_in_order),
+)
+
+
+def rewritten(
+    tensors: Sequence[Tensor],
+    table: Sequence[Rewrite],
+    kind: str | None = None,
+    exact_math: bool = False,
+) -> list[Tensor]:
+    """Equal tensors after the rewrites of a table; `kind` None stands for any target."""
+    current = list(tensors)
+    for one in table:
+        if (one.exact or not exact_math) and (kind is None or kind in one.kinds):
+            current = one.apply(current)
+    return current
