@@ -91,3 +91,14 @@ def test_exact_math_leaves_out_what_does_not_count():
     given[w][M - 1] = np.inf  # no result counts the last element
     got = ad.build(list(INPUTS), dx, exact_math=True)(*given.values())
     assert (got[:, M - 1] == 0).all()
+
+
+def test_an_axis_within_the_summed_one_stays():
+    i = te.reduce_axis((0, 20), "i")
+    k = te.reduce_axis((0, i.var + 1), "k")
+    body = lambda j: te.sum(te.if_then_else(i <= j, x[1, i] * w[k], ZERO), axis=[i, k])  # noqa: E731
+    y = te.compute((M,), body, name="y")
+    given = arrays(2)
+    [want] = evaluate_graph([y], given)
+    np.testing.assert_array_equal(evaluate_graph(with_scanned_sums([y]), given)[0], want)
+    np.testing.assert_array_equal(ad.build(list(INPUTS), y)(*given.values()), want)

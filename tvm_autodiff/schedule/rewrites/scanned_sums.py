@@ -72,6 +72,8 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
             continue
         within = [guard for guard in guards if depends_on(guard, [summed.var])]
         others = [axis for axis in reduction.axes if node_id(axis.var) != node_id(summed.var)]
+        if any(depends_on(bound, [summed.var]) for axis in others for bound in bounds_of(axis)):
+            continue  # another axis is within it
         prefix = _prefix(op, reduction, summed, others, inside, within)
         if prefix is None or not is_safe(outside, loops_of([*op.axis, *others]), thorough=True):
             continue
