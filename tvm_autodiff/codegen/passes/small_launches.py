@@ -86,8 +86,12 @@ class _Work:
         value = const_value(extent)
         if value is not None:
             return float(value)
-        found: list[Var] = variables_of([extent])
-        if any(node_id(var) not in self._sizes for var in found):
+        found: list[Var] = []
+        reads: list[Any] = []
+        visitors = [(tirx.Var, found.append), (tirx.BufferLoad, reads.append)]
+        tvm_ffi.structural_walk(extent, visitors)
+        # data end the loop of a ragged row
+        if reads or any(node_id(var) not in self._sizes for var in found):
             return _UNKNOWN
         return cast("float64", extent)
 
