@@ -12,7 +12,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import ir, tirx
 
 from ...expr.build import cast, const
 from ...expr.nodes import Expr, Var, const_value, dtype_of, is_load, node_id
@@ -88,7 +88,7 @@ class _Work:
             return float(value)
         found: list[Var] = []
         reads: list[Any] = []
-        visitors = [(tirx.Var, found.append), (tirx.BufferLoad, reads.append)]
+        visitors = [(tirx.Var, found.append), (ir.TensorLoad, reads.append)]
         tvm_ffi.structural_walk(extent, visitors)
         # data end the loop of a ragged row
         if reads or any(node_id(var) not in self._sizes for var in found):
