@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 #: files that `make quick` leaves out, and that begin first, so that no worker waits for one at the
 #: end: whole programs, notebooks, long compilations
 SLOW = (
+    "test_contributing.py",
     "test_notebooks.py",
     "test_tutorials.py",
     "test_deep_graphs.py",
