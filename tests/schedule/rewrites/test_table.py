@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from tvm import te, topi
@@ -60,20 +62,22 @@ PROGRAMS = {one.__name__: one for one in (chain, softmax, window, running, loop)
 ROWS = {one.apply.__name__: one for one in (*BEFORE_KERNELS, *INTO_KERNELS)}
 
 
-def gradients(name):
+@functools.cache
+def evaluated(name):
+    """A program with its gradients, arguments, and values."""
     y = PROGRAMS[name]()
     head = te.compute(y.shape, lambda *at: te.const(1.5, "float64"), name="head")
-    return [y, *ad.differentiate(y, list(INPUTS), head)]
+    tensors = [y, *ad.differentiate(y, list(INPUTS), head)]
+    rng = np.random.default_rng(0)
+    given = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in INPUTS}
+    return tensors, given, evaluate_graph(tensors, given)
 
 
 @pytest.mark.filterwarnings("ignore::tvm_autodiff.UnrelatedInputWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("row", ROWS)
 def test_each_alone(row, name):
-    tensors = gradients(name)
-    rng = np.random.default_rng(0)
-    given = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in INPUTS}
-    want = evaluate_graph(tensors, given)
+    tensors, given, want = evaluated(name)
     for got, exact in zip(evaluate_graph(ROWS[row].apply(tensors), given), want, strict=True):
         np.testing.assert_allclose(got, exact, rtol=1e-12)
 
