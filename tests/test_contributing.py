@@ -9,21 +9,38 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
-#: ``<!-- file -->`` or ``<!-- file, before: line -->``, and the code below
-BLOCK = re.compile(r"<!-- ([^\s,]+)(?:, before: ([^\n]+))? -->\n```python\n(.*?)```", re.DOTALL)
+TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+#: a new file with its name above, or changes of files
+BLOCK = re.compile(r"(?:`([^`\n]+)`:\n\n)?```(python|diff)\n(.*?)```", re.DOTALL)
+EXAMPLES = {
+    title: BLOCK.findall(text)
+    for title, text in re.findall(r"^## Example: (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.DOTALL | re.M)
+}
 
 
-def apply(folder: Path, name: str, anchor: str, code: str) -> None:
+def change(folder: Path, differences: str) -> None:
+    """Replace the lines of each part that are not new by those that are not old."""
+    for part in re.split(r"^--- ", differences, flags=re.M)[1:]:
+        name, _, hunks = part.partition("\n")
+        path = folder / name
+        text = path.read_text("utf-8")
+        for hunk in hunks.split("@@\n"):
+            lines = hunk.splitlines(keepends=True)
+            old = "".join(line[1:] for line in lines if line[0] != "+")
+            new = "".join(line[1:] for line in lines if line[0] != "-")
+            assert ("\n" + text).count("\n" + old) == 1, f"{name}: {old}"
+            text = text.replace(old, new)
+        path.write_text(text, encoding="utf-8")
+
+
+def write(folder: Path, name: str, code: str) -> None:
     path = folder / name
-    if not anchor:
-        assert not path.exists()
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(code, encoding="utf-8")
-        return
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    [place] = [number for number, line in enumerate(lines) if line.lstrip().startswith(anchor)]
-    path.write_text("".join([*lines[:place], code, *lines[place:]]), encoding="utf-8")
+    assert not path.exists()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(code, encoding="utf-8")
 
 
 def run(folder: Path, *command: str) -> str:
@@ -44,16 +61,27 @@ def test_worked_examples(tmp_path):
         ROOT / "tvm_autodiff", tmp_path / "tvm_autodiff", ignore=shutil.ignore_patterns("*.pyc")
     )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    blocks = BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
-    for name, anchor, code in blocks:
-        apply(tmp_path, name, anchor, code)
-    tests = [name for name, _, _ in blocks if name.startswith("tests/")]
-    assert len(tests) == 2
-    assert "3 passed" in run(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", *tests)
-    run(tmp_path, "ruff", "check", "tvm_autodiff")
+    tests = []
+    for blocks in EXAMPLES.values():
+        for name, language, code in blocks:
+            if language == "diff":
+                change(tmp_path, code)
+            else:
+                write(tmp_path, name, code)
+            tests += [name] if name.startswith("tests/") else []
+    assert len(tests) == len(EXAMPLES) == 5
+    assert "8 passed" in run(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", *tests)
+    run(tmp_path, "ruff", "check", ".")
 
 
-def test_each_is_short():
-    blocks = BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
-    sources = [code for name, _, code in blocks if not name.startswith("tests/")]
-    assert sum(code.count("\n") for code in sources) <= 60
+@pytest.mark.parametrize("title", ["a scalar rule", "a step before scheduling", "a reducer"])
+def test_each_is_short(title):
+    assert lines_of(title) <= 60
+
+
+def test_a_schedule_rule_is_short():
+    assert lines_of("a schedule rule") <= 60
+
+
+def lines_of(title):
+    return sum(code.count("\n") for name, _, code in EXAMPLES[title] if "tests/" not in name)

@@ -30,7 +30,7 @@ from ..expr.nodes import (
 from ..expr.rewrite import expand_lets, substituter, variables_of
 from ..graph.bounded_stage import bounded_stage
 from ..graph.graph import tensors_read_by
-from ..graph.kinds.kind import Compute, Input, Opaque, kind_of
+from ..graph.kinds.kind import Compute, Input, Kind, Opaque, kind_of
 from ..graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
 from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
@@ -92,7 +92,7 @@ def _name(op: Operation) -> str:
     return f"{op.name}_dot"
 
 
-def _input(op: Operation, kind: Input, tangent_of: TangentOf) -> Tangents:
+def _constant(op: Operation, kind: Kind, tangent_of: TangentOf) -> Tangents:
     return {}
 
 
@@ -333,7 +333,7 @@ def _as_choice(combiner: Combiner, number: int) -> Expr:
 
 
 _RULES: dict[type, Callable[[Operation, Any, TangentOf], Tangents]] = {
-    Input: _input,
+    Input: _constant,
     Compute: _compute,
     Scan: _prefix_scan,
     ScatterAdd: _scatter_add,

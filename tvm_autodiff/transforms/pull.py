@@ -106,11 +106,11 @@ def pullback_of(op: Operation) -> Pullback:
     return _RULES[type(kind)](op, kind)
 
 
-#: the rule of an input
+#: the rule of a stage that passes nothing on
 NO_PULLBACK = Pullback([], [], lambda arrived: Pulled())
 
 
-def _input(op: Operation, kind: Input) -> Pullback:
+def _constant(op: Operation, kind: Kind) -> Pullback:
     return NO_PULLBACK
 
 
@@ -197,7 +197,7 @@ def _once(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 _RULES: dict[type, Callable[[Operation, Any], Pullback]] = {
-    Input: _input,
+    Input: _constant,
     Compute: _compute,
     Scan: _scan,
     ScatterAdd: _equal,
