@@ -25,7 +25,7 @@ def read(x: Any, lead: tuple[Any, ...], places: Any, sizes: Any, border: str) ->
     """In te: an element of the last axes of `x`, whose places may be beyond the borders."""
     if border == "zero":
         inside = [te.all(place >= 0, place < n) for place, n in zip(places, sizes, strict=True)]
-        return te.if_then_else(te.all(*inside), x(*lead, *places), 0.0)
+        return te.if_then_else(te.all(*inside), x(*lead, *places), te.const(0.0, x.dtype))
     moved = []
     for place, n in zip(places, sizes, strict=True):
         if border == "clamp":
@@ -179,9 +179,12 @@ def stencil(
     full = (batch, *shape)
 
     def step(module: Any, u: Any, around: Any, c: Any) -> Any:
-        new = u + c * (around - u * (2.0 * rank))
+        def number(value: float) -> Any:  # te takes a plain number for a float32
+            return te.const(value, kind) if module is te else value
+
+        new = u + c * (around - u * number(2.0 * rank))
         if body == "reaction":
-            return new + 0.1 * u * (1.0 - u * u)
+            return new + number(0.1) * u * (number(1.0) - u * u)
         return module.tanh(new) if body == "tanh" else new
 
     def ours(u: Any, c: Any) -> Any:

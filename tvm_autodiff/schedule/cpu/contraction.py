@@ -221,7 +221,7 @@ def _emit(
     reduced = reduction_order(nest, tile)
     tile_axes = TileAxes(
         nest.spatial[tile.vector],
-        tile.width * tile.vectors,
+        {nest.spatial[axis]: factor for axis, factor in tile.factors.items()},
         tuple(nest.spatial[axis] for axis, _ in tile.unrolled),
         tuple(nest.reduced[axis] for axis in reduced),
     )
@@ -229,7 +229,7 @@ def _emit(
     reads: list[Expr] = []
     name = kernel.root.name
     for number, operand in enumerate(nest.body.operands):
-        if not needs_copy(operand, nest, tile, padded):
+        if not needs_copy(operand, nest, tile, machine, padded):
             reads.append(operand.expr)
             continue
         copied = pack(

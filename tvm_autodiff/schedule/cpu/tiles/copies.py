@@ -7,19 +7,22 @@ In a loop over time, a copy of what no step changes is made once for all steps.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 
 from ....expr.nodes import load_tensor
 from ....graph.stage import shape_of
 from ...fusion.kernel import SYMBOLIC_SIZE, size_of
 from ...machine import Machine
 from ...nest.in_range import range_conditions
-from ...nest.products import Operand, operand_stride
+from ...nest.products import Operand
 from ..parallel import worth_threads
 from .nests import Nest, ranges_of
 from .packing import packed_size
 from .tiling import Tile
 
 PAGE_BYTES = 4096
+LINE_BYTES = 64
+LINE_CYCLES = 2.0  #: to move a line from the second cache to the first, 32 bytes a cycle
 CACHE_WAYS = 8  #: the number of first-cache lines that may be pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
@@ -30,23 +33,71 @@ LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
 def copy_cycles(
     nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
 ) -> float | None:
-    """The time of the copies that a tile needs, or None if one leaves the caches for few reads."""
-    assert tile.vector is not None
+    """The time of the copies that a tile needs, and of reads in place that evict each other; None
+    if a copy leaves the caches for few reads.
+    """
     cycles = 0.0
-    iterations = size_of(list(padded.values()))
     for operand in nest.body.operands:
-        if not needs_copy(operand, nest, tile, padded):
+        copied = _must_copy(operand, nest, tile, padded)
+        in_place = 0.0 if copied else conflict_cycles(operand, nest, tile, machine, padded)
+        if not copied and not in_place:
             continue
-        size = packed_size(operand, ranges_of(padded))
-        steps = nest.repetition.times if nest.is_fixed(operand) else 1
-        if size is None:
+        once = _copy_cycles(operand, nest, tile, machine, padded)
+        if copied and once is None:
             return None
-        held = size * nest.itemsize <= machine.last_cache_bytes // 2
-        if not held and FEW_READS * size > iterations * steps:
-            return None
-        each = _pack_cycles(operand, size, nest, tile, machine)
-        cycles += launch_cycles(size, each, machine) / steps
+        cycles += once if once is not None and (copied or once < in_place) else in_place
     return cycles
+
+
+def _copy_cycles(
+    operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> float | None:
+    """The time to copy an operand, or None if the copy leaves the caches for few reads."""
+    size = packed_size(operand, ranges_of(padded))
+    steps = nest.repetition.times if nest.is_fixed(operand) else 1
+    if size is None:
+        return None
+    held = size * nest.itemsize <= machine.last_cache_bytes // 2
+    if not held and FEW_READS * size > size_of(list(padded.values())) * steps:
+        return None
+    each = _pack_cycles(operand, size, nest, tile, machine)
+    return launch_cycles(size, each, machine) / steps
+
+
+def conflict_cycles(
+    operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> float:
+    """The time to read lines of an operand again that others of it evict from the first cache.
+
+    Lines that are a power of two apart share a few sets of the cache. A tile that reads more of
+    them than the sets hold reads each from the second cache.
+    """
+    strides = {key: nest.stride(operand, key) for key in operand.variables()}
+    inside = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
+    inside |= {key: padded.get(key, SYMBOLIC_SIZE) for key in nest.reduced}
+    lines, sets = 1, {0}
+    for key, count in inside.items():
+        stride = strides.get(key, 0)
+        if stride is None:
+            return 0.0
+        distance = abs(stride) * nest.itemsize
+        if distance < LINE_BYTES:
+            count, distance = -(-count * distance // LINE_BYTES), LINE_BYTES
+        if count > 1:
+            lines *= count
+            sets = _sets(sets, distance, count)
+    if lines <= len(sets) * CACHE_WAYS // 2 or len(sets) == PAGE_BYTES // LINE_BYTES:
+        return 0.0
+    tiles = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    tiles //= max(1, size_of(list(tile.factors.values())))
+    return LINE_CYCLES * lines * tiles / min(machine.threads, max(1, tiles))
+
+
+def _sets(sets: set[int], distance: int, count: int) -> set[int]:
+    """The sets of the first cache that hold lines at ``set + i*distance, i < count``."""
+    period = PAGE_BYTES // gcd(distance, PAGE_BYTES)
+    steps = [i * distance % PAGE_BYTES // LINE_BYTES for i in range(min(count, period))]
+    return {(one + step) % (PAGE_BYTES // LINE_BYTES) for one in sets for step in steps}
 
 
 def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: Machine) -> float:
@@ -54,7 +105,7 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
     assert tile.vector is not None
     inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
     keys = [nest.spatial[axis] for axis in inner if nest.spatial[axis] in operand.variables()]
-    stride = operand_stride(operand, keys[0], nest.variables) if keys else 1
+    stride = nest.stride(operand, keys[0]) if keys else 1
     if stride == 1:
         return 0.5
     if stride is not None and not operand.guards:
@@ -63,21 +114,32 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
     return 3.0 if far else 1.5
 
 
-def needs_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
+def needs_copy(
+    operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> bool:
     """Whether the tile cannot, or should not, read an operand in place."""
+    if _must_copy(operand, nest, tile, padded):
+        return True
+    in_place = conflict_cycles(operand, nest, tile, machine, padded)
+    once = _copy_cycles(operand, nest, tile, machine, padded) if in_place else None
+    return once is not None and once < in_place
+
+
+def _must_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
+    """Whether reads in place are impossible, or slow in other ways than by evicting each other."""
     assert tile.vector is not None
     vector_key = nest.spatial[tile.vector]
     if operand.guards or not operand.is_load:
         return True
     if range_conditions([operand.expr], nest.loops(padded)):
         return True
-    stride = operand_stride(operand, vector_key, nest.variables)
+    stride = nest.stride(operand, vector_key)
     if vector_key in operand.variables():
         if stride != 1:
             return True
         return _copy_pays(operand, nest, tile)
     for axis, factor in tile.unrolled:
-        step = operand_stride(operand, nest.spatial[axis], nest.variables)
+        step = nest.stride(operand, nest.spatial[axis])
         apart = step is not None and step and step * nest.itemsize % PAGE_BYTES == 0
         if (step is None and not _over_symbols(operand)) or (apart and factor > CACHE_WAYS // 2):
             return True  # rows a page apart fall into the same few lines of the cache

@@ -18,7 +18,7 @@ from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.elementwise_body import Body, Steps
 from ...nest.in_range import Loops, loops_of
-from ...nest.products import Operand, Product
+from ...nest.products import Operand, Product, operand_stride
 from .tiling import Tile
 
 
@@ -49,6 +49,18 @@ class Nest:
         """Whether an operand holds the same values in every step of the loop that this is in."""
         reads = [load_tensor(node) for node in postorder([operand.expr]) if is_load(node)]
         return all(tensor_key(tensor) in self.repetition.fixed for tensor in reads)
+
+    def stride(self, operand: Operand, key: int) -> int | None:
+        """The distance in memory of neighbours along a variable, or None if it is not constant."""
+        return self._strides[id(operand), key]
+
+    @cached_property
+    def _strides(self) -> dict[tuple[int, int], int | None]:
+        return {
+            (id(operand), key): operand_stride(operand, key, self.variables)
+            for operand in self.body.operands
+            for key in (*self.spatial, *self.reduced)
+        }
 
     @cached_property
     def _loops(self) -> Loops:

@@ -22,11 +22,11 @@ from ...nest.products import Atom, Operand, guarded, operand_value, rebased
 @dataclass(frozen=True)
 class TileAxes:
     """Ids of the variables of a register tile: the vectorised one, the unrolled ones, and the
-    summed ones in order.
+    summed ones in order; with the extents of the tile along the first two.
     """
 
     vector: int | None
-    vector_extent: int
+    extents: Mapping[int, int]
     unrolled: tuple[int, ...]
     reduced: tuple[int, ...] = ()
 
@@ -95,9 +95,9 @@ def pack(
         extent, dtype = high - low + 1, dtype_of(by_id[atom[0][0]])
         value = _value(atom, by_id, -low, dtype)
         whole = extent if bounds is not None else loops.symbolic[atom[0][0]][1]
-        if len(atom) == 1 and atom[0] == (tile.vector, 1) and extent > tile.vector_extent:
-            # v → (v // width, ..., v % width): one panel of the tile is contiguous
-            width = tile.vector_extent
+        width = tile.extents.get(atom[0][0], extent)
+        if len(atom) == 1 and atom[0][1] == 1 and extent > width:
+            # v → (v // width, ..., v % width): what one tile reads is contiguous
             outer = data_axis(f"d{number}o", extent // width, dtype)
             inner = data_axis(f"d{number}i", width, dtype)
             places[atom] = add(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ....codegen.primfunc import StageFunction, stage_function
@@ -35,6 +36,11 @@ class Tile:
     width: int = 1
     vectors: int = 1
     unrolled: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def unrolled_elements(self) -> int:
+        """The number of elements of the tile for each lane of its vectors."""
+        return prod(factor for _, factor in self.unrolled)
 
     @property
     def factors(self) -> dict[int, int]:
@@ -86,7 +92,8 @@ def schedule_tile(
         outer_of[tile.vector], vectors, vector = schedule.split(
             spatial[tile.vector], [None, tile.vectors, tile.width]
         )
-        inner.append(vectors)
+        # operands of the outer loop stay in registers during the inner one: the fewer of them
+        inner.insert(0 if tile.vectors > tile.unrolled_elements else len(inner), vectors)
     outer = [outer_of[axis] for axis in (order or range(len(spatial)))]
     schedule.reorder(*outer, *reduced, *inner, *([] if vector is None else [vector]))
     for number in range(accumulate.num_outputs):
