@@ -22,7 +22,8 @@ from .tiling import Tile
 
 PAGE_BYTES = 4096
 LINE_BYTES = 64
-LINE_CYCLES = 2.0  #: to move a line from the second cache to the first, 32 bytes a cycle
+LINE_CYCLES = 1.0  #: to move a line from the second cache to the first ahead of its use, measured
+SURE = 2.0  #: how much longer reads in place take at least than a copy that replaces them
 CACHE_WAYS = 8  #: the number of first-cache lines that may be pages apart
 PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
@@ -45,7 +46,7 @@ def copy_cycles(
         once = _copy_cycles(operand, nest, tile, machine, padded)
         if copied and once is None:
             return None
-        cycles += once if once is not None and (copied or once < in_place) else in_place
+        cycles += once if once is not None and (copied or SURE * once < in_place) else in_place
     return cycles
 
 
@@ -122,7 +123,7 @@ def needs_copy(
         return True
     in_place = conflict_cycles(operand, nest, tile, machine, padded)
     once = _copy_cycles(operand, nest, tile, machine, padded) if in_place else None
-    return once is not None and once < in_place
+    return once is not None and SURE * once < in_place
 
 
 def _must_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
