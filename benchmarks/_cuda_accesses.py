@@ -1,9 +1,9 @@
-"""What the threads of a scheduled GPU kernel read and write, found by evaluating indices in numpy.
+"""Counts the memory accesses of a scheduled GPU kernel by evaluating its indices in numpy.
 
-In: a scheduled function. Out: its launches, each with its accesses of global memory: how often a
-thread makes them, how many sectors of 32 bytes a warp touches at a time and how many it would
-touch if what it needs lay together, and how many different sectors a block touches at all. Warps,
-blocks and iterations are drawn at random, with a fixed seed; indices that are data are random, too.
+For each access to global memory it estimates how often a thread makes it, how many sectors of 32
+bytes a warp touches at once, how many it would touch if its elements were contiguous, and how many
+distinct sectors a block touches in total. Warps, blocks and iterations are drawn at random with a
+fixed seed. Indices that are data are random too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop around an access: over threads, over lanes of a vector, or one after the other."""
+    """A loop around an access: over threads, over the lanes of a vector, or serial."""
 
     var: Any
     low: Any
@@ -54,7 +54,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Access:
-    """A read or write of global memory, and what it takes for it to happen."""
+    """A read or write of global memory, with the loops and conditions around it."""
 
     buffer: Any
     indices: tuple[Any, ...]
@@ -87,11 +87,11 @@ class Pattern:
     Attributes
     ----------
     each : float
-        How often a thread makes it; one of several lanes counts once.
+        How often a thread makes the access; all lanes of a vector count as one.
     sectors, ideal : float
-        That a warp touches at a time, and would touch if its elements lay together.
+        Sectors that a warp touches at once, and would touch if its elements were contiguous.
     block_sectors : float
-        Different ones that a block touches in all.
+        Distinct sectors that a block touches in total.
     """
 
     access: Access
@@ -165,7 +165,7 @@ def _read(
     guards: tuple[Any, ...],
     mine: Mapping[int, Any],
 ) -> None:
-    """Note reads and arithmetic of an expression; conditions guard what they stand for."""
+    """Record reads and arithmetic of an expression; reads in a branch get its condition."""
     if not found:
         return
     launch = found[-1]
@@ -198,8 +198,8 @@ def _read(
 
 
 def patterns_of(launch: Launch) -> list[Pattern]:
-    """What each access of a launch costs; the same read twice in a loop is one, kept in a
-    register.
+    """What each access of a launch costs; equal reads in a loop count once, as a register keeps the
+    value.
     """
     rng = np.random.default_rng(0)
     found: dict[Any, Access] = {}
@@ -211,7 +211,7 @@ def patterns_of(launch: Launch) -> list[Pattern]:
 
 
 def iterations_of(loops: Sequence[Loop], launch: Launch) -> float:
-    """How often one thread comes by, averaged over a few draws where bounds vary."""
+    """How often one thread runs the loops, averaged over a few draws if bounds vary."""
     _, weight = _drawn(loops, launch, np.random.default_rng(0))
     return float(weight.mean())
 
@@ -219,7 +219,7 @@ def iterations_of(loops: Sequence[Loop], launch: Launch) -> float:
 def _drawn(
     loops: Sequence[Loop], launch: Launch, rng: Any
 ) -> tuple[dict[int, np.ndarray], np.ndarray]:
-    """Values of loop variables for random warps, (samples, lanes, 1), and iterations of each."""
+    """Loop variables of random warps, shaped (samples, lanes, 1), and iterations of each."""
     threads = [loop for loop in launch.loops if loop.kind.startswith("threadIdx")]
     extents = {loop.kind: int(const_value(loop.extent) or 1) for loop in threads}
     block = prod(extents.values())
@@ -267,7 +267,7 @@ def _pattern(access: Access, launch: Launch, rng: Any) -> Pattern:
 
 
 def _of_block(access: Access, launch: Launch, rng: Any) -> float:
-    """Different sectors that one block touches, where its accesses can be counted."""
+    """Distinct sectors that one block touches; infinite if they cannot be counted."""
     inner = [loop for loop in access.loops if not loop.kind.startswith("blockIdx")]
     extents = [const_value(loop.extent) for loop in inner]
     if any(not isinstance(extent, int) for extent in extents) or prod(extents) > MAX_POINTS:
@@ -309,7 +309,7 @@ def _active(guards: Sequence[Any], values: Mapping[int, np.ndarray]) -> np.ndarr
 
 
 def evaluate(expr: Any, values: Mapping[int, np.ndarray]) -> Any:
-    """An integer expression over arrays; what is read, or unknown, is random."""
+    """The value of an integer expression over arrays; what is read from memory is random."""
     if isinstance(expr, int):
         return expr
     done: dict[int, Any] = {}

@@ -1,6 +1,6 @@
-"""Operators beside the suite whose kernels for a GPU are looked at (`cuda_audit`), with gradients.
+"""Operators that the suite does not have, most with gradients, as programs for `cuda_audit`.
 
-In: nothing. Out: for each name a function that gives the inputs and the outputs of a program.
+`PROGRAMS` maps a name to a function that returns the inputs and the outputs of a program.
 """
 
 from __future__ import annotations

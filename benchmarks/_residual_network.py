@@ -1,8 +1,7 @@
-"""A residual network in te, for benchmarks and tests: convolutions with strides, batch
-normalisation written out, relu, pooling, dense, loss.
+"""A residual network in te, for benchmarks and tests.
 
-In: the number of layers. Out: the loss and its weights. Small spatial sizes, since what is measured
-with it is differentiation and not the kernels.
+It has strided convolutions, batch normalisation written out, relu, pooling, a dense layer and a
+loss. The images are small because the benchmark measures differentiation, not the kernels.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ BATCH, CLASSES = 2, 10
 
 
 class Network:
-    """Collects the weights while layers are put on each other."""
+    """Builds layers and collects their weights."""
 
     def __init__(self) -> None:
         self.weights: list[Any] = []
 
     def weight(self, name: str, *shape: int) -> Any:
-        """A weight of its own."""
+        """A new weight."""
         self.weights.append(te.placeholder(shape, name=f"{name}{len(self.weights)}"))
         return self.weights[-1]
 
     def convolution(self, x: Any, channels: int, kernel: int, stride: int) -> Any:
-        """A convolution that keeps the size, but for the stride; then normalised."""
+        """A normalised convolution whose padding keeps the size, up to the stride."""
         kernels = self.weight("kernel", channels, int(x.shape[1]), kernel, kernel)
         return self.normalisation(topi.nn.conv2d(x, kernels, stride, kernel // 2, 1))
 
@@ -62,7 +61,7 @@ def residual_network(layers: int, size: int = 16) -> tuple[Any, list[Any]]:
     Parameters
     ----------
     layers : int
-        Convolutions on the longest path, and the dense layer: even, at least 8.
+        Convolutions on the longest path plus the dense layer: even, at least 8.
     size : int
         Height and width of the images.
     """

@@ -1,7 +1,7 @@
-"""The gradients whose costs the RFC's branch recorded, as te expressions.
+"""The gradients whose costs the RFC's branch recorded in data/rfc_costs.json, as te expressions.
 
-In: the figures in data/rfc_costs.json. Out: for each case its inputs and output, built with te and
-topi. Used by `zero_elimination.py` and by the tests that hold the costs.
+`zero_elimination.py` and the tests of these costs build the inputs and output of each case here,
+with te and topi.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIGURES = Path(__file__).parent / "data" / "rfc_costs.json"
 
 @dataclass(frozen=True)
 class Case:
-    """One recorded gradient: what the RFC needed, and the pairs that are not structurally zero."""
+    """One recorded gradient: the RFC's costs, and the pairs that are not structurally zero."""
 
     name: str
     inputs: list[Any]
@@ -29,7 +29,7 @@ class Case:
 
     @property
     def wanted(self) -> list[Any]:
-        """The inputs to differentiate by."""
+        """The inputs to differentiate with respect to."""
         return [tensor for tensor in self.inputs if str(tensor.dtype).startswith("float")]
 
 

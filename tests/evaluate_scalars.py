@@ -1,8 +1,8 @@
-"""Expressions and statements on single numbers, as Python functions that are made once.
+"""Translates expressions and statements of loop nests into Python functions on single numbers.
 
-In: an expression or a statement of a loop nest. Out: a function of a `Frame`, which holds the
-variables and buffers. It computes what `evaluate.Expression` does, for one point at a time, and of
-a choice only the branch that is taken: a read outside of a buffer is an error where it counts.
+The functions take a `Frame`, which holds the variables and buffers. They compute what
+`evaluate.Expression` does, one point at a time, and only the branch of a choice that is taken. A
+read outside of a buffer is therefore an error only if the program makes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.evaluate_functions import BINARY, CALLS, numpy_dtype
 
 class Frame:
     """Values while a loop nest runs: of variables by identity, of buffers by key, and of the nodes
-    of one statement.
+    of the current statement.
     """
 
     def __init__(self, variables: Mapping[int, Any], buffers: Mapping[Key, Array]) -> None:
@@ -34,8 +34,10 @@ Statement = Callable[[Frame], None]
 
 
 def value_of(node: Any, made: Made | None = None) -> Value:
-    """A function that computes an expression; what is shared is made once, among all expressions
-    that are given the same `made`, and computed once a statement.
+    """A function that computes an expression.
+
+    A node that expressions with the same `made` share is translated once, and computed once per
+    statement.
     """
     made = {} if made is None else made
     cls, dtype = type(node), float_dtype(node.ty)
@@ -147,7 +149,7 @@ def statement_of(node: Any) -> Statement:
 
 
 def _fresh(node: Any) -> Value:
-    """The value of an expression that a statement begins with: variables may have changed."""
+    """The value of an expression at the start of a statement, with no node known from before."""
     value = value_of(node)
 
     def begun(frame: Frame) -> Any:

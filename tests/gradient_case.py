@@ -1,8 +1,8 @@
 """Cases of gradients as lines of a table: inputs, a function of te tensors, and what to check.
 
-In: a shape or an array for each input, and a function that makes the output. `check` compares the
-gradient with finite differences through the whole pipeline, `derivatives` gives its values. A case
-that sums over zeros has to say so (`dense=True`): everywhere else `DenseSumWarning` is an error.
+`check` compares gradients with finite differences in numpy, `check_compiled` compares built
+gradients with numpy, and `derivatives` returns their values. A case that sums over zeros must say
+so (`dense=True`): in all others `DenseSumWarning` is an error.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Case:
     name : str
         Id of the test.
     inputs : sequence of tuples or arrays
-        A shape stands for numbers uniform in `domain`, an array for itself; arrays of
-        integers are data that no derivative is asked for.
+        A shape stands for random numbers, uniform in `domain`, and an array for itself. Arrays
+        of integers are data, for which no derivative is computed.
     make : callable
-        From as many te tensors to the output.
+        Makes the output from one te tensor per input.
     order : int
         2 also checks the gradient of the gradient.
     domain : (float, float)
-        Where random inputs lie.
+        Range of the random inputs.
     dense : bool
         The pullback may leave a dense sum, with its warning.
     dtype : str
-        Of the random inputs: some of topi's operators exist in float32 only.
+        Dtype of the random inputs; some of topi's operators exist in float32 only.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Case:
         ]
 
     def names(self) -> list[str]:
-        """Names of the inputs: those that the function gives to its parameters."""
+        """Names of the inputs: the parameters of `make`, if there are as many."""
         count = len(self.inputs)
         names = [
             parameter.name
@@ -92,14 +92,14 @@ class Case:
             yield
 
     def check(self, seed: int = 0) -> None:
-        """Compare with finite differences, all of it evaluated in numpy."""
+        """Compare gradients with finite differences, both evaluated in numpy."""
         placeholders, output = self.tensors()
         arrays = self.arrays(seed)
         with self.expecting():
             check_gradient(output, placeholders, arrays, self.order, seed)
 
     def check_compiled(self, seed: int = 0) -> None:
-        """Compare what is built of the gradients with their evaluation in numpy."""
+        """Compare the compiled output and gradients with their evaluation in numpy."""
         placeholders, output = self.tensors()
         head = te.placeholder(output.shape, str(output.dtype), name="head")
         floats = [tensor for tensor in placeholders if is_float(tensor)]
@@ -123,7 +123,7 @@ STEP = 1e-4  #: of the differences, which are of fourth order and in float64
 def check_gradient(
     output: Any, placeholders: Sequence[Any], arrays: Sequence[np.ndarray], order: int, seed: int
 ) -> None:
-    """Compare the gradients of `output` with differences of fourth order, and theirs again."""
+    """Compare the gradients of `output`, up to `order`, with differences of fourth order."""
     rng = np.random.default_rng(seed)
     floats = [tensor for tensor in placeholders if is_float(tensor)]
     head = te.placeholder(output.shape, str(output.dtype), name="head")
@@ -157,7 +157,7 @@ def central_differences(
     pairs: Sequence[tuple[Any, np.ndarray]],
     weights: np.ndarray,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Slopes of ``sum(output * weights)`` by each entry of tensors, and their possible errors."""
+    """Slopes of ``sum(output * weights)`` in each entry of `tensors`, and their possible errors."""
     moved = {tensor_key(tensor) for tensor in tensors}
     count = sum(array.size for t, array in pairs if tensor_key(t) in moved)
     batch, offset = [], 0
@@ -194,7 +194,7 @@ def central_differences(
 
 
 def evaluate(tensors: Sequence[Any], values: Sequence[tuple[Any, np.ndarray]]) -> list[np.ndarray]:
-    """Values of tensors, given pairs of placeholders and arrays, more than needed perhaps."""
+    """Compiled values of tensors for pairs of placeholders and arrays; unused pairs are ignored."""
     known = {tensor_key(tensor): array for tensor, array in values}
     needed = Graph(list(tensors)).placeholders()
     return ad.build(needed, list(tensors), cache=False)(*(known[tensor_key(t)] for t in needed))
@@ -203,7 +203,7 @@ def evaluate(tensors: Sequence[Any], values: Sequence[tuple[Any, np.ndarray]]) -
 def derivatives(
     output: Any, inputs: Sequence[Any], values: Sequence[Any], head: Any = None
 ) -> list[np.ndarray]:
-    """The gradient of ``sum(output * head)`` by each input; ones for no head."""
+    """The gradient of ``sum(output * head)`` with respect to each input; no head means ones."""
     h = te.placeholder(output.shape, str(output.dtype), name="head")
     shape = tuple(int(extent) for extent in output.shape)
     weights = np.ones(shape) if head is None else np.asarray(head)

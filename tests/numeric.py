@@ -1,8 +1,7 @@
-"""Numbers for tests: random arrays, compiled values, differences, comparisons that say where.
+"""Numerical helpers for tests: random arrays, compiled values, differences and comparisons.
 
-In: te tensors and arrays. Out: arrays, or an AssertionError that names the worst entry. Differences
-are taken of the compiled forward computation in float64; an evaluation that avoids TVM is in
-`tensor_programs` and `evaluate`.
+A comparison that fails names the worst entry. Differences are taken of the compiled forward
+computation in float64; `tests.evaluate` computes without compiling.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def run(inputs: Sequence[Any], outputs: Sequence[Any], arrays: Sequence[Array]) 
 
 
 def reached(inputs: Sequence[Any], outputs: Sequence[Any]) -> list[int]:
-    """Places of the inputs that the outputs depend on: what `build` may be given."""
+    """Positions of the inputs that the outputs depend on; `build` takes no others."""
     seen, pending = set(), [output.op for output in outputs]
     while pending:
         op = pending.pop()
@@ -73,7 +72,7 @@ def central_difference(
 
 
 def mismatch(got: Array, want: Array, rtol: float = 1e-7, atol: float = 1e-7) -> str | None:
-    """What is wrong with `got`, at its worst entry; None where it is close. NaN equals only NaN."""
+    """What is wrong with `got`, at its worst entry; None if it is close. NaN equals only NaN."""
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
         return f"shape {got.shape}, expected {want.shape}"
@@ -92,6 +91,6 @@ def mismatch(got: Array, want: Array, rtol: float = 1e-7, atol: float = 1e-7) ->
 def assert_close(
     got: Array, want: Array, what: str, rtol: float = 1e-7, atol: float = 1e-7
 ) -> None:
-    """Fail with the name of the tensor and the worst entry where `got` is not close to `want`."""
+    """Fail with the name of the tensor and the worst entry if `got` is not close to `want`."""
     complaint = mismatch(got, want, rtol, atol)
     assert complaint is None, f"{what}: {complaint}"

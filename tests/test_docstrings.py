@@ -16,6 +16,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "tvm_autodiff"
 FILES = sorted(PACKAGE.rglob("*.py"))
+#: folders beside the package with files whose docstrings are checked, too
+OTHERS = ("tests", "benchmarks", "tutorials")
 #: packages whose exported names users call
 PUBLIC = (
     "tvm_autodiff",
@@ -80,7 +82,7 @@ def incomplete(thing: object) -> list[str]:
 
 
 def exported() -> Iterator[tuple[str, object]]:
-    """What the public packages export, but modules, numbers and kinds of errors."""
+    """What the public packages export, except modules, numbers and kinds of errors."""
     seen: set[int] = set()
     for package in PUBLIC:
         framework = FRAMEWORKS.get(package)
@@ -102,15 +104,30 @@ def test_public_definitions_have_docstrings():
     assert found == {}
 
 
+def is_ritual(text: str) -> bool:
+    """Whether a docstring lists what goes in and out instead of saying it."""
+    found = re.search(r"^In: |\. Out: |\bIn: .*\bOut: ", text, re.MULTILINE | re.DOTALL)
+    return found is not None
+
+
 def opens_badly(text: str) -> bool:
     """Whether a file does not open with sentences."""
-    ritual = re.search(r"^In: |\. Out: |\bIn: .*\bOut: ", text, re.MULTILINE | re.DOTALL)
-    return not text.strip() or bool(ritual) or not (text[-1] in ".:`)" or "\n" in text)
+    return not text.strip() or is_ritual(text) or not (text[-1] in ".:`)" or "\n" in text)
 
 
 def test_files_open_with_sentences():
     texts = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in FILES}
     assert [name for name, text in texts.items() if opens_badly(opening(text))] == []
+
+
+def test_files_beside_the_package_open_without_a_ritual():
+    root = PACKAGE.parent
+    paths = [path for folder in OTHERS for path in sorted((root / folder).rglob("*.py"))]
+    assert len(paths) > 100
+    texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in paths}
+    # to parse them all would take seconds
+    suspects = {name: text for name, text in texts.items() if "In: " in text or ". Out: " in text}
+    assert [name for name, text in suspects.items() if is_ritual(opening(text))] == []
 
 
 def test_exported_names_have_complete_docstrings():

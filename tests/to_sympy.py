@@ -1,7 +1,7 @@
-"""Expressions translated to sympy: the oracle of the scalar rules.
+"""Translates expressions to sympy, the oracle of the scalar rules.
 
-In: an expression in the vocabulary of `expr.nodes`, a symbol for each variable. Out: the sympy
-expression of the same mathematical value: floats become the exact rationals that they are.
+An expression in the vocabulary of `expr.nodes` becomes a sympy expression of the same mathematical
+value. Floats become the exact rationals that they are.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def to_sympy(expr: Expr, symbols: Mapping[Var, Any]) -> Any:
-    """The value of an expression as sympy writes it.
+    """The value of an expression in sympy.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Every tensor operator of topi as a small example: the table behind docs/reference/operators.md.
 
-In: nothing. Out: `GROUPS`, from a heading to the cases of the operators below it, each with the
-name of the operator, inputs named as topi names them, and a call. An operator stands more than once
-where its options make other stages. What is not an operator on tensors is in `NOT_OPERATORS`.
+`GROUPS` maps a heading to the cases of its operators, with inputs named as in topi. An operator has
+more than one case if its options lead to different stages. `NOT_OPERATORS` lists what is not an
+operator on tensors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The time that a training step of `train_digits` takes, beside the same step in PyTorch.
+"""Prints the time of a training step of `train_digits`, beside the same step in PyTorch.
 
-In: the compiled step, a batch, weights. Out: a few printed lines. PyTorch is asked when it is
-installed, and not needed.
+PyTorch is measured only if it is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def print_step_time(
     weights: Sequence[np.ndarray],
     rounds: int = 7,
 ) -> None:
-    """Let the two take turns in blocks of steps, on the same number of threads."""
+    """Time both in alternating blocks of steps, on the same number of threads."""
     state = [*map(np.copy, weights), *map(np.zeros_like, weights)]
     runs = {"tvm_autodiff": lambda: step(images, labels, 0.0, *state)}
     if importlib.util.find_spec("torch"):

@@ -1,8 +1,8 @@
 """`python -m benchmarks.breadth`: a table of ours, PyTorch eager and JAX jit, worst ratio first.
 
-In: names of cases, or parts of names. Out: the best of three medians in microseconds of whole
-calls, and the ratio of the fastest other to ours; with --check, how far answers are from JAX's in
-float64.
+Times are microseconds of a whole call: each library runs three rounds, and the smallest of their
+medians counts. The ratio is the time of the fastest other library over ours. With --check, nothing
+is timed but building, and the table shows the largest error against JAX in float64.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _error(name: str, case: Case, threads: int) -> str:
-    """The worst answer beside JAX in float64, and how long building took."""
+    """The largest relative error against JAX in float64, and the time to build."""
     import jax
 
     arrays = case.arrays(name)
@@ -84,7 +84,7 @@ def _error(name: str, case: Case, threads: int) -> str:
 
 
 def _times(name: str, case: Case, options: argparse.Namespace) -> dict[str, float]:
-    """Medians in microseconds by library."""
+    """Microseconds of a call by library: the smallest median of the rounds."""
     arrays = case.arrays(name)
     calls: dict[str, Callable[[], Any]] = {"ours": ours.prepare(case, arrays, options.threads)}
     if options.profile:
@@ -107,7 +107,7 @@ def _times(name: str, case: Case, options: argparse.Namespace) -> dict[str, floa
 
 
 def _round(call: Callable[[], Any], seconds: float) -> float:
-    """The median of some calls, in seconds."""
+    """The median time of a call in one round, in seconds."""
     for _ in range(3):
         call()
     times: list[float] = []

@@ -1,5 +1,5 @@
-"""Programs drawn by a seeded generator, beside PyTorch and JAX: ``python -m benchmarks.generated``.
+"""Gradients of random programs beside PyTorch and JAX: ``python -m benchmarks.generated``.
 
-In: a seed and a count. Out: gradients of realistic operators whose family, shapes, borders, bodies,
-reducers and dtypes are drawn, written in te, in PyTorch and in JAX; times and a page in docs/.
+A seeded generator draws realistic operators: their family, shapes, borders, bodies, reducers and
+dtypes. Each program is written in te, in PyTorch and in JAX, and the times become a page in docs/.
 """

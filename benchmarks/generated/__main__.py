@@ -1,7 +1,7 @@
 """`python -m benchmarks.generated`: measure drawn programs beside the peers and write the page.
 
-In: a seed, a count, numbers. Out: results in a JSON file, kept after every program, and
-docs/generated.md. The processes, rounds and comparisons are those of `benchmarks.suite`.
+Results go to a JSON file that is rewritten after every program; --report also writes generated.md.
+Processes, rounds and comparisons are those of `benchmarks.suite`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _measure(
 
 
 class _TimeIsUp(Exception):
-    """The seconds that were given are over."""
+    """The time that --seconds allows is over."""
 
 
 def _read(path: Path) -> dict[str, CaseResult]:

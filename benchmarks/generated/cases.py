@@ -1,7 +1,8 @@
 """Programs by name: "s0-07-window" is the eighth program of seed 0, of the family `window`.
 
-In: a seed and a count. Out: entries as those of the suite. Families come in shuffled rounds, so
-that each is drawn about as often; parameters come from a generator seeded by seed and number.
+Entries have the form of those in the suite. Families come in shuffled rounds, so that each is drawn
+about equally often. Parameters come from a generator seeded with the seed, the number and the
+family.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ FAMILIES: dict[str, Family] = {
 
 
 def programs(seed: int, count: int) -> list[Entry]:
-    """The first programs of a seed; a larger count only adds some.
+    """The first programs of a seed; a larger count only appends to them.
 
-    The parameters are those of both sizes: programs are drawn small enough for tests.
+    Both sizes have the same parameters: programs are small enough for tests.
     """
     order = Random(f"families {seed}")
     drawn: list[Entry] = []
@@ -51,7 +52,7 @@ def programs(seed: int, count: int) -> list[Entry]:
 
 
 def entry(name: str) -> Entry:
-    """The program of a name."""
+    """The program called `name`."""
     seed, number, _ = name.split("-", 2)
     return programs(int(seed[1:]), int(number) + 1)[-1]
 

@@ -1,7 +1,7 @@
-"""The page docs/gradbench.md and its picture.
+"""Writes the page docs/gradbench.md and its picture.
 
-In: rows of times. Out: for each function of an eval the sum over all sizes, as the suite adds them
-up, then each size; a dot for each library and size, ours at one.
+For each function of an eval, the page shows the sum of the times over all sizes, as GradBench adds
+them up, and then each size. The picture has a dot for each peer and size, at its time over ours.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _medians(row: Row) -> dict[str, float | None]:
 def _sum(
     rows: Sequence[Row], name: str, of: Callable[[Any], float | None] = lambda time: time.median
 ) -> float | None:
-    """The sum over all sizes; None where one is missing."""
+    """The sum over all sizes; None if one is missing."""
     values = [of(row.times[name]) for row in rows]
     return None if any(value is None for value in values) else sum(filter(None, values))
 
@@ -139,7 +139,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """The time of each peer over ours, a line for each function, a dot for each size."""
+    """Draw the time of each peer over ours: a row for each function, a dot for each size."""
     from matplotlib.figure import Figure
 
     lines = list(dict.fromkeys((row.module, row.function) for row in rows))

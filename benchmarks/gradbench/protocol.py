@@ -1,7 +1,8 @@
-"""The protocol of GradBench: one JSON object a line, a response to each message.
+"""The protocol of GradBench: one JSON object per line, and one response per message.
 
-In: lines of messages (start, define, evaluate, analysis). Out: a line for each, with its id. What
-is wrong with a message, or happens while it is carried out, is told in the response.
+The kinds of messages that do something are start, define and evaluate; others, such as analysis,
+get an empty response. Each response has the id of its message. Errors, in a message or while it is
+processed, are reported in the response.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Response = dict[str, Any]
 
 
 class Session:
-    """Answers messages, with the programs that were compiled so far."""
+    """Answers messages and keeps the programs compiled so far."""
 
     def __init__(self, evals: Mapping[str, Eval], threads: int = 1) -> None:
         self._evals = evals
@@ -77,7 +78,7 @@ class Session:
 
 
 def _runs(given: Any) -> tuple[int, float]:
-    """The bounds of the input; one call where it names none."""
+    """The least runs and seconds that an input asks for; one run if it names none."""
     bounds = {"min_runs": 1, "min_seconds": 0.0, **(given if isinstance(given, Mapping) else {})}
     return integer(bounds, "min_runs", 1), number(bounds, "min_seconds")
 
@@ -91,7 +92,7 @@ def _text(error: Exception) -> str:
 
 
 def serve(session: Session, lines: Iterable[str], write: Callable[[str], None]) -> None:
-    """Answer each line until they end; empty lines are none."""
+    """Answer each line until the input ends; empty lines are skipped."""
     for line in lines:
         if line.strip():
             write(session.answer(line))

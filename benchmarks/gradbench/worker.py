@@ -1,7 +1,7 @@
 """The process of one library in the comparison: prepares a function of an eval, then times calls.
 
-In: messages over a pipe. Out: `Prepared` or `Failure`, then lists of seconds. A call ends when its
-results are there.
+Messages arrive over a pipe. The reply to a workload is `Prepared`, the reply to a number of calls
+is a list of seconds, and either can be a `Failure`. A call ends when its results are available.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Prepared:
-    """Seconds until the first result, and of a later call; a sample of the results' numbers."""
+    """Seconds until the first result and of a later call, and a sample of the results."""
 
     first: float
     call: float
@@ -37,7 +37,7 @@ class Failure:
 
 
 def serve(library: str, cpus: list[int], pipe: Connection) -> None:
-    """Answer until None comes: a workload to prepare, or a number of calls to time."""
+    """Answer messages until None: a workload to prepare, or a number of calls to time."""
     os.sched_setaffinity(0, cpus)
     if library == "jax":
         one = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -86,7 +86,7 @@ def _peer(library: str) -> Callable[..., Call]:
 
 
 def whole(parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Parts that lie one after another in the same memory, as one."""
+    """The parts, flattened; those that are views of the same array are joined."""
     groups: list[list[np.ndarray]] = []
     for part in parts:
         of_same = [g for g in groups if part.base is not None and g[0].base is part.base]
@@ -98,7 +98,7 @@ def whole(parts: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _sample(parts: list[np.ndarray], most: int = 4000) -> np.ndarray:
-    """Numbers that stand for all: sums of each part, and elements all over it."""
+    """A sample of the results: the sum of each part, and elements spread over it."""
     chosen = []
     for part in parts:
         numbers = np.ravel(part).astype("float64")

@@ -1,6 +1,6 @@
 """Gradients beside PyTorch's and JAX's: ``python -m benchmarks.suite``, or ``make bench``.
 
-In: the cases in the files of families (`dense`, `convolution`, ...), each written three times: in
-te, in PyTorch, in JAX. Out: times of every library in a process of its own, answers compared with
-float64, a table and a picture in docs/.
+The cases are in one module per family (`dense`, `convolution`, ...), each written in te, in PyTorch
+and in JAX. Every library runs in a process of its own, and its answers are compared with float64.
+The times become a table and a picture in docs/.
 """

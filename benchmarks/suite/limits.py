@@ -1,7 +1,6 @@
-"""What the machine can do: arithmetic of a large sgemm, bandwidth of a copy.
+"""What the machine can do: GFLOP/s of a large sgemm, GB/s of copies; the best of some repetitions.
 
-In: a number of threads, bytes. Out: GFLOP/s and GB/s, the best of some repetitions. The sgemm is
-that of numpy's BLAS; a copy is divided among Python threads, since numpy copies on one.
+The sgemm is that of numpy's BLAS. A copy is divided among Python threads: numpy copies on one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def sgemm_gflops(seconds: float = 1.0) -> float:
 
 
 def copy_bandwidth(size: int, threads: int, seconds: float = 0.5) -> float:
-    """GB/s, counting what is read and what is written, of a copy with `size` bytes of both."""
+    """GB/s of a copy that reads and writes `size` bytes together."""
     count = max(size // 8, threads)
     source, target = np.ones(count, "float32"), np.zeros(count, "float32")
     if threads == 1:
@@ -80,6 +79,6 @@ def _best(call: Callable[[], Any], seconds: float) -> float:
 
 
 def serve(threads: int, sizes: dict[str, int], pipe: Connection) -> None:
-    """The process that measures them: GFLOP/s, GB/s of a large copy, GB/s by size of a case."""
+    """Measure and send GFLOP/s, GB/s of a large copy, and GB/s for the size of each case."""
     copies = {name: copy_bandwidth(size, threads, 0.2) for name, size in sizes.items()}
     pipe.send((sgemm_gflops(), copy_bandwidth(LARGE_COPY, threads), copies))

@@ -1,7 +1,7 @@
-"""Measurement of cases: a process for each library, rounds in turn, answers against float64.
+"""Measures cases: a process for each library, rounds in turn, answers against float64.
 
-In: names of cases and libraries, a number of threads. Out: a `CaseResult` a case, as plain data
-that is kept as JSON. Only one process works at a time; the others wait on their pipes.
+Only one process works at a time; the others wait on their pipes. The result of a case is a
+`CaseResult`, which can be stored as JSON.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Time:
 
 @dataclass
 class CaseResult:
-    """The times of all libraries, what the case needs at least, and a copy of as many bytes."""
+    """The times of all libraries, the work of the case, and the speed of a copy as large."""
 
     flop: int | None
     bytes: int
@@ -74,7 +74,7 @@ def missing(library: str) -> str | None:
 
 
 class Worker:
-    """The process of a library, started again when it has died or hangs."""
+    """The process of a library; it is started again if it has died or hangs."""
 
     def __init__(self, context: SpawnContext, library: str, threads: int, patience: float) -> None:
         self._context, self._library, self._threads = context, library, threads
@@ -83,7 +83,7 @@ class Worker:
         self._pipe: Connection | None = None
 
     def ask(self, *message: Any) -> Any:
-        """Send a message and wait for the reply; a `Failure` when none can come."""
+        """Send a message and wait for the reply; a `Failure` if none comes."""
         if self._process is None:
             self._start()
         assert self._pipe is not None
@@ -122,7 +122,7 @@ def measure(
     keep: Callable[[str, CaseResult], None],
     advance: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Measure cases one after another; `keep` gets each result as soon as it is there."""
+    """Measure cases one after another; `keep` receives each result at once."""
     context = multiprocessing.get_context("spawn")
     whole = _restrict(options.threads)
     workers = {
@@ -141,7 +141,7 @@ def measure(
 
 
 def _restrict(threads: int) -> set[int] | None:
-    """Keep this process and those it starts to `threads` CPUs; returns all that it had."""
+    """Restrict this process and its children to `threads` CPUs; returns the CPUs it had."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     whole = os.sched_getaffinity(0)
@@ -181,7 +181,7 @@ def _measure_case(
 
 
 def _expected(name: str, options: Options, workers: dict[str, Worker]) -> list[np.ndarray] | None:
-    """The answers in float64, by the first library that has them."""
+    """The answers in float64, from the first reference that gives them."""
     for library in REFERENCES:
         if library in workers:
             reply = workers[library].ask("prepare", options.source, name, options.small)
@@ -193,7 +193,7 @@ def _expected(name: str, options: Options, workers: dict[str, Worker]) -> list[n
 def compare(
     reply: Ready, expected: list[np.ndarray] | None, tolerance: float
 ) -> tuple[float | None, str]:
-    """The largest error relative to the largest answer, and what to say about it."""
+    """The largest error relative to the largest answer, and a note if it is too large."""
     if expected is None:
         return None, ""
     shapes = [got.shape for got in reply.answers], [want.shape for want in expected]

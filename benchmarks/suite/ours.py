@@ -1,8 +1,7 @@
-"""A case in tvm_autodiff: te, `differentiate`, `build`.
+"""Runs a case in tvm_autodiff: te, `differentiate`, `build`.
 
-In: a case and its arrays. Out: a call without arguments that returns the answers. Results are
-written into the same arrays at each call (`out=`), as a training loop does; in the mode "new" each
-call allocates them, as PyTorch and JAX do.
+By default each call writes its results into the same arrays (`out=`), as a training loop does. In
+the mode "new" each call allocates them, as PyTorch and JAX do.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ _DERIVATIVES: dict[str, Callable[..., list[Any]]] = {
 
 
 def tensors_of(case: Case, dtype: str = "float32") -> tuple[list[Any], list[Any]]:
-    """Placeholders of the inputs, then of the heads, and what is computed from them."""
+    """Placeholders for the inputs, then for the heads, and the outputs computed from them."""
 
     def placeholder(name: str, spec: Any, first: int = 0) -> Any:
         kind = dtype if spec.dtype == "float32" else spec.dtype
@@ -122,9 +121,9 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str = "") -
 
 
 def answers(results: Any) -> list[Array]:
-    """What a call returned, as arrays of numpy."""
+    """The results of a call as numpy arrays."""
     return list(results)
 
 
 def warm() -> None:
-    """Nothing: the imports above have loaded everything."""
+    """Do nothing: the imports above have loaded everything."""

@@ -1,8 +1,9 @@
-"""A case in PyTorch: eager, compiled with autograd, or the whole derivative compiled at once.
+"""Runs a case in PyTorch: eager, compiled with autograd, or with the whole derivative compiled.
 
-In: a case, its arrays, and the mode: "eager" calls what an expert writes, or autograd; "autograd"
-compiles the forward pass, which brings its compiled backward pass along; "functional" compiles the
-derivative that torch.func makes; "reference" runs that one in float64.
+The mode "eager" calls what an expert writes, and otherwise autograd or torch.func. "autograd"
+compiles the forward pass, and PyTorch compiles its backward pass along with it. "functional"
+compiles the derivative that torch.func makes; "reference" runs that derivative uncompiled in
+float64.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def prepare(case: Case, arrays: Sequence[Array], threads: int, mode: str) -> Cal
 
 
 def _function(torch: Any, case: Case, forward: Forward) -> Forward:
-    """The derivative as a function of all tensors, by torch.func."""
+    """The derivative as a function of all tensors, made with torch.func."""
     if case.derivative == "per-example":
         return torch.func.vmap(torch.func.grad(forward, argnums=case.places), in_dims=case.axes)
     return _FUNCTIONAL[case.derivative](torch, forward, case.places)
@@ -123,7 +124,7 @@ def _gradient_function(torch: Any, forward: Forward, places: tuple[int, ...]) ->
 
 
 def _of_chosen(function: Forward, places: tuple[int, ...], inputs: Sequence[Any]) -> Forward:
-    """The function of the chosen inputs, the others fixed."""
+    """The function of the chosen inputs, with the others fixed."""
 
     def chosen(*values: Any) -> Any:
         full = list(inputs)
@@ -203,7 +204,7 @@ _FUNCTIONAL = {
 
 
 def answers(results: Any) -> list[Array]:
-    """What a call returned, as arrays of numpy."""
+    """The results of a call as numpy arrays."""
     return [result.detach().numpy() for result in results]
 
 

@@ -1,7 +1,6 @@
-"""Tables of results: times beside the peers', what the bars are, how long compiling took.
+"""Tables of results in Markdown: times beside the peers', shares of limits, time to compile.
 
-In: results as `measure` gives them. Out: Markdown. A ratio above one means that ours is faster than
-the fastest peer.
+A ratio above one means that ours is faster than the fastest peer.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ DISTURBED = 0.1  # CPUs
 
 
 def ratio(result: CaseResult) -> float | None:
-    """Time of the fastest peer over ours, medians; None where one of them is missing.
+    """The median time of the fastest peer over ours; None if either is missing.
 
-    Like for like: peers allocate their results, so that ours does, too, where that was measured.
+    Peers allocate their results, so the time of ours with new arrays counts if it was measured.
     """
     mine = result.times.get("ours.new") or result.times.get("ours", Time())
     theirs = [
@@ -43,13 +42,13 @@ def ratio(result: CaseResult) -> float | None:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """The geometric mean, None of nothing."""
+    """The geometric mean; None if there are no values."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def report(results: Results) -> str:
-    """Everything as Markdown."""
+    """The whole report in Markdown."""
     parts = []
     for threads in sorted(results.by_threads, reverse=True):
         parts += [f"## {threads} thread{'s' * (threads > 1)}", times_table(results, threads)]
@@ -79,7 +78,7 @@ def times_table(results: Results, threads: int) -> str:
 
 
 def bars_table(results: Results, threads: int) -> str:
-    """Cases that arithmetic or memory limits, beside a large sgemm or a copy."""
+    """Cases limited by arithmetic or memory, beside a large sgemm or a copy."""
     limits = results.limits(threads)
     if limits is None:
         return ""
@@ -151,7 +150,7 @@ def _seconds(time: Time | None) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose source is aligned, too."""
+    """A Markdown table whose source is aligned too."""
     widths = [max(len(row[n]) for row in [header, *rows]) for n in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:

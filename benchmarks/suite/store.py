@@ -1,7 +1,7 @@
-"""Results on disk: one JSON file, kept up to date after every case, so that nothing is lost.
+"""Results on disk: one JSON file, written after every case, so that nothing is lost.
 
-In: results of cases, one by one. Out: all that were measured, by number of threads. What is
-measured again replaces what was there.
+Results are grouped by number of threads. A new measurement replaces the old one of the same case
+and library.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Results:
         return self.by_threads.get(threads, Measured()).limits
 
     def add(self, threads: int, name: str, result: CaseResult) -> None:
-        """Keep a result; libraries that were not measured this time keep what they had."""
+        """Keep a result; libraries that were not measured this time keep their earlier times."""
         known = self.by_threads.setdefault(threads, Measured()).cases
         if name in known:
             result.times = {**known[name].times, **result.times}
@@ -56,7 +56,7 @@ class Results:
         self.save()
 
     def set_limits(self, threads: int, limits: Limits, copies: dict[str, float]) -> None:
-        """Keep what the machine can do, and the speed of a copy as large as each case."""
+        """Keep the limits of the machine, and the speed of a copy as large as each case."""
         measured = self.by_threads.setdefault(threads, Measured())
         measured.limits = limits
         for name, speed in copies.items():
@@ -64,7 +64,7 @@ class Results:
         self.save()
 
     def save(self) -> None:
-        """Write the file, by way of another one so that it is always whole."""
+        """Write the file through a temporary one, so that it is always complete."""
         data = {
             "machine": self.machine,
             "threads": {
@@ -82,7 +82,7 @@ class Results:
 
 
 def read(path: Path) -> Results:
-    """The results in a file; none where there is no file."""
+    """The results in a file; empty if there is no file."""
     results = Results(path)
     if not path.exists():
         return results

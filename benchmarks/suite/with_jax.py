@@ -1,6 +1,7 @@
-"""A case in JAX, compiled as one function: float32, or float64 as the reference for all.
+"""Runs a case in JAX, compiled as one function; a call waits for its answers.
 
-In: a case, its arrays, and the mode: "jit" or "reference". Out: a call that waits for the answers.
+The mode "jit" uses the dtypes of the case. "reference" uses float64, as the reference for all
+libraries.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _gradient(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
 
 
 def _of_chosen(function: Forward, places: tuple[int, ...], inputs: Sequence[Any]) -> Forward:
-    """The function of the chosen inputs, the others fixed."""
+    """The function of the chosen inputs, with the others fixed."""
 
     def chosen(*values: Any) -> Any:
         full = list(inputs)
@@ -127,7 +128,7 @@ _DERIVATIVES = {
 
 
 def answers(results: Any) -> list[Array]:
-    """What a call returned, as arrays of numpy."""
+    """The results of a call as numpy arrays."""
     return [np.asarray(result) for result in results]
 
 

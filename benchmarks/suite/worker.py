@@ -1,7 +1,7 @@
-"""The process of one library: makes cases ready and runs rounds when told so.
+"""The process of one library: prepares cases and runs rounds on request.
 
-In: messages over a pipe, ("prepare", set, case, small) or ("run", calls). Out: what `Ready` and
-`Round` say, or the text of an error. Between messages the process waits on the pipe.
+It reads ("prepare", module, case, small), ("run", calls) or ("stop",) from a pipe and replies with
+`Ready`, `Round` or `Failure`. Between messages it waits on the pipe.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WARM_UP = 3  # calls before those that count, in each round
 
 @dataclass(frozen=True)
 class Ready:
-    """A case was compiled: seconds until the first answer and of a later call, the answers."""
+    """A compiled case: seconds until the first answer and of a later call, and the answers."""
 
     first: float
     call: float
@@ -45,7 +45,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Round:
-    """Seconds of each call, and the CPU seconds that this process has used in all."""
+    """Seconds of each call, and the CPU seconds that this process has used in total."""
 
     times: list[float]
     used: float
@@ -53,7 +53,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a library has no time: the last line of the error, and all of it."""
+    """Why a library has no time: the first line of the error, and the traceback."""
 
     reason: str
     trace: str
@@ -83,7 +83,7 @@ def serve(library: str, threads: int, pipe: Connection) -> None:
 
 
 def settle() -> None:
-    """Wait until the threads of this process rest: pools spin for up to 0.2 s after a call."""
+    """Wait until the threads of this process are idle: pools spin for up to 0.2 s after a call."""
     for _ in range(100):
         before = time.process_time()
         time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""Programs for a GPU compared with numpy, in groups whose kernels are compiled at once.
+"""Compares programs for a GPU with numpy, in groups whose kernels are compiled at once.
 
-In: tables of cases. Out: failures by name: other numbers than an evaluation in numpy gives
-(`tests.evaluate`), or something that kernels do wrong on the way (`programs.Findings`).
+A program fails if its results differ from an evaluation in numpy (`tests.evaluate`), or if its
+kernels do something wrong while they run (`programs.Findings`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Case:
     ----------
     inputs, outputs : sequence of Tensor
     calls : sequence of sequences of arrays
-        What it is called with, one after the other.
+        The arrays of each call, in order.
     tolerance : float
-        Of the results; 0 wants the same bits.
+        Of the results; 0 requires equal bits.
     wanted : callable, optional
-        From the arrays of a call to its results, where an evaluation would take too long.
+        Gives the results for the arrays of a call, if an evaluation would take too long.
     rules : sequence
         The schedule rules that it is built with.
     wide : bool
@@ -53,7 +53,7 @@ class Case:
 
 
 def evaluated(case: Case, arrays: Arrays) -> list[np.ndarray]:
-    """What numpy gives for a call."""
+    """The results of a call, evaluated in numpy."""
     pairs = list(zip(case.inputs, arrays, strict=True))
     sizes = {
         dim: size
@@ -66,7 +66,7 @@ def evaluated(case: Case, arrays: Arrays) -> list[np.ndarray]:
 
 
 def failures(cases: Mapping[str, Case]) -> dict[str, str]:
-    """What is wrong with some programs, by name."""
+    """What is wrong with the programs that fail, by name."""
     with warnings.catch_warnings():
         # how fast a program is, and which schedule it has, is not tested here
         warnings.simplefilter("ignore", PlainScheduleWarning)
@@ -101,7 +101,7 @@ def _compare(case: Case, results: Arrays, arrays: Arrays) -> None:
 
 
 def check(cases: Mapping[str, Case]) -> None:
-    """Fail with all that is wrong with some programs; skip where no kernel can be run."""
+    """Fail with everything that is wrong with the programs; skip if kernels cannot be run."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -109,6 +109,6 @@ def check(cases: Mapping[str, Case]) -> None:
 
 
 def groups(names: Sequence[str], size: int = 12) -> list[Any]:
-    """Names in groups of a few that follow each other, as parameters of a test."""
+    """Consecutive names in groups of `size`, as parameters of a test."""
     parts = [list(names)[first : first + size] for first in range(0, len(names), size)]
     return [pytest.param(part, id=f"{part[0]} .. {part[-1]}") for part in parts]

@@ -1,7 +1,7 @@
-"""The C++ compiler of the host: what runs kernels, and the kernels, as libraries.
+"""Compiles kernels, and the library that runs them, with the C++ compiler of the host.
 
-In: sources. Out: loaded libraries, kept in a folder under the hash of what they were made of. A
-compiler that cannot be used is a reason to skip the tests, and `missing` gives it.
+Compiled libraries are kept in a folder under the hash of their sources. If the compiler cannot be
+used, `missing` gives the reason, and the tests are skipped.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _run(*command: str) -> None:
 
 
 def _made(name: str, texts: list[str], make: Callable[[str], None]) -> Path:
-    """The library of some texts; `make` compiles it in a folder, one process at a time."""
+    """The library of some texts; `make` compiles it in a folder, in one process at a time."""
     digest = hashlib.sha256("\0".join([*texts, tvm.__version__, tvm_ffi.__version__]).encode())
     path = CACHE / f"{name}-{digest.hexdigest()[:20]}.so"
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _headers() -> list[str]:
 
 @functools.cache
 def runtime() -> Path:
-    """The library that runs kernels, loaded: from then on TVM has a CUDA device."""
+    """Load the library that runs kernels; from then on TVM has a CUDA device."""
     sources = sorted(RUNTIME.glob("*.cc"))
 
     def make(folder: str) -> None:
@@ -109,7 +109,7 @@ def runtime() -> Path:
 
 @functools.cache
 def load_kernels(text: str) -> None:
-    """Compile a source of kernels, and load it where kernels are looked for."""
+    """Compile a source of kernels and load it, so that the runtime finds them."""
     runtime()
     checks = ADDRESSES if os.environ.get(WITH_ADDRESSES) else CHECKS
     digest = hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -1,7 +1,7 @@
-"""CUDA C of the library as C++ that the host's compiler takes.
+"""Translates the library's CUDA C into C++ that the host's compiler accepts.
 
-In: the source of a program's kernels, and how TVM launches each. Out: a text in which every kernel
-is a function in a namespace of its program, with a description that the runtime finds by name.
+Each kernel becomes a function in the namespace of its program, with a description that the runtime
+finds by name.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Source:
     Attributes
     ----------
     prefix : str
-        In front of the names of its kernels, different for each program.
+        Prefix of the names of its kernels, different for each program.
     text : str
         CUDA C as the library generates it.
     extents : mapping
-        By kernel the extents that a launch has behind the arguments: ``blockIdx.x`` and so on.
+        For each kernel the extents that a launch passes after the arguments: ``blockIdx.x`` etc.
     """
 
     prefix: str
@@ -39,9 +39,9 @@ class Source:
 
 
 def source_of(text: str, module: Any) -> Source:
-    """The kernels of a module of scheduled functions, and the text that TVM makes of it.
+    """The kernels of a module of scheduled functions, with the text that TVM generates for it.
 
-    The names of equal kernels are the same in every process, so that they are compiled once.
+    Equal kernels have the same names in every process, so that they are compiled once.
     """
     functions = {str(f.attrs["global_symbol"]): f for _, f in module.functions_items()}
     extents = {
@@ -53,7 +53,7 @@ def source_of(text: str, module: Any) -> Source:
 
 
 def translated(sources: Sequence[Source]) -> str:
-    """One text of C++ for the kernels of some programs."""
+    """One C++ source for the kernels of several programs."""
     different = {source.prefix: source for source in sources if source.text}
     return "\n".join(['#include "cuda_on_cpu.h"', *map(_program, different.values())])
 
@@ -81,7 +81,7 @@ def _program(source: Source) -> str:
 
 
 def _description(source: Source, kernel: str, parameters: Sequence[str]) -> str:
-    """How the runtime calls a kernel."""
+    """C++ that tells the runtime how to call a kernel."""
     kinds, names = zip(*(parameter.rsplit(" ", 1) for parameter in parameters), strict=True)
     values, sizes = [], []
     for number, kind in enumerate(kinds):

@@ -1,9 +1,8 @@
-"""Programs for a GPU that run on the CPU: built as for a GPU, called with arrays, and watched.
+"""Programs that are built for a GPU, and run and checked on the CPU.
 
-In: programs of tensors. Out: functions as `tvm_autodiff.build` returns them for CUDA. Their kernels
-are the generated CUDA C, compiled by the host's compiler; what launches them, the memory between
-them and the copies of arguments are the library's and TVM's. A call that does something wrong
-raises `Findings`.
+`Program` calls a function that `tvm_autodiff.build` returned for CUDA. The kernels are the
+generated CUDA C, compiled by the host's compiler. Launches, the memory between them and copies of
+arguments are the library's and TVM's own. A call that does something wrong raises `Findings`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Findings(AssertionError):
 
 @contextlib.contextmanager
 def device() -> Iterator[None]:
-    """Let TVM have a GPU, for the time of some calls; raise what was found in them."""
+    """A context in which TVM has a GPU; it raises what was found in the calls."""
     runtime()
     exists = tvm.get_global_func("cuda_on_cpu.set_exists")
     findings = tvm.get_global_func("cuda_on_cpu.findings")
@@ -48,7 +47,7 @@ def device() -> Iterator[None]:
 
 
 def _with_line(text: str) -> str:
-    """A finding with the line of the source that it is of."""
+    """A finding with the source line that it refers to."""
     what, _, place = text.partition(" @")
     if not place:
         return what
@@ -64,7 +63,7 @@ def _with_line(text: str) -> str:
 
 
 class Program:
-    """A program that is built and whose kernels are not yet compiled.
+    """A program that is built, but whose kernels are not compiled yet.
 
     Attributes
     ----------
@@ -86,7 +85,7 @@ class Program:
             self.function = ad.build(inputs, outputs, target=SM_90, cache=False, **options)
 
     def _generated(self, module: Any, target: Any) -> Any:
-        """In the place of TVM's function that makes code: of kernels only the text."""
+        """Generate code in place of TVM's function, but keep only the text of kernels."""
         code = self._generate(module, target)
         if target.kind.name == "cuda":
             # a schedule that TVM refuses is followed by another: the last one is what is called
@@ -114,7 +113,7 @@ def source_of_kernel(text: str) -> Source:
 
 
 def launch(source: Source, blocks: int, threads: int, *arrays: np.ndarray) -> list[np.ndarray]:
-    """Run a kernel, which must be compiled, on copies of some arrays, which are returned."""
+    """Run a compiled kernel on copies of the arrays, and return the copies."""
     kernel = tvm.get_global_func("cuda_on_cpu.kernels")(source.prefix)["kernel"]
     with device():
         given = [tvm.runtime.tensor(array, tvm.cuda(0)) for array in arrays]

@@ -1,8 +1,7 @@
-"""One node or more for each scalar rule, and the ways to compute its value and its partials.
+"""One or more nodes for each scalar rule, and the ways to compute its value and its partials.
 
-In: a case of the table below. Out: the node over two variables x and y, the partials that the
-table of rules gives, and functions of arrays for both: compiled by TVM, and in numpy. What they
-must equal is said in `test_scalar_rules`.
+A case makes a node over two variables x and y, and the table of rules gives the partials. TVM and
+numpy both compute the value and the partials. `test_scalar_rules` says what they must equal.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def based(base: float) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """One node over x and y, sympy's function of the same name, and where its operands may lie."""
+    """One node over x and y, the same function in sympy, and the ranges of its operands."""
 
     id: str
     build: Callable[..., Any]
@@ -142,7 +141,7 @@ NOT_ON_LLVM = ("fmod",)
 
 
 def partials(node: Any, seed: Any, wanted: tuple[Any, ...]) -> list[Any]:
-    """Seed times the derivative of a node by each of some variables that are its operands."""
+    """The seed times the derivative of a node with respect to each of the `wanted` operands."""
     parts = operands(node)
     entries = RULES[op_name(node)].pullback(seed, parts, node)
     assert len(entries) == len(parts)
@@ -162,7 +161,7 @@ def contribution(entry: Any) -> Any:
 
 
 def case_node(case: Case) -> Any:
-    """The node of a case; the cast is from float32, which is what makes it one."""
+    """The node of a case; the operand of the cast is float32, or no cast would be made."""
     return case.build(tirx.Var("x", "float32") if case.id == "cast" else X, Y)
 
 
@@ -199,7 +198,7 @@ def on_llvm(build: Callable[..., Any]) -> Callable[..., list[np.ndarray]]:
 
 
 def in_numpy(build: Callable[..., Any]) -> Callable[..., list[np.ndarray]]:
-    """The same evaluated in numpy."""
+    """The same function as that of `on_llvm`, evaluated in numpy."""
     node = build(X, Y)
     exprs = [node, *partials(node, SEED, (X, Y))]
 

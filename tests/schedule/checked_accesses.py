@@ -1,8 +1,7 @@
-"""LLVM IR whose accesses to memory are checked by AddressSanitizer's runtime library.
+"""Rewrites LLVM IR so that AddressSanitizer's runtime library checks its memory accesses.
 
-In: IR as text. Out: the same with a call in front of each load and store, and with local arrays on
-the heap, where the library puts red zones around them. That is what LLVM's own pass does, which
-TVM runs in no way.
+Each load and store gets a call in front of it. Local arrays move to the heap, where the library
+puts red zones around them. LLVM's own pass does the same, but TVM has no way to run it.
 """
 
 from __future__ import annotations
@@ -51,23 +50,23 @@ _WORKSPACE = {
 
 
 class UncheckedAccessError(Exception):
-    """An access that this file does not know how to check."""
+    """An access that this module cannot check."""
 
 
 def with_checks(ir: str) -> str:
-    """IR of which every load and store asks first whether it may.
+    """The IR with a check before every load and store.
 
     Raises
     ------
     UncheckedAccessError
-        An instruction accesses memory in another way.
+        An instruction accesses memory in a way that this module cannot check.
     """
     lines = [new for number, line in enumerate(ir.splitlines()) for new in _checked(line, number)]
     return "\n".join(lines) + _DECLARED
 
 
 def _checked(line: str, number: int) -> Iterator[str]:
-    """The line with what goes before it."""
+    """The line, preceded by its checks."""
     if "#dbg_" in line:  # a local array is none any more
         return
     local = _LOCAL.match(line)
@@ -97,7 +96,7 @@ def _checked(line: str, number: int) -> Iterator[str]:
 
 
 def _size_of(type_: str) -> int:
-    """Bytes of the type that a text begins with."""
+    """The size in bytes of the type that a text begins with."""
     found = _TYPE.match(type_)
     if found is None:
         raise UncheckedAccessError(type_)

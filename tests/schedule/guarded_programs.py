@@ -1,8 +1,7 @@
-"""Programs whose reads are safe behind a condition only, or whose sizes are symbols.
+"""Programs whose reads are safe only behind a condition, or whose sizes are symbols.
 
-In: nothing. Out: `PROGRAMS`, from a name to a function that makes inputs and outputs, and the sizes
-to call them with, by name of a symbol. Integer inputs are indices below the size that `indices`
-gives for their name, with some outside of it.
+`PROGRAMS` maps a name to a function that makes a `Program`. Its integer inputs are indices, drawn
+from the range that `indices` gives for their name, and some of them lie outside of the tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Sizes = dict[str, int]
 
 @dataclass(frozen=True)
 class Program:
-    """Inputs, outputs, and what the symbols are in each call."""
+    """Inputs, outputs, and the values of the symbols in each call."""
 
     inputs: Sequence[Any]
     outputs: Sequence[Any]
@@ -205,7 +204,7 @@ def convolved(size: int) -> Program:
 
 
 def heavy_condition(levels: int) -> Program:
-    """What a conjunction guards is read many times, in a kernel that is written in statements."""
+    """A kernel in statements that reads a value behind a conjunction many times."""
     n, m = symbols("n", "m")
     x, b = placeholder("x", n), placeholder("b", m)
 
@@ -219,7 +218,7 @@ def heavy_condition(levels: int) -> Program:
 
 
 def classes_behind_conditions(length: int) -> Program:
-    """Every second element depends on one that a conjunction guards."""
+    """Every second element depends on a value behind a conjunction."""
     x, b = placeholder("x", length), placeholder("b", 4 * length)
 
     def body(i: Any) -> Any:
@@ -231,7 +230,7 @@ def classes_behind_conditions(length: int) -> Program:
 
 
 def rows_behind_conditions(width: int, choose: Callable = te.if_then_else) -> Program:
-    """Two stages of a row need one expensive value, behind a conjunction."""
+    """Two stages of a row need the same expensive value behind a conjunction."""
     x, b = placeholder("x", 12, width - 30), placeholder("b", 12, width)
 
     def masked(limit: float, name: str) -> Any:
@@ -273,9 +272,7 @@ def wide_shapes(rows: int, columns: int) -> Program:
 
 
 def kept_states(size: int) -> Program:
-    """A loop under a plan of checkpoints: as one function, or calling kernels where steps are
-    large.
-    """
+    """A loop with a plan of checkpoints: one function, or calls of kernels if steps are large."""
     [n] = symbols("n")
     x, w, h = placeholder("x", n, size), placeholder("w", size, size), placeholder("h", size)
 
@@ -291,7 +288,7 @@ def kept_states(size: int) -> Program:
 
 
 def rows_in_blocks(inner: int) -> Program:
-    """A product of n rows, summed over n places too where `inner` is zero."""
+    """A product of n rows; if `inner` is zero, its sums also have n terms."""
     [n] = symbols("n")
     width = inner or n
     a, b, k = placeholder("a", 2, n, width), placeholder("b", 2, width, 32), axis(width)

@@ -1,8 +1,8 @@
-"""Launches of scheduled functions, compiled with a check of every access, and calls of them.
+"""Compiles the launches of programs with a check of every access, and makes calls of them.
 
-In: a program of `guarded_programs`, or one of `WRONG` and `FINE`. Out: LLVM IR with checks
-(`checked_accesses`) and a `Task` of plain data, for `sanitized_calls` to run in a process that
-AddressSanitizer's library is loaded into, where compiling would take several times as long.
+The programs are those of `guarded_programs`, and `WRONG` and `FINE`. A `Task` refers to LLVM IR
+with checks (`checked_accesses`) and is otherwise plain data. `sanitized_calls` runs it in a process
+that AddressSanitizer's library is loaded into, where compiling would take several times as long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Making = Callable[[Path], Task]
 
 
 def checked(func: Any, path: Path) -> Path:
-    """A file with a scheduled function, compiled as it is written and with checks of its
+    """Compile a scheduled function without optimisation, to a file of LLVM IR with checks of its
     accesses.
     """
     target = tvm.target.Target({**as_target(None).export(), "opt-level": 0})
@@ -44,8 +44,8 @@ def checked(func: Any, path: Path) -> Path:
 
 
 def calls_of(program: Program, folder: Path) -> Task:
-    """Calls of the launches of a program with each of its sizes; all that lies between two of them
-    has an array of its own, too.
+    """Calls of the launches of a program with each of its sizes; intermediate tensors have arrays
+    of their own.
     """
     machine = machine_of(as_target(None), 2)
     request = request_of(list(program.inputs), list(program.outputs))
@@ -80,7 +80,7 @@ def calls_of(program: Program, folder: Path) -> Task:
 
 
 def named(tensors: Sequence[Any], sizes: Sizes) -> Mapping[Any, int]:
-    """The sizes by the variables of some shapes."""
+    """The sizes of the variables in the shapes of some tensors."""
     variables: list[Any] = []
     for tensor in tensors:
         for dim in tensor.shape:
@@ -89,7 +89,7 @@ def named(tensors: Sequence[Any], sizes: Sizes) -> Mapping[Any, int]:
 
 
 def _alone(func: Any, count: int, folder: Path) -> Task:
-    """One call of a function of x and y, both of `count` ones, whatever it computes."""
+    """One call of a function of x and y with `count` elements each; its result is not compared."""
     code = checked(func.with_attr("global_symbol", "main"), folder / "0.ll")
     call = Call(code, (0,), {1: ((count,), "float32")})
     return Task([({0: np.ones(count, "float32")}, [call], [])])
@@ -107,7 +107,7 @@ def _stage(reads: Callable[[Any, Any], Any]) -> Making:
 
 
 def _local(count: int, ahead: int) -> Making:
-    """``a[i] = x[i]; y[i] = a[i + ahead]`` with a local array: TVM has small ones on the stack."""
+    """``a[i] = x[i]; y[i] = a[i + ahead]`` with a local array; TVM puts small ones on the stack."""
 
     def make(folder: Path) -> Task:
         x, y, a = (tirx.decl_buffer((count,), "float32", name) for name in "xya")

@@ -1,8 +1,8 @@
-"""Gradients whose work is recorded beside the floor: a line a case, a family a table.
+"""Gradients whose work is recorded beside the floor: one line per case, one table per family.
 
-In: nothing. Out: `CASES`, each with shapes of its inputs (an array is data), a function of te
-tensors, and whether the head is the identity; `OPERATORS`, forward computations whose gradient is
-held against their own cost. `benchmarks/zero_elimination.py` measures them.
+A case of `CASES` has the shapes of its inputs (an array is data), a function of te tensors, and
+whether the head is the identity. `OPERATORS` are forward computations whose gradients are compared
+with their own cost. `benchmarks/zero_elimination.py` measures both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CostCase:
     identity: bool = False
 
     def tensors(self, dtype: str = "float32") -> tuple[list[Any], Any, dict[Any, np.ndarray]]:
-        """The inputs to differentiate by, the output, and the values of the others."""
+        """The inputs to differentiate with respect to, the output, and the values of the others."""
         inputs, data = [], {}
         for number, given in enumerate(self.inputs):
             if isinstance(given, np.ndarray):
@@ -74,12 +74,12 @@ low, high, choose = tirx.Max, tirx.Min, tirx.Select
 
 
 def inside(value: Any, extent: int) -> Any:
-    """The value clamped to an axis."""
+    """The index clamped to an axis."""
     return low(high(value, extent - 1), 0)
 
 
 def mirror(value: Any, extent: int, edge: int) -> Any:
-    """The place reflected at both ends; `edge` is 1 where the end itself is repeated."""
+    """The index reflected at both ends; `edge` is 1 if the end itself is repeated."""
     left = choose(value < 0, -value - edge, value)
     return choose(left >= extent, 2 * extent - 2 + edge - left, left)
 

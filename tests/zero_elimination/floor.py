@@ -1,14 +1,12 @@
-"""The least work that gradients can be: counted point by point, from the definition.
+"""The least work that gradients can take, counted point by point from the definition.
 
-In: an output, the inputs to differentiate by, arrays for integer inputs. Out: the number of pairs
-(gradient element, summed read) that are not structurally zero. Every index and every condition of
-a path is evaluated at every point of its stage, in numpy; nothing is solved and no derivative is
-taken.
+The floor counts the pairs (gradient element, summed read) that are not structurally zero. Every
+index and every condition of a path is evaluated in numpy at every point of its stage; nothing is
+solved and no derivative is taken.
 
-A pair counts where the element read depends on an input that is asked for and the point reaches
-the output. Equal reads of a stage are one. A condition on values (`x > 0`, the winner of a
-maximum) counts as if it held. A stage between two others that only copies adds none: its readers
-can read its source.
+A pair counts if the element read depends on a requested input and the point reaches the output.
+Equal reads of a stage count once. A condition on values (`x > 0`, the winner of a maximum) excludes
+nothing. A stage between two others that only copies adds nothing: its readers can read its source.
 """
 
 from __future__ import annotations
@@ -56,8 +54,8 @@ CONSTANT |= {"round", "trunc", "nearbyint", "isnan", "isinf", "isfinite"}
 class Reads:
     """One read site over all points (output element, reduced element) of its stage, both flat.
 
-    `where` tells the points that read, `at` the flat index of the element each reads, or is None
-    where that is data: any element may be read.
+    `where` marks the points that read. `at` is the flat index of the element that each point reads,
+    or None if the index is data, so that any element may be read.
     """
 
     tensor: Tensor
@@ -76,7 +74,7 @@ def floor_of(
     Parameters
     ----------
     output, inputs : Tensor, sequence of Tensor
-        What is differentiated, and by what.
+        What is differentiated, and with respect to what.
     data : mapping from Tensor to array, optional
         Values of integer inputs that indices read.
     identity : bool
@@ -153,9 +151,9 @@ def reads_of(op: Operation, data: Mapping[Tensor, Array]) -> list[Reads]:
 
 
 def _points(op: Operation) -> tuple[dict[Var, Array], Array]:
-    """Values of a stage's variables over (output elements, reduced elements), and which are real.
+    """Values of a stage's variables over (output elements, reduced elements), and which exist.
 
-    A range that depends on other axes is a box around its values, of which some points are real.
+    A range that depends on other axes becomes a box around its values; not all of its points exist.
     """
     shape = shape_of(op.output(0))
     grid: dict[Var, Array] = {
@@ -190,7 +188,7 @@ def _bounds(axis: Axis, grid: Mapping[Var, Array]) -> tuple[Array, Array]:
 
 
 def _aligned(value: Array, rank: int) -> Array:
-    """More axes behind those that an array has."""
+    """The array with trailing axes added up to `rank`."""
     return value.reshape(*value.shape, *(1 for _ in range(rank - value.ndim)))
 
 
@@ -227,7 +225,7 @@ def _read(
 def _in_range(
     node: Expr, loads: Sequence[Expr], grid: Mapping[Var, Array], data: Mapping[Tensor, Array]
 ) -> Array:
-    """Where an index that is data points into the tensor."""
+    """Where the indices that are data lie inside the tensor."""
     needed = [load_tensor(part) for part in loads]
     values = list(zip(needed, evaluate_graph(needed, data), strict=True))
     inside = np.ones((1, 1), bool)
@@ -238,7 +236,7 @@ def _in_range(
 
 
 def _add(found: list[Reads], new: Reads) -> None:
-    """Add a site; one that reads the same elements as a known one is the same."""
+    """Add a site, or merge it with one that reads the same elements."""
     for place, old in enumerate(found):
         same = tensor_key(old.tensor) == tensor_key(new.tensor)
         if same and old.at is not None and new.at is not None and np.array_equal(old.at, new.at):
@@ -250,7 +248,7 @@ def _add(found: list[Reads], new: Reads) -> None:
 def _dependence(
     ops: Sequence[Operation], sites: Mapping[int, list[Reads]], inputs: Sequence[Tensor]
 ) -> dict[tuple[int, int], Array]:
-    """For each tensor on the path, which of its elements depend on an input that is asked for."""
+    """For each tensor on the path, which of its elements depend on a requested input."""
     depends = {tensor_key(tensor): np.ones(_size(tensor), bool) for tensor in inputs}
     for op in ops:
         alive = np.zeros(_size(op.output(0)), bool)

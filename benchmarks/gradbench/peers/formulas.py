@@ -1,7 +1,7 @@
 """The evals without loops over time, as users of array libraries would write them.
 
-In: the functions of a library, and an input of the suite. Out: `Peer`: arguments, and for each
-function of the eval one function of these.
+Each function takes a `Library` and an input of GradBench. It returns a `Peer`: the arguments, and
+the functions of the eval that take them.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def gmm(library: Library, data: Mapping[str, Any]) -> Peer:
 
 
 def kmeans(library: Library, data: Mapping[str, Any]) -> Peer:
-    """Squares of distances to the nearest centroids; gradient over diagonal of the Hessian.
+    """Squared distances to the nearest centroids; the gradient over the diagonal of the Hessian.
 
-    The nearest centroid is found without a derivative and then gathered: the transpose of that is
-    a scatter, where the derivative of a minimum would look through all distances again.
+    The nearest centroid is found without a derivative and then gathered. The transpose of a gather
+    is a scatter; the derivative of a minimum would go through all distances again.
     """
     xp = library.numpy
 
@@ -75,7 +75,7 @@ def kmeans(library: Library, data: Mapping[str, Any]) -> Peer:
 
 
 def llsq(library: Library, data: Mapping[str, Any]) -> Peer:
-    """Half the sum of squares of what a polynomial leaves of a sign function."""
+    """Half the sum of squared residuals of a polynomial fitted to a sign function."""
     xp, n, m = library.numpy, data["n"], len(data["x"])
 
     def primal(x: Any, numbers: Any) -> Any:
@@ -89,7 +89,7 @@ def llsq(library: Library, data: Mapping[str, Any]) -> Peer:
 
 
 def lse(library: Library, data: Mapping[str, Any]) -> Peer:
-    """The logarithm of a sum of exponentials of its primitive elements, as the eval asks."""
+    """The logarithm of a sum of exponentials in elementary operations, as the eval asks."""
     xp = library.numpy
 
     def primal(x: Any) -> Any:
@@ -101,7 +101,7 @@ def lse(library: Library, data: Mapping[str, Any]) -> Peer:
 
 
 def ba(library: Library, data: Mapping[str, Any]) -> Peer:
-    """Errors of projection and of weights; the values, columns and starts of rows of a Jacobian."""
+    """Projection and weight errors; the values, columns and row starts of a sparse Jacobian."""
     xp, n, m, p = library.numpy, data["n"], data["m"], data["p"]
 
     def cross(a: Any, b: Any) -> Any:
@@ -164,7 +164,7 @@ def ba(library: Library, data: Mapping[str, Any]) -> Peer:
 
 
 def _levels(parents: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Bones with equally many ancestors, and the places of their parents among those above."""
+    """The bones of each level, and the places of their parents in the level above."""
     level: list[int] = []
     for parent in parents:
         level.append(0 if parent < 0 else level[parent] + 1)
@@ -177,9 +177,9 @@ def _levels(parents: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def ht(library: Library, data: Mapping[str, Any]) -> Peer:
-    """What points lack to a posed hand; the Jacobian in forward mode.
+    """The differences of points from a posed hand; the Jacobian in forward mode.
 
-    Bones of one level are multiplied at once.
+    All bones of a level are multiplied at once.
     """
     xp, model = library.numpy, data["data"]["model"]
     parents = [int(parent) for parent in model["parents"]]

@@ -1,8 +1,8 @@
 """Every operator of Relax as a small example: the table behind docs/reference/relax_operators.md.
 
-In: nothing. Out: `CASES`, for each operator that has a legaliser, and no gradient in TVM, a call of
-it and where its inputs lie. Operators that are no functions of float tensors are in `NO_FLOATS`,
-with why.
+`CASES` has a call of each operator that has a legaliser but no gradient in TVM, and the range of
+its inputs. `NO_FLOATS` lists the operators that are not functions of float tensors, with the
+reason.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class OperatorCase:
     Attributes
     ----------
     name : str
-        Of the operator, without ``relax.``.
+        Name of the operator, without ``relax.``.
     inputs : sequence of tuples or arrays
         A shape stands for random floats in `domain`, an array for itself.
     make : callable
-        From as many Relax variables to the call.
+        Makes the call from one Relax variable per input.
     domain : (float, float)
     dtype : str
-        Of the random inputs: some legalisers are written for float32 only.
+        Dtype of the random inputs; some legalisers are written for float32 only.
     symbolic : bool
-        Whether TVM's legaliser takes a first dimension that is a variable.
+        Whether TVM's legaliser takes a symbolic first dimension.
     """
 
     name: str
@@ -45,7 +45,7 @@ class OperatorCase:
     symbolic: bool = True
 
     def arrays(self) -> list[np.ndarray]:
-        """The inputs, distinct enough that no maximum of small windows is near another value."""
+        """The inputs, spaced so that no maximum of a small window is close to a tie."""
         rng = np.random.default_rng(0)
         low, high = self.domain
         found = []

@@ -1,6 +1,7 @@
 """Small programs of many kinds, with all their gradients, that are built for a GPU.
 
-In: nothing. Out: `PROGRAMS`, from a name to a function that makes inputs and an output.
+`PROGRAMS` maps a name to a function that returns the inputs and the output; `with_gradients` adds
+the gradients.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ PROGRAMS = {
 
 
 def with_gradients(inputs, output):
-    """Placeholders, and the output with its gradients by all inputs of floats."""
+    """Placeholders, and the output with its gradients with respect to all float inputs."""
     head = te.placeholder(output.shape, str(output.dtype), name="head")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ad.DenseSumWarning)
@@ -160,7 +161,7 @@ OPERATORS = [
 
 
 def operator(case: Any) -> tuple[list[Any], list[Any]]:
-    """An operator with the gradients that it has; its inputs are those that are read."""
+    """An operator with its gradients, if it has any; inputs that are not read are left out."""
     inputs, output = case.tensors()
     try:
         found = with_gradients(inputs, output) if is_float(output) else (inputs, [output])
@@ -172,7 +173,7 @@ def operator(case: Any) -> tuple[list[Any], list[Any]]:
 
 
 def drawn(inputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
-    """Normal numbers for inputs of floats, small places for others."""
+    """Normal numbers for float inputs, small integers for others."""
     rng = np.random.default_rng(0)
     shapes = [
         [int(d) if hasattr(d, "value") else (sizes or {})[d.name] for d in t.shape] for t in inputs

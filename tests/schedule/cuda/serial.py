@@ -1,8 +1,7 @@
-"""Programs for CUDA compiled for the CPU, every loop over threads as a plain loop.
+"""Compiles programs for CUDA for the CPU, with every loop over threads as a plain loop.
 
-In: tensors. Out: the code of a whole program, for the tests of how a function is called. What the
-kernels of a GPU compute, and whether their threads wait for each other, is tested with the
-generated CUDA C (`tests.cuda_on_cpu`).
+The tests of how a function is called use this. What kernels compute, and whether their threads wait
+for each other, is tested on the generated CUDA C (`tests.cuda_on_cpu`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CAST = "tirx.call_pure_extern"
 
 
 def serialized(func: Any) -> Any:
-    """The function with every loop as a serial one, those over threads included."""
+    """The function with every loop as a serial one, including those over threads."""
 
     def plain(loop: Any) -> Any:
         kind = tirx.ForKind.SERIAL
@@ -42,7 +41,7 @@ def serialized(func: Any) -> Any:
 
 
 def on_cpu(inputs: Any, outputs: Any) -> Any:
-    """The whole program for CUDA compiled for the CPU: kernels, and what calls them."""
+    """A whole program for CUDA compiled for the CPU: the kernels, and the code that calls them."""
     module = lower(inputs, outputs, SM_90)
     functions = {
         var: serialized(func) if isinstance(func, tirx.PrimFunc) else func
