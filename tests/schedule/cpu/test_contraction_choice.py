@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 from tvm import te, topi
 
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
-from tvm_autodiff import differentiate
+from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule.cpu.contraction import contraction
+from tvm_autodiff.schedule.cpu.tiles.copies import sets_of
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.fusion.repetition import repeated
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
@@ -33,6 +36,19 @@ def test_small_products_are_not_copied(size):
     check(dots(*size))
 
 
+def four(*lengths):
+    """``out[c, d, e, f] = Σ_a,b x[a, b, c, d]·y[a, b, e, f]``: every step is a row further on."""
+    a, b, c, d, e, f = lengths
+    x, y = cases.placeholder("x", a, b, c, d), cases.placeholder("y", a, b, e, f)
+    i, j = cases.axis(a), cases.axis(b)
+    out = te.compute(
+        (c, d, e, f),
+        lambda c, d, e, f: te.sum(x[i, j, c, d] * y[i, j, e, f], axis=[i, j]),
+        name="D",
+    )
+    return [x, y], out
+
+
 NAMES = [
     # the large operand is read once: no parts; results are turned around, not strewn over pages
     (cases.matmul(32, 1024, 256, "nt"), ["C_pack0", "C_acc_kept", "C"]),
@@ -43,12 +59,57 @@ NAMES = [
     ),
     # four rows a page apart are read in place
     (cases.mttkrp(64, 64, 64, 32), ["M"]),
+    # rows of 1 KB: 256 lines of an operand share a sixteenth of the cache
+    (four(16, 16, 16, 16, 16, 16), ["D_pack0", "D_pack1", "D"]),
+    # rows of 1.1 KB: they share nothing
+    (four(16, 16, 17, 16, 17, 16), ["D"]),
 ]
 
 
-@pytest.mark.parametrize(("case", "names"), NAMES, ids=["streamed", "cut", "in place"])
+NAMED = ["streamed", "cut", "in place", "evicted", "apart"]
+
+
+@pytest.mark.parametrize(("case", "names"), NAMES, ids=NAMED)
 def test_copies_and_parts(case, names):
     assert launches(case) == names
+
+
+def touched(strides):
+    """The sets, of 64, that lines at all multiples of some strides in bytes fall into."""
+    places = [0]
+    for stride, count in strides:
+        places = [place + i * stride for place in places for i in range(count)]
+    return {place // 64 % 64 for place in places}
+
+
+@pytest.mark.parametrize(
+    "strides",
+    [
+        [(1024, 256)],
+        [(1024, 3)],
+        [(64, 5), (1024, 100)],
+        [(320, 7), (4096, 9)],
+        [(512, 2), (768, 50), (64, 2)],
+        [(16448, 40)],
+    ],
+)
+def test_the_sets_of_a_cache_that_lines_fall_into(strides):
+    found = {0}
+    for stride, count in strides:
+        found = sets_of(found, stride, count)
+    assert found == touched(strides)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="code for x86-64")
+def test_a_tile_fits_its_registers():
+    """4 vectors times 3 numbers are 12 of 16 registers: the numbers stay, not the vectors."""
+    given, weights = cases.conv_weight_gradient(8, 32, 32, 32)
+    function = build(given, weights, target={"kind": "llvm", "mcpu": "core-avx2"}, cache=False)
+    lines = function.source("asm").splitlines()
+    products = [n for n, line in enumerate(lines) if "vfmadd" in line and "ymm" in line]
+    inside = lines[products[0] : products[-1]]
+    assert len(products) >= 12
+    assert [line for line in inside if "rsp" in line] == []
 
 
 STEPS = [

@@ -86,7 +86,7 @@ def conflict_cycles(
             count, distance = -(-count * distance // LINE_BYTES), LINE_BYTES
         if count > 1:
             lines *= count
-            sets = _sets(sets, distance, count)
+            sets = sets_of(sets, distance, count)
     if lines <= len(sets) * CACHE_WAYS // 2 or len(sets) == PAGE_BYTES // LINE_BYTES:
         return 0.0
     tiles = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
@@ -94,7 +94,7 @@ def conflict_cycles(
     return LINE_CYCLES * lines * tiles / min(machine.threads, max(1, tiles))
 
 
-def _sets(sets: set[int], distance: int, count: int) -> set[int]:
+def sets_of(sets: set[int], distance: int, count: int) -> set[int]:
     """The sets of the first cache that hold lines at ``set + i*distance, i < count``."""
     period = PAGE_BYTES // gcd(distance, PAGE_BYTES)
     steps = [i * distance % PAGE_BYTES // LINE_BYTES for i in range(min(count, period))]
