@@ -23,15 +23,21 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+#: a flag of /proc/cpuinfo, and the vectors that it stands for, widest first
+_VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "sse2": "SSE2"}
+
+
 def _processor() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     name = platform.processor() or platform.machine()
     facts = Path("/proc/cpuinfo")
     if facts.exists():
-        lines = facts.read_text("utf-8").splitlines()
-        models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        vector = "AVX-512" if any(" avx512f " in f"{line} " for line in lines) else ""
-        name = ", ".join(filter(None, [*models[:1], vector])) or name
+        first = facts.read_text("utf-8").split("\n\n", 1)[0].splitlines()
+        told = dict(map(str.strip, line.split(":", 1)) for line in first if ":" in line)
+        family = f"family {told['cpu family']}" if "cpu family" in told else ""
+        flags = told.get("flags", "").split()
+        vector = next((shown for flag, shown in _VECTORS.items() if flag in flags), "")
+        name = ", ".join(filter(None, [told.get("model name"), family, vector])) or name
     return f"{cores} cores of {name}"
 
 

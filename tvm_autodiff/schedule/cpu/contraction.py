@@ -48,6 +48,7 @@ from .tiles.tile_choice import (
     estimated_cycles,
     plain_cycles,
     reduction_order,
+    tile_cycles,
     tile_order,
     worth_turning,
 )
@@ -261,6 +262,7 @@ def _emit(
         turned = transposition(Kernel(last), machine)
         if not isinstance(turned, Declined):
             consume, results, straight = [kept], [kept.output(0)], True
+    cycles = tile_cycles(nest, tile, replace(machine, threads=1))
     launches.append(
         schedule_tile(
             accumulate,
@@ -268,7 +270,7 @@ def _emit(
             results,
             _moved(tile, places),
             machine,
-            not blocks and worth_threads(size_of(list(nest.extents.values())), machine),
+            not blocks and worth_threads(cycles, machine),
             straight,
             [places.index(axis) for axis in tile_order(nest, padded)],
         )

@@ -12,12 +12,14 @@ from ...expr.nodes import Var, binary, dtype_of
 from ..emit.loops import extent_of
 from ..machine import Machine
 
-#: evaluations of a body below which starting threads costs more than it saves
+#: cycles of one thread below which starting others costs more than it saves: it takes 1 to 5 µs
 MIN_WORK = 16_384
 
 
-def worth_threads(work: int, machine: Machine) -> bool:
-    """Whether a kernel that evaluates its body `work` times should use threads."""
+def worth_threads(work: float, machine: Machine) -> bool:
+    """Whether a kernel of `work` cycles should use threads; an evaluation of a body is at least a
+    cycle, unless it is part of a vector.
+    """
     return machine.threads > 1 and work >= MIN_WORK
 
 

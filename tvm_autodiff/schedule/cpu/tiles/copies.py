@@ -185,5 +185,5 @@ def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:
 
 def launch_cycles(elements: int, each: float, machine: Machine) -> float:
     """Cycles of a function that does little with each of many elements."""
-    threads = machine.threads if worth_threads(elements, machine) else 1
+    threads = machine.threads if worth_threads(elements * each, machine) else 1
     return LAUNCH_CYCLES + elements * each / threads

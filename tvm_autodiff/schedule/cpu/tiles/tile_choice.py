@@ -161,6 +161,11 @@ def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
     return turning_cycles(nest, machine) < direct
 
 
+def tile_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
+    """The estimated time of a tile without copies, in cycles of one core."""
+    return _cycles(nest, tile, machine, padded_extents(nest, tile))
+
+
 def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     """The estimated time of a tile, copies included, in cycles of one core."""
     padded = padded_extents(nest, tile)
