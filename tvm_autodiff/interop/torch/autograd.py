@@ -21,6 +21,7 @@ from torch.autograd.function import _SingleLevelFunction
 
 from . import derived
 from .operator import DerivedOperator, Operator
+from .plain_calls import is_plain_call
 
 Tensors = Sequence[torch.Tensor]
 
@@ -82,8 +83,11 @@ class Call:
         """All outputs of `run`, without recording."""
         given = tensors if self.takes is None else [tensors[n] for n in self.takes]
         # autograd's part is done at this point
-        with torch._C._AutoDispatchBelowAutograd():
-            results = self.run.op(*given)
+        if is_plain_call(given):
+            results = self.run.kernels.on_cpu(*given)
+        else:
+            with torch._C._AutoDispatchBelowAutograd():
+                results = self.run.op(*given)
         return results if type(results) is tuple else tuple(_listed(results))
 
     @cached_property
@@ -151,6 +155,8 @@ def call_of(operator: Operator, tensors: Tensors, budget: int | None) -> tuple[t
     wrt = differentiated(tensors)
     if wrt and _has_floats(operator):
         return applied(recording(operator, wrt, budget), tensors)
+    if not wrt and forward_ad._current_level < 0 and not transforms_active():
+        return plain(operator).execute(tensors)
     return applied(plain(operator), tensors)
 
 

@@ -151,7 +151,11 @@ class TorchFunction(ArrayFunction):
 
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         leaves: list[Any] = []
-        key: Hashable = skeleton((args, kwargs), leaves)
+        key: Hashable = len(args)
+        if not kwargs and {*map(type, args)} == {torch.Tensor}:
+            leaves += args  # the most frequent form
+        else:
+            key = skeleton((args, kwargs), leaves)
         if torch._C._is_any_autocast_enabled():
             leaves = promoted(leaves)
         try:

@@ -75,6 +75,12 @@ class Operator:
         return self.once("op", lambda: OPERATORS.registered(self)) if kept is None else kept
 
     @property
+    def kernels(self) -> Kernels:
+        """What the registered operator calls."""
+        kept = self._kept.get("kernels")
+        return self.once("kernels", lambda: OPERATORS.kernels_of(self)) if kept is None else kept
+
+    @property
     def count(self) -> int:
         """The number of inputs."""
         return len(self.program.inputs)
@@ -168,12 +174,19 @@ class Operators:
 
     def __init__(self) -> None:
         self._library = torch.library.Library(NAMESPACE, "FRAGMENT")
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, tuple[Any, Kernels]] = {}
         self._lock = threading.RLock()
         self._nameless = itertools.count()
 
     def registered(self, operator: Operator) -> Any:
         """The PyTorch operator for a program, shared by equal programs."""
+        return operator.once("registered", lambda: self._registered(operator))[0]
+
+    def kernels_of(self, operator: Operator) -> Kernels:
+        """The compiled functions of that operator."""
+        return operator.once("registered", lambda: self._registered(operator))[1]
+
+    def _registered(self, operator: Operator) -> tuple[Any, Kernels]:
         program = operator.program
         name = f"{identifier(operator.name) or 'te'}_{self._digest(program)}"
         with self._lock:
@@ -186,7 +199,7 @@ class Operators:
         # a program that TVM cannot serialise is different each time
         return f"unwritten{next(self._nameless)}" if key is None else key[:_DIGITS]
 
-    def _register(self, name: str, operator: Operator) -> Any:
+    def _register(self, name: str, operator: Operator) -> tuple[Any, Kernels]:
         from .autograd import recorded  # it calls operators
 
         program = operator.program
@@ -201,7 +214,7 @@ class Operators:
         library.impl(name, lambda *tensors: recorded(operator, tensors), "Autograd")
         full = f"{NAMESPACE}::{name}"
         torch.library.register_fake(full, shapes_of(program), lib=library)
-        return getattr(getattr(torch.ops, NAMESPACE), name).default
+        return getattr(getattr(torch.ops, NAMESPACE), name).default, kernels
 
 
 OPERATORS = Operators()

@@ -1,0 +1,87 @@
+"""Calls that leave PyTorch's dispatcher out: only where it would call the CPU kernel alone."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import topi
+
+torch = pytest.importorskip("torch")
+
+from torch._subclasses import FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from tvm_autodiff.interop.torch import function  # noqa: E402
+from tvm_autodiff.interop.torch.plain_calls import is_plain_call  # noqa: E402
+
+ONES = torch.ones(3)
+
+
+def test_plain_tensors_are_recognised():
+    assert is_plain_call([ONES, torch.nn.Parameter(ONES), ONES[::2]])
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def lazily_negative():
+    return torch.imag(torch.full((3,), 2j).conj())
+
+
+#: tensors that the dispatcher treats in other ways
+OTHERS = {
+    "none": lambda: [],
+    "no values": lambda: [torch.empty(3, device="meta")],
+    "sparse": lambda: [ONES.to_sparse()],
+    "one of two": lambda: [ONES, torch.empty(3, device="meta")],
+    "negated lazily": lambda: [lazily_negative()],
+    "of inference": lambda: [inferred()],
+}
+
+
+def inferred():
+    with torch.inference_mode():
+        return torch.ones(3)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_not(name):
+    assert not is_plain_call(OTHERS[name]())
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.names.append(op.name())
+        return op(*args, **(kwargs or {}))
+
+
+def test_modes_see_the_operator():
+    twice = function(lambda x: topi.add(x, x), save="all")
+    twice(ONES)
+    with Seen() as seen:
+        twice(ONES)
+    assert len([name for name in seen.names if name.startswith("tvm_autodiff::")]) == 1
+
+
+def test_the_profiler_sees_the_operator():
+    twice = function(lambda x: topi.add(x, x))
+    twice(ONES)
+    with torch.profiler.profile() as profile:
+        twice(ONES)
+    assert any("tvm_autodiff::" in event.key for event in profile.key_averages())
+
+
+def test_fake_tensors_get_shapes():
+    twice = function(lambda x: topi.add(x, x))
+    with FakeTensorMode() as mode:
+        found = twice(mode.from_tensor(ONES))
+    assert (type(found).__name__, found.shape) == ("FakeTensor", (3,))
+
+
+def test_lazy_negation_is_done():
+    twice = function(lambda x: topi.add(x, x))
+    assert torch.equal(twice(lazily_negative()), 2 * lazily_negative())
