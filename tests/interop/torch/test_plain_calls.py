@@ -85,3 +85,14 @@ def test_fake_tensors_get_shapes():
 def test_lazy_negation_is_done():
     twice = function(lambda x: topi.add(x, x))
     assert torch.equal(twice(lazily_negative()), 2 * lazily_negative())
+
+
+def test_every_way_to_pass_tensors_takes_one_program():
+    def total(x, y):
+        return topi.add(x, y)
+
+    made = function(total)
+    made(ONES, ONES)
+    made(torch.nn.Parameter(ONES), ONES)
+    made(ONES.as_subclass(Subclass), ONES)
+    assert len(made._programs) == 1

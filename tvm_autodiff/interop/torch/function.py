@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ from .autograd import call_of
 from .derived import BUDGETS
 from .operator import Operator
 
+#: leaves whose types tell at once that they are no containers
+_TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 
 @checked_keywords
 def function(
@@ -151,9 +154,9 @@ class TorchFunction(ArrayFunction):
 
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         leaves: list[Any] = []
-        key: Hashable = len(args)
-        if not kwargs and {*map(type, args)} == {torch.Tensor}:
-            leaves += args  # the most frequent form
+        if not kwargs and _TENSORS.issuperset(map(type, args)):  # the most frequent form
+            key = _positional(len(args))
+            leaves += args
         else:
             key = skeleton((args, kwargs), leaves)
         if torch._C._is_any_autocast_enabled():
@@ -237,6 +240,12 @@ class TorchFunction(ArrayFunction):
 
     def __repr__(self) -> str:
         return f"<TorchFunction {described(self.function)}>"
+
+
+@cache
+def _positional(count: int) -> Hashable:
+    """The form of a call with leaves in order."""
+    return skeleton(((0,) * count, {}), [])
 
 
 def _shape_of(value: Any) -> Sequence[Any]:

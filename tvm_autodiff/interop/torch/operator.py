@@ -71,14 +71,18 @@ class Operator:
     @property
     def op(self) -> Any:
         """The registered operator, from tensors to a tuple of tensors."""
-        kept = self._kept.get("op")
-        return self.once("op", lambda: OPERATORS.registered(self)) if kept is None else kept
+        return self.registered[0]
 
     @property
     def kernels(self) -> Kernels:
         """What the registered operator calls."""
-        kept = self._kept.get("kernels")
-        return self.once("kernels", lambda: OPERATORS.kernels_of(self)) if kept is None else kept
+        return self.registered[1]
+
+    @property
+    def registered(self) -> tuple[Any, Kernels]:
+        """The operator in PyTorch's table, and its compiled functions."""
+        kept = self._kept.get("registered")
+        return self.once("registered", lambda: OPERATORS.registered(self)) if kept is None else kept
 
     @property
     def count(self) -> int:
@@ -178,15 +182,8 @@ class Operators:
         self._lock = threading.RLock()
         self._nameless = itertools.count()
 
-    def registered(self, operator: Operator) -> Any:
-        """The PyTorch operator for a program, shared by equal programs."""
-        return operator.once("registered", lambda: self._registered(operator))[0]
-
-    def kernels_of(self, operator: Operator) -> Kernels:
-        """The compiled functions of that operator."""
-        return operator.once("registered", lambda: self._registered(operator))[1]
-
-    def _registered(self, operator: Operator) -> tuple[Any, Kernels]:
+    def registered(self, operator: Operator) -> tuple[Any, Kernels]:
+        """The PyTorch operator for a program and its kernels, shared by equal programs."""
         program = operator.program
         name = f"{identifier(operator.name) or 'te'}_{self._digest(program)}"
         with self._lock:

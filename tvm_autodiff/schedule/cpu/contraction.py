@@ -86,12 +86,10 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     nest = nest_of(found, dtype, machine, epilogue, kernel.repetition)
     if nest is None:
         return Declined("an extent of its loops is symbolic or empty")
-    keys = (*nest.spatial, *nest.reduced)
-    total = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys])
     reused = any(set(nest.spatial) - operand.variables() for operand in found.operands)
     if not reused:
         return other_kind("no operand is read again along an output axis")
-    if total < MIN_ITERATIONS:
+    if nest.iterations < MIN_ITERATIONS:
         return no_gain(f"it has fewer than {MIN_ITERATIONS} iterations")
     split = _split(kernel, nest, machine)
     if split is not None:
@@ -149,9 +147,8 @@ def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFuncti
     reads = {tensor_key(t) for launch in launches[:-1] for t in launch.inputs}
     if reads & set(block.whole):
         return None  # a copy of each block would be needed
-    keys = (*nest.spatial, *nest.reduced)
-    total = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys])
-    last = over_all_rows(launches[-1], block, kernel, machine, worth_threads(total, machine))
+    threads = worth_threads(nest.iterations, machine)  # at the call the size decides again
+    last = over_all_rows(launches[-1], block, kernel, machine, threads)
     return None if last is None else [*launches[:-1], last]
 
 

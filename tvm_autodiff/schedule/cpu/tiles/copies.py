@@ -39,15 +39,34 @@ def copy_cycles(
     """
     cycles = 0.0
     for operand in nest.body.operands:
-        copied = _must_copy(operand, nest, tile, padded)
-        in_place = 0.0 if copied else conflict_cycles(operand, nest, tile, machine, padded)
-        if not copied and not in_place:
-            continue
-        once = _copy_cycles(operand, nest, tile, machine, padded)
-        if copied and once is None:
+        _, extra = _reading(operand, nest, tile, machine, padded)
+        if extra is None:
             return None
-        cycles += once if once is not None and (copied or SURE * once < in_place) else in_place
+        cycles += extra
     return cycles
+
+
+def needs_copy(
+    operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> bool:
+    """Whether the tile cannot, or should not, read an operand in place."""
+    return _reading(operand, nest, tile, machine, padded)[0]
+
+
+def _reading(
+    operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> tuple[bool, float | None]:
+    """Whether an operand is copied, and the time of the copy or of conflicts in place.
+
+    The time is None for a copy that leaves the caches for few reads.
+    """
+    if _must_copy(operand, nest, tile, padded):
+        return True, _copy_cycles(operand, nest, tile, machine, padded)
+    in_place = conflict_cycles(operand, nest, tile, machine, padded)
+    once = _copy_cycles(operand, nest, tile, machine, padded) if in_place else None
+    if once is not None and SURE * once < in_place:
+        return True, once
+    return False, in_place
 
 
 def _copy_cycles(
@@ -113,17 +132,6 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
         return turn_cycles(size, nest, machine)
     far = stride is None or abs(stride) * nest.itemsize >= PAGE_BYTES
     return 3.0 if far else 1.5
-
-
-def needs_copy(
-    operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
-) -> bool:
-    """Whether the tile cannot, or should not, read an operand in place."""
-    if _must_copy(operand, nest, tile, padded):
-        return True
-    in_place = conflict_cycles(operand, nest, tile, machine, padded)
-    once = _copy_cycles(operand, nest, tile, machine, padded) if in_place else None
-    return once is not None and SURE * once < in_place
 
 
 def _must_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:

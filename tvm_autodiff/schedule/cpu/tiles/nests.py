@@ -13,7 +13,7 @@ from functools import cached_property
 from ....expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, op_name, tensor_key
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range
-from ...fusion.kernel import EXPENSIVE, ONCE, Repetition
+from ...fusion.kernel import EXPENSIVE, ONCE, SYMBOLIC_SIZE, Repetition, size_of
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.elementwise_body import Body, Steps
@@ -40,6 +40,12 @@ class Nest:
     def variables(self) -> list[Var]:
         """All loop variables, output axes first."""
         return [axis.var for axis in self._axes]
+
+    @property
+    def iterations(self) -> int:
+        """The number of points; a symbolic extent counts as `SYMBOLIC_SIZE`."""
+        keys = (*self.spatial, *self.reduced)
+        return size_of([self.extents.get(key, SYMBOLIC_SIZE) for key in keys])
 
     def loops(self, padded: Mapping[int, int]) -> Loops:
         """The loops, in the order of the nest."""

@@ -177,8 +177,7 @@ def plain_cycles(nest: Nest, machine: Machine) -> float:
 
     With a guard, or a computed operand, a copy saves more than its own time.
     """
-    keys = (*nest.spatial, *nest.reduced)
-    points = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in keys]) / machine.threads
+    points = nest.iterations / machine.threads
     if isinstance(nest.body, Body):
         return points * _plain_body_cycles(nest, nest.body, machine)
     if any(o.guards or not o.is_load for o in nest.body.operands):
