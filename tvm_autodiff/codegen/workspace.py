@@ -8,8 +8,11 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from ..expr.nodes import Expr
+
+Bytes = TypeVar("Bytes")
 
 # storages of a power of two would all begin at the same place of a page, where reading several of
 # them at once is slow; an odd number of steps leads to every place
@@ -27,20 +30,20 @@ class PlannedStorage:
 
 
 @dataclass(frozen=True)
-class Temporary:
+class Temporary(Generic[Bytes]):
     """A tensor between launches.
 
     Attributes
     ----------
     name : str
-    size : int
-        The size in bytes.
+    size
+        The size in bytes: a number, or what gives it at a call.
     first, last : int
         The launch that writes it, and the last launch that reads it.
     """
 
     name: str
-    size: int
+    size: Bytes
     first: int
     last: int
 
@@ -54,7 +57,7 @@ class Workspace:
     size: int
 
 
-def plan_workspace(temporaries: Sequence[Temporary], alignment: int) -> Workspace:
+def plan_workspace(temporaries: Sequence[Temporary[int]], alignment: int) -> Workspace:
     """Assign positions to temporaries.
 
     The largest come first; each takes the smallest existing storage that is free during its

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..codegen.workspace import PlannedStorage
+from ..codegen.workspace import PlannedStorage, Temporary
 from ..expr.nodes import Tensor, node_id, op_name, tensor_key
 from ..expr.rewrite import variables_of
 from ..graph.kinds.rewind import Rewind
 from ..graph.loop_plans import loops_back, size_of_state
 from ..graph.stage import Extent, Operation, shape_of
 from ..runtime.host import needs_of
-from ..runtime.record import Launch, LoopBack, Record, SizedTemporary, Sizes, Storage
+from ..runtime.record import Launch, LoopBack, Record, Sizes, Storage
 from ..runtime.signature import Dim, Signature
 from ..runtime.tensor_signature import dimension_of
 from ..schedule.emit.compilation import Compiled
@@ -81,7 +81,7 @@ def _sizes_of(signature: Signature, inputs: Sequence[Tensor], sizes: CallSizes) 
         if not isinstance(expr, int) and op_name(expr) == "var"
     }
     temporaries = tuple(
-        SizedTemporary(one.name, dimension_of(one.size, symbols), one.first, one.last)
+        Temporary(one.name, dimension_of(one.size, symbols), one.first, one.last)
         for one in sizes.temporaries
     )
     return Sizes(tuple(symbols[node_id(var)] for var in sizes.variables), temporaries)

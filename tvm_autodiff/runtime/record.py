@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..codegen.workspace import Temporary
 from .signature import Dim, Signature
 
 
@@ -63,25 +64,6 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class SizedTemporary:
-    """A tensor between launches whose size is known at the call.
-
-    Attributes
-    ----------
-    name : str
-    size : Dim
-        The size in bytes.
-    first, last : int
-        The launch that writes it, and the last launch that reads it.
-    """
-
-    name: str
-    size: Dim
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
 class Sizes:
     """What ``main`` of a program of symbolic sizes finds in its array table after the arrays.
 
@@ -89,12 +71,12 @@ class Sizes:
     ----------
     values : tuple of Dim
         The sizes that it reads.
-    temporaries : tuple of SizedTemporary
+    temporaries : tuple of Temporary
         The temporaries whose offsets in the workspace it reads.
     """
 
     values: tuple[Dim, ...]
-    temporaries: tuple[SizedTemporary, ...]
+    temporaries: tuple[Temporary[Dim], ...]
 
 
 @dataclass(frozen=True)
@@ -203,5 +185,5 @@ class Record:
 def _sizes_from(data: dict[str, Any] | None) -> Sizes | None:
     if data is None:
         return None
-    rows = tuple(SizedTemporary(**row) for row in data["temporaries"])
+    rows = tuple(Temporary(**row) for row in data["temporaries"])
     return Sizes(tuple(data["values"]), rows)

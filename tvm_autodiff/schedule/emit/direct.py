@@ -36,21 +36,11 @@ from .updates import Step, Update
 
 
 @dataclass(frozen=True)
-class SymbolicTemporary:
-    """A tensor between launches; its size in bytes is an expression of sizes."""
-
-    name: str
-    size: Size
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
 class CallSizes:
     """What ``main`` reads from the table of a call: sizes, and offsets of temporaries."""
 
     variables: tuple[Var, ...]
-    temporaries: tuple[SymbolicTemporary, ...]
+    temporaries: tuple[Temporary[Size], ...]
 
 
 @dataclass(frozen=True)
@@ -149,11 +139,11 @@ def direct_program(
     return DirectProgram(made, tuple(names), workspace, sizes)
 
 
-def _temporary(tensor: Tensor, first: int, last: int) -> Temporary:
+def _temporary(tensor: Tensor, first: int, last: int) -> Temporary[int]:
     size = bytes_of(tensor)
     assert size is not None, "the sizes of a direct program are literals"
     return Temporary(str(tensor.op.name), size, first, last)
 
 
-def _symbolic_temporary(tensor: Tensor, first: int, last: int) -> SymbolicTemporary:
-    return SymbolicTemporary(str(tensor.op.name), size_in_bytes(tensor), first, last)
+def _symbolic_temporary(tensor: Tensor, first: int, last: int) -> Temporary[Size]:
+    return Temporary(str(tensor.op.name), size_in_bytes(tensor), first, last)
