@@ -1,8 +1,9 @@
 """Microseconds that a call from PyTorch and from JAX costs: ``python -m
 benchmarks.bridge_overhead``.
 
-Tiny arrays, so that nearly all of the time is the call; beside them an empty custom operator of the
-framework, which allocates its result and computes nothing. Best of several rounds, one thread.
+Tiny arrays, so that nearly all of the time is the call; beside them empty custom operators of the
+framework, which allocate their results and compute nothing, and the kernels called without a
+bridge. Best of several rounds, one thread.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import timeit
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tvm import topi
+from tvm import te, topi
 
+from tvm_autodiff import build, differentiate
 from tvm_autodiff.codegen.native_code import native_functions
 
 Row = tuple[str, Callable[[], Any], int]  #: what is called, and how often at a time
@@ -92,8 +94,14 @@ def of_torch() -> Iterator[Row]:
     library = torch.library.Library("tvm_autodiff_benchmark", "DEF")
     library.define("empty(Tensor x, Tensor y) -> Tensor")
     library.impl("empty", lambda x, y: torch.empty_like(x), "CPU")
-    empty = torch.ops.tvm_autodiff_benchmark.empty
-    x, y = torch.ones(SIZE), torch.ones(SIZE)
+    library.define("energy(Tensor x, Tensor y) -> Tensor")
+    library.impl("energy", lambda x, y: torch.empty(()), "CPU")
+    library.define("slope(Tensor x, Tensor y, Tensor head) -> Tensor")
+    library.impl("slope", lambda x, y, head: torch.empty_like(x), "CPU")
+    empty = torch.ops.tvm_autodiff_benchmark.empty.default
+    empty_energy = torch.ops.tvm_autodiff_benchmark.energy.default
+    empty_slope = torch.ops.tvm_autodiff_benchmark.slope.default
+    x, y, head = torch.ones(SIZE), torch.ones(SIZE), torch.ones(())
     moving = torch.ones(SIZE, requires_grad=True)
     ours, ours_energy = function(topi.add), function(energy)
 
@@ -101,15 +109,29 @@ def of_torch() -> Iterator[Row]:
         @staticmethod
         def forward(context: Any, x: Any, y: Any) -> Any:
             context.save_for_backward(x, y)
-            return empty(x, y).sum()
+            return empty_energy(x, y)
 
         @staticmethod
         def backward(context: Any, head: Any) -> Any:
             x, y = context.saved_tensors
-            return empty(x, y), None
+            return empty_slope(x, y, head), None
+
+    tensors = [te.placeholder((SIZE,), name=name) for name in "xy"]
+    cotangent = te.placeholder((), name="cotangent")
+    value = energy(*tensors)
+    add = build(tensors, topi.add(*tensors))
+    forward = build(tensors, value)
+    [gradient] = differentiate(value, tensors[:1], head=cotangent)
+    backward = build([*tensors, cotangent], gradient)
 
     yield "PyTorch: empty operator", lambda: (empty(x, y), library), 2000
+    yield "PyTorch: the kernel alone", lambda: add(x, y), 2000
     yield "PyTorch: ours", lambda: ours(x, y), 2000
+    yield (
+        "PyTorch: the kernels alone, forward and backward",
+        lambda: (forward(x, y), backward(x, y, head)),
+        1000,
+    )
     yield (
         "PyTorch: empty operators, forward and backward",
         lambda: torch.autograd.grad(Empty.apply(moving, y), moving),

@@ -35,13 +35,58 @@ OTHERS = {
     "sparse": lambda: [ONES.to_sparse()],
     "one of two": lambda: [ONES, torch.empty(3, device="meta")],
     "negated lazily": lambda: [lazily_negative()],
-    "of inference": lambda: [inferred()],
+    "zeros without memory": lambda: [torch._efficientzerotensor(3)],
+    "of another layout": lambda: [ONES.to_mkldnn()],
+    "functional": lambda: [torch._to_functional_tensor(ONES)],
+    "wrapped by an ended transform": lambda: [escaped()],
 }
+
+
+def escaped():
+    kept = []
+    torch.func.grad(lambda x: (kept.append(x), x.sum())[1])(ONES)
+    return kept[0]
+
+
+#: states of a thread in which the dispatcher calls more than the kernel
+STATES = {
+    "a mode": lambda: Seen(),
+    "fake tensors": lambda: FakeTensorMode(),
+    "the profiler": lambda: torch.profiler.profile(),
+    "forward mode": torch.autograd.forward_ad.dual_level,
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_no_call_is_plain_in_other_states(name):
+    with STATES[name]():
+        assert not is_plain_call([ONES])
+    assert is_plain_call([ONES])
+
+
+def test_no_call_is_plain_under_transforms():
+    seen = []
+    torch.func.grad(lambda x: (seen.append(is_plain_call([ONES])), x.sum())[1])(ONES)
+    torch.jit.trace(
+        lambda x: (seen.append(is_plain_call([ONES])), x + x)[1], ONES, check_trace=False
+    )
+    assert seen == [False] * 2
 
 
 def inferred():
     with torch.inference_mode():
         return torch.ones(3)
+
+
+def test_tensors_of_inference():
+    twice = function(lambda x: topi.add(x, x))
+    assert torch.equal(twice(inferred()), torch.full((3,), 2.0))
+    with torch.inference_mode():
+        assert twice(inferred()).is_inference()
+    weight = torch.ones(3, requires_grad=True)
+    product = function(lambda x, y: topi.multiply(x, y))
+    with pytest.raises(RuntimeError, match="[Ii]nference tensors cannot be saved for backward"):
+        product(weight, inferred())
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -96,3 +141,12 @@ def test_every_way_to_pass_tensors_takes_one_program():
     made(torch.nn.Parameter(ONES), ONES)
     made(ONES.as_subclass(Subclass), ONES)
     assert len(made._programs) == 1
+
+
+def test_a_result_that_is_kept_for_the_backward_pass():
+    power = function(lambda x: topi.exp(x), save="all")
+    x = ONES.clone().requires_grad_()
+    found = power(x)
+    assert any(torch.equal(kept, found) for kept in found.grad_fn.saved_tensors)
+    [slope] = torch.autograd.grad(found.sum(), x)
+    assert torch.allclose(slope, ONES.exp())

@@ -20,7 +20,7 @@ _DEVICES = ("cpu", "cuda", "meta")
 
 
 def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """A key that is equal only for tensors that take the same program, and fast to make.
+    """A key that is equal only for tensors that take the same `QuickCall`, and fast to make.
 
     Raises
     ------
@@ -38,6 +38,7 @@ def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
             parts.append(leaf.device)
             parts.append(leaf.dtype)
             parts.append(leaf.shape)
+            parts.append(leaf.requires_grad)
     return tuple(parts)
 
 

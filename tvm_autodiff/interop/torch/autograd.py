@@ -7,8 +7,8 @@ as a function of inputs and cotangents, which are saved in addition to residuals
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -78,17 +78,29 @@ class Call:
     takes: tuple[int, ...] | None
     outputs: int
     backward: Backward | None = None
+    _plans: dict[Hashable, Plan | None] = field(default_factory=dict)
 
     def execute(self, tensors: Tensors) -> tuple[torch.Tensor, ...]:
         """All outputs of `run`, without recording."""
         given = tensors if self.takes is None else [tensors[n] for n in self.takes]
         # autograd's part is done at this point
-        if is_plain_call(given):
-            results = self.run.kernels.on_cpu(*given)
-        else:
-            with torch._C._AutoDispatchBelowAutograd():
-                results = self.run.op(*given)
-        return results if type(results) is tuple else tuple(_listed(results))
+        with torch._C._AutoDispatchBelowAutograd():
+            results = self.run.op(*given)
+        return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+    def execute_on_cpu(self, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        """The same for a plain call."""
+        takes = self.takes
+        return self._on_cpu(tensors if takes is None else [tensors[n] for n in takes])
+
+    def record_on_cpu(self, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        """The results of a plain call, recorded for derivatives."""
+        results = RecordedOnCpu.apply(self, *tensors)
+        return results if len(results) == self.outputs else results[: self.outputs]
+
+    @cached_property
+    def _on_cpu(self) -> Callable[[Tensors], tuple[torch.Tensor, ...]]:
+        return self.run.kernels.on_cpu
 
     @cached_property
     def saved(self) -> tuple[int, ...]:
@@ -98,6 +110,15 @@ class Call:
         reads = self.backward.pullback[1]
         return tuple(sorted({*self.backward.passed, *(n for n in reads if n < self.count)}))
 
+    def pulled(self, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Plan | None:
+        """What computes the cotangents that are needed from those that are given; None if nothing
+        does.
+        """
+        key = needs, given
+        if key not in self._plans:
+            self._plans[key] = _pullback_plan(self, needs, given)
+        return self._plans[key]
+
     def batched(self, members: tuple[bool, ...], size: int) -> Call:
         """The call for a batch; kept values are among its results."""
         taken = members if self.takes is None else tuple(members[n] for n in self.takes)
@@ -106,16 +127,29 @@ class Call:
         return Call(operator, self.count, run, self.takes, self.outputs)
 
 
-def _listed(results: Any) -> Sequence[torch.Tensor]:
-    return results if isinstance(results, (tuple, list)) else (results,)
-
-
 @dataclass(frozen=True)
 class Plan:
-    """A call, and the positions of its arguments."""
+    """A call that computes cotangents.
+
+    Attributes
+    ----------
+    call : Call
+        The call.
+    places : tuple of int
+        The positions of its results among the arguments of the autograd function.
+    heads : tuple of int
+        The outputs whose cotangents follow what was saved.
+    gathered : tuple of int
+        The positions of its arguments among what was saved and these cotangents.
+    absent : tuple of (int, int)
+        The numbers of outputs without a cotangent, which gets zeros, with their positions there.
+    """
 
     call: Call
+    places: tuple[int, ...]
+    heads: tuple[int, ...]
     gathered: tuple[int, ...]
+    absent: tuple[tuple[int, int], ...] = ()
 
 
 def plain(operator: Operator) -> Call:
@@ -152,12 +186,12 @@ def _recording(operator: Operator, wrt: tuple[int, ...], budget: int | None) -> 
 
 def call_of(operator: Operator, tensors: Tensors, budget: int | None) -> tuple[torch.Tensor, ...]:
     """The results of an operator, recorded for possible derivatives."""
-    wrt = differentiated(tensors)
-    if wrt and _has_floats(operator):
-        return applied(recording(operator, wrt, budget), tensors)
-    if not wrt and forward_ad._current_level < 0 and not transforms_active():
-        return plain(operator).execute(tensors)
-    return applied(plain(operator), tensors)
+    return applied(call_for(operator, differentiated(tensors), budget), tensors)
+
+
+def call_for(operator: Operator, wrt: tuple[int, ...], budget: int | None) -> Call:
+    """The call of an operator that serves derivatives with respect to some inputs."""
+    return recording(operator, wrt, budget) if wrt and _has_floats(operator) else plain(operator)
 
 
 def _has_floats(operator: Operator) -> bool:
@@ -186,14 +220,19 @@ def _requires_grad_somewhere(tensor: torch.Tensor) -> bool:
 
 def applied(call: Call, tensors: Tensors) -> tuple[torch.Tensor, ...]:
     """The results of a call, recorded if anything requires it."""
-    return _with_residuals(call, tensors)[: call.outputs]
+    results = _with_residuals(call, tensors)
+    return results if len(results) == call.outputs else results[: call.outputs]
 
 
 def _with_residuals(call: Call, tensors: Tensors) -> tuple[torch.Tensor, ...]:
     """All results of what is run, for the innermost transform that is active, or for none."""
+    if is_plain_call(tensors):
+        if torch.is_grad_enabled() and differentiated(tensors):
+            return RecordedOnCpu.apply(call, *tensors)
+        return call.execute_on_cpu(tensors)
+    # what was saved at a level that has ended is wrapped in it still
+    tensors = [functorch.unwrap_if_dead(tensor) for tensor in tensors]
     if transforms_active():
-        # what was saved at a level that has ended is wrapped in it still
-        tensors = [functorch.unwrap_if_dead(tensor) for tensor in tensors]
         interpreter = pyfunctorch.retrieve_current_functorch_interpreter()
         if interpreter.key() == functorch.TransformType.Vmap:
             return _batched(interpreter, call, tensors)
@@ -225,20 +264,20 @@ def _batched(interpreter: Any, call: Call, tensors: Tensors) -> tuple[torch.Tens
 
 def recorded(operator: Operator, tensors: Tensors) -> Any:
     """A call of the PyTorch operator itself, for instance from an exported graph."""
-    wrt = differentiated(tensors)
-    made = recording(operator, wrt, None) if wrt and _has_floats(operator) else plain(operator)
-    results = applied(made, tensors)
+    results = call_of(operator, tensors, None)
     return results[0] if len(results) == 1 else results
 
 
-class Recorded(torch.autograd.Function):
-    """A call outside functorch's transforms."""
+class Recorded(_SingleLevelFunction):
+    """A call outside functorch's transforms, of tensors that none of them wraps."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Run the call and save what its derivatives need."""
         results = call.execute(tensors)
         _save(ctx, call, tensors, results)
+        if forward_ad._current_level >= 0:
+            _save_for_forward(ctx, tensors)
         return results
 
     @staticmethod
@@ -250,6 +289,17 @@ class Recorded(torch.autograd.Function):
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[Any, ...]:
         """The tangents of the results."""
         return _pushed(ctx, tangents)
+
+
+class RecordedOnCpu(Recorded):
+    """A plain call, of which no tangents are requested."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Run the call and save what its derivatives need."""
+        results = call.execute_on_cpu(tensors)
+        _save(ctx, call, tensors, results)
+        return results
 
 
 class Transformed(_SingleLevelFunction):
@@ -271,6 +321,7 @@ class Transformed(_SingleLevelFunction):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         """Save what the derivatives of the call need."""
         _save(ctx, inputs[0], inputs[1:], output)
+        _save_for_forward(ctx, inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
@@ -285,41 +336,38 @@ class Transformed(_SingleLevelFunction):
 
 def _save(ctx: Any, call: Call, tensors: Tensors, results: Tensors) -> None:
     ctx.call = call
-    ctx.set_materialize_grads(False)
     backward = call.backward
-    kept = [] if backward is None else [results[n] for n in backward.kept]
-    ctx.save_for_backward(*[tensors[n] for n in call.saved], *kept)
-    if transforms_active() or forward_ad._current_level >= 0:
-        ctx.save_for_forward(*tensors)
-    if backward is not None:
+    kept = () if backward is None else backward.kept
+    ctx.save_for_backward(*[tensors[n] for n in call.saved], *[results[n] for n in kept])
+    if len(results) == 1:
+        return
+    ctx.set_materialize_grads(False)
+    if backward is not None and len(backward.heads) > 1:
         heads = [results[n] for n in backward.heads]
         ctx.likes = [(tensor.shape, tensor.dtype, tensor.device) for tensor in heads]
     if len(results) > call.outputs:
         ctx.mark_non_differentiable(*results[call.outputs :])
 
 
+def _save_for_forward(ctx: Any, tensors: Tensors) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_forward(*tensors)
+
+
 def _pulled(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
     """The cotangents of the arguments, with None for those not requested."""
     call: Call = ctx.call
-    wrt = tuple(n for n in range(call.count) if ctx.needs_input_grad[1 + n])
-    heads = tuple(n for n in range(call.outputs) if cotangents[n] is not None)
-    results: list[Any] = [None] * len(ctx.needs_input_grad)
-    if not wrt or not heads:
+    needs = ctx.needs_input_grad
+    plan = call.pulled(needs, tuple([cotangent is not None for cotangent in cotangents]))
+    results: list[Any] = [None] * len(needs)
+    if plan is None:
         return tuple(results)
-    there = [*ctx.saved_tensors]
-    if call.backward is None:
-        there += [cotangents[n] for n in heads]
-        operator, reads = call.operator.pullback(wrt, heads)
-        plan = Plan(plain(operator), reads)
-    else:
-        there += [
-            _zeros(like) if cotangents[n] is None else cotangents[n]
-            for n, like in zip(call.backward.heads, ctx.likes, strict=True)
-        ]
-        plan = call.operator.once(("plan", call.backward, wrt), lambda: _backward_plan(call, wrt))
+    there = [*ctx.saved_tensors, *[cotangents[n] for n in plan.heads]]
+    for head, place in plan.absent:
+        there[place] = _zeros(ctx.likes[head])
     found = applied(plan.call, [there[place] for place in plan.gathered])
-    for number, cotangent in zip(wrt, found, strict=True):
-        results[1 + number] = cotangent
+    for place, cotangent in zip(plan.places, found, strict=True):
+        results[place] = cotangent
     return tuple(results)
 
 
@@ -328,10 +376,20 @@ def _zeros(like: tuple[Any, ...]) -> torch.Tensor:
     return torch.zeros(shape, dtype=dtype, device=device)
 
 
-def _backward_plan(call: Call, wrt: tuple[int, ...]) -> Plan:
-    """The plan that computes cotangents of some inputs from residuals."""
-    backward = call.backward
-    assert backward is not None
+def _pullback_plan(call: Call, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Plan | None:
+    wrt = tuple(n for n in range(call.count) if needs[1 + n])
+    heads = tuple(n for n in range(call.outputs) if given[n])
+    if not wrt or not heads:
+        return None
+    if call.backward is not None:
+        return _plan_from_residuals(call, call.backward, wrt, given)
+    operator, reads = call.operator.pullback(wrt, heads)
+    return Plan(plain(operator), tuple(1 + n for n in wrt), heads, reads)
+
+
+def _plan_from_residuals(
+    call: Call, backward: Backward, wrt: tuple[int, ...], given: tuple[bool, ...]
+) -> Plan:
     pullback, reads = backward.pullback
     numbers = tuple(backward.wrt.index(n) for n in wrt)
     # numbers of the available tensors: saved inputs, kept results, cotangents
@@ -353,7 +411,13 @@ def _backward_plan(call: Call, wrt: tuple[int, ...]) -> Plan:
         None if takes == tuple(range(len(gathered))) else takes,
         len(numbers),
     )
-    return Plan(made, tuple(gathered))
+    absent = tuple(
+        (place, len(saved) + kept + place)
+        for place, n in enumerate(backward.heads)
+        if not given[n]
+    )
+    places = tuple(1 + n for n in wrt)
+    return Plan(made, places, backward.heads, tuple(gathered), absent)
 
 
 def _pushed(ctx: Any, tangents: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -22,9 +22,10 @@ from ...functions.tracing import Trace, described
 from ...keywords import checked_keywords
 from ...partition.programs import Program
 from .arguments import as_tensors, look_for, promoted, quick_key
-from .autograd import call_of
+from .autograd import call_for, call_of
 from .derived import BUDGETS
 from .operator import Operator
+from .plain_calls import is_plain_call
 
 #: leaves whose types tell at once that they are no containers
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -119,6 +120,41 @@ class TorchProgram:
         return results[0] if self.form.kind == "leaf" else self.form.filled(results)
 
 
+@dataclass(frozen=True)
+class QuickCall:
+    """A program for tensors of one kind, with what needs to be looked at only once.
+
+    Attributes
+    ----------
+    program : TorchProgram
+        The program.
+    wrt : tuple of int
+        The leaves that require a gradient.
+    """
+
+    program: TorchProgram
+    wrt: tuple[int, ...]
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        if not is_plain_call(leaves):
+            return self.program(leaves)
+        if self.wrt and torch.is_grad_enabled():
+            results = self._recorded(leaves)
+        else:
+            results = self._unrecorded(leaves)
+        form = self.program.form
+        return results[0] if form.kind == "leaf" else form.filled(results)
+
+    @cached_property
+    def _recorded(self) -> Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]:
+        program = self.program
+        return call_for(program.operator, self.wrt, program.budget).record_on_cpu
+
+    @cached_property
+    def _unrecorded(self) -> Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]:
+        return call_for(self.program.operator, (), None).execute_on_cpu
+
+
 class TorchFunction(ArrayFunction):
     """A function of PyTorch tensors made from one of te tensors; see `function`.
 
@@ -162,16 +198,16 @@ class TorchFunction(ArrayFunction):
         if torch._C._is_any_autocast_enabled():
             leaves = promoted(leaves)
         try:
-            program = self._quick.get((key, *quick_key(leaves)))
+            quick = self._quick.get((key, *quick_key(leaves)))
         except (AttributeError, TypeError):  # te tensors, numbers, sizes that are symbols
-            program = None
-        if program is None:
-            if any(map(is_tensor, leaves)):
-                self._refuse_arrays(leaves)
-                return self.function(*args, **kwargs)
-            args, kwargs = flattened((tuple(args), dict(kwargs)))[1].filled(leaves)
-            program = self._program(args, kwargs, key, leaves)
-        return program(leaves)
+            quick = None
+        if quick is not None:
+            return quick(leaves)
+        if any(map(is_tensor, leaves)):
+            self._refuse_arrays(leaves)
+            return self.function(*args, **kwargs)
+        args, kwargs = flattened((tuple(args), dict(kwargs)))[1].filled(leaves)
+        return self._program(args, kwargs, key, leaves)(leaves)
 
     def _program(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], key: Hashable, leaves: Sequence[Any]
@@ -193,7 +229,7 @@ class TorchFunction(ArrayFunction):
                 self._quick.clear()
             if not any(isinstance(d, torch.SymInt) for t in leaves for d in _shape_of(t)):
                 quick = (key, *quick_key(leaves))
-                self._quick[quick] = program
+                self._quick[quick] = _quick(program, leaves)
         return program
 
     def _made(self, signature: Signature, key: Hashable, kinds: Sequence[Any]) -> TorchProgram:
@@ -250,6 +286,13 @@ def _positional(count: int) -> Hashable:
 
 def _shape_of(value: Any) -> Sequence[Any]:
     return value.shape if isinstance(value, torch.Tensor) else ()
+
+
+def _quick(program: Any, leaves: Sequence[Any]) -> Any:
+    """What to remember for leaves like these."""
+    if any(program.numbers):
+        return program
+    return QuickCall(program, tuple([n for n, leaf in enumerate(leaves) if leaf.requires_grad]))
 
 
 _pytree.register_constant(TorchFunction)

@@ -142,24 +142,19 @@ class Kernels:
         self._program = program
         self._functions: dict[str, CompiledFunction] = {}
         self._lock = threading.Lock()
-        self._single = len(program.outputs) == 1
 
-    def on_cpu(self, *tensors: torch.Tensor) -> Any:
+    def on_cpu(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The results for tensors on the host."""
         function = self._functions.get("cpu") or self._built("cpu", None)
-        return self._called(function, tensors)
+        # a comprehension costs as much as the checks
+        given = [t if t.is_contiguous() else t.contiguous() for t in tensors]
+        return tuple(function(*given))
 
-    def on_cuda(self, *tensors: torch.Tensor) -> Any:
+    def on_cuda(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The results for tensors on one GPU, and scalars on the host."""
         function = self._functions.get("cuda") or self._built("cuda", "cuda")
         device = next(tensor.device for tensor in tensors if tensor.device.type == "cuda")
-        return self._called(function, [tensor.to(device) for tensor in tensors])
-
-    def _called(self, function: CompiledFunction, tensors: Sequence[torch.Tensor]) -> Any:
-        # a comprehension costs as much as the checks
-        given = [t if t.is_contiguous() else t.contiguous() for t in tensors]
-        results = function(*given)
-        return results[0] if self._single else tuple(results)
+        return tuple(function(*[tensor.to(device).contiguous() for tensor in tensors]))
 
     def _built(self, kind: str, target: Target | str | None) -> CompiledFunction:
         with self._lock:
@@ -206,12 +201,17 @@ class Operators:
         library = self._library
         library.define(f"{name}({inputs}) -> {outputs if single else f'({outputs})'}")
         kernels = Kernels(program)
-        library.impl(name, kernels.on_cpu, "CPU")
-        library.impl(name, kernels.on_cuda, "CUDA")
+        library.impl(name, _spread(kernels.on_cpu, single), "CPU")
+        library.impl(name, _spread(kernels.on_cuda, single), "CUDA")
         library.impl(name, lambda *tensors: recorded(operator, tensors), "Autograd")
         full = f"{NAMESPACE}::{name}"
         torch.library.register_fake(full, shapes_of(program), lib=library)
         return getattr(getattr(torch.ops, NAMESPACE), name).default, kernels
+
+
+def _spread(run: Callable[..., Any], single: bool) -> Callable[..., Any]:
+    """A function of a sequence as one of several arguments, with a single result in no tuple."""
+    return (lambda *tensors: run(tensors)[0]) if single else (lambda *tensors: run(tensors))
 
 
 OPERATORS = Operators()
