@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from itertools import count
 from types import NoneType
 from typing import Any
 
@@ -21,7 +22,8 @@ class Form:
     kind : str
         ``leaf``, ``none``, or the name of the container's type.
     make : callable
-        Makes the container from its parts.
+        ``tuple``, ``list`` or ``dict``; for other containers what makes one from a list of its
+        parts.
     names : tuple
         The keys of a dictionary, the fields of a named tuple or a dataclass, or positions.
     parts : tuple of Form
@@ -43,15 +45,34 @@ class Form:
 
     def filled(self, leaves: Sequence[Any]) -> Any:
         """The containers with other leaves."""
-        return self._fill(iter(leaves))
+        return self._fill(leaves)
 
-    def _fill(self, leaves: Iterator[Any]) -> Any:
+    @cached_property
+    def _fill(self) -> Callable[[Sequence[Any]], Any]:
+        """One expression that makes all containers, as `dataclasses` writes ``__init__``."""
+        values: list[Any] = []
+        written = self._written(count(), values)
+        return eval(f"lambda leaves: {written}", {"values": values})
+
+    def _written(self, leaves: Iterator[int], values: list[Any]) -> str:
+        """The expression; what it takes besides leaves is appended to `values`."""
+
+        def value(taken: Any) -> str:
+            values.append(taken)
+            return f"values[{len(values) - 1}]"
+
         if self.kind == "leaf":
-            return next(leaves)
-        # leaves are handled inline, because a call for each would double the cost
-        return self.make(
-            [next(leaves) if part.kind == "leaf" else part._fill(leaves) for part in self.parts]
-        )
+            return f"leaves[{next(leaves)}]"
+        parts = [part._written(leaves, values) for part in self.parts]
+        inner = "".join(f"{part}, " for part in parts)
+        if self.make is tuple:
+            return f"({inner})"
+        if self.make is list:
+            return f"[{inner}]"
+        if self.make is dict:
+            pairs = zip(self.names, parts, strict=True)
+            return f"{{{''.join(f'{value(name)}: {part}, ' for name, part in pairs)}}}"
+        return f"{value(self.make)}([{inner}])"
 
     def like(self, other: Form) -> bool:
         """Whether both are containers of the same kinds with the same names."""
@@ -94,9 +115,7 @@ def flattened(value: Any) -> tuple[list[Any], Form]:
     found = [flattened(part) for part in values]
     leaves = [leaf for part, _ in found for leaf in part]
     kind = type(value)
-    make: Callable[[list[Any]], Any] = partial(_made, kind, names)
-    if kind is tuple or kind is list:
-        make = kind
+    make = kind if kind in (tuple, list, dict) else partial(_made, kind, names)
     return leaves, Form(kind.__name__, make, names, tuple(form for _, form in found), by_fields)
 
 
@@ -105,7 +124,7 @@ LEAF = Form("leaf", lambda parts: parts[0])
 
 
 @cache
-def _is_container(kind: type) -> bool:
+def _is_container(kind: Any) -> bool:
     return issubclass(kind, (tuple, list, dict, NoneType)) or is_dataclass(kind)
 
 
@@ -124,8 +143,6 @@ def _opened(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], bool] | None:
 
 
 def _made(kind: type, names: tuple[Any, ...], parts: list[Any]) -> Any:
-    if kind is dict:
-        return dict(zip(names, parts, strict=True))
     if issubclass(kind, dict):
         around = OrderedDict if issubclass(kind, OrderedDict) else dict
         return around(zip(names, parts, strict=True))
@@ -157,16 +174,27 @@ def skeleton(value: Any, leaves: list[Any]) -> Hashable:
     if not _is_container(kind):
         leaves.append(value)
         return 0
-    if kind is tuple or kind is list:
-        return (kind, *[skeleton(part, leaves) for part in value])
-    if kind is dict:
-        return (kind, *value, *[skeleton(part, leaves) for part in value.values()])
     if value is None:
         return None
-    opened = _opened(value)
-    assert opened is not None
-    names, values, _ = opened
-    return (kind, *names, *[skeleton(part, leaves) for part in values])
+    parts: list[Any] = [kind]
+    values: Any = value
+    if kind is dict:
+        parts += value
+        values = value.values()
+    elif kind is not tuple and kind is not list:
+        opened = _opened(value)
+        assert opened is not None
+        names, values, _ = opened
+        parts += names
+    # leaves are handled inline, because a call for each would double the cost
+    for part in values:
+        inner: Any = type(part)
+        if _is_container(inner):
+            parts.append(skeleton(part, leaves))
+        else:
+            leaves.append(part)
+            parts.append(0)
+    return tuple(parts)
 
 
 def spread(prefix: Any, form: Form, what: str) -> list[Any]:

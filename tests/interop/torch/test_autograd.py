@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tvm import topi  # noqa: E402
 
 from tvm_autodiff.interop.torch import function  # noqa: E402
-from tvm_autodiff.interop.torch.autograd import recording  # noqa: E402
+from tvm_autodiff.interop.torch.calls import recording  # noqa: E402
 
 from . import programs  # noqa: E402
 from .programs import random  # noqa: E402

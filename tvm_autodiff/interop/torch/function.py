@@ -22,7 +22,8 @@ from ...functions.tracing import Trace, described
 from ...keywords import checked_keywords
 from ...partition.programs import Program
 from .arguments import as_tensors, look_for, promoted, quick_key
-from .autograd import call_for, call_of
+from .autograd import RecordedOnCpu, call_of
+from .calls import Call, call_for, plain
 from .derived import BUDGETS
 from .operator import Operator
 from .plain_calls import is_plain_call
@@ -139,20 +140,22 @@ class QuickCall:
         if not is_plain_call(leaves):
             return self.program(leaves)
         if self.wrt and torch.is_grad_enabled():
-            results = self._recorded(leaves)
+            call = self._recorded
+            results = RecordedOnCpu.apply(call, *leaves)
+            if len(results) > call.outputs:
+                results = results[: call.outputs]
         else:
-            results = self._unrecorded(leaves)
+            results = self._unrecorded.execute_on_cpu(leaves)
         form = self.program.form
         return results[0] if form.kind == "leaf" else form.filled(results)
 
     @cached_property
-    def _recorded(self) -> Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]:
-        program = self.program
-        return call_for(program.operator, self.wrt, program.budget).record_on_cpu
+    def _recorded(self) -> Call:
+        return call_for(self.program.operator, self.wrt, self.program.budget)
 
     @cached_property
-    def _unrecorded(self) -> Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]:
-        return call_for(self.program.operator, (), None).execute_on_cpu
+    def _unrecorded(self) -> Call:
+        return plain(self.program.operator)
 
 
 class TorchFunction(ArrayFunction):
