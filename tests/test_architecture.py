@@ -11,7 +11,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,13 +51,41 @@ LAYERS = {
     "__init__": 9,
 }
 
+#: the layers inside of `schedule`: files and folders, the longest name that a path begins with
+SCHEDULE_LAYERS = {
+    "declined": 0,
+    "machine": 0,
+    "elementary": 0,
+    "kernel": 1,
+    "primitives": 1,
+    "nest": 2,
+    "rewrites": 3,
+    "fusion": 4,
+    "work": 5,
+    "rule": 5,
+    "statement_loops": 5,
+    "emit": 6,
+    "loop_rows": 6,
+    "slow_kernels": 6,
+    "cpu/loops": 6,
+    "cuda/blocks": 6,
+    "cpu/tiles": 7,
+    "arguments": 7,
+    "cpu": 8,
+    "cuda": 8,
+    "backends": 9,
+    "tuning": 10,
+    "plan": 10,
+    "compilation": 11,
+}
+
 #: the packages that know TVM's classes
 KNOW_TVM = ("expr", "graph", "codegen")
 #: the files beside them that import TVM, each with the reason why it cannot be one of theirs
 IMPORT_TVM = {
     "runtime/tensors.py": "arrays and devices of TVM, which calls take and return",
     "runtime/modules.py": "linking, loading and running compiled modules",
-    "schedule/emit/loops.py": "TVM's schedule primitives and the rules that it brings along",
+    "schedule/primitives.py": "TVM's schedule primitives and the rules that it brings along",
     "schedule/emit/program.py": "the Relax function that calls the kernels of a program",
     "schedule/emit/memory_plan.py": "reads Relax's memory plan while TVM compiles",
     "interop/relax/emit.py": "calls of functions in a Relax function",
@@ -122,6 +150,31 @@ def wrong_layers(path: Path, source: str) -> list[str]:
     return wrong
 
 
+def schedule_part(parts: Sequence[str]) -> str | None:
+    """The name in `SCHEDULE_LAYERS` of a file or module; None outside of `schedule`."""
+    if parts[0] != "schedule" or len(parts) < 2:
+        return None
+    name = "/".join(parts[1:3])
+    return name if name in SCHEDULE_LAYERS else parts[1]
+
+
+def wrong_schedule_layers(path: Path, source: str) -> list[str]:
+    """Imports that climb inside of `schedule`, or lead from one backend to the other."""
+    own = schedule_part(path.relative_to(PACKAGE).with_suffix("").parts)
+    if own is None:
+        return []
+    wrong = []
+    for _, dotted in imports_of(path, source):
+        part = schedule_part(dotted.split(".")[1:]) if dotted.startswith("tvm_autodiff.") else None
+        if part is None:
+            continue
+        if part != own:
+            backends = {own.partition("/")[0], part.partition("/")[0]} == {"cpu", "cuda"}
+            if backends or SCHEDULE_LAYERS.get(part, 99) >= SCHEDULE_LAYERS.get(own, 0):
+                wrong.append(f"{own} (layer {SCHEDULE_LAYERS.get(own)}) imports {dotted}")
+    return wrong
+
+
 def knows_tvm(path: Path) -> bool:
     return package_of(path) in KNOW_TVM or path.relative_to(PACKAGE).as_posix() in IMPORT_TVM
 
@@ -181,6 +234,15 @@ def test_files_import_only_from_lower_layers() -> None:
     assert complaints_of(wrong_layers) == []
 
 
+def test_parts_of_schedule_import_only_from_lower_layers() -> None:
+    assert complaints_of(wrong_schedule_layers) == []
+
+
+def test_every_part_of_schedule_is_on_a_layer() -> None:
+    parts = {schedule_part(path.relative_to(PACKAGE).with_suffix("").parts) for path in FILES}
+    assert parts - {None, "__init__"} == SCHEDULE_LAYERS.keys()
+
+
 def test_files_leave_tvm_to_the_packages_that_know_it() -> None:
     assert complaints_of(tvm_imports) == []
 
@@ -224,7 +286,7 @@ def test_files_have_at_most_400_lines() -> None:
         ("domain/a.py", "def f():\n    import tvm", 1),
         ("runtime/compiled.py", "from tvm import relax", 1),
         ("runtime/modules.py", "from tvm import relax", 0),
-        ("schedule/emit/loops.py", "from tvm.s_tir import Schedule", 0),
+        ("schedule/primitives.py", "from tvm.s_tir import Schedule", 0),
         ("domain/a.py", "def f(node):\n    return node.a", 1),
         ("domain/a.py", "def f(axis):\n    return axis.dom.extent", 1),
         ("domain/a.py", "def f(site):\n    return site.op.body[0]", 1),
@@ -233,11 +295,17 @@ def test_files_have_at_most_400_lines() -> None:
         ("rules/a.py", "from ..graph.kinds.prefix_scan import Scan, scan_of", 1),
         ("rules/a.py", "from ..graph.kinds.kind import kind_of", 0),
         ("graph/kinds/kind.py", "from .prefix_scan import scan_of", 0),
+        ("schedule/cuda/a.py", "from ..cpu.rules import CPU_RULES", 1),
+        ("schedule/cuda/a.py", "from ..cpu.loops.rounds import rounds", 1),
+        ("schedule/cuda/a.py", "from .blocks.threads import bind_flat", 0),
+        ("schedule/nest/a.py", "from ..fusion.chains import Chain", 1),
+        ("schedule/nest/a.py", "from .access import Affine", 0),
+        ("schedule/fusion/a.py", "from ..nest.access import Affine", 0),
     ],
 )
 def test_the_checks_see_what_they_should(file: str, source: str, complaints: int) -> None:
     path = PACKAGE / file
-    checks = (wrong_layers, tvm_imports, node_attributes, decoded_kinds)
+    checks = (wrong_layers, wrong_schedule_layers, tvm_imports, node_attributes, decoded_kinds)
     found = [complaint for check in checks for complaint in check(path, source)]
     assert bool(found) == bool(complaints)
 
@@ -248,6 +316,13 @@ def test_documented_table_is_true() -> None:
     documented = {name.removesuffix("/").removesuffix(".py"): int(layer) for layer, name in rows}
     packages = {package_of(path) for path in FILES} - {"__init__"}
     assert documented == {package: LAYERS[package] for package in packages}
+    rows = re.findall(r"^\| 5\.(\d+) \| (.*?) \|", page, re.M)
+    inside = {
+        name.removesuffix("/").removesuffix(".py"): int(layer)
+        for layer, names in rows
+        for name in re.findall(r"`([\w/.]+)`", names)
+    }
+    assert inside == SCHEDULE_LAYERS
 
 
 def test_import_loads_no_framework() -> None:

@@ -16,8 +16,8 @@ from tvm_autodiff.compile import build
 from tvm_autodiff.errors import LoweringError, PlainScheduleWarning
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.declined import Cause, Declined, no_gain, other_kind
-from tvm_autodiff.schedule.fusion.kernel import Kernel
 from tvm_autodiff.schedule.fusion.kernels import cut
+from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import ChainRule, Refusals, apply_rules

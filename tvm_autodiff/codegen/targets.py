@@ -17,6 +17,10 @@ Target: TypeAlias = Any  #: a TVM target
 #: first parts of triples that name the same family of CPUs
 _ARCHITECTURES = {"x86_64": "x86", "i386": "x86", "i686": "x86", "arm64": "aarch64"}
 
+#: the architecture of CUDA targets where there is no GPU: that of an H100. TVM's default, sm_50,
+#: is no longer supported by the compilers of CUDA 13
+DEFAULT_ARCH = "sm_90"
+
 
 def host_target() -> Target:
     """The target of this host's CPU, with its features."""
@@ -113,6 +117,25 @@ def gpu_arch() -> str | None:
     """The architecture of the first GPU, such as ``"sm_90"``, or None without a GPU."""
     device = tvm.cuda(0)
     return f"sm_{device.compute_version.replace('.', '')}" if device.exist else None
+
+
+def is_plain_cuda(target: Any) -> bool:
+    """Whether a target is CUDA without an architecture: ``"cuda"``, ``{"kind": "cuda"}``."""
+    if isinstance(target, Mapping):
+        return target.get("kind") == "cuda" and "arch" not in target
+    return isinstance(target, str) and target == "cuda"
+
+
+def with_arch(target: Any) -> dict[str, Any]:
+    """A plain CUDA target with the architecture of this machine's device, or the default one.
+
+    Examples
+    --------
+    >>> with_arch({"kind": "cuda", "max_threads_per_block": 512})["max_threads_per_block"]
+    512
+    """
+    named = dict(target) if isinstance(target, Mapping) else {"kind": target}
+    return {**named, "arch": gpu_arch() or DEFAULT_ARCH}
 
 
 def gpu_multiprocessors() -> int | None:

@@ -31,7 +31,7 @@ from ..runtime.modules import can_link
 from ..runtime.record import Record
 from ..runtime.threads import check_threads, use_threads
 from ..schedule.backends import rules_for
-from ..schedule.emit.compilation import compiled
+from ..schedule.compilation import compiled
 from ..schedule.emit.program import Program
 from ..schedule.machine import Machine, as_target, machine_of
 from ..schedule.plan import Plan

@@ -14,7 +14,7 @@ from ..runtime.host import needs_of
 from ..runtime.record import Launch, LoopBack, Record, Sizes, Storage
 from ..runtime.signature import Dim, Signature
 from ..runtime.tensor_signature import dimension_of
-from ..schedule.emit.compilation import Compiled
+from ..schedule.compilation import Compiled
 from ..schedule.emit.direct import CallSizes
 from ..schedule.plan import Plan
 from ..schedule.slow_kernels import notice_of

@@ -37,8 +37,8 @@ from ..graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..schedule.fusion.kernel import EXPENSIVE
 from ..schedule.fusion.kernels import worth_inlining
+from ..schedule.kernel import EXPENSIVE
 from ..zero_elimination.passes.equal_stages import merge_equal_stages
 from ..zero_elimination.walk import each_stage
 
@@ -47,7 +47,7 @@ Key = tuple[int, int]
 #: the assumed value of an unknown symbolic size
 SAMPLE = 64
 
-#: operations of exp, tanh and the like: what `schedule/cpu/elementary` writes for one
+#: operations of exp, tanh and the like: what `schedule/elementary` writes for one
 FUNCTION = 20
 
 

@@ -18,10 +18,10 @@ from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.launches import without_blocks
 from ..codegen.passes.opaque_indices import C_CAST
 from ..codegen.primfunc import StageFunction
-from .cpu.elementary.functions import with_own_functions
-from .cpu.elementary.library import with_library_functions
 from .cpu.rules import CPU_RULES
 from .cuda.rules import CUDA_RULES
+from .elementary.functions import with_own_functions
+from .elementary.library import with_library_functions
 from .machine import Machine
 from .rule import Rule
 

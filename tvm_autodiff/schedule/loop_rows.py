@@ -10,13 +10,11 @@ from __future__ import annotations
 from ..graph.graph import topological
 from ..graph.kinds.loop import Loop
 from ..graph.stage import is_placeholder
-from .cpu.parallel import worth_threads
 from .declined import Declined
-from .fusion.kernel import SYMBOLIC_SIZE, Kernel
+from .kernel import SYMBOLIC_SIZE, Kernel
 from .machine import Machine
 from .rewrites.row_blocks import RowBlocks, row_blocks
-from .slow_kernels import estimated_work
-from .work import bytes_of
+from .work import bytes_of, estimated_work
 
 SHARED_PART = 2  #: what all rows read may take one part in so many of a cache
 #: operations and reads for each byte of that, from which on a core waits little for the cache that
@@ -31,7 +29,7 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
     ops = [op for op in topological(list(loop.step.outputs)) if not is_placeholder(op)]
     length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
     work = sum(estimated_work(Kernel(op)) for op in ops)
-    if not worth_threads(length * work, machine):
+    if not machine.worth_threads(length * work):
         return None
     found = row_blocks(loop.step, machine.threads)
     if isinstance(found, Declined):

@@ -14,15 +14,18 @@ from ..codegen.targets import (
     cpu_features,
     gpu_multiprocessors,
     host_target,
+    is_plain_cuda,
     target_attributes,
     target_from,
     target_kind,
+    with_arch,
     with_host,
 )
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import bits_of
-from .cuda.target import is_plain_cuda, with_arch
 
+#: cycles of one thread below which starting others costs more than it saves: it takes 1 to 5 µs
+THREAD_CYCLES = 16_384
 _MULTIPROCESSORS = 132  #: of the default GPU if this machine has none: an H100
 
 
@@ -72,6 +75,16 @@ class Machine:
     def lanes(self, dtype: str) -> int:
         """Elements of `dtype` in a vector register."""
         return max(1, self.vector_bytes * 8 // bits_of(dtype))
+
+    def worth_threads(self, work: float) -> bool:
+        """Whether `work` cycles of one thread should be shared by several; an evaluation of a body
+        is at least a cycle, unless it is part of a vector.
+        """
+        return self.threads > 1 and work >= THREAD_CYCLES
+
+    def threads_for(self, work: float) -> int:
+        """The number of threads for `work` cycles of one."""
+        return self.threads if self.worth_threads(work) else 1
 
 
 def as_target(target: Any) -> Target:

@@ -29,8 +29,10 @@ from .emit.repeats import without_repeats
 from .emit.rewind_function import kept_step, rewind_step
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
-from .fusion.kernels import SYMBOLIC_SIZE, Chain, Kernel, cut
+from .fusion.chains import Chain
+from .fusion.kernels import cut
 from .fusion.repetition import repeated
+from .kernel import SYMBOLIC_SIZE, Kernel
 from .loop_rows import rows_apart
 from .machine import Machine
 from .rewrites.normal_form import copy_of

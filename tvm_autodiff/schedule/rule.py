@@ -8,7 +8,7 @@ library, and becomes a `LoweringError` that names the rule and the kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..codegen.primfunc import RefusedStageError, StageFunction, with_scalars
@@ -17,8 +17,7 @@ from ..expr.rewrite import contains_load, depends_on
 from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of
 from .declined import Declined, refused
 from .fusion.chains import Chain
-from .fusion.kernel import Kernel
-from .large import too_large
+from .kernel import Kernel, too_large
 from .machine import Machine
 
 #: functions to run in order, the last of which writes the outputs of the kernel
@@ -153,6 +152,11 @@ def _by_kernel_rules(
     if isinstance(last, Declined):
         raise LoweringError(f"stage {kernel.name} cannot be scheduled: {last.reason}")
     return Scheduled(kernel, last, name_of(rules[-1]), tuple(declined), plain=True)
+
+
+def writes_to(launches: Launches, kernel: Kernel) -> Launches:
+    """The launches, the last of which computes the outputs of `kernel` under another name."""
+    return [*launches[:-1], replace(launches[-1], outputs=tuple(kernel.outputs))]
 
 
 def name_of(rule: Rule) -> str:

@@ -6,103 +6,22 @@ although these are slower, with more than a twentieth of the estimated work of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Sequence
 
-from ..errors import UnsolvableError
-from ..expr.nodes import Axis, is_load, op_name
-from ..expr.rewrite import postorder
-from ..expr.simplify import constant_bounds
-from ..graph.graph import tensors_read_by, topological
 from ..graph.kinds.kind import Compute, kind_of
-from ..graph.kinds.loop import Loop
 from ..graph.kinds.prefix_scan import Scan
-from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in
 from ..graph.kinds.scatter_add import ScatterAdd
-from ..graph.stage import (
-    Operation,
-    axis_range,
-    bodies,
-    is_placeholder,
-    outputs_of,
-    reduction_of,
-    shape_of,
-)
 from .declined import Cause
-from .fusion.chains import Chain
-from .fusion.kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
 from .rule import Scheduled
+from .work import estimated_work
 
 SHARE = 20  #: a kernel below one part in so many of the work cannot slow a program down much
 #: operations that plain loops do in about ten times what a call from Python takes (5 µs, as
 #: `benchmarks/call_overhead.py` measures it): below, a faster schedule is hardly noticed
 MIN_WORK = 65_536
-COSTLY = 16  #: operations that an evaluation of exp and the like counts as
 #: the kinds for which rules other than the last one exist
 _SCHEDULED = (Compute, Scan, ScatterAdd)
 SHOWN = 3  #: kernels that a warning names
-
-_FREE = frozenset(("var", "const", "cast", "let", "reduce"))
-
-
-def estimated_work(kernel: Kernel | Chain) -> int:
-    """The operations and reads of a kernel, counting each evaluation of a body."""
-    return sum(map(_work, kernel.ops))
-
-
-def _work(op: Operation) -> int:
-    return _WORK.get(type(kind_of(op)), _moved)(op)
-
-
-def _computed(op: Operation) -> int:
-    return _iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
-
-
-def _moved(op: Operation) -> int:
-    """The reads and writes of a stage that reads its inputs and writes its outputs once."""
-    return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
-
-
-def _repeated(op: Operation) -> int:
-    """The work of loops: that of their steps, for each of them."""
-    total = 0
-    for loop in loops_in(kind_of(op)):
-        ops = [one for one in topological(loop.step.outputs) if not is_placeholder(one)]
-        total += size_of([loop.length]) * sum(map(_work, ops))
-    return total
-
-
-_WORK: dict[type, Callable[[Operation], int]] = {
-    Compute: _computed,
-    Loop: _repeated,
-    KeptLoop: _repeated,
-    Rewind: _repeated,
-}
-
-
-def _iterations(op: Operation) -> int:
-    """How often a body is evaluated, at most where the extents of reduce axes vary."""
-    found = reduction_of(op)
-    axes = [*op.axis, *(found.axes if found is not None else ())]
-    known = {axis.var: axis_range(axis) for axis in op.axis}
-    ranges = {var: span for var, span in known.items() if all(isinstance(n, int) for n in span)}
-
-    def extent(axis: Axis) -> int:
-        size = axis_range(axis)[1]
-        try:
-            return max(0, constant_bounds(size, ranges)[1])
-        except UnsolvableError:
-            return SYMBOLIC_SIZE
-
-    return prod(map(extent, axes))
-
-
-def _cost(node: object) -> int:
-    name = op_name(node)
-    if is_load(node):
-        return 1
-    return 0 if name in _FREE else COSTLY if name in EXPENSIVE else 1
-
 
 def reasons_of(one: Scheduled) -> tuple[str, ...]:
     """Why no faster schedule applies, for each rule; empty for a kernel that has one."""

@@ -6,15 +6,32 @@ and written, each once. The counts are None if sizes are symbolic or the stage i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from ..codegen.primfunc import StageFunction
+from ..errors import UnsolvableError
 from ..expr.dtypes import itemsize
 from ..expr.nodes import Axis, Tensor, dtype_of, is_float, is_load, op_name
 from ..expr.rewrite import postorder
-from ..graph.stage import Operation, axis_range, bodies, is_compute, reduction_of, shape_of
-from .fusion.kernels import Chain, Kernel
+from ..expr.simplify import constant_bounds
+from ..graph.graph import tensors_read_by, topological
+from ..graph.kinds.kind import Compute, kind_of
+from ..graph.kinds.loop import Loop
+from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in
+from ..graph.stage import (
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    is_placeholder,
+    outputs_of,
+    reduction_of,
+    shape_of,
+)
+from .fusion.chains import Chain
+from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
 
 #: float nodes that compute nothing
 _FREE = frozenset(("var", "const", "load", "cast", "let", "select", "if_then_else", "likely"))
@@ -69,3 +86,68 @@ def _product(extents: Sequence[Any]) -> int | None:
             return None
         total *= extent
     return total
+
+
+COSTLY = 16  #: operations that an evaluation of exp and the like counts as
+_UNCOUNTED = frozenset(("var", "const", "cast", "let", "reduce"))
+
+
+def estimated_work(kernel: Kernel | Chain) -> int:
+    """The operations and reads of a kernel, counting each evaluation of a body."""
+    return sum(map(_work, kernel.ops))
+
+
+def _work(op: Operation) -> int:
+    return _WORK.get(type(kind_of(op)), _moved)(op)
+
+
+def _computed(op: Operation) -> int:
+    return _iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
+
+
+def _moved(op: Operation) -> int:
+    """The reads and writes of a stage that reads its inputs and writes its outputs once."""
+    return sum(size_of(shape_of(tensor)) for tensor in (*tensors_read_by(op), *outputs_of(op)))
+
+
+def _repeated(op: Operation) -> int:
+    """The work of loops: that of their steps, for each of them."""
+    total = 0
+    for loop in loops_in(kind_of(op)):
+        ops = [one for one in topological(loop.step.outputs) if not is_placeholder(one)]
+        total += size_of([loop.length]) * sum(map(_work, ops))
+    return total
+
+
+_WORK: dict[type, Callable[[Operation], int]] = {
+    Compute: _computed,
+    Loop: _repeated,
+    KeptLoop: _repeated,
+    Rewind: _repeated,
+}
+
+
+def _iterations(op: Operation) -> int:
+    """How often a body is evaluated, at most where the extents of reduce axes vary."""
+    found = reduction_of(op)
+    axes = [*op.axis, *(found.axes if found is not None else ())]
+    known = {axis.var: axis_range(axis) for axis in op.axis}
+    ranges = {var: span for var, span in known.items() if all(isinstance(n, int) for n in span)}
+
+    def extent(axis: Axis) -> int:
+        size = axis_range(axis)[1]
+        try:
+            return max(0, constant_bounds(size, ranges)[1])
+        except UnsolvableError:
+            return SYMBOLIC_SIZE
+
+    return prod(map(extent, axes))
+
+
+def _cost(node: object) -> int:
+    name = op_name(node)
+    if is_load(node):
+        return 1
+    return 0 if name in _UNCOUNTED else COSTLY if name in EXPENSIVE else 1
+
+

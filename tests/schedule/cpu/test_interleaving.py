@@ -9,7 +9,7 @@ from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff.schedule.cpu.interleaving import interleaving
 from tvm_autodiff.schedule.declined import Declined
-from tvm_autodiff.schedule.fusion.kernel import Kernel
+from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.machine import as_target, machine_of
 
 

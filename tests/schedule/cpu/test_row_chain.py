@@ -13,10 +13,10 @@ from tests.schedule import chain_cases as cases
 from tests.schedule.fusion.test_chains import chains_of
 from tvm_autodiff.codegen.passes.in_place import may_share
 from tvm_autodiff.compile import build
-from tvm_autodiff.schedule.cpu.loops.row_items import items_of, nests_of
 from tvm_autodiff.schedule.cpu.loops.shared_work import with_shared_work
 from tvm_autodiff.schedule.cpu.row_chain import row_chain
 from tvm_autodiff.schedule.fusion.members import MAX_ROW
+from tvm_autodiff.schedule.fusion.row_items import items_of, nests_of
 from tvm_autodiff.schedule.machine import as_target, machine_of
 
 MACHINE = machine_of(as_target(None), 1)
@@ -129,7 +129,7 @@ def test_conditions_leave_no_branch():
 
 @pytest.mark.parametrize("threads", [2, 5])
 def test_sums_are_kept_for_each_thread(threads, monkeypatch):
-    monkeypatch.setattr("tvm_autodiff.schedule.cpu.parallel.MIN_WORK", 0)
+    monkeypatch.setattr("tvm_autodiff.schedule.machine.THREAD_CYCLES", 0)
     machine = replace(MACHINE, threads=threads)
     text = text_of(cases.squared_error(64, 32)[1], machine)
     assert f"T.parallel({threads})" in text

@@ -9,8 +9,8 @@ from tvm import te
 from tests.evaluate import evaluate_graph
 from tests.machines import avx512
 from tvm_autodiff import build, differentiate
+from tvm_autodiff.schedule import machine as hardware
 from tvm_autodiff.schedule.backends import rules_for
-from tvm_autodiff.schedule.cpu import parallel
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
@@ -30,7 +30,7 @@ def taken_rows(rows, width, reads):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("size", SIZES)
 def test_rows(size, threads, monkeypatch):
-    monkeypatch.setattr(parallel, "MIN_WORK", 0)
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
     rows, width, reads = size
     inputs, outputs = taken_rows(*size)
     rng = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def test_rows(size, threads, monkeypatch):
 
 
 def test_inner_dimension(monkeypatch):
-    monkeypatch.setattr(parallel, "MIN_WORK", 0)
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
     table = te.placeholder((6, 9, 8), name="table")
     index = te.placeholder((20,), "int32", name="index")
     head = te.placeholder((6, 20, 8), name="head")
@@ -92,7 +92,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name, threads, monkeypatch):
     """Whatever the place of the axes that data give: one pass by the rule, equal to numpy's."""
-    monkeypatch.setattr(parallel, "MIN_WORK", 0)
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
     indices, shape, read = LAYOUTS[name]
     out = te.compute(shape, read, name="out")
     head = te.placeholder(shape, name="head")

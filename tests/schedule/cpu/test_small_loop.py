@@ -14,7 +14,7 @@ from tests.schedule.test_slow_kernels import WARP
 from tvm_autodiff.codegen.primfunc import StageFunction, stage_function
 from tvm_autodiff.errors import PlainScheduleWarning
 from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
-from tvm_autodiff.schedule.fusion.kernel import Kernel
+from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.machine import as_target, machine_of
 
 

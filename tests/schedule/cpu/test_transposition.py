@@ -9,9 +9,10 @@ from tvm import te
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import build
-from tvm_autodiff.schedule.cpu.transposition import exchanged, transposition
+from tvm_autodiff.schedule.cpu.loops.squares import exchanged
+from tvm_autodiff.schedule.cpu.transposition import transposition
 from tvm_autodiff.schedule.declined import Declined
-from tvm_autodiff.schedule.fusion.kernel import Kernel
+from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
 
 
@@ -144,7 +145,7 @@ def test_exchanges_transpose(side, monkeypatch):
         both = [*vectors[0], *vectors[1]]
         return [both[place] for place in places]
 
-    monkeypatch.setattr("tvm_autodiff.schedule.cpu.transposition.picked", numbers)
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.loops.squares.picked", numbers)
     rows = [[(i, j) for j in range(side)] for i in range(side)]
     distance = 1
     while distance < side:

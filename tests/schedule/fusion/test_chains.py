@@ -11,7 +11,7 @@ from tests.machines import avx512
 from tests.schedule import chain_cases as cases
 from tests.schedule.test_rules import arrays_for
 from tvm_autodiff.compile import build
-from tvm_autodiff.schedule.cpu import parallel
+from tvm_autodiff.schedule import machine as hardware
 from tvm_autodiff.schedule.cpu.row_chain import row_chain
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.chains import Chain
@@ -58,7 +58,7 @@ CASES = {
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_values(name, threads, monkeypatch):
-    monkeypatch.setattr(parallel, "MIN_WORK", 0)
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
     inputs, outputs = CASES[name]
     arrays = arrays_for(inputs, {})
     arrays = [abs(a) % 2 if a.dtype == "int32" else a for a in arrays]
@@ -69,7 +69,7 @@ def test_values(name, threads, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_every_chain_is_taken(name, threads, monkeypatch):
-    monkeypatch.setattr(parallel, "MIN_WORK", 0)
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
     machine = avx512(threads)
     for chain in chains_of(CASES[name][1]):
         rows = np.prod([int(extent) for extent in chain.extents])
@@ -81,7 +81,7 @@ def test_every_chain_is_taken(name, threads, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", [cases.softmax, cases.layer_norm], ids=["softmax", "layer norm"])
 def test_symbolic_rows(case, threads, monkeypatch):
-    monkeypatch.setattr(parallel, "MIN_WORK", 0)
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
     inputs, outputs = case(te.var("n"), 37)
     assert chains_of(outputs)
     function = build(inputs, outputs, num_threads=threads)

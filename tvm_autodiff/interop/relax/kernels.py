@@ -18,7 +18,7 @@ from ...graph.free_variables import free_variables
 from ...graph.graph import topological
 from ...graph.stage import is_placeholder, shape_of
 from ...schedule.backends import rules_for
-from ...schedule.emit.compilation import compiled
+from ...schedule.compilation import compiled
 from ...schedule.emit.names import identifier
 from ...schedule.emit.program import function_alone
 from ...schedule.emit.updates import Step

@@ -30,19 +30,19 @@ from ...graph.stage import (
     renew_axis,
 )
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
-from ..fusion.kernels import SYMBOLIC_SIZE, Kernel, size_of
+from ..kernel import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import Machine
 from ..nest.elementwise_body import Body, body_of
 from ..nest.products import Product, product_of
 from ..rewrites.quotient_axes import split_at_quotients
+from ..rewrites.split_reduction import divisor_at_least, split_reduction
+from ..rule import writes_to
 from .elementwise import elementwise
-from .parallel import worth_threads
 from .reduction import reduction
-from .split import divisor_at_least, split_reduction, writes_to
-from .symbolic_rows import SIZES, BlockKernel, block_kernel, over_all_rows
 from .tiles.copies import needs_copy
 from .tiles.nests import Nest, nest_of, padded_extents, ranges_of
 from .tiles.packing import TileAxes, pack, packed_size
+from .tiles.symbolic_rows import SIZES, BlockKernel, block_kernel, over_all_rows
 from .tiles.tile_choice import (
     best_tile,
     estimated_cycles,
@@ -147,7 +147,7 @@ def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFuncti
     reads = {tensor_key(t) for launch in launches[:-1] for t in launch.inputs}
     if reads & set(block.whole):
         return None  # a copy of each block would be needed
-    threads = worth_threads(nest.iterations, machine)  # at the call the size decides again
+    threads = machine.worth_threads(nest.iterations)  # at the call the size decides again
     last = over_all_rows(launches[-1], block, kernel, machine, threads)
     return None if last is None else [*launches[:-1], last]
 
@@ -267,7 +267,7 @@ def _emit(
             results,
             _moved(tile, places),
             machine,
-            not blocks and worth_threads(cycles, machine),
+            not blocks and machine.worth_threads(cycles),
             straight,
             [places.index(axis) for axis in tile_order(nest, padded)],
         )

@@ -21,11 +21,11 @@ from ...graph.stage import (
     shape_of,
 )
 from ..declined import NOT_COMPUTED, REDUCES, Declined
-from ..emit.loops import schedule_of, scheduled
-from ..fusion.kernels import Kernel, iterations
+from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import affine_forms, stride_of, strides_along
-from .parallel import share_out, worth_threads
+from ..primitives import schedule_of, scheduled
+from .loops.parallel import share_out
 from .transposition import VECTOR_OPS
 
 TRANSPOSE_TILE = 16
@@ -43,7 +43,7 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
         return REDUCES
     unscheduled = stage_function([op], kernel.outputs)
     schedule, blocks = schedule_of(unscheduled)
-    threads = worth_threads(iterations(op), machine)
+    threads = machine.worth_threads(iterations(op))
     # without elements there is nothing to schedule, and TVM divides by extents that are fused
     if len(op.axis) and len(blocks) == 1 and 0 not in shape_of(op.output(0)):
         _schedule(schedule, blocks[0], op, machine, threads)

@@ -12,12 +12,10 @@ from ...expr.nodes import op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import bodies, is_compute
 from ..declined import Declined
-from ..emit.loops import by_tvm, output_loops, schedule_of, scheduled
-from ..fusion.kernels import Kernel, iterations
-from ..large import too_large
+from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
-from .parallel import worth_threads
-from .statement_loops import statement_loops
+from ..primitives import by_tvm, output_loops, schedule_of, scheduled
+from ..statement_loops import statement_loops
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
@@ -30,7 +28,7 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     if not is_compute(kernel.root):
         return [unscheduled]
     schedule, blocks = schedule_of(unscheduled)
-    if worth_threads(iterations(kernel.root), machine):
+    if machine.worth_threads(iterations(kernel.root)):
         for block in blocks:
             _parallelise(schedule, block)
     return [scheduled(schedule, unscheduled)]

@@ -51,11 +51,11 @@ from ...expr.nodes import (
 from ...expr.rewrite import depends_on, expand_lets, postorder, substitute
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
-from ..fusion.kernel import Kernel, iterations
+from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import stride_of
 from ..nest.boxes import decided
-from .parallel import shared_loops, worth_threads
+from .loops.parallel import shared_loops
 from .transposition import VECTOR_OPS
 
 _BRANCHES = ("if_then_else", "select")
@@ -92,7 +92,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
         buffers.append(parameter(tensor, f"p{number}"))
         places.put(tensor, buffers[-1])
     block = _Block(op, components, kernel.outputs, short, lanes, places)
-    threads = machine.threads if worth_threads(iterations(op), machine) else 1
+    threads = machine.threads_for(iterations(op))
     body = _loops(op, extents, short, block, threads)
     # blocks that overlap write some elements twice
     func = function(buffers, body, once=extents[-short - 1] % lanes == 0)

@@ -40,9 +40,9 @@ from ...graph.stage import (
 )
 from ...rules.reducers import classify
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
-from ..fusion.kernel import Kernel, iterations
+from ..kernel import Kernel, iterations
 from ..machine import Machine
-from .parallel import shared_loops, worth_threads
+from .loops.parallel import shared_loops
 
 MIN_ROW, MAX_ROW = 4, 1_024  #: results that are reduced together
 
@@ -94,7 +94,7 @@ class _Nest:
 
     def _outer(self, axes: list[Axis], body: Statement) -> Statement:
         threads = self.machine.threads
-        threads = threads if worth_threads(iterations(self.op), self.machine) else 1
+        threads = threads if self.machine.worth_threads(iterations(self.op)) else 1
         loops = [(axis.var, axis_range(axis)[1]) for axis in axes]
         if all(isinstance(extent, int) for _, extent in loops):
             return shared_loops(loops, body, threads)

@@ -33,13 +33,14 @@ from ...graph.stage import (
     shape_of,
 )
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
-from ..emit.loops import extent_of, schedule_of, scheduled
-from ..fusion.kernels import Kernel, iterations, size_of
+from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import strides_along
+from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
-from .parallel import MIN_WORK, share_out, worth_threads
-from .split import divisor_at_least, split_reduction, writes_to
+from ..rewrites.split_reduction import divisor_at_least, split_reduction
+from ..rule import writes_to
+from .loops.parallel import share_out
 from .tiles.tiling import Tile, schedule_tile
 
 MAX_VECTORS = 4
@@ -82,7 +83,7 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decline
 def _split(kernel: Kernel, found: Reduction, machine: Machine) -> tuple[Kernel, Kernel] | None:
     """The number of parts for the threads that the output axes do not occupy."""
     outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
-    if machine.threads < 2 or iterations(kernel.root) < 2 * MIN_WORK:
+    if not machine.worth_threads(iterations(kernel.root) / 2):
         return None
     if outputs >= 4 * machine.threads and outputs * 64 > iterations(kernel.root):
         return None
@@ -92,7 +93,7 @@ def _split(kernel: Kernel, found: Reduction, machine: Machine) -> tuple[Kernel, 
         extent = axis_range(axis)[1]
         if isinstance(extent, int) and extent >= machine.threads:
             parts = divisor_at_least(extent, machine.threads)
-            if parts <= 16 * machine.threads:
+            if parts <= 16 * machine.threads and parts < extent:
                 return split_reduction(kernel, number, parts)
     return None
 
@@ -163,7 +164,7 @@ def _flat_columns(kernel: Kernel, lanes: int, machine: Machine) -> StageFunction
     schedule.reorder(outer, *loops[rank:], group, vector)
     schedule.unroll(group)
     schedule.vectorize(vector)
-    if worth_threads(iterations(kernel.root), machine):
+    if machine.worth_threads(iterations(kernel.root)):
         schedule.parallel(outer)
     init = schedule.decompose_reduction(block, loops[rank])
     group, vector = schedule.get_loops(init)[-2:]
@@ -183,7 +184,7 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
         kernel.outputs,
         tile,
         machine,
-        worth_threads(iterations(op), machine),
+        machine.worth_threads(iterations(op)),
         vectorize_consumer=tile.vector is not None and not _guards_in(consume),
     )
 
@@ -311,7 +312,7 @@ def _schedule_rows(
     schedule, blocks = schedule_of(unscheduled)
     reader = blocks[-1]
     loops = schedule.get_loops(reader)
-    threads = worth_threads(iterations(kernel.root), machine)
+    threads = machine.worth_threads(iterations(kernel.root))
     for block in reversed(blocks[:-1]):
         schedule.set_scope(block, 0, "local")
         if loops:

@@ -36,15 +36,14 @@ from ...graph.free_variables import free_variables
 from ...graph.stage import Extent, Operation, axis_range, bodies, outputs_of, reduction_of, shape_of
 from ..declined import Declined
 from ..fusion.chains import Chain
-from ..fusion.kernel import EXPENSIVE, iterations, size_of
 from ..fusion.members import Member, inner_axes
+from ..fusion.row_items import items_of, nests_of
+from ..kernel import EXPENSIVE, iterations, size_of
 from ..machine import Machine
 from .loops.components import with_components
 from .loops.rounds import filled
-from .loops.row_items import items_of, nests_of
 from .loops.shared_work import with_shared_work
 from .loops.vector_loops import NestWriter, combined
-from .parallel import worth_threads
 
 MAX_KEPT = 256 * 1024  #: bytes of the buffers that a thread keeps, as its cache holds them
 ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap
@@ -56,7 +55,7 @@ MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a fusion group as one function."""
     work = sum(_work(member) for member in chain.members)
-    chunks = machine.threads if worth_threads(work // SIMPLE, machine) else 1
+    chunks = machine.threads_for(work // SIMPLE)
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:
         return Declined("it has too few rows for the threads")
     parts = with_components(chain, machine)

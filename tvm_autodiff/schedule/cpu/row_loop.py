@@ -44,12 +44,11 @@ from ...graph.stage import (
     shape_of,
 )
 from ..declined import Declined, no_gain, other_kind
-from ..fusion.kernel import SYMBOLIC_SIZE, Kernel
+from ..kernel import SYMBOLIC_SIZE, Kernel
 from ..machine import Machine
 from ..nest.row_program import RowProgram, row_program
 from ..rewrites.normal_form import normal_form
 from .loops.row_lanes import Lanes, RowLanes, Stack
-from .parallel import worth_threads
 
 #: points of all stages of a step for one row: code and compile time grow with them
 MAX_POINTS = 768
@@ -155,7 +154,7 @@ class _Writer:
         loop, values = self._loop, len(self._program.bindings)
         length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
         work = length * units * self._lanes * max(1, values)
-        threads = min(machine.threads, units) if worth_threads(work, machine) else 1
+        threads = min(machine.threads, units) if machine.worth_threads(work) else 1
         size = sum(
             len(vars) * self._lanes * bits_of(dtype_of(vars[0])) // 8
             for vars in self._program.states

@@ -13,13 +13,13 @@ from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, is_compute, reduction_of, shape_of
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
 from ..fusion.chains import Chain
-from ..fusion.kernel import Kernel, iterations, size_of
 from ..fusion.members import Member, contiguous_run, natural_member
-from ..machine import Machine
-from .parallel import MIN_WORK
+from ..kernel import Kernel, iterations, size_of
+from ..machine import THREAD_CYCLES, Machine
+from ..rewrites.split_reduction import split_reduction
+from ..rule import writes_to
 from .reduction import reduction
 from .row_chain import row_chain
-from .split import split_reduction, writes_to
 
 MAX_SUM_BYTES = 16_384  #: sums over rows that stay in the first cache
 MIN_VECTORS = 4  #: of sums, so that none waits for the one before
@@ -70,7 +70,7 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
     root = kernel.root
     found = reduction_of(root)
     assert found is not None
-    if root.num_outputs != 1 or not len(root.axis) or iterations(root) < MIN_WORK:
+    if root.num_outputs != 1 or not len(root.axis) or iterations(root) < THREAD_CYCLES:
         return None
     width = size_of([axis_range(axis)[1] for axis in root.axis])
     lanes = machine.lanes(dtype_of(root.output(0)))

@@ -34,15 +34,14 @@ from ...expr.nodes import Expr, Var, dtype_of
 from ...expr.rewrite import substituter
 from ...graph.stage import Operation, axis_range, reduction_of
 from ..declined import Declined, other_kind
-from ..fusion.kernel import Kernel, size_of
-from ..fusion.members import unit_strides
+from ..fusion.row_items import has_branches
+from ..kernel import Kernel, size_of
 from ..machine import Machine
+from ..nest.access import unit_strides
 from ..nest.in_range import is_safe, loops_of
 from ..nest.running import Running, running_of
 from .elementwise import elementwise
 from .loops.rounds import rounds, vectors
-from .loops.row_items import has_branches
-from .parallel import worth_threads
 
 TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the one before
 
@@ -79,7 +78,7 @@ class _Writer:
             self.places.put(tensor, self.buffers[-1])
         self.extents = [int(axis_range(axis)[1]) for axis in op.axis]
         self.counters = [counter(axis.var.name, axis_range(axis)[1]) for axis in op.axis]
-        self.threads = machine.threads if worth_threads(size_of(self.extents), machine) else 1
+        self.threads = machine.threads_for(size_of(self.extents))
 
     def launch(self) -> StageFunction:
         """The function."""

@@ -13,9 +13,8 @@ from ...graph.kinds.kind import kind_of
 from ...graph.kinds.prefix_scan import Scan, scan_function
 from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
-from ..fusion.kernels import Kernel, size_of
+from ..kernel import Kernel, size_of
 from ..machine import Machine
-from .parallel import worth_threads
 
 
 def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -30,7 +29,7 @@ def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         kernel.root.name,
         found,
         lanes=lanes,
-        threads=worth_threads(size_of(shape_of(kernel.outputs[0])), machine),
+        threads=machine.worth_threads(size_of(shape_of(kernel.outputs[0]))),
     )
     inputs = tensors_read_by(kernel.root)
     return [launch_of(func, kernel.root, inputs, kernel.outputs)]

@@ -34,9 +34,9 @@ from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd, as_index, inside
 from ...graph.stage import Extent, shape_of
 from ..declined import Declined, other_kind
-from ..fusion.kernel import Kernel, size_of
+from ..kernel import Kernel, size_of
 from ..machine import Machine
-from .parallel import shared_loops, worth_threads
+from .loops.parallel import shared_loops
 
 MIN_TRAILING = 4  #: elements of a row below which looking for places costs more than adding
 
@@ -66,7 +66,7 @@ class _ScatterNest:
         }
         self.leading = [-1 - dim for dim in range(self.layout.shared)]
         work = size_of(list(self.extents.values())) + size_of(self.shape)
-        self.threads = machine.threads if worth_threads(work, machine) else 1
+        self.threads = machine.threads_for(work)
 
     def function(self) -> StageFunction:
         """The nest as a function of the positions, the updates and the result."""

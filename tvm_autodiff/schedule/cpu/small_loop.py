@@ -28,8 +28,8 @@ from ...graph.stage import (
     reduction_of,
 )
 from ..declined import Declined, no_gain, other_kind
-from ..fusion.kernel import Kernel, iterations
 from ..fusion.kernels import inline_producers
+from ..kernel import Kernel, iterations
 from ..rewrites.normal_form import normal_form
 
 #: points of a step for each kernel that it would be, up to which plain loops take less time than

@@ -22,14 +22,13 @@ from ...expr.nodes import Tensor, dtype_of
 from ...graph.kinds.loop import Loop, Step
 from ...graph.stage import shape_of
 from ..declined import Declined, no_gain, other_kind
-from ..fusion.kernel import SYMBOLIC_SIZE, Kernel
+from ..kernel import SYMBOLIC_SIZE, Kernel
 from ..machine import Machine
 from ..nest.affine_states import AffineStates, affine_states
 from ..nest.row_program import row_program
 from ..nest.state_chain import chain_length
 from ..rewrites.normal_form import normal_form
 from .loops.part_passes import PartPasses
-from .parallel import worth_threads
 
 MAX_POINTS = 64  #: points of all stages of a step for one row: its code is written several times
 LEVELS = 2  #: of states that depend on each other
@@ -66,7 +65,7 @@ def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFuncti
     lanes = min(machine.lanes(dtype_of(carry)) for carry in step.carries)
     length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE**2
     work = length * max(1, len(states.program.bindings))
-    threads = machine.threads if worth_threads(work, machine) else 1
+    threads = machine.threads_for(work)
     reason = _reason_against(replace(loop, step=step), states, lanes, threads)
     if reason is not None:
         return no_gain(reason)

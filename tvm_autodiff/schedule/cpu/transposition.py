@@ -22,13 +22,12 @@ from ...codegen.loop_nest import (
     counter,
     element,
     function,
-    local,
     loop,
     parameter,
     sequence,
 )
 from ...codegen.primfunc import StageFunction
-from ...codegen.vectors import filled_with, picked, whole, widened_read
+from ...codegen.vectors import widened_read
 from ...expr.build import add, const, mul, variable
 from ...expr.nodes import (
     BINARY_CLASSES,
@@ -45,11 +44,12 @@ from ...expr.nodes import (
 from ...expr.rewrite import expand_lets, postorder, replace_outermost, substitute, variables_of
 from ...graph.stage import Operation, axis_range, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
-from ..fusion.kernel import EXPENSIVE, Kernel, iterations
+from ..kernel import EXPENSIVE, Kernel, iterations
 from ..machine import Machine
 from ..nest.access import affine_forms
 from .loops.elements import Elements
-from .parallel import shared_loops, worth_threads
+from .loops.parallel import shared_loops
+from .loops.squares import turned
 
 MIN_SIDE = 4  #: of a tile
 #: operators that there are for vectors
@@ -80,7 +80,7 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
         buffers.append(parameter(tensor, f"p{number}"))
         places.put(tensor, buffers[-1])
     tile = _Tile(elements, kernel, across, reads, side, places)
-    threads = machine.threads if worth_threads(iterations(op), machine) else 1
+    threads = machine.threads_for(iterations(op))
     body = _loops(op, across, side, tile, threads)
     # tiles that overlap write some elements twice
     once = rows % side == 0 and columns % side == 0
@@ -190,37 +190,8 @@ class _Tile:
             at = add(column, const(number, dtype_of(column)))
             here = substitute(read, {variables[self.across]: row, variables[-1]: at})
             vectors.append(widened_read(self.places.read(here), self.side))
-        distance = 1
-        kept: list[Local] = []
-        while distance < self.side:
-            kept = []
-            for vector in exchanged(vectors, distance):
-                kept.append(local(f"t{len(buffers)}", [self.side], dtype_of(read)))
-                buffers.append(kept[-1])
-                statements.append(filled_with(kept[-1], vector))
-            vectors = [whole(place) for place in kept]
-            distance *= 2
-        return kept
-
-
-def exchanged(vectors: Sequence[Expr], distance: int) -> list[Expr]:
-    """``v[i][j + d] ↔ v[i + d][j]`` wherever bit d of i and j is zero.
-
-    After the distances 1, 2, 4, .. the vectors are the columns of what they were the rows of
-    (J. O. Eklundh, A fast computer method for matrix transposing, 1972).
-    """
-    side = len(vectors)
-    result: list[Expr] = []
-    for number in range(side):
-        low, high = vectors[number & ~distance], vectors[number | distance]
-        upper = number & distance
-        # elements are counted through both vectors
-        places = [
-            lane & ~distance | upper if not lane & distance else side + (lane & ~distance | upper)
-            for lane in range(side)
-        ]
-        result.append(picked([low, high], places))
-    return result
+        statements += turned(vectors, buffers, dtype_of(read))[0]
+        return buffers[-self.side :]
 
 
 def _loops(op: Operation, across: int, side: int, tile: _Tile, threads: int) -> Statement:

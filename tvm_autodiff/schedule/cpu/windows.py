@@ -15,7 +15,7 @@ from ...expr.nodes import tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, Declined, other_kind
-from ..fusion.kernel import Kernel
+from ..kernel import Kernel
 from ..machine import Machine
 from ..rewrites.unrolled import is_window, unrolled_bodies
 from .loops.class_loops import class_loops

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from ...codegen.primfunc import StageFunction
 from ...graph.stage import axis_range, is_compute, reduction_of
-from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..fusion.chains import Chain
-from ..fusion.kernels import Kernel, iterations, size_of
 from ..fusion.members import Member
+from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
+from ..rule import writes_to
 from .blocks.threads import WARP
 from .fallback import fallback
 from .reduction import parts_for_device, runs_along_rows

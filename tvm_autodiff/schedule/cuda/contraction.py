@@ -28,16 +28,16 @@ from ...graph.stage import (
     renew_axis,
     sum_over,
 )
-from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
-from ..emit.loops import schedule_of, scheduled
-from ..fusion.kernels import Kernel
+from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.products import product_of
+from ..primitives import schedule_of, scheduled
 from ..rewrites.quotient_axes import split_at_quotients
+from ..rewrites.split_reduction import parts_of
+from ..rule import writes_to
 from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .blocks.matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
-from .blocks.parts import parts_of
 from .fallback import fallback
 from .reduction import reduction
 

@@ -15,10 +15,10 @@ from ...expr.nodes import Expr, dtype_of, is_float, is_load, op_name, operands
 from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, REDUCES, Declined
-from ..emit.loops import schedule_of, scheduled
-from ..fusion.kernels import Kernel, iterations
+from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import strides_along
+from ..primitives import schedule_of, scheduled
 from .blocks.threads import bind_flat, fused, own_loops
 
 #: what prevents computing several elements at once

@@ -24,12 +24,11 @@ from ...graph.stage import (
     reduction_of,
     renew_axis,
 )
-from ..cpu.statement_loops import statement_loops
 from ..declined import Declined
-from ..emit.loops import by_tvm, schedule_of, scheduled
-from ..fusion.kernels import Kernel
-from ..large import too_large
+from ..kernel import Kernel, too_large
 from ..machine import Machine
+from ..primitives import by_tvm, schedule_of, scheduled
+from ..statement_loops import statement_loops
 from .blocks.threads import bind_flat, fused, own_loops
 
 #: local memory of a thread (CUDA C++ Programming Guide, technical specifications)

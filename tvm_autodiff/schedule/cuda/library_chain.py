@@ -13,10 +13,10 @@ from ...codegen.passes.launches import unrolled_by_cuda
 from ...codegen.primfunc import StageFunction, stage_function
 from ...graph.stage import is_compute
 from ..declined import Declined
-from ..emit.loops import by_library
 from ..fusion.chains import Chain
-from ..fusion.kernel import iterations, size_of
+from ..kernel import iterations, size_of
 from ..machine import Machine
+from ..primitives import by_library
 
 LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
 

@@ -11,10 +11,10 @@ from ...codegen.passes.launches import unrolled_by_cuda, with_nonempty_grids
 from ...codegen.primfunc import StageFunction, stage_function
 from ...graph.stage import axis_range, is_compute
 from ..declined import NOT_COMPUTED, Declined, other_kind
-from ..emit.loops import by_library
-from ..fusion.kernels import Kernel
+from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.products import product_of
+from ..primitives import by_library
 
 
 def library_matmul(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.rewind import loops_in
 from ..declined import Declined, other_kind
-from ..fusion.kernels import Kernel
+from ..kernel import Kernel
 from ..machine import Machine
 
 

@@ -17,13 +17,13 @@ from typing import Any
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.nodes import Var
 from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
-from ..cpu.split import writes_to
 from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
-from ..emit.loops import extent_of, schedule_of, scheduled
-from ..fusion.kernels import Kernel, iterations, size_of
+from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import strides_along
-from .blocks.parts import parts_of
+from ..primitives import extent_of, schedule_of, scheduled
+from ..rewrites.split_reduction import parts_of
+from ..rule import writes_to
 from .blocks.threads import BLOCK, WARP, fused, own_loops
 from .fallback import fallback
 

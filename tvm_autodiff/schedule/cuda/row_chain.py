@@ -14,10 +14,10 @@ from ...codegen.primfunc import StageFunction, external_reads
 from ...expr.nodes import always, node_id, op_name, tensor_key
 from ...graph.free_variables import free_variables
 from ...graph.stage import Operation, axis_range, is_compute, outputs_of, shape_of
-from ..cpu.loops.row_items import BLOCK, FOLD, SUM, Item, items_of
 from ..declined import Declined
 from ..fusion.chains import Chain
-from ..fusion.kernel import Kernel, size_of
+from ..fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
+from ..kernel import Kernel, size_of
 from ..machine import Machine
 from .blocks.row_phases import RowWriter, items_size
 from .blocks.threads import WARP

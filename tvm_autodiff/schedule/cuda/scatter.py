@@ -14,7 +14,7 @@ from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd
 from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
-from ..fusion.kernels import Kernel, size_of
+from ..kernel import Kernel, size_of
 from ..machine import Machine
 
 #: the dtypes that CUDA adds atomically on every supported device

@@ -13,10 +13,10 @@ from ...expr.nodes import Tensor, is_load, load_tensor, node_id, operands, tenso
 from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
-from ..emit.loops import extent_of, schedule_of, scheduled
-from ..fusion.kernels import Kernel, iterations
+from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import strides_along
+from ..primitives import extent_of, schedule_of, scheduled
 from .blocks.threads import fused, own_loops
 
 TILE = 32

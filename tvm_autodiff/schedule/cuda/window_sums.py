@@ -32,12 +32,12 @@ from ...graph.stage import (
     reduction_stage,
     renew_axis,
 )
-from ..cpu.split import writes_to
 from ..declined import Declined, other_kind
-from ..fusion.kernels import Kernel, iterations
+from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import stride_of
 from ..nest.products import is_sum
+from ..rule import writes_to
 from .any_reducer import any_reducer
 from .elementwise import elementwise
 

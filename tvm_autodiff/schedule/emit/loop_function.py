@@ -30,7 +30,7 @@ from ...expr.nodes import Expr, Tensor, binary, tensor_key
 from ...graph.graph import tensors_read_by
 from ...graph.kinds.loop import Loop
 from ...graph.stage import Extent, Operation, outputs_of, placeholder
-from ..fusion.kernel import Kernel
+from ..kernel import Kernel
 from ..rewrites.row_blocks import RowBlocks
 from .loop_carries import (
     AfterStep,

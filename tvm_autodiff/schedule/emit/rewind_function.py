@@ -29,7 +29,7 @@ from ...graph.kinds.rewind_control import (
     written_forward,
 )
 from ...graph.stage import Operation, outputs_of, placeholder
-from ..fusion.kernel import Kernel
+from ..kernel import Kernel
 from .called_parts import CalledParts, Part
 from .loop_carries import Clock, Exchanged, Memory, after_all, read_from, written_to
 from .loop_workspace import row_in_bytes, size_in_bytes

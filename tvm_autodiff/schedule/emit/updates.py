@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from ...codegen.passes.in_place import may_share
 from ...codegen.primfunc import StageFunction
 from ...expr.nodes import Tensor, tensor_key
-from ..fusion.kernels import Chain, Kernel
+from ..fusion.chains import Chain
+from ..kernel import Kernel
 
 Update = tuple[Tensor, Tensor]  #: an input and its new value
 

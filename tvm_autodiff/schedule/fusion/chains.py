@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ...expr.nodes import Tensor, node_id, tensor_key
 from ...graph.stage import Extent, Operation, axis_range, outputs_of
-from .kernel import Kernel
+from ..kernel import Kernel
 from .members import Member, natural_member, placed_member
 
 WINDOW = 24  #: how many groups back a kernel looks for one to join

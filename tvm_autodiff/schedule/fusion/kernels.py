@@ -25,9 +25,9 @@ from ...graph.stage import (
     reduction_stage,
     shape_of,
 )
+from ..kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 from ..rewrites.table import INTO_KERNELS, rewritten
 from .chains import Chain, chained
-from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 
 __all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
 

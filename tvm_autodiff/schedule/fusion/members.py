@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, operands, tensor_key
-from ...expr.rewrite import contains_load, depends_on, postorder
+from ...expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, tensor_key
+from ...expr.rewrite import contains_load, postorder
 from ...graph.stage import (
     Operation,
     Reduction,
@@ -24,11 +24,11 @@ from ...graph.stage import (
     shape_of,
 )
 from ..declined import Declined
-from ..nest.access import stride_of
+from ..kernel import Kernel, iterations, size_of
+from ..nest.access import depends_on_any, stride_of, unit_strides
 from ..nest.elementwise_body import body_of
 from ..nest.products import product_of
 from ..nest.running import running_of
-from .kernel import Kernel, iterations, size_of
 
 MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
 MIN_ROW = 64  #: elements of a row of an elementwise kernel
@@ -230,23 +230,6 @@ def _has_reuse(op: Operation, reduction: Reduction, across: bool = False) -> boo
         return False
     body = product_of(op) or body_of(op)
     return not isinstance(body, Declined) and len(body.operands) > 1
-
-
-def depends_on_any(read: Expr, var: Var) -> bool:
-    """Whether an index of a read depends on a variable."""
-    return any(depends_on(index, [var]) for index in operands(read))
-
-
-def unit_strides(op: Operation, var: Var) -> bool:
-    """Whether every read is contiguous in memory along a variable, or constant."""
-    reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
-    variables = [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
-    return all(
-        stride_of(node, node_id(var), variables) in (0, 1)
-        for node in postorder(roots)
-        if is_load(node) and depends_on_any(node, var)
-    )
 
 
 def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from ...expr.nodes import Tensor, tensor_key
 from ...graph.graph import tensors_read_by
 from ...graph.stage import is_placeholder, outputs_of
+from ..kernel import Kernel, Repetition
 from .chains import Chain
-from .kernel import Kernel, Repetition
 
 
 def repeated(

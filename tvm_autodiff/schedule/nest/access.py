@@ -23,8 +23,8 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import postorder
-from ...graph.stage import shape_of
+from ...expr.rewrite import depends_on, postorder
+from ...graph.stage import Operation, bodies, reduction_of, shape_of
 
 Interval = tuple[int, int]
 
@@ -182,3 +182,20 @@ def stride_of(read: Expr, key: int, variables: Sequence[Var]) -> int | None:
         total += c * (stride or 0)
         stride = stride * dim if isinstance(dim, int) and stride is not None else None
     return total
+
+
+def unit_strides(op: Operation, var: Var) -> bool:
+    """Whether every read is contiguous in memory along a variable, or constant."""
+    reduction = reduction_of(op)
+    roots = list(reduction.sources) if reduction else bodies(op)
+    variables = [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
+    return all(
+        stride_of(node, node_id(var), variables) in (0, 1)
+        for node in postorder(roots)
+        if is_load(node) and depends_on_any(node, var)
+    )
+
+
+def depends_on_any(read: Expr, var: Var) -> bool:
+    """Whether an index of a read depends on a variable."""
+    return any(depends_on(index, [var]) for index in operands(read))

@@ -31,7 +31,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import expand_lets, postorder, replace_outermost
 from ...graph.stage import Operation, Reduction, reduction_of
 from ..declined import NO_REDUCTION, Declined, other_kind
-from ..fusion.kernel import EXPENSIVE
+from ..kernel import EXPENSIVE
 from .products import Operand, atoms_of, is_sum
 
 CALL = 24.0  #: operations that an expensive function counts as

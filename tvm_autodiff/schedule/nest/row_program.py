@@ -47,7 +47,7 @@ from ...graph.stage import (
     shape_of,
 )
 from ..declined import Declined, no_gain, other_kind
-from ..fusion.kernel import EXPENSIVE
+from ..kernel import EXPENSIVE
 from .literals import over_numbers
 
 Key: TypeAlias = tuple[Any, ...]

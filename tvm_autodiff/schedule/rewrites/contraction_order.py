@@ -46,7 +46,7 @@ from ...graph.stage import (
     renewed_reduction,
 )
 from ...graph.structural import EqualStages
-from ..fusion.kernel import SYMBOLIC_SIZE, size_of
+from ..kernel import SYMBOLIC_SIZE, size_of
 from ..nest.in_range import Loops, loops_of
 from ..nest.products import Product, distinct, guarded, is_sum, operand_value, product_of
 from .hoisting import POINTS_PER_ELEMENT

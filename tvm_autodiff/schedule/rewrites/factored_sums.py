@@ -21,7 +21,7 @@ from ...graph.stage import (
     reduction_stage,
     renewed_reduction,
 )
-from ..fusion.kernel import EXPENSIVE
+from ..kernel import EXPENSIVE
 from ..nest.products import is_sum
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504

@@ -32,7 +32,7 @@ from ...graph.stage import (
     reduction_stage,
     sum_combiner,
 )
-from ..fusion.kernel import iterations
+from ..kernel import iterations
 from ..nest.products import is_sum
 from .shared_work import aligned, expensive_everywhere
 

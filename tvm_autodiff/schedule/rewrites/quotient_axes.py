@@ -39,7 +39,7 @@ from ...graph.stage import (
     renew_axis,
     shape_of,
 )
-from ..fusion.kernels import Kernel
+from ..kernel import Kernel
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ..fusion.kernel import iterations
+from ..kernel import iterations
 from ..nest.products import is_sum
 
 MIN_QUOTIENTS = 1000  #: from which on a kernel for the factors is not noticed

@@ -9,7 +9,7 @@ from ...expr.nodes import Axis, Expr, is_float, node_id, op_name
 from ...expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ...expr.structural import StructuralKeys
 from ...graph.stage import Operation, axis_range, reduction_of
-from ..fusion.kernel import EXPENSIVE
+from ..kernel import EXPENSIVE
 
 MAX_NODES = 300  #: of both bodies: as many as those have that producers are written into
 MAX_ORDERS = 24  #: of the axes of a sum that are tried

@@ -41,7 +41,7 @@ from ...graph.stage import (
     reduction_stage,
     shape_of,
 )
-from ..fusion.kernel import size_of
+from ..kernel import size_of
 from ..nest.access import stride_of
 
 Key = tuple[int, int]

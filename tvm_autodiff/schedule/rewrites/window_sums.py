@@ -21,8 +21,8 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ..fusion.kernel import size_of
-from ..fusion.members import unit_strides
+from ..kernel import size_of
+from ..nest.access import unit_strides
 from ..nest.products import is_sum
 
 MIN_WINDOW = 8  #: places of a window: each sum over one is written and read again

@@ -20,10 +20,10 @@ from ...errors import InvalidArgumentError
 from ...graph.stage import is_compute, shape_of
 from ..backends import finished
 from ..declined import Declined, other_kind
-from ..emit.loops import scheduled
 from ..fusion.chains import Chain
-from ..fusion.kernel import Kernel
+from ..kernel import Kernel
 from ..machine import Machine
+from ..primitives import scheduled
 from ..rule import Rule, apply_rules, is_ragged
 from .measure import seconds_of
 from .options import Tuning

@@ -37,13 +37,13 @@ from ....expr.rewrite import postorder, replace_outermost, substituter, variable
 from ....expr.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent, axis_range, shape_of
 from ...declined import Declined
-from ...fusion.kernel import size_of
+from ...kernel import size_of
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.boxes import decided, pieces
 from ...nest.in_range import Loops
-from ..parallel import tasks, worth_threads
 from .elements import Elements, without_branches, worth_binding
+from .parallel import tasks
 from .vector_runs import Run, Write
 
 MAX_NODES = 6_000  #: of all pieces together
@@ -92,7 +92,7 @@ def class_loops(
     writer = _Writer(elements, results, moduli, plan, places)
     writer.lanes = machine.lanes(dtype_of(results[0]))
     work = size_of([axis_range(axis)[1] for axis in elements.axes])
-    body = writer.nest(machine.threads if worth_threads(work, machine) else 1)
+    body = writer.nest(machine.threads_for(work))
     if writer.nodes > MAX_NODES:
         return Declined(f"its code would have more than {MAX_NODES} expressions")
     if writer.weight > MAX_WEIGHT:

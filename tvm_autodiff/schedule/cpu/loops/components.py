@@ -52,8 +52,8 @@ from ....graph.stage import (
     shape_of,
 )
 from ...fusion.chains import Chain
-from ...fusion.kernel import Kernel
 from ...fusion.members import Member
+from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import stride_of
 from ...nest.boxes import decided

@@ -12,8 +12,8 @@ from dataclasses import replace
 from ....expr.nodes import Axis, Expr, Var, is_load, node_id, operands
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range, widened_axis
+from ...fusion.row_items import BLOCK, FOLD, Item, Nest
 from ...nest.access import stride_of
-from .row_items import BLOCK, FOLD, Item, Nest
 
 
 def merged(nest: Nest) -> Nest:

@@ -24,7 +24,7 @@ from ....expr.build import add, const, mul, sub
 from ....expr.nodes import Expr, binary, dtype_of
 from ....graph.nonnegative import nonnegative
 from ....graph.stage import Extent
-from .row_items import Item
+from ...fusion.row_items import Item
 
 MAX_UNROLL = 4  #: vectors of partial results of a reduction
 

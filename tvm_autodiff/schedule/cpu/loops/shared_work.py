@@ -40,8 +40,8 @@ from ....graph.stage import (
 )
 from ....graph.structural import EqualStages
 from ...fusion.chains import Chain
-from ...fusion.kernel import EXPENSIVE, Kernel, size_of
 from ...fusion.members import MAX_ROW, Member
+from ...kernel import EXPENSIVE, Kernel, size_of
 from ...machine import Machine
 from ...rewrites.reciprocals import divided, factors_for
 

@@ -11,11 +11,10 @@ from math import gcd
 
 from ....expr.nodes import load_tensor
 from ....graph.stage import shape_of
-from ...fusion.kernel import SYMBOLIC_SIZE, size_of
+from ...kernel import SYMBOLIC_SIZE, size_of
 from ...machine import Machine
 from ...nest.in_range import range_conditions
 from ...nest.products import Operand
-from ..parallel import worth_threads
 from .nests import Nest, ranges_of
 from .packing import packed_size
 from .tiling import Tile
@@ -193,5 +192,5 @@ def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:
 
 def launch_cycles(elements: int, each: float, machine: Machine) -> float:
     """Cycles of a function that does little with each of many elements."""
-    threads = machine.threads if worth_threads(elements * each, machine) else 1
+    threads = machine.threads_for(elements * each)
     return LAUNCH_CYCLES + elements * each / threads

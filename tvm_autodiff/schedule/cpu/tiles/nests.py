@@ -13,7 +13,7 @@ from functools import cached_property
 from ....expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, op_name, tensor_key
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range
-from ...fusion.kernel import EXPENSIVE, ONCE, SYMBOLIC_SIZE, Repetition, size_of
+from ...kernel import EXPENSIVE, ONCE, SYMBOLIC_SIZE, Repetition, size_of
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.elementwise_body import Body, Steps

@@ -11,7 +11,7 @@ from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ...fusion.kernel import SYMBOLIC_SIZE, size_of
+from ...kernel import SYMBOLIC_SIZE, size_of
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.elementwise_body import CALL, Body

@@ -15,9 +15,9 @@ from typing import Any
 from ....codegen.primfunc import StageFunction, stage_function
 from ....expr.nodes import Tensor
 from ....graph.stage import Operation
-from ...emit.loops import extent_of, schedule_of, scheduled
 from ...machine import Machine
-from ..parallel import share_out
+from ...primitives import extent_of, schedule_of, scheduled
+from ..loops.parallel import share_out
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ....expr.build import add, compare, const, mul
 from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id
 from ....expr.rewrite import substituter
 from ....graph.stage import axis_range, data_axis, make_stage
-from ...fusion.kernels import size_of
+from ...kernel import size_of
 from ...nest.in_range import loops_of
 from ...nest.products import Operand, Product, guarded, operand_stride, operand_value
 

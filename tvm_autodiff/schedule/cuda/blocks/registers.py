@@ -12,7 +12,7 @@ from ....codegen.thread_loops import REGISTERS, buffer_in
 from ....expr.build import const
 from ....expr.nodes import Expr, dtype_of
 from ....graph.stage import Combiner, outputs_of
-from ...cpu.loops.row_items import Item
+from ...fusion.row_items import Item
 
 
 def combiner_of(item: Item) -> Combiner:

@@ -42,8 +42,8 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import expand_lets, map_loads, postorder, substituter
 from ....graph.stage import Extent, axis_range, outputs_of
-from ...cpu.loops.row_items import FOLD, MAP, Item, Nest, nests_of
-from ...fusion.kernel import size_of
+from ...fusion.row_items import FOLD, MAP, Item, Nest, nests_of
+from ...kernel import size_of
 from ...machine import Machine
 from .matrices import unflatten
 from .registers import accumulated, combiner_of, registers_of

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.stage import Operation
-from ...emit.loops import extent_of
 from ...machine import Machine
+from ...primitives import extent_of
 
 WARP = 32  #: threads that run in step
 BLOCK = 256  #: the default number of threads of a block

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.deep import run_deep
-from ...codegen.modules import compiled_module, module_of
-from ...codegen.primfunc import first_line
-from ...codegen.workspace import PlannedStorage
-from ...errors import LoweringError
-from ...expr.nodes import Expr
-from ..backends import finished, pipelines_for
-from ..machine import Machine
-from ..plan import Plan
-from ..rule import Scheduled
-from .memory_plan import compile_watched
-from .program import Program, function_alone
+from ..codegen.deep import run_deep
+from ..codegen.modules import compiled_module, module_of
+from ..codegen.primfunc import first_line
+from ..codegen.workspace import PlannedStorage
+from ..errors import LoweringError
+from ..expr.nodes import Expr
+from .backends import finished, pipelines_for
+from .emit.memory_plan import compile_watched
+from .emit.program import Program, function_alone
+from .machine import Machine
+from .plan import Plan
+from .rule import Scheduled
 
 
 @dataclass(frozen=True)

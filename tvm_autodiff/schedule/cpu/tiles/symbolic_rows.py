@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from ...codegen.loop_nest import (
+from ....codegen.loop_nest import (
     PARALLEL,
     Statement,
     bind,
@@ -23,12 +23,12 @@ from ...codegen.loop_nest import (
     sequence,
     when,
 )
-from ...codegen.passes.row_blocks import RowBlock, RowBlocks
-from ...codegen.primfunc import StageFunction
-from ...expr.build import add, const, mul, variable
-from ...expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, load, node_id, tensor_key
-from ...expr.rewrite import expand_lets, map_loads, postorder, replace_outermost
-from ...graph.stage import (
+from ....codegen.passes.row_blocks import RowBlock, RowBlocks
+from ....codegen.primfunc import StageFunction
+from ....expr.build import add, const, mul, variable
+from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, load, node_id, tensor_key
+from ....expr.rewrite import expand_lets, map_loads, postorder, replace_outermost
+from ....graph.stage import (
     Extent,
     Operation,
     axis_range,
@@ -41,9 +41,9 @@ from ...graph.stage import (
     renew_axis,
     shape_of,
 )
-from ..fusion.kernel import SYMBOLIC_SIZE, Kernel, Repetition
-from ..machine import Machine
-from .parallel import shared_loops
+from ...kernel import SYMBOLIC_SIZE, Kernel, Repetition
+from ...machine import Machine
+from ..loops.parallel import shared_loops
 
 SIZES = (4, 6, 8, 12)  #: rows of a block
 

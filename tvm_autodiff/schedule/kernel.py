@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...expr.nodes import Axis, Expr, Tensor, is_load, load_tensor, operands, tensor_key
-from ...expr.rewrite import postorder
-from ...graph.graph import tensors_read_by
-from ...graph.stage import (
+from ..expr.nodes import Axis, Expr, Tensor, is_load, load_tensor, operands, tensor_key
+from ..expr.rewrite import postorder
+from ..expr.weights import MAX_WEIGHT, weight
+from ..graph.graph import tensors_read_by
+from ..graph.stage import (
     Operation,
     axis_range,
     bodies,
@@ -21,6 +22,7 @@ from ...graph.stage import (
     reduction_bounds,
     reduction_of,
 )
+from .declined import Declined
 
 Read = tuple[Tensor, tuple[Expr, ...]]  #: a tensor and the indices that it is read at
 
@@ -127,3 +129,20 @@ def iterations(op: Operation) -> int:
 
 def _extent(axis: Axis) -> object:
     return axis_range(axis)[1]
+
+
+def too_large(kernel: Kernel) -> Declined | None:
+    """The reason why rules that leave a kernel's bodies to TVM must not take it; None for small
+    ones.
+    """
+    for op in kernel.ops:
+        if not is_compute(op):
+            continue
+        reduction = reduction_of(op)
+        for body in reduction.sources if reduction else bodies(op):
+            if weight(body) > MAX_WEIGHT:
+                return Declined(
+                    f"the expression of {op.name} has more than {MAX_WEIGHT} nodes as TVM's "
+                    "simplifier walks it"
+                )
+    return None

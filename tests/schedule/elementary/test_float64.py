@@ -14,7 +14,7 @@ from tvm import te, tirx
 
 from tests.as_lowered import compiled_as_lowered
 from tvm_autodiff.compile import build
-from tvm_autodiff.schedule.cpu.elementary.functions import FLOAT64, with_own_functions
+from tvm_autodiff.schedule.elementary.functions import FLOAT64, with_own_functions
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...codegen.primfunc import StageFunction
-from ...expr.build import add, const, mul
+from ...expr.build import add, compare, const, if_then_else, mul
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, tensor_key
 from ...expr.rewrite import substituter
 from ...graph.graph import retarget
@@ -25,7 +24,7 @@ from ...graph.stage import (
     reduction_stage,
     renew_axis,
 )
-from ..fusion.kernels import Kernel
+from ..kernel import Kernel
 
 
 def divisor_at_least(extent: int, wanted: int) -> int:
@@ -107,6 +106,42 @@ def _combine(
     return Kernel(combined[0].op, epilogue[0].op)
 
 
-def writes_to(launches: list[StageFunction], kernel: Kernel) -> list[StageFunction]:
-    """The launches, the last of which computes the outputs of `kernel` under another name."""
-    return [*launches[:-1], replace(launches[-1], outputs=tuple(kernel.outputs))]
+def parts_of(kernel: Kernel, axis: int, parts: int) -> tuple[Kernel, Kernel]:
+    """Split reduce axis number `axis`, of literal extent, into `parts` parts."""
+    return split_reduction(_lengthened(kernel, axis, parts), axis, parts)
+
+
+def _lengthened(kernel: Kernel, axis: int, multiple: int) -> Kernel:
+    op = kernel.root
+    reduction = reduction_of(op)
+    assert reduction is not None
+    low, extent = axis_range(reduction.axes[axis])
+    assert isinstance(extent, int)
+    longer = -(-extent // multiple) * multiple
+    if longer == extent:
+        return kernel
+    reduced = [renew_axis(old) for old in reduction.axes]
+    old = reduction.axes[axis]
+    reduced[axis] = reduce_axis(old.var.name, longer, low, dtype_of(old.var))
+    spatial = [renew_axis(each) for each in op.axis]
+    table = {
+        before.var: after.var
+        for before, after in zip((*op.axis, *reduction.axes), (*spatial, *reduced), strict=True)
+    }
+    rename = substituter(table)
+    var = reduced[axis].var
+    inside = compare("lt", var, const(extent, dtype_of(var)) + low)
+    sources = tuple(
+        if_then_else(inside, rename(source), identity)
+        for source, identity in zip(reduction.sources, reduction.combiner.identity, strict=True)
+    )
+    tensors = reduction_stage(
+        op.name,
+        spatial,
+        replace(reduction, sources=sources, axes=tuple(reduced)),
+    )
+    if kernel.epilogue is None:
+        return Kernel(tensors[0].op)
+    moved = {tensor_key(op.output(n)): tensor for n, tensor in enumerate(tensors)}
+    epilogue = retarget(kernel.epilogue, lambda tensor: moved.get(tensor_key(tensor)))
+    return Kernel(tensors[0].op, epilogue[0].op)

@@ -6,7 +6,7 @@ import pytest
 from tvm import s_tir, te
 
 from tvm_autodiff.expr.intrinsics import vector_widths
-from tvm_autodiff.schedule.cpu.elementary.code import DOUBLE, INT, Code, Value, function_text
+from tvm_autodiff.schedule.elementary.code import DOUBLE, INT, Code, Value, function_text
 
 #: what is written → the instructions of a scalar function
 INSTRUCTIONS = {

@@ -16,9 +16,9 @@ from tests.as_lowered import compiled_as_lowered
 from tests.float_errors import arguments, errors
 from tvm_autodiff.compile import build, lower
 from tvm_autodiff.expr.build import call
-from tvm_autodiff.schedule.cpu.elementary import trigonometric
-from tvm_autodiff.schedule.cpu.elementary.functions import FLOAT64, FUNCTIONS, with_own_functions
-from tvm_autodiff.schedule.cpu.elementary.power import LITERAL_POWERS
+from tvm_autodiff.schedule.elementary import trigonometric
+from tvm_autodiff.schedule.elementary.functions import FLOAT64, FUNCTIONS, with_own_functions
+from tvm_autodiff.schedule.elementary.power import LITERAL_POWERS
 
 LIMIT = 4.0  # units in the last place
 PER_BINADE = 4096  # two million arguments

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....expr.build import call, cast, like
-from ....expr.intrinsics import library_call, replace_calls
-from ....expr.nodes import Expr, dtype_of, operands
+from ...expr.build import call, cast, like
+from ...expr.intrinsics import library_call, replace_calls
+from ...expr.nodes import Expr, dtype_of, operands
 
 _SUFFIX = {"float32": "f", "float64": ""}
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ....codegen.passes.short_circuit import condition_of
-from ....expr.nodes import (
+from ...codegen.passes.short_circuit import condition_of
+from ...expr.nodes import (
     Axis,
     Expr,
     Var,
@@ -23,8 +23,8 @@ from ....expr.nodes import (
     operands,
     tensor_key,
 )
-from ....expr.rewrite import depends_on, postorder
-from ....graph.stage import (
+from ...expr.rewrite import depends_on, postorder
+from ...graph.stage import (
     Extent,
     Operation,
     Reduction,
@@ -33,10 +33,11 @@ from ....graph.stage import (
     outputs_of,
     reduction_of,
 )
-from ...fusion.chains import Chain
-from ...fusion.members import Member, inner_axes, unit_strides
-from ...machine import Machine
-from ...rewrites.guards import selected
+from ..machine import Machine
+from ..nest.access import unit_strides
+from ..rewrites.guards import selected
+from .chains import Chain
+from .members import Member, inner_axes
 
 MAP, FOLD, BLOCK, SUM = "map", "fold", "block", "sum"
 

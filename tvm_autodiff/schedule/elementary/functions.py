@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ....expr.intrinsics import (
+from ...expr.intrinsics import (
     define,
     own_call,
     replace_calls,
@@ -19,7 +19,7 @@ from ....expr.intrinsics import (
     vector_widths,
     with_llvm_code,
 )
-from ....expr.nodes import Expr, const_value, dtype_of, op_name, operands
+from ...expr.nodes import Expr, const_value, dtype_of, op_name, operands
 from . import (
     error_function,
     exponential,

@@ -6,21 +6,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ...codegen.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
-from ...expr.build import const
-from ...expr.nodes import Var, binary, dtype_of
-from ..emit.loops import extent_of
-from ..machine import Machine
-
-#: cycles of one thread below which starting others costs more than it saves: it takes 1 to 5 µs
-MIN_WORK = 16_384
-
-
-def worth_threads(work: float, machine: Machine) -> bool:
-    """Whether a kernel of `work` cycles should use threads; an evaluation of a body is at least a
-    cycle, unless it is part of a vector.
-    """
-    return machine.threads > 1 and work >= MIN_WORK
+from ....codegen.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
+from ....expr.build import const
+from ....expr.nodes import Var, binary, dtype_of
+from ...machine import Machine
+from ...primitives import extent_of
 
 
 def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:

@@ -12,10 +12,9 @@ from tests.evaluate_statements import run_function
 from tests.schedule.heavy_bodies import BODIES, K, X, choices, doublings
 from tvm_autodiff.codegen.passes.short_circuit import marked
 from tvm_autodiff.expr.nodes import op_name
-from tvm_autodiff.schedule.cpu.statement_loops import statement_loops
-from tvm_autodiff.schedule.fusion.kernel import Kernel
-from tvm_autodiff.schedule.large import too_large
+from tvm_autodiff.schedule.kernel import Kernel, too_large
 from tvm_autodiff.schedule.machine import Machine, as_target
+from tvm_autodiff.schedule.statement_loops import statement_loops
 
 pytestmark = pytest.mark.filterwarnings("ignore::tvm_autodiff.errors.AutodiffWarning")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import prod
 
-from ...codegen.loop_nest import (
+from ..codegen.loop_nest import (
     PARALLEL,
     SERIAL,
     Local,
@@ -27,24 +27,15 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
-from ...codegen.primfunc import StageFunction, external_reads
-from ...codegen.statements import written
-from ...expr.build import add, cast, const, mul, variable
-from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, tensor_key
-from ...expr.rewrite import expand_lets, map_loads, substituter
-from ...graph.stage import (
-    Extent,
-    Reduction,
-    axis_range,
-    axis_vars,
-    bodies,
-    is_compute,
-    reduction_of,
-)
-from ..declined import NOT_COMPUTED, Declined
-from ..fusion.kernel import Kernel, iterations
-from ..machine import Machine
-from .parallel import worth_threads
+from ..codegen.primfunc import StageFunction, external_reads
+from ..codegen.statements import written
+from ..expr.build import add, cast, const, mul, variable
+from ..expr.nodes import Axis, Expr, Var, binary, dtype_of, tensor_key
+from ..expr.rewrite import expand_lets, map_loads, substituter
+from ..graph.stage import Extent, Reduction, axis_range, axis_vars, bodies, is_compute, reduction_of
+from .declined import NOT_COMPUTED, Declined
+from .kernel import Kernel, iterations
+from .machine import Machine
 
 
 def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
@@ -68,7 +59,7 @@ def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Decline
         body = _element(kernel, table, places, "local")
     else:
         loops = _loops(kernel.root.axis, table)
-        kind = PARALLEL if worth_threads(iterations(kernel.root), machine) else SERIAL
+        kind = PARALLEL if machine.worth_threads(iterations(kernel.root)) else SERIAL
         body = _element(kernel, table, places, "global")
     return StageFunction(function(buffers, _nest(loops, body, kind)), tuple(inputs), tuple(results))
 

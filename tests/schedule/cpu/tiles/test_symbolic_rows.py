@@ -13,7 +13,7 @@ import tvm_autodiff as ad
 from tests.machines import avx512
 from tests.schedule import cases
 from tvm_autodiff.schedule.cpu.contraction import contraction
-from tvm_autodiff.schedule.cpu.symbolic_rows import block_kernel
+from tvm_autodiff.schedule.cpu.tiles.symbolic_rows import block_kernel
 from tvm_autodiff.schedule.fusion.kernels import cut, separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
