@@ -18,12 +18,12 @@ from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.launches import without_blocks
 from ..codegen.passes.opaque_indices import C_CAST
 from ..codegen.primfunc import StageFunction
-from .cpu.rules import CPU_RULES
+from .cpu.rules import CPU_RULES, LOOP_RULES
 from .cuda.rules import CUDA_RULES
 from .elementary.functions import with_own_functions
 from .elementary.library import with_library_functions
 from .machine import Machine
-from .rule import Rule
+from .rule import LoopRule, Rule
 
 _RULES: Mapping[str, tuple[Rule, ...]] = {"llvm": CPU_RULES, "cuda": CUDA_RULES}
 
@@ -31,6 +31,11 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {"llvm": CPU_RULES, "cuda": CUDA_RULES}
 def rules_for(machine: Machine) -> tuple[Rule, ...]:
     """The rules for a machine; the last one always applies."""
     return _RULES[machine.kind]
+
+
+def loop_rules_for(machine: Machine) -> tuple[LoopRule, ...]:
+    """The rules that write a loop over time as one function without calls."""
+    return LOOP_RULES if machine.kind == "llvm" else ()
 
 
 def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageFunction]:

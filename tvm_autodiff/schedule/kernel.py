@@ -124,11 +124,13 @@ def iterations(op: Operation) -> int:
     """How often the body of a compute stage is evaluated."""
     reduction = reduction_of(op)
     axes = [*op.axis, *(reduction.axes if reduction else ())]
-    return size_of([_extent(axis) for axis in axes])
+    return size_of([axis_range(axis)[1] for axis in axes])
 
 
-def _extent(axis: Axis) -> object:
-    return axis_range(axis)[1]
+def constant_extent(axis: Axis) -> int:
+    """The extent of an axis that begins at 0; 0 for any other axis, and for a symbolic extent."""
+    low, extent = axis_range(axis)
+    return extent if low == 0 and isinstance(extent, int) else 0
 
 
 def too_large(kernel: Kernel) -> Declined | None:

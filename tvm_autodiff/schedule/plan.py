@@ -9,17 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ..codegen.primfunc import StageFunction
 from ..expr.build import variable
 from ..expr.nodes import Tensor, Var, tensor_key
 from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop, loop_stage
 from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
-from .backends import finished
-from .cpu.row_loop import row_loop
-from .cpu.small_loop import small_loop
-from .cpu.time_parts import time_parts
+from .backends import finished, loop_rules_for
 from .declined import Declined
 from .emit.called_parts import Part
 from .emit.loop_carries import StepValues, step_values
@@ -150,27 +146,31 @@ class Plan:
                 replace(loop, step=loop.step.with_outputs(outputs))
             )
         found = self._loops[id(kernel)]
-        count = len(found.inside.kernels)
-        whole: dict[str, Callable[[], list[StageFunction] | Declined]] = {
-            time_parts.__name__: lambda: time_parts(kernel, found.whole, self.machine),
-            row_loop.__name__: lambda: row_loop(kernel, found.whole, self.machine, count),
-            small_loop.__name__: lambda: small_loop(kernel, found.whole, count),
-        }
-        for rule, made in whole.items():
-            refused = self.refusals.of(kernel, rule)
-            if refused is not None:  # reported with the slow kernels, without separate launches
-                self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
-                continue
-            one = made()
-            if not isinstance(one, Declined):
-                self.scheduled.append(Scheduled(kernel, one, rule))
-                return [Step(launch, kernel, rule) for launch in finished(one, self.machine)]
+        whole = self._without_calls(kernel, found.whole, len(found.inside.kernels))
+        if whole is not None:
+            return whole
         steps = found.inside.steps()
         length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
         runs = length if found.blocks is None else length * found.blocks.count
         self.scheduled += [replace(one, runs=one.runs * runs) for one in found.inside.scheduled]
         results = found.inside.results
         return [loop_step(kernel, found.part, found.values, results, steps, found.blocks)]
+
+    def _without_calls(
+        self, kernel: Kernel, kind: Loop | KeptLoop | Rewind, kernels: int
+    ) -> list[Step] | None:
+        """A loop as one function that calls no kernels, or None where no rule writes one."""
+        for rule in loop_rules_for(self.machine):
+            name = rule.__name__
+            refused = self.refusals.of(kernel, name)
+            if refused is not None:  # reported with the slow kernels, without separate launches
+                self.scheduled.append(Scheduled(kernel, [], "loop", ((name, refused),)))
+                continue
+            launches = rule(kernel, kind, self.machine, kernels)
+            if not isinstance(launches, Declined):
+                self.scheduled.append(Scheduled(kernel, launches, name))
+                return [Step(one, kernel, name) for one in finished(launches, self.machine)]
+        return None
 
     def _rewound(self, kernel: Kernel, kind: KeptLoop | Rewind) -> list[Step]:
         """A loop over kept states.
@@ -190,14 +190,9 @@ class Plan:
             assert not isinstance(prepared, Loop), "the kind stays the same"
             self._rewinds[id(kernel)] = self._planned_parts(prepared)
         whole, count, plans = self._rewinds[id(kernel)]
-        rule = small_loop.__name__
-        refused = self.refusals.of(kernel, rule)
-        small = refused if refused is not None else small_loop(kernel, whole, count)
-        if not isinstance(small, Declined):
-            self.scheduled.append(Scheduled(kernel, small, rule))
-            return [Step(one, kernel, rule) for one in finished(small, self.machine)]
-        if refused is not None:
-            self.scheduled.append(Scheduled(kernel, [], "loop", ((rule, refused),)))
+        made = self._without_calls(kernel, whole, count)
+        if made is not None:
+            return made
         parts = []
         length = loops_in(kind)[0].length
         runs = length if isinstance(length, int) else SYMBOLIC_SIZE

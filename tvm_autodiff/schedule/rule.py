@@ -1,8 +1,10 @@
 """The protocol of schedule rules, and the order in which they are tried.
 
-A rule returns launches or a `Declined`. Rules use the access pattern of the loop nest, never the
-name of an operator. The last rule takes every kernel. An exception in a rule is a bug in this
-library, and becomes a `LoweringError` that names the rule and the kernel.
+A rule returns launches or a `Declined`. What it does not schedule itself, such as copies of
+operands, it leaves to all rules as a `Rest`: no rule names another one. Rules use the access
+pattern of the loop nest, never the name of an operator. The last rule takes every kernel. An
+exception in a rule is a bug in this library, and becomes a `LoweringError` that names the rule and
+the kernel.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..codegen.primfunc import RefusedStageError, StageFunction, with_scalars
+from ..codegen.primfunc import RefusedStageError, StageFunction, external_reads, with_scalars
 from ..errors import AutodiffError, LoweringError
+from ..expr.nodes import Tensor
 from ..expr.rewrite import contains_load, depends_on
+from ..graph.kinds.loop import Loop
+from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of
 from .declined import Declined, refused
 from .fusion.chains import Chain
@@ -22,7 +27,11 @@ from .machine import Machine
 
 #: functions to run in order, the last of which writes the outputs of the kernel
 Launches = list[StageFunction]
-Rule = Callable[[Any, Machine], "Launches | Declined"]
+#: launches, and kernels that the rules schedule in their places
+Made = Sequence["StageFunction | Rest"]
+Rule = Callable[[Any, Machine], "Made | Declined"]
+#: a rule for loops over time: a stage, what it repeats, and how many kernels a step would call
+LoopRule = Callable[[Kernel, Loop | KeptLoop | Rewind, Machine, int], "Launches | Declined"]
 
 RAGGED = Declined("the bounds of a reduce axis vary along the output")
 
@@ -31,9 +40,9 @@ RAGGED = Declined("the bounds of a reduce axis vary along the output")
 class ChainRule:
     """A rule for fusion groups."""
 
-    schedule: Callable[[Chain, Machine], Launches | Declined]
+    schedule: Callable[[Chain, Machine], Made | Declined]
 
-    def __call__(self, chain: Chain, machine: Machine) -> Launches | Declined:
+    def __call__(self, chain: Chain, machine: Machine) -> Made | Declined:
         """The launches of a fusion group, or why the rule does not apply."""
         return self.schedule(chain, machine)
 
@@ -42,11 +51,31 @@ class ChainRule:
 class RaggedRule:
     """A rule for reductions whose bounds vary along the output or are data."""
 
-    schedule: Callable[[Kernel, Machine], Launches | Declined]
+    schedule: Callable[[Kernel, Machine], Made | Declined]
 
-    def __call__(self, kernel: Kernel, machine: Machine) -> Launches | Declined:
+    def __call__(self, kernel: Kernel, machine: Machine) -> Made | Declined:
         """The launches of a kernel, or why the rule does not apply."""
         return self.schedule(kernel, machine)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A kernel that a rule leaves to the first rule that takes it.
+
+    Attributes
+    ----------
+    kernel : Kernel or Chain
+    then : callable, optional
+        What the last of its launches becomes.
+    """
+
+    kernel: Kernel | Chain
+    then: Callable[[StageFunction], StageFunction] | None = None
+
+    @property
+    def inputs(self) -> Sequence[Tensor]:
+        """The tensors that it reads."""
+        return external_reads(self.kernel.ops)
 
 
 @dataclass(frozen=True)
@@ -122,7 +151,7 @@ def apply_rules(
     large = [why for part in kernel.parts if (why := too_large(part)) is not None]
     for rule in rules:
         if isinstance(rule, ChainRule):
-            found = _tried(rule, kernel, machine, known) if not large else large[0]
+            found = _tried(rule, kernel, machine, rules, known) if not large else large[0]
             if not isinstance(found, Declined):
                 return [Scheduled(kernel, found, name_of(rule), tuple(declined))]
             declined.append((name_of(rule), found))
@@ -144,19 +173,14 @@ def _by_kernel_rules(
     for rule in rules[:-1]:
         if large is not None or isinstance(rule, RaggedRule) != ragged:
             continue
-        found = _tried(rule, kernel, machine, refusals)
+        found = _tried(rule, kernel, machine, rules, refusals)
         if not isinstance(found, Declined):
             return Scheduled(kernel, found, name_of(rule), tuple(declined))
         declined.append((name_of(rule), found))
-    last = _tried(rules[-1], kernel, machine, refusals)
+    last = _tried(rules[-1], kernel, machine, rules, refusals)
     if isinstance(last, Declined):
         raise LoweringError(f"stage {kernel.name} cannot be scheduled: {last.reason}")
     return Scheduled(kernel, last, name_of(rules[-1]), tuple(declined), plain=True)
-
-
-def writes_to(launches: Launches, kernel: Kernel) -> Launches:
-    """The launches, the last of which computes the outputs of `kernel` under another name."""
-    return [*launches[:-1], replace(launches[-1], outputs=tuple(kernel.outputs))]
 
 
 def name_of(rule: Rule) -> str:
@@ -165,7 +189,11 @@ def name_of(rule: Rule) -> str:
 
 
 def _tried(
-    rule: Rule, kernel: Kernel | Chain, machine: Machine, refusals: Refusals
+    rule: Rule,
+    kernel: Kernel | Chain,
+    machine: Machine,
+    rules: Sequence[Rule],
+    refusals: Refusals,
 ) -> Launches | Declined:
     known = refusals.of(kernel, name_of(rule))
     if known is not None:
@@ -176,7 +204,15 @@ def _tried(
             return found
         parts = kernel.parts if isinstance(kernel, Chain) else [kernel]
         ops = [op for part in parts for op in part.ops]
-        return [with_scalars(launch, ops) for launch in found]
+        return [
+            launch
+            for part in found
+            for launch in (
+                _launches_of(part, machine, rules, refusals)
+                if isinstance(part, Rest)
+                else [with_scalars(part, ops)]
+            )
+        ]
     except RefusedStageError as error:
         return refused(str(error))
     except AutodiffError:
@@ -187,3 +223,26 @@ def _tried(
             f"{type(error).__name__}: {error}. This is a bug in tvm_autodiff: please report it "
             "with the program"
         ) from error
+
+
+def _launches_of(
+    rest: Rest, machine: Machine, rules: Sequence[Rule], refusals: Refusals
+) -> Launches:
+    scheduled = apply_rules(rest.kernel, machine, rules, refusals)
+    launches = [launch for one in scheduled for launch in one.launches]
+    return launches if rest.then is None else [*launches[:-1], rest.then(launches[-1])]
+
+
+def with_last(made: Made, then: Callable[[StageFunction], StageFunction]) -> Made:
+    """What a rule made, with its last launch changed."""
+    *before, last = made
+    if isinstance(last, StageFunction):
+        return [*before, then(last)]
+    first = last.then
+    both = then if first is None else lambda launch: then(first(launch))
+    return [*before, Rest(last.kernel, both)]
+
+
+def writes_to(made: Made, kernel: Kernel) -> Made:
+    """What a rule made, the last of which computes the outputs of `kernel` under another name."""
+    return with_last(made, lambda launch: replace(launch, outputs=tuple(kernel.outputs)))

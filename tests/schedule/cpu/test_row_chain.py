@@ -14,7 +14,7 @@ from tests.schedule.fusion.test_chains import chains_of
 from tvm_autodiff.codegen.passes.in_place import may_share
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cpu.loops.shared_work import with_shared_work
-from tvm_autodiff.schedule.cpu.row_chain import row_chain
+from tvm_autodiff.schedule.cpu.rows import row_chain
 from tvm_autodiff.schedule.fusion.members import MAX_ROW
 from tvm_autodiff.schedule.fusion.row_items import items_of, nests_of
 from tvm_autodiff.schedule.machine import as_target, machine_of

@@ -16,6 +16,7 @@ from tests.schedule.test_slow_kernels import WARP
 from tvm_autodiff.codegen.primfunc import StageFunction, stage_function
 from tvm_autodiff.errors import PlainScheduleWarning
 from tvm_autodiff.schedule.cpu import row_loop as rule
+from tvm_autodiff.schedule.cpu.small_loop import small_loop
 
 
 def each(like: Any, value: Callable[..., Any], name: str = "v") -> te.Tensor:
@@ -260,7 +261,8 @@ def test_a_function_that_tvm_refuses_becomes_another(monkeypatch: pytest.MonkeyP
         return [replace(launch, func=stage_function([made.op], [made]).func, inputs=())]
 
     broken.__name__ = "row_loop"
-    monkeypatch.setattr("tvm_autodiff.schedule.plan.row_loop", broken)
+    rules = [broken, small_loop]
+    monkeypatch.setattr("tvm_autodiff.schedule.plan.loop_rules_for", lambda machine: rules)
     case = cases(16)[-1]
     with pytest.warns(PlainScheduleWarning, match="row_loop: TVM rejects"):
         function = ad.build(*case.program(5), cache=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,14 +81,14 @@ def test_a_loop_inside_of_a_step_is_called() -> None:
 def test_a_function_that_tvm_refuses_becomes_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     from tvm_autodiff.schedule.cpu import small_loop
 
-    def broken(kernel: Kernel, loop: Loop, kernels: int) -> list[StageFunction]:
+    def broken(kernel: Kernel, loop: Loop, *others: Any) -> list[StageFunction]:
         """Code that TVM cannot compile for a CPU: it calls what only GPUs have."""
-        [launch] = small_loop.small_loop(kernel, loop, kernels)
+        [launch] = small_loop.small_loop(kernel, loop, *others)
         made = te.compute((1,), lambda i: WARP, name="made")
         return [replace(launch, func=stage_function([made.op], [made]).func, inputs=())]
 
     broken.__name__ = "small_loop"
-    monkeypatch.setattr("tvm_autodiff.schedule.plan.small_loop", broken)
+    monkeypatch.setattr("tvm_autodiff.schedule.plan.loop_rules_for", lambda machine: [broken])
     inputs, outputs = decays(1)
     told = "stage decays by rule loop.*small_loop: TVM rejects"
     with pytest.warns(PlainScheduleWarning, match=told):

@@ -12,7 +12,7 @@ from tests.schedule import chain_cases as cases
 from tests.schedule.test_rules import arrays_for
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule import machine as hardware
-from tvm_autodiff.schedule.cpu.row_chain import row_chain
+from tvm_autodiff.schedule.cpu.rows import row_chain
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.chains import Chain
 from tvm_autodiff.schedule.fusion.kernels import cut

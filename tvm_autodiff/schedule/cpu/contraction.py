@@ -36,9 +36,8 @@ from ..nest.elementwise_body import Body, body_of
 from ..nest.products import Product, product_of
 from ..rewrites.quotient_axes import split_at_quotients
 from ..rewrites.split_reduction import divisor_at_least, split_reduction
-from ..rule import writes_to
-from .elementwise import elementwise
-from .reduction import reduction
+from ..rule import Made, Rest, with_last, writes_to
+from .loops.crossed import crossed
 from .tiles.copies import needs_copy
 from .tiles.nests import Nest, nest_of, padded_extents, ranges_of
 from .tiles.packing import TileAxes, pack, packed_size
@@ -53,15 +52,13 @@ from .tiles.tile_choice import (
     worth_turning,
 )
 from .tiles.tiling import Tile, schedule_tile
-from .transposition import transposition
-from .windows import windows
 
 MIN_ITERATIONS = 4_096  #: below this a kernel is not worth a tile
 WHOLE_BLOCKS = 0.8  #: the time of blocks of rows for one of equal tiles, to be worth their rest
 MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep threads busy
 
 
-def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces a body with reuse."""
     if not is_compute(kernel.root):
         return NOT_COMPUTED
@@ -71,11 +68,11 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     if split is not None:
         launches = _contraction(split.kernel, machine)
         if not isinstance(launches, Declined):
-            return split.merged(launches, kernel)
+            return with_last(launches, lambda launch: split.merged(launch, kernel))
     return _contraction(kernel, machine)
 
 
-def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     found = _body(kernel)
     if isinstance(found, Declined):
         return found
@@ -95,12 +92,9 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     if split is not None:
         partial, combined = split
         first = _contraction(partial, machine)
-        second = reduction(combined, machine)
         if isinstance(first, Declined):
             return first
-        if isinstance(second, Declined):
-            return second
-        return [*writes_to(first, partial), *writes_to(second, kernel)]
+        return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
     blocks = _in_blocks(kernel, nest, machine)
     if blocks is not None:
         return blocks
@@ -112,7 +106,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     return _emit(kernel, nest, tile, machine)
 
 
-def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFunction] | None:
+def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     """The kernel in blocks of rows along an axis of symbolic extent, where that is fastest."""
     symbolic = [n for n, key in enumerate(nest.spatial) if key not in nest.extents]
     if not symbolic:
@@ -144,12 +138,14 @@ def _in_blocks(kernel: Kernel, nest: Nest, machine: Machine) -> list[StageFuncti
     launches = _emit(block.kernel, inside, tile, machine, blocks=True)
     if isinstance(launches, Declined):
         return None
-    reads = {tensor_key(t) for launch in launches[:-1] for t in launch.inputs}
+    *copies, tiled = launches
+    assert isinstance(tiled, StageFunction)
+    reads = {tensor_key(t) for copy in copies for t in copy.inputs}
     if reads & set(block.whole):
         return None  # a copy of each block would be needed
     threads = machine.worth_threads(nest.iterations)  # at the call the size decides again
-    last = over_all_rows(launches[-1], block, kernel, machine, threads)
-    return None if last is None else [*launches[:-1], last]
+    last = over_all_rows(tiled, block, kernel, machine, threads)
+    return None if last is None else [*copies, last]
 
 
 def _body(kernel: Kernel) -> Product | Body | Declined:
@@ -210,7 +206,7 @@ def _stays(nest: Nest, machine: Machine) -> bool:
 
 def _emit(
     kernel: Kernel, nest: Nest, tile: Tile, machine: Machine, *, blocks: bool = False
-) -> list[StageFunction] | Declined:
+) -> Made | Declined:
     """The copies of operands, and the tile; with `blocks`, its loops are serial and write the
     results themselves.
     """
@@ -223,7 +219,7 @@ def _emit(
         tuple(nest.spatial[axis] for axis, _ in tile.unrolled),
         tuple(nest.reduced[axis] for axis in reduced),
     )
-    launches: list[StageFunction] = []
+    launches: list[StageFunction | Rest] = []
     reads: list[Expr] = []
     name = kernel.root.name
     for number, operand in enumerate(nest.body.operands):
@@ -240,24 +236,19 @@ def _emit(
         if copied is None:
             return Declined("an operand cannot be packed")
         tensor, read = copied
-        copy = Kernel(tensor.op)
-        for rule in (windows, transposition, elementwise):
-            made = rule(copy, machine)
-            if not isinstance(made, Declined):
-                launches += made
-                break
+        launches.append(Rest(Kernel(tensor.op)))
         reads.append(read)
     sources = nest.body.over(reads, frozenset(nest.spatial[axis] for axis, _ in tile.unrolled))
     places = [axis for axis in range(len(nest.spatial)) if axis != tile.vector] + [tile.vector]
     accumulate = _stage(nest, padded, sources, f"{name}_acc", places, reduced)
     consume, results = _consumers(kernel, accumulate, places), kernel.outputs
     straight = tile.vector == len(nest.spatial) - 1 and _in_vectors(nest, tile)
-    turned: list[StageFunction] | Declined | None = None
+    turned: Kernel | None = None
     if not (straight or blocks) and len(results) == 1 and worth_turning(nest, tile, machine):
         kept = _kept(accumulate)
         [last] = _consumers(kernel, kept, places)
-        turned = transposition(Kernel(last), machine)
-        if not isinstance(turned, Declined):
+        if not isinstance(crossed(Kernel(last), machine), Declined):
+            turned = Kernel(last)
             consume, results, straight = [kept], [kept.output(0)], True
     cycles = tile_cycles(nest, tile, replace(machine, threads=1))
     launches.append(
@@ -272,9 +263,7 @@ def _emit(
             [places.index(axis) for axis in tile_order(nest, padded)],
         )
     )
-    if turned is None or isinstance(turned, Declined):
-        return launches
-    return writes_to([*launches, *turned], kernel)
+    return launches if turned is None else writes_to([*launches, Rest(turned)], kernel)
 
 
 def _in_vectors(nest: Nest, tile: Tile) -> bool:

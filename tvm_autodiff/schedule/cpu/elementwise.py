@@ -25,8 +25,8 @@ from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import affine_forms, stride_of, strides_along
 from ..primitives import schedule_of, scheduled
+from .loops.crossed import VECTOR_OPS
 from .loops.parallel import share_out
-from .transposition import VECTOR_OPS
 
 TRANSPOSE_TILE = 16
 #: LLVM unrolls loops of fewer turns and makes vectors of neighbouring rows:

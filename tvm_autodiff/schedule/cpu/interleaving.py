@@ -35,7 +35,6 @@ from ...codegen.vectors import picked, whole, widened_store
 from ...expr.build import add, const, mul, variable
 from ...expr.fold import fold
 from ...expr.nodes import (
-    Axis,
     Expr,
     Tensor,
     Var,
@@ -49,14 +48,14 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import depends_on, expand_lets, postorder, substitute
-from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
+from ...graph.stage import Operation, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
-from ..kernel import Kernel, iterations
+from ..kernel import Kernel, constant_extent, iterations
 from ..machine import Machine
 from ..nest.access import stride_of
 from ..nest.boxes import decided
+from .loops.crossed import VECTOR_OPS
 from .loops.parallel import shared_loops
-from .transposition import VECTOR_OPS
 
 _BRANCHES = ("if_then_else", "select")
 
@@ -68,7 +67,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
         return NOT_COMPUTED
     if kernel.epilogue is not None or reduction_of(op) is not None:
         return REDUCES
-    extents = [_extent(axis) for axis in op.axis]
+    extents = [constant_extent(axis) for axis in op.axis]
     # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
     if not short or short == len(op.axis) or not all(extents):
@@ -97,11 +96,6 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     # blocks that overlap write some elements twice
     func = function(buffers, body, once=extents[-short - 1] % lanes == 0)
     return [StageFunction(func, tuple(read), tuple(kernel.outputs))]
-
-
-def _extent(axis: Axis) -> int:
-    low, extent = axis_range(axis)
-    return extent if low == 0 and isinstance(extent, int) else 0
 
 
 def _short_axes(extents: Sequence[int], most: int) -> int:
@@ -211,6 +205,6 @@ def _loops(
     start = mul(number, const(lanes, dtype_of(number)))
     if rows % lanes:
         start = binary("min", start, const(rows - lanes, dtype_of(number)))
-    outer = [(axis.var, _extent(axis)) for axis in op.axis[: -short - 1]]
+    outer = [(axis.var, constant_extent(axis)) for axis in op.axis[: -short - 1]]
     body = sequence([bind(row, start), block.statement(row)])
     return shared_loops([*outer, (number, -(-rows // lanes))], body, threads)

@@ -8,15 +8,13 @@ the end. Along a contiguous output axis, whole vectors of outputs are reduced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...codegen.passes.short_circuit import condition_of
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.build import add, const, mul
-from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, op_name, tensor_key
-from ...expr.rewrite import map_loads, postorder, substituter
+from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, tensor_key
+from ...expr.rewrite import map_loads, substituter
 from ...graph.graph import retarget
 from ...graph.stage import (
     Operation,
@@ -35,18 +33,18 @@ from ...graph.stage import (
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
-from ..nest.access import strides_along
+from ..nest.access import has_branches, is_flat, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
 from ..rewrites.split_reduction import divisor_at_least, split_reduction
-from ..rule import writes_to
+from ..rule import Made, writes_to
 from .loops.parallel import share_out
 from .tiles.tiling import Tile, schedule_tile
 
 MAX_VECTORS = 4
 
 
-def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces one value."""
     if not is_compute(kernel.root):
         return NOT_COMPUTED
@@ -67,7 +65,7 @@ def reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decline
             return second
         return [*writes_to(first, partial), *writes_to(second, kernel)]
     lanes = machine.lanes(dtype_of(kernel.root.output(0)))
-    if kernel.epilogue is None and _is_flat(kernel.root, found, lanes):
+    if kernel.epilogue is None and is_flat(kernel.root, lanes):
         return [_flat_columns(kernel, lanes, machine)]
     axes = [*kernel.root.axis, *found.axes]
     plain = replace(found, sources=selected(found.sources, axes))
@@ -99,7 +97,7 @@ def _split(kernel: Kernel, found: Reduction, machine: Machine) -> tuple[Kernel, 
 
 
 def _guarded(found: Reduction) -> bool:
-    return _has_branches(list(found.sources))
+    return has_branches(found.sources)
 
 
 def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:
@@ -135,20 +133,6 @@ def _row_axis(op: Operation, found: Reduction, lanes: int) -> int | None:
 
 def _variables(op: Operation, found: Reduction) -> list[Var]:
     return [axis.var for axis in (*op.axis, *found.axes)]
-
-
-def _is_flat(op: Operation, found: Reduction, lanes: int) -> bool:
-    """Whether the output axes are contiguous in every read as they are in the output."""
-    extents = [axis_range(axis)[1] for axis in op.axis]
-    total = 1
-    for axis, extent in zip(reversed(op.axis), reversed(extents), strict=True):
-        strides = strides_along(list(found.sources), axis.var, _variables(op, found))
-        if not strides or any(stride != total for stride in strides):
-            return False
-        if not isinstance(extent, int):
-            return False
-        total *= extent
-    return len(extents) > 1 and total % lanes == 0 and not _guarded(found)
 
 
 def _flat_columns(kernel: Kernel, lanes: int, machine: Machine) -> StageFunction:
@@ -190,14 +174,8 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
 
 
 def _guards_in(op: Operation) -> bool:
-    return _has_branches(bodies(op))
+    return has_branches(bodies(op))
 
-
-def _has_branches(roots: Sequence[Expr]) -> bool:
-    return any(
-        op_name(node) == "if_then_else" or condition_of(node) is not None
-        for node in postorder(list(roots))
-    )
 
 
 def _renamed(op: Operation, found: Reduction, axes: list[Axis], name: str) -> Operation:

@@ -34,6 +34,7 @@ from ...expr.dtypes import bits_of
 from ...expr.nodes import Expr, Tensor, binary, dtype_of, tensor_key
 from ...graph.graph import tensors_read_by, topological
 from ...graph.kinds.loop import Loop, Step
+from ...graph.kinds.rewind import KeptLoop, Rewind
 from ...graph.stage import (
     Extent,
     Operation,
@@ -64,7 +65,7 @@ FEW_VALUES = 16
 
 
 def row_loop(
-    kernel: Kernel, loop: Loop, machine: Machine, kernels: int
+    kernel: Kernel, loop: Loop | KeptLoop | Rewind, machine: Machine, kernels: int
 ) -> list[StageFunction] | Declined:
     """The function of a loop with independent rows.
 
@@ -79,8 +80,8 @@ def row_loop(
     kernels : int
         The number of functions that a step would call.
     """
-    if machine.kind != "llvm":
-        return other_kind("it is not for a CPU")
+    if not isinstance(loop, Loop):
+        return other_kind("it keeps states")
     if not loop.step.carries:
         return no_gain("nothing is carried")
     whole = _in_normal_form(loop)

@@ -1,5 +1,5 @@
-"""Schedules a single reduction as a fusion group of one: sums of rows, channels or columns,
-arg-reductions.
+"""Schedules fusion groups row by row, and single reductions as groups of one: sums of rows,
+channels or columns, arg-reductions.
 
 Along rows in memory it uses whole vectors of partial results and one remainder. Across rows, each
 thread adds whole rows to its own sums, so that memory is read in order. Rows shorter than a few
@@ -8,7 +8,6 @@ vectors are processed several at a time. The rule declines if the rows are not p
 
 from __future__ import annotations
 
-from ...codegen.primfunc import StageFunction
 from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, is_compute, reduction_of, shape_of
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
@@ -17,9 +16,8 @@ from ..fusion.members import Member, contiguous_run, natural_member
 from ..kernel import Kernel, iterations, size_of
 from ..machine import THREAD_CYCLES, Machine
 from ..rewrites.split_reduction import split_reduction
-from ..rule import writes_to
-from .reduction import reduction
-from .row_chain import row_chain
+from ..rule import Made, Rest, writes_to
+from .loops.row_function import row_function
 
 MAX_SUM_BYTES = 16_384  #: sums over rows that stay in the first cache
 MIN_VECTORS = 4  #: of sums, so that none waits for the one before
@@ -27,7 +25,12 @@ MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
 MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by column
 
 
-def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def row_chain(chain: Chain, machine: Machine) -> Made | Declined:
+    """Schedule a fusion group as one function."""
+    return row_function(chain, machine)
+
+
+def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a reduction row by row."""
     if not is_compute(kernel.root):
         return NOT_COMPUTED
@@ -38,16 +41,16 @@ def rows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     split = _several_at_a_time(kernel, machine)
     if split is not None:
         partial, combined = split
-        first, second = rows(partial, machine), reduction(combined, machine)
-        if not isinstance(first, Declined) and not isinstance(second, Declined):
-            return [*writes_to(first, partial), *writes_to(second, kernel)]
+        first = rows(partial, machine)
+        if not isinstance(first, Declined):
+            return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
     member = natural_member(kernel, certain=False)
     if member is None:
         return Declined("its reads do not run along rows of memory")
     if member.across and not _few_sums(member, machine):
         return Declined("its sums over rows are too many for the first cache, or of too few rows")
     extents = tuple(axis_range(axis)[1] for axis in member.row_axes)
-    return row_chain(Chain((kernel,), (member,), extents, kernel.outputs), machine)
+    return row_function(Chain((kernel,), (member,), extents, kernel.outputs), machine)
 
 
 def _few_sums(member: Member, machine: Machine) -> bool:

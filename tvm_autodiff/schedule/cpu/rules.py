@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from ..rule import ChainRule, RaggedRule, Rule
+from ..rule import ChainRule, LoopRule, RaggedRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
 from .interleaving import interleaving
 from .ragged import ragged
 from .reduction import reduction
-from .row_chain import row_chain
-from .rows import rows
+from .row_loop import row_loop
+from .rows import row_chain, rows
 from .running import running
 from .scan import scan
 from .scatter import scatter
+from .small_loop import small_loop
+from .time_parts import time_parts
 from .transposition import transposition
 from .windows import windows
 
@@ -32,3 +34,6 @@ CPU_RULES: tuple[Rule, ...] = (
     RaggedRule(ragged),
     fallback,
 )
+
+#: for loops over time that call no kernels
+LOOP_RULES: tuple[LoopRule, ...] = (time_parts, row_loop, small_loop)

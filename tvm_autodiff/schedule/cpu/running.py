@@ -34,19 +34,18 @@ from ...expr.nodes import Expr, Var, dtype_of
 from ...expr.rewrite import substituter
 from ...graph.stage import Operation, axis_range, reduction_of
 from ..declined import Declined, other_kind
-from ..fusion.row_items import has_branches
 from ..kernel import Kernel, size_of
 from ..machine import Machine
-from ..nest.access import unit_strides
+from ..nest.access import has_branches, unit_strides
 from ..nest.in_range import is_safe, loops_of
 from ..nest.running import Running, running_of
-from .elementwise import elementwise
+from ..rule import Made, Rest
 from .loops.rounds import rounds, vectors
 
 TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the one before
 
 
-def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def running(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a prefix reduction."""
     op = kernel.root
     found = running_of(op)
@@ -56,13 +55,8 @@ def running(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         return Declined("an extent of its output is symbolic")
     if any(axis_range(axis)[0] != 0 for axis in op.axis):
         return Declined("an axis does not begin at 0")
-    launches = [_Writer(op, found, machine).launch()]
-    if kernel.epilogue is not None:
-        last = elementwise(Kernel(kernel.epilogue), machine)
-        if isinstance(last, Declined):
-            return last
-        launches += last
-    return launches
+    launch = _Writer(op, found, machine).launch()
+    return [launch] if kernel.epilogue is None else [launch, Rest(Kernel(kernel.epilogue))]
 
 
 class _Writer:

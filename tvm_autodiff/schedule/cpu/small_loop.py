@@ -30,6 +30,7 @@ from ...graph.stage import (
 from ..declined import Declined, no_gain, other_kind
 from ..fusion.kernels import inline_producers
 from ..kernel import Kernel, iterations
+from ..machine import Machine
 from ..rewrites.normal_form import normal_form
 
 #: points of a step for each kernel that it would be, up to which plain loops take less time than
@@ -39,7 +40,7 @@ POINTS_OF_A_CALL = 128
 
 
 def small_loop(
-    kernel: Kernel, kind: Loop | KeptLoop | Rewind, kernels: int
+    kernel: Kernel, kind: Loop | KeptLoop | Rewind, machine: Machine, kernels: int
 ) -> list[StageFunction] | Declined:
     """The function of a loop with small steps.
 
@@ -49,6 +50,8 @@ def small_loop(
         The stage.
     kind
         Its kind, without custom rules.
+    machine
+        The machine.
     kernels
         The number of functions that a step would call.
     """

@@ -20,6 +20,7 @@ from ...codegen.primfunc import StageFunction, launch_of
 from ...expr.dtypes import bits_of
 from ...expr.nodes import Tensor, dtype_of
 from ...graph.kinds.loop import Loop, Step
+from ...graph.kinds.rewind import KeptLoop, Rewind
 from ...graph.stage import shape_of
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import SYMBOLIC_SIZE, Kernel
@@ -40,7 +41,9 @@ CYCLES_OF_AN_OPERATION = 4  #: until its result is there
 GAIN = 0.75  #: of the time of one step after the other, at most
 
 
-def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFunction] | Declined:
+def time_parts(
+    kernel: Kernel, loop: Loop | KeptLoop | Rewind, machine: Machine, kernels: int
+) -> list[StageFunction] | Declined:
     """The function of a loop whose time is split into parts.
 
     Parameters
@@ -51,9 +54,11 @@ def time_parts(kernel: Kernel, loop: Loop, machine: Machine) -> list[StageFuncti
         The loop, without custom rules.
     machine : Machine
         The machine.
+    kernels : int
+        The number of functions that a step would call.
     """
-    if machine.kind != "llvm":
-        return other_kind("it is not for a CPU")
+    if not isinstance(loop, Loop):
+        return other_kind("it keeps states")
     if machine.exact_math:
         return other_kind("exact_math asks for one step after the other")
     if not loop.step.carries:

@@ -30,113 +30,42 @@ from ...codegen.primfunc import StageFunction
 from ...codegen.vectors import widened_read
 from ...expr.build import add, const, mul, variable
 from ...expr.nodes import (
-    BINARY_CLASSES,
-    Axis,
     Expr,
     Var,
     binary,
     dtype_of,
-    is_load,
     node_id,
-    op_name,
-    operands,
 )
-from ...expr.rewrite import expand_lets, postorder, replace_outermost, substitute, variables_of
-from ...graph.stage import Operation, axis_range, bodies, is_compute, reduction_of
-from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
-from ..kernel import EXPENSIVE, Kernel, iterations
+from ...expr.rewrite import replace_outermost, substitute
+from ...graph.stage import Operation
+from ..declined import Declined
+from ..kernel import Kernel, constant_extent, iterations
 from ..machine import Machine
-from ..nest.access import affine_forms
+from .loops.crossed import crossed
 from .loops.elements import Elements
 from .loops.parallel import shared_loops
 from .loops.squares import turned
 
-MIN_SIDE = 4  #: of a tile
-#: operators that there are for vectors
-VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
-
 
 def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that transposes."""
-    op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
-    if kernel.epilogue is not None or reduction_of(op) is not None:
-        return REDUCES
-    elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
-    found = _crossed(elements)
-    if found is None:
-        return other_kind("no read runs through memory along another axis than the write")
-    across, reads = found
-    rows, columns = _extent(op.axis[across]), _extent(op.axis[-1])
-    side = machine.lanes(dtype_of(reads[0]))
-    while side > min(rows, columns):
-        side //= 2
-    if side < MIN_SIDE:
-        return no_gain(f"its tiles have fewer than {MIN_SIDE} rows or columns")
+    found = crossed(kernel, machine)
+    if isinstance(found, Declined):
+        return found
+    op, elements, across, side = kernel.root, found.elements, found.across, found.side
     tensors = [*elements.reads(), *kernel.outputs]
     places, buffers = Places(), []
     for number, tensor in enumerate(tensors):
         buffers.append(parameter(tensor, f"p{number}"))
         places.put(tensor, buffers[-1])
-    tile = _Tile(elements, kernel, across, reads, side, places)
+    tile = _Tile(elements, kernel, across, found.reads, side, places)
     threads = machine.threads_for(iterations(op))
     body = _loops(op, across, side, tile, threads)
+    rows, columns = (constant_extent(op.axis[place]) for place in (across, -1))
     # tiles that overlap write some elements twice
     once = rows % side == 0 and columns % side == 0
     func = function(buffers, body, once)
     return [StageFunction(func, tuple(elements.reads()), tuple(kernel.outputs))]
-
-
-def _extent(axis: Axis) -> int:
-    low, extent = axis_range(axis)
-    return extent if low == 0 and isinstance(extent, int) else 0
-
-
-def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
-    """The axis along which reads are contiguous that are not along the last one, and those reads.
-
-    None if there are none, or if another read is contiguous along neither.
-    """
-    axes = elements.axes
-    if len(axes) < 2 or not all(_extent(axis) for axis in axes):
-        return None
-    nodes = postorder(list(elements.values))
-    variables = [axis.var for axis in axes]
-    known = {node_id(var) for var in variables}
-    if any(op_name(node) not in VECTOR_OPS for node in nodes):
-        return None
-    if any(node_id(var) not in known for var in variables_of(elements.values)):
-        return None
-    last = node_id(variables[-1])
-    reads: list[Expr] = []
-    candidates: list[int] | None = None
-    for node in nodes:
-        if not is_load(node) or not operands(node):
-            continue
-        indices = operands(node)
-        forms = affine_forms(list(indices), variables)
-        if any(node_id(index) not in forms for index in indices):
-            return None
-        outer = [forms[node_id(index)] for index in indices[:-1]]
-        inner = forms[node_id(indices[-1])]
-        if not any(form.coefficient(last) for form in outer):
-            if inner.coefficient(last) in (0, 1):
-                continue
-            return None
-        along = [
-            place
-            for place, var in enumerate(variables[:-1])
-            if inner.coefficient(node_id(var)) == 1
-            and not any(form.coefficient(node_id(var)) for form in outer)
-        ]
-        if inner.coefficient(last):
-            return None
-        candidates = along if candidates is None else [c for c in candidates if c in along]
-        reads.append(node)
-    if not candidates or len({dtype_of(read) for read in reads}) != 1:
-        return None
-    return max(candidates, key=lambda place: _extent(axes[place])), reads
 
 
 @dataclass(frozen=True)
@@ -197,20 +126,19 @@ class _Tile:
 def _loops(op: Operation, across: int, side: int, tile: _Tile, threads: int) -> Statement:
     """The loops over tiles; the last tile of an axis overlaps the one before."""
     row, column = (
-        counter(op.axis[place].var.name, _extent(op.axis[place])) for place in (across, -1)
+        counter(op.axis[place].var.name, constant_extent(op.axis[place])) for place in (across, -1)
     )
     begin: list[Statement] = []
     blocks: list[tuple[Var, int]] = []
     for place, var in ((-1, column), (across, row)):
-        extent = _extent(op.axis[place])
+        extent = constant_extent(op.axis[place])
         block = counter(f"{var.name}_tile", extent)
         start = mul(block, const(side, dtype_of(block)))
         if extent % side:
             start = binary("min", start, const(extent - side, dtype_of(block)))
         begin.append(bind(var, start))
         blocks.append((block, -(-extent // side)))
-    outer = [
-        (axis.var, _extent(axis)) for place, axis in enumerate(op.axis[:-1]) if place != across
-    ]
+    others = [axis for place, axis in enumerate(op.axis[:-1]) if place != across]
+    outer = [(axis.var, constant_extent(axis)) for axis in others]
     body = sequence([*begin, tile.statement(row, column)])
     return shared_loops([*outer, *blocks], body, threads)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from math import prod
 
 from ...codegen.primfunc import StageFunction
-from ...expr.nodes import tensor_key
+from ...expr.nodes import dtype_of, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
-from ..declined import NOT_COMPUTED, Declined, other_kind
+from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
+from ..nest.access import is_flat
 from ..rewrites.unrolled import is_window, unrolled_bodies
 from .loops.class_loops import class_loops
 from .loops.elements import Elements, has_border, moduli_of
@@ -34,6 +35,8 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     if any(axis_range(axis)[0] != 0 for axis in op.axis):
         return Declined("an axis does not begin at 0")
     if reduction_of(op) is not None:
+        if kernel.epilogue is None and is_flat(op, machine.lanes(dtype_of(op.output(0)))):
+            return no_gain("its reads run through memory as its result does")
         elements = _written_out(kernel)
     elif kernel.epilogue is None:
         elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))

@@ -35,18 +35,16 @@ from ..nest.products import product_of
 from ..primitives import schedule_of, scheduled
 from ..rewrites.quotient_axes import split_at_quotients
 from ..rewrites.split_reduction import parts_of
-from ..rule import writes_to
+from ..rule import Made, Rest, with_last, writes_to
 from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .blocks.matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
-from .fallback import fallback
-from .reduction import reduction
 
 MIN_ITERATIONS = 65_536  #: below this a kernel is not worth a tile
 MIN_SIDE = 3  #: rows and columns that a tile must find
 SURE_SIDE = 8  #: from which on a tile is better for certain
 
 
-def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that sums products with reuse."""
     if not is_compute(kernel.root):
         return NOT_COMPUTED
@@ -56,11 +54,11 @@ def contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     if split is not None:
         launches = _contraction(split.kernel, machine)
         if not isinstance(launches, Declined):
-            return split.merged(launches, kernel)
+            return with_last(launches, lambda launch: split.merged(launch, kernel))
     return _contraction(kernel, machine)
 
 
-def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     found = product_of(kernel.root)
     if found is None:
         return other_kind("it does not sum a product")
@@ -82,8 +80,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     first = _part(partial, replace(tile, parts=1))
     if first is None:  # a guard that ties a part to an output is in the way
         return [_tiled(kernel, matrices, found.scale, best_tile(*costs, whole=True))]
-    second = reduction(combined, machine) or fallback(combined, machine)
-    return [*writes_to([first], partial), *writes_to(second, kernel)]
+    return [*writes_to([first], partial), *writes_to([Rest(combined)], kernel)]
 
 
 def _part(kernel: Kernel, tile: BlockTile) -> StageFunction | None:

@@ -6,15 +6,14 @@ error), needs more threads or shared memory than a block has, or cannot be lower
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from ...codegen.passes.launches import fits_device, has_unbound_write, lowered
-from ...codegen.primfunc import first_line
+from ...codegen.primfunc import StageFunction, first_line
 from ..declined import Declined
 from ..machine import Machine
-from ..rule import Launches, Rule
+from ..rule import Made, Rule
 
 
 def problem_of(func: Any, machine: Machine) -> str | None:
@@ -30,17 +29,18 @@ def problem_of(func: Any, machine: Machine) -> str | None:
     return None
 
 
-def verified(rule: Callable[[Any, Machine], Launches | Declined]) -> Rule:
+def verified(rule: Rule) -> Rule:
     """The rule, for kernels or fusion groups, with its result checked against the limits of a
     device.
     """
 
     @wraps(rule)
-    def checked(kernel: Any, machine: Machine) -> Launches | Declined:
+    def checked(kernel: Any, machine: Machine) -> Made | Declined:
         launches = rule(kernel, machine)
         if isinstance(launches, Declined):
             return launches
-        problems = (problem_of(launch.func, machine) for launch in launches)
+        own = (one for one in launches if isinstance(one, StageFunction))
+        problems = (problem_of(launch.func, machine) for launch in own)
         problem = next((found for found in problems if found is not None), None)
         return launches if problem is None else Declined(f"its schedule has {problem}")
 

@@ -15,7 +15,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...codegen.primfunc import StageFunction
 from ...expr.build import add, all_of, compare, const, select, variable
 from ...expr.fold import fold
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_load, load, node_id, tensor_key
@@ -37,9 +36,8 @@ from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import stride_of
 from ..nest.products import is_sum
-from ..rule import writes_to
-from .any_reducer import any_reducer
-from .elementwise import elementwise
+from ..rule import Made, Rest, writes_to
+from .blocks.row_launch import rows_of_kernel
 
 MAX_PLACES = 16  #: of a window, a register each
 MAX_NODES = 1_500  #: of what is summed, all places together
@@ -47,7 +45,7 @@ MAX_STEP = 4  #: of a window that moves by more than one
 MIN_ITERATIONS = 4_000_000  #: below this reading again takes less than two launches more
 
 
-def window_sums(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def window_sums(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule sums for the places of a window."""
     op = kernel.root
     found = reduction_of(op) if is_compute(op) else None
@@ -63,13 +61,11 @@ def window_sums(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     if len(places) < 2 or len(places) * tree_size(source) > MAX_NODES:
         return Declined("its window has one place, or its code would be too large")
     sums = _sums(op, found, source, count, places)
-    first = any_reducer(Kernel(sums[0].op), machine)
-    second = elementwise(Kernel(_side_by_side(kernel, sums, count, places)), machine)
+    first = rows_of_kernel(Kernel(sums[0].op), machine)
     if isinstance(first, Declined):
         return first
-    if isinstance(second, Declined):
-        return second
-    return [*first, *writes_to(second, kernel)]
+    last = Kernel(_side_by_side(kernel, sums, count, places))
+    return [*first, *writes_to([Rest(last)], kernel)]
 
 
 def _extent(axis: Axis) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ...codegen.passes.short_circuit import condition_of
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -19,11 +18,10 @@ from ...expr.nodes import (
     is_load,
     load_tensor,
     node_id,
-    op_name,
     operands,
     tensor_key,
 )
-from ...expr.rewrite import depends_on, postorder
+from ...expr.rewrite import postorder
 from ...graph.stage import (
     Extent,
     Operation,
@@ -34,7 +32,7 @@ from ...graph.stage import (
     reduction_of,
 )
 from ..machine import Machine
-from ..nest.access import unit_strides
+from ..nest.access import has_branches, unit_strides
 from ..rewrites.guards import selected
 from .chains import Chain
 from .members import Member, inner_axes
@@ -181,15 +179,6 @@ def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, .
     """The sources without unnecessary branches; see `selected`."""
     reduction = reduction_of(op)
     return selected(sources, [*op.axis, *(reduction.axes if reduction else ())])
-
-
-def has_branches(roots: Sequence[Expr], var: Var) -> bool:
-    """Whether a branch or a marked condition depends on a variable: such a loop has no vectors."""
-    return any(
-        (op_name(node) == "if_then_else" or condition_of(node) is not None)
-        and depends_on(operands(node)[0], [var])
-        for node in postorder(list(roots))
-    )
 
 
 def nests_of(items: Sequence[Item]) -> list[Nest]:

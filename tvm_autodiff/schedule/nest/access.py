@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...codegen.passes.short_circuit import condition_of
 from ...expr.nodes import (
     INDEX_DTYPES,
     Expr,
@@ -24,7 +25,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import depends_on, postorder
-from ...graph.stage import Operation, bodies, reduction_of, shape_of
+from ...graph.stage import Operation, axis_range, bodies, reduction_of, shape_of
 
 Interval = tuple[int, int]
 
@@ -199,3 +200,33 @@ def unit_strides(op: Operation, var: Var) -> bool:
 def depends_on_any(read: Expr, var: Var) -> bool:
     """Whether an index of a read depends on a variable."""
     return any(depends_on(index, [var]) for index in operands(read))
+
+
+def is_flat(op: Operation, lanes: int) -> bool:
+    """Whether several output axes are contiguous in every read as they are in the output, in whole
+    vectors and without branches.
+    """
+    reduction = reduction_of(op)
+    roots = list(reduction.sources) if reduction else bodies(op)
+    variables = [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
+    total = 1
+    for axis in reversed(op.axis):
+        strides, extent = strides_along(roots, axis.var, variables), axis_range(axis)[1]
+        if not strides or any(stride != total for stride in strides):
+            return False
+        if not isinstance(extent, int):
+            return False
+        total *= extent
+    return len(op.axis) > 1 and total % lanes == 0 and not has_branches(roots)
+
+
+def has_branches(roots: Sequence[Expr], var: Var | None = None) -> bool:
+    """Whether there is a branch or a marked condition; with `var`, one that depends on it.
+
+    A loop over such a variable has no vectors.
+    """
+    return any(
+        (op_name(node) == "if_then_else" or condition_of(node) is not None)
+        and (var is None or depends_on(operands(node)[0], [var]))
+        for node in postorder(list(roots))
+    )

@@ -49,11 +49,11 @@ class SplitKernel:
     kernel: Kernel
     groups: tuple[tuple[int, ...], ...]
 
-    def merged(self, launches: Sequence[StageFunction], whole: Kernel) -> list[StageFunction]:
-        """Launches of the split kernel, the last of which writes the result of `whole`."""
+    def merged(self, launch: StageFunction, whole: Kernel) -> StageFunction:
+        """A launch that writes the result of the split kernel, for the result of `whole`."""
         [result] = whole.outputs
-        func = with_merged_result(launches[-1].func, shape_of(result), self.groups)
-        return [*launches[:-1], replace(launches[-1], func=func, outputs=(result,))]
+        func = with_merged_result(launch.func, shape_of(result), self.groups)
+        return replace(launch, func=func, outputs=(result,))
 
 
 def split_at_quotients(kernel: Kernel) -> SplitKernel | None:

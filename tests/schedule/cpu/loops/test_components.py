@@ -13,7 +13,7 @@ from tests.schedule.cases import axis, placeholder
 from tests.schedule.fusion.test_chains import chains_of
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cpu.loops.components import with_components
-from tvm_autodiff.schedule.cpu.row_chain import row_chain
+from tvm_autodiff.schedule.cpu.rows import row_chain
 
 ROWS, POINTS = 19, 37
 

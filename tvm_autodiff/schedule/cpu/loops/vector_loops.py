@@ -26,7 +26,8 @@ from ....expr.build import add, const, variable
 from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
 from ....expr.rewrite import substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
-from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold, has_branches
+from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold
+from ...nest.access import has_branches
 from .merged_loops import merged
 from .rounds import (
     Body,

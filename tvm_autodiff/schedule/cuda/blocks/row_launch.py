@@ -1,42 +1,35 @@
-"""Schedules fusion groups by blocks of threads: softmax and norms with their gradients, any
+"""Writes fusion groups for blocks of threads: softmax and norms with their gradients, any
 reducer.
 
-A block processes one or a few rows (`row_phases`). The remaining kernels of the group, sums over
-the rows, are separate.
+A block processes one or a few rows (`row_phases`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from ...codegen.primfunc import StageFunction, external_reads
-from ...expr.nodes import always, node_id, op_name, tensor_key
-from ...graph.free_variables import free_variables
-from ...graph.stage import Operation, axis_range, is_compute, outputs_of, shape_of
-from ..declined import Declined
-from ..fusion.chains import Chain
-from ..fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
-from ..kernel import Kernel, size_of
-from ..machine import Machine
-from .blocks.row_phases import RowWriter, items_size
-from .blocks.threads import WARP
+from ....codegen.primfunc import StageFunction, external_reads
+from ....expr.nodes import always, node_id, op_name, tensor_key
+from ....graph.free_variables import free_variables
+from ....graph.stage import Operation, axis_range, is_compute, outputs_of, reduction_of, shape_of
+from ...declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
+from ...fusion.chains import Chain
+from ...fusion.members import Member
+from ...fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
+from ...kernel import Kernel, iterations, size_of
+from ...machine import Machine
+from ...rule import Made, Rest, writes_to
+from .parts import parts_for_device, runs_along_rows
+from .row_phases import RowWriter, items_size
+from .threads import WARP
 
 LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
 MAX_SERIAL = 256  #: terms of a sum for each of several results that a thread adds up alone
 MIN_BLOCK = 128  #: threads of a block, where there are rows enough
 
 
-@dataclass(frozen=True)
-class RowLaunch:
-    """The function of a fusion group, and its remaining kernels."""
-
-    launch: StageFunction
-    left: tuple[Kernel, ...]
-
-
-def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | Declined:
-    """A fusion group by blocks of threads."""
+def rows_of_chain(chain: Chain, machine: Machine) -> Made | Declined:
+    """A fusion group by blocks of threads; its sums over the rows are left to the rules."""
     across = [member for member in chain.members if member.across]
     left = tuple(member.kernel for member in across)
     kernels = [part for part in chain.parts if not any(part is kernel for kernel in left)]
@@ -66,7 +59,37 @@ def rows_of_chain(chain: Chain, machine: Machine) -> RowLaunch | Declined:
         return Declined("its values of a row do not fit shared memory")
     inputs = external_reads(ops)
     func = writer.function(inputs)
-    return RowLaunch(StageFunction(func, tuple(inputs), tuple(writer.outputs.values())), left)
+    launch = StageFunction(func, tuple(inputs), tuple(writer.outputs.values()))
+    return [launch, *map(Rest, left)]
+
+
+def rows_of_kernel(kernel: Kernel, machine: Machine) -> Made | Declined:
+    """A reduction along memory by any reducer, as a fusion group of one.
+
+    Few elements with long reductions use two functions.
+    """
+    op = kernel.root
+    if not is_compute(op):
+        return NOT_COMPUTED
+    found = reduction_of(op)
+    if found is None:
+        return NO_REDUCTION
+    if not runs_along_rows(op, found):
+        return Declined("its reads do not run along rows of memory")
+    extents = tuple(axis_range(axis)[1] for axis in op.axis)
+    outputs = size_of(extents)
+    if outputs < 1 or iterations(op) // outputs <= WARP:
+        return no_gain("a thread for each output has little to reduce")
+    split = parts_for_device(kernel, found, outputs, machine)
+    if split is not None:
+        partial, combined = split
+        first = rows_of_kernel(partial, machine)
+        if isinstance(first, Declined):
+            return first
+        return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
+    member = Member(kernel, tuple(range(len(op.axis))))
+    chain = Chain((kernel,), (member,), extents, kernel.outputs)
+    return rows_of_chain(chain, machine)
 
 
 def _sizes_known(ops: Sequence[Operation], chain: Chain) -> bool:

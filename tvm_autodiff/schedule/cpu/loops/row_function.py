@@ -1,4 +1,4 @@
-"""Schedules fusion groups row by row: softmax and norms, their gradients, and sums over the rows.
+"""Writes fusion groups row by row: softmax and norms, their gradients, and sums over the rows.
 
 One parallel loop runs over pieces of the rows. Within a row every stage is a few vectorised loops,
 joined if one reads the other's element. Intermediate results are held in local buffers, small ones
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...codegen.loop_nest import (
+from ....codegen.loop_nest import (
     PARALLEL,
     Local,
     Places,
@@ -27,23 +27,31 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
-from ...codegen.primfunc import StageFunction, external_reads
-from ...expr.build import add, const, mul, sub
-from ...expr.dtypes import bits_of
-from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
-from ...expr.rewrite import postorder, substituter
-from ...graph.free_variables import free_variables
-from ...graph.stage import Extent, Operation, axis_range, bodies, outputs_of, reduction_of, shape_of
-from ..declined import Declined
-from ..fusion.chains import Chain
-from ..fusion.members import Member, inner_axes
-from ..fusion.row_items import items_of, nests_of
-from ..kernel import EXPENSIVE, iterations, size_of
-from ..machine import Machine
-from .loops.components import with_components
-from .loops.rounds import filled
-from .loops.shared_work import with_shared_work
-from .loops.vector_loops import NestWriter, combined
+from ....codegen.primfunc import StageFunction, external_reads
+from ....expr.build import add, const, mul, sub
+from ....expr.dtypes import bits_of
+from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
+from ....expr.rewrite import postorder, substituter
+from ....graph.free_variables import free_variables
+from ....graph.stage import (
+    Extent,
+    Operation,
+    axis_range,
+    bodies,
+    outputs_of,
+    reduction_of,
+    shape_of,
+)
+from ...declined import Declined
+from ...fusion.chains import Chain
+from ...fusion.members import Member, inner_axes
+from ...fusion.row_items import items_of, nests_of
+from ...kernel import EXPENSIVE, iterations, size_of
+from ...machine import Machine
+from .components import with_components
+from .rounds import filled
+from .shared_work import with_shared_work
+from .vector_loops import NestWriter, combined
 
 MAX_KEPT = 256 * 1024  #: bytes of the buffers that a thread keeps, as its cache holds them
 ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap
@@ -52,8 +60,8 @@ SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body
 MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 
 
-def row_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
-    """Schedule a fusion group as one function."""
+def row_function(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
+    """A fusion group as one function."""
     work = sum(_work(member) for member in chain.members)
     chunks = machine.threads_for(work // SIMPLE)
     if chunks > 1 and size_of(chain.extents) < 2 * chunks:

@@ -1,0 +1,106 @@
+"""Finds elementwise kernels that read along another axis than they write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....expr.nodes import BINARY_CLASSES, Expr, dtype_of, is_load, node_id, op_name, operands
+from ....expr.rewrite import expand_lets, postorder, variables_of
+from ....graph.stage import bodies, is_compute, reduction_of
+from ...declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
+from ...kernel import EXPENSIVE, Kernel, constant_extent
+from ...machine import Machine
+from ...nest.access import affine_forms
+from .elements import Elements
+
+MIN_SIDE = 4  #: of a tile
+#: operators that there are for vectors
+VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """A kernel that transposes.
+
+    Attributes
+    ----------
+    elements : Elements
+        What it computes.
+    across : int
+        The axis along which `reads` are contiguous.
+    reads : list of Expr
+        The reads that are not contiguous along the last axis.
+    side : int
+        The rows and columns of a square tile, a power of two.
+    """
+
+    elements: Elements
+    across: int
+    reads: list[Expr]
+    side: int
+
+
+def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
+    """The reads of a kernel that run along another axis than its writes."""
+    op = kernel.root
+    if not is_compute(op):
+        return NOT_COMPUTED
+    if kernel.epilogue is not None or reduction_of(op) is not None:
+        return REDUCES
+    elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
+    found = _crossed(elements)
+    if found is None:
+        return other_kind("no read runs through memory along another axis than the write")
+    across, reads = found
+    side = machine.lanes(dtype_of(reads[0]))
+    while side > min(constant_extent(op.axis[across]), constant_extent(op.axis[-1])):
+        side //= 2
+    if side < MIN_SIDE:
+        return no_gain(f"its tiles have fewer than {MIN_SIDE} rows or columns")
+    return Crossed(elements, across, reads, side)
+
+
+def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
+    """The axis along which reads are contiguous that are not along the last one, and those reads.
+
+    None if there are none, or if another read is contiguous along neither.
+    """
+    axes = elements.axes
+    if len(axes) < 2 or not all(constant_extent(axis) for axis in axes):
+        return None
+    nodes = postorder(list(elements.values))
+    variables = [axis.var for axis in axes]
+    known = {node_id(var) for var in variables}
+    if any(op_name(node) not in VECTOR_OPS for node in nodes):
+        return None
+    if any(node_id(var) not in known for var in variables_of(elements.values)):
+        return None
+    last = node_id(variables[-1])
+    reads: list[Expr] = []
+    candidates: list[int] | None = None
+    for node in nodes:
+        if not is_load(node) or not operands(node):
+            continue
+        indices = operands(node)
+        forms = affine_forms(list(indices), variables)
+        if any(node_id(index) not in forms for index in indices):
+            return None
+        outer = [forms[node_id(index)] for index in indices[:-1]]
+        inner = forms[node_id(indices[-1])]
+        if not any(form.coefficient(last) for form in outer):
+            if inner.coefficient(last) in (0, 1):
+                continue
+            return None
+        along = [
+            place
+            for place, var in enumerate(variables[:-1])
+            if inner.coefficient(node_id(var)) == 1
+            and not any(form.coefficient(node_id(var)) for form in outer)
+        ]
+        if inner.coefficient(last):
+            return None
+        candidates = along if candidates is None else [c for c in candidates if c in along]
+        reads.append(node)
+    if not candidates or len({dtype_of(read) for read in reads}) != 1:
+        return None
+    return max(candidates, key=lambda place: constant_extent(axes[place])), reads
