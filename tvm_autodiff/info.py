@@ -13,7 +13,7 @@ from importlib import metadata
 from .codegen.targets import host_target, target_attributes
 from .rules.scalar_rules import NO_DERIVATIVE, RULES
 from .runtime.threads import available_cpus, resolve_threads
-from .schedule.machine import machine_of
+from .schedule.machine import Machine, machine_of
 
 _PACKAGES = ("tvm_autodiff", "apache-tvm", "apache-tvm-ffi", "numpy", "torch", "jax")
 
@@ -57,10 +57,16 @@ def _machine() -> str:
             ("target", machine.kind),
             ("mcpu", str(attributes.get("mcpu", ""))),
             ("vectors", f"{machine.vector_registers} registers of {machine.vector_bytes} bytes"),
+            ("caches", _caches(machine)),
             ("cpus", str(len(available_cpus()))),
             ("threads", f"{machine.threads} unless num_threads= says otherwise"),
         ]
     )
+
+
+def _caches(machine: Machine) -> str:
+    sizes = (machine.first_cache_bytes, machine.cache_bytes, machine.last_cache_bytes)
+    return " and ".join(f"{size // 1024} KB" for size in sizes)
 
 
 def _operators() -> str:

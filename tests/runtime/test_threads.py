@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tvm import te
 
+from tvm_autodiff.codegen.host_cpu import default_threads
 from tvm_autodiff.compile import build
 from tvm_autodiff.runtime.threads import available_cpus, resolve_threads
 
@@ -27,9 +28,14 @@ def heavy():
     )
 
 
-@pytest.mark.parametrize(("asked", "given"), [(None, len(available_cpus())), (1, 1), (10**6, None)])
+CPUS = available_cpus()
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(None, default_threads(CPUS)), (1, 1), (10**6, len(CPUS))]
+)
 def test_resolve(asked, given):
-    assert resolve_threads(asked) == (given or len(available_cpus()))
+    assert resolve_threads(asked) == given
 
 
 def busy() -> dict[str, int]:

@@ -102,6 +102,13 @@ def cpu_architecture(target: Target) -> str:
     return _ARCHITECTURES.get(name, name)
 
 
+def is_host(target: Target) -> bool:
+    """Whether a target is the CPU of this host, as its name says."""
+    host = host_target()
+    same = target.attrs.get("mcpu", None) == host.attrs.get("mcpu", None)
+    return same and cpu_architecture(target) == cpu_architecture(host)
+
+
 def host_triple() -> str:
     """The triple of this host."""
     return str(_function("target.llvm_get_system_triple")())

@@ -128,7 +128,8 @@ def build(
         arrays of these inputs, and does not return them. All other computation reads the old
         values.
     num_threads : int, optional
-        The number of CPU threads. None means all that this process may use.
+        The number of CPU threads. None means one for each core that this process may use, within
+        the quota of its control group.
     exact_math : bool
         Whether a CPU rounds exactly as the expressions are written. If true, exp, log, tanh and
         similar functions of float32, float16 and bfloat16, and exp of float64, are the C library's,

@@ -81,7 +81,7 @@ def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> Com
     path : path
         The shared library.
     num_threads : int, optional
-        The number of CPU threads. By default, all that this process may use.
+        The number of CPU threads, as for `build`.
 
     Returns
     -------

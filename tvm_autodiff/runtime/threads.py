@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
+from ..codegen.host_cpu import default_threads
 from ..errors import InvalidArgumentError
 from .modules import size_thread_pool
 
@@ -23,9 +24,13 @@ def available_cpus() -> list[int]:
 
 
 def resolve_threads(num_threads: int | None) -> int:
-    """The number of threads: all available CPUs for None, and never more than these."""
-    count = len(available_cpus())
-    return count if num_threads is None else min(num_threads, count)
+    """The number of threads: one a core for None, and never more than there are CPUs.
+
+    The CPUs are those that this process may run on. SMT siblings share the units that kernels keep
+    busy, and what exceeds the quota of a control group would be stopped in the middle of a kernel.
+    """
+    cpus = available_cpus()
+    return default_threads(cpus) if num_threads is None else min(num_threads, len(cpus))
 
 
 def check_threads(num_threads: int | None) -> int:
@@ -38,7 +43,7 @@ def check_threads(num_threads: int | None) -> int:
     """
     if num_threads is not None and (not isinstance(num_threads, int) or num_threads < 1):
         raise InvalidArgumentError(
-            f"num_threads must be a positive integer or None (all CPUs), got {num_threads!r}"
+            f"num_threads must be a positive integer or None (one a core), got {num_threads!r}"
         )
     return resolve_threads(num_threads)
 

@@ -1,19 +1,24 @@
 """The machine that kernels are scheduled for: target, vector width, registers, caches, threads.
 
-Rules derive their tiles from a `Machine`. Nothing else in `schedule` queries the hardware.
+Rules derive their tiles from a `Machine`. Nothing else in `schedule` queries the hardware. Vectors
+and registers are those of the target. Caches are those of the host if the target is the host's CPU,
+and otherwise the defaults: those of Zen 2 to 4, the least of today's server CPUs.
 """
 
 from __future__ import annotations
 
-import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ..codegen.host_cpu import Cache, host_caches, page_bytes
 from ..codegen.targets import (
     Target,
+    cpu_architecture,
     cpu_features,
+    gpu_arch,
     gpu_multiprocessors,
     host_target,
+    is_host,
     is_plain_cuda,
     target_attributes,
     target_from,
@@ -26,7 +31,7 @@ from ..expr.dtypes import bits_of
 
 #: cycles of one thread below which starting others costs more than it saves: it takes 1 to 5 µs
 THREAD_CYCLES = 16_384
-_MULTIPROCESSORS = 132  #: of the default GPU if this machine has none: an H100
+_MULTIPROCESSORS = 132  #: of the default GPU, an H100, if this machine has none of the arch
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,13 @@ class Machine:
         The number of vector registers.
     threads : int
         The number of threads that kernels may use.
-    cache_bytes : int
-        The size of the cache private to one core.
-    last_cache_bytes : int
-        The size of the cache that all cores share.
+    first_cache_bytes, cache_bytes, last_cache_bytes : int
+        The sizes of a core's first data cache, of its second cache, and of the one that all cores
+        share.
+    first_cache_ways : int
+        The lines of the first cache that may be any multiple of `way_bytes` apart.
+    line_bytes, page_bytes : int
+        The sizes of a line of the caches and of a page of memory.
     multiprocessors : int
         The number of multiprocessors of a GPU.
     block_threads : int
@@ -62,10 +70,19 @@ class Machine:
     threads: int = 1
     cache_bytes: int = 512 * 1024
     last_cache_bytes: int = 16 * 1024 * 1024
+    first_cache_bytes: int = 32 * 1024
+    first_cache_ways: int = 8
+    line_bytes: int = 64
+    page_bytes: int = 4096
     multiprocessors: int = 0
     block_threads: int = 0
     shared_bytes: int = 0
     exact_math: bool = False
+
+    @property
+    def way_bytes(self) -> int:
+        """The distance in memory of lines that fall into the same set of the first cache."""
+        return self.first_cache_bytes // self.first_cache_ways
 
     @property
     def kind(self) -> str:
@@ -106,26 +123,46 @@ def as_target(target: Any) -> Target:
     return with_host(found, host_target()) if kind == "cuda" else found
 
 
+#: the feature of a target, or its architecture, from the widest on → bytes of a vector register,
+#: and how many there are
+_VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("neon", 16, 32), ("aarch64", 16, 32))
+_OTHER = (16, 16)  #: SSE
+
+
 def machine_of(target: Target, threads: int) -> Machine:
     """The machine behind a target."""
     if target_kind(target) == "cuda":
         return _gpu(target, threads)
-    features = cpu_features(target)
-    if "avx512f" in features:
-        width, registers = 64, 32
-    elif "avx2" in features or "avx" in features:
-        width, registers = 32, 16
-    elif platform.machine() in ("aarch64", "arm64"):
-        width, registers = 16, 32
-    else:
-        width, registers = 16, 16
-    return Machine(target, width, registers, threads)
+    known = {*cpu_features(target), cpu_architecture(target)}
+    rows = ((width, count) for name, width, count in _VECTORS if name in known)
+    width, registers = next(rows, _OTHER)
+    machine = Machine(target, width, registers, threads)
+    return _with_host_caches(machine) if is_host(target) else machine
+
+
+def _with_host_caches(machine: Machine) -> Machine:
+    """The machine with the caches of this host, as far as they are known."""
+    caches = host_caches()
+    usual = Cache(machine.first_cache_bytes, machine.first_cache_ways, machine.line_bytes)
+    first = caches.get(1, usual)
+    second = caches[2].size if 2 in caches else machine.cache_bytes
+    last = caches[max(caches)].size if max(caches, default=0) > 1 else machine.last_cache_bytes
+    return replace(
+        machine,
+        first_cache_bytes=first.size,
+        first_cache_ways=first.ways or usual.ways,
+        line_bytes=first.line,
+        cache_bytes=second,
+        last_cache_bytes=last,
+        page_bytes=page_bytes(),
+    )
 
 
 def _gpu(target: Target, threads: int) -> Machine:
-    count = gpu_multiprocessors() or _MULTIPROCESSORS
     # what a kernel may have without asking: a target's own attributes can only be lower
     limits = target_attributes(target)
+    own = limits.get("arch") == gpu_arch()
+    count = (gpu_multiprocessors() if own else None) or _MULTIPROCESSORS
     block = min(1024, int(limits.get("max_threads_per_block", 1024)))
     shared = min(48 * 1024, int(limits.get("max_shared_memory_per_block", 48 * 1024)))
     return Machine(

@@ -105,7 +105,7 @@ def touched(strides):
 def test_the_sets_of_a_cache_that_lines_fall_into(strides):
     found = {0}
     for stride, count in strides:
-        found = sets_of(found, stride, count)
+        found = sets_of(found, stride, count, avx512())
     assert found == touched(strides)
 
 

@@ -11,6 +11,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.machines import avx512
 from tests.schedule.loop_cases import LoopCase
 from tests.schedule.test_slow_kernels import WARP
 from tvm_autodiff.codegen.primfunc import StageFunction, stage_function
@@ -175,7 +176,8 @@ def test_rows_in_vectors_agree_with_numpy(name: str, rows: int, reverse: int) ->
 @pytest.mark.parametrize("name", NAMES[:4])
 def test_blocks_of_rows_on_threads(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks, so that there are several of them for each thread."""
-    monkeypatch.setattr(rule, "STATE_BYTES", 1_024)
+    small = replace(avx512(3), first_cache_bytes=2_048)
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", lambda *given: small)
     monkeypatch.setattr(rule, "FEW_ELEMENTS", 10_000)
     case = cases(rows)[NAMES.index(name)]
     arrays = case.arrays(40)

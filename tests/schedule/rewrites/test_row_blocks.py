@@ -11,10 +11,10 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tests.machines import avx512
 from tvm_autodiff.graph.kinds.loop import Loop, Step, loop_stage, step_of
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.loop_rows import rows_apart
-from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.rewrites.row_blocks import row_blocks
 
 ROWS = 8
@@ -172,7 +172,7 @@ def test_one_step_alone_does_not_run_in_blocks() -> None:
     """There is nothing that threads would run through apart: each kernel has them."""
     h = te.placeholder((1 << 16,), "float64", "h")
     new = te.compute(h.shape, lambda i: te.exp(0.5 * h[i]), name="new")
-    machine = machine_of(as_target(None), 2)
+    machine = avx512(2)
     for length, apart in ((1, False), (2, True)):
         loop = Loop(step_of([h], [], [], [new], []), (h,), (), (), length)
         assert (rows_apart(loop, machine) is not None) == apart

@@ -53,8 +53,6 @@ from .loops.row_lanes import Lanes, RowLanes, Stack
 
 #: points of all stages of a step for one row: code and compile time grow with them
 MAX_POINTS = 768
-#: bytes of state that the rows of a block have together, which stay in the nearest cache
-STATE_BYTES = 16 * 1024
 #: elements of the state for each kernel of a step, above which calls of kernels that hand nothing
 #: to each other are as fast: all wait for memory, and have no copy of the state
 FEW_ELEMENTS = 1024
@@ -155,14 +153,15 @@ class _Writer:
         loop, values = self._loop, len(self._program.bindings)
         length = loop.length if isinstance(loop.length, int) else SYMBOLIC_SIZE
         work = length * units * self._lanes * max(1, values)
-        threads = min(machine.threads, units) if machine.worth_threads(work) else 1
+        threads = min(machine.threads_for(work), units)
         size = sum(
             len(vars) * self._lanes * bits_of(dtype_of(vars[0])) // 8
             for vars in self._program.states
             if vars
         )
         if loop.xs or loop.step.ys:  # a step reads or writes one piece of memory
-            most = max(1, STATE_BYTES // size)
+            # the states of a block stay in the first cache
+            most = max(1, machine.first_cache_bytes // 2 // size)
         else:
             most = UNROLLED if values <= FEW_VALUES else 1
         share = -(-units // threads)

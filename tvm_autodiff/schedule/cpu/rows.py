@@ -19,7 +19,6 @@ from ..rewrites.split_reduction import split_reduction
 from ..rule import Made, Rest, writes_to
 from .loops.row_function import row_function
 
-MAX_SUM_BYTES = 16_384  #: sums over rows that stay in the first cache
 MIN_VECTORS = 4  #: of sums, so that none waits for the one before
 MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
 MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by column
@@ -63,7 +62,8 @@ def _few_sums(member: Member, machine: Machine) -> bool:
     itemsize = machine.vector_bytes // machine.lanes(dtype_of(root.output(0)))
     if contiguous_run(root, root.axis) != outputs:
         return False
-    return outputs * itemsize * root.num_outputs <= MAX_SUM_BYTES and added >= MIN_ROWS
+    near = machine.first_cache_bytes // 2
+    return outputs * itemsize * root.num_outputs <= near and added >= MIN_ROWS
 
 
 def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:

@@ -53,7 +53,6 @@ from .rounds import filled
 from .shared_work import with_shared_work
 from .vector_loops import NestWriter, combined
 
-MAX_KEPT = 256 * 1024  #: bytes of the buffers that a thread keeps, as its cache holds them
 ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap
 MAX_STACK = 32 * 1024  #: bytes of the buffers on the stack of a thread, which may be a small one
 SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body without
@@ -88,8 +87,8 @@ def _scheduled(
     rows = _Rows(chain.extents, chunks)
     nests = [writer.write(nest, rows.places) for nest in nests_of(items)]
     buffers.kept += writer.buffers
-    if _bytes(buffers.kept) > MAX_KEPT:
-        return Declined(f"what it keeps of a row takes more than {MAX_KEPT} bytes")
+    if _bytes(buffers.kept) > machine.cache_bytes // 2:
+        return Declined("what it keeps of a row takes more than half of a core's cache")
     body = rows.loops(
         nests, buffers.kept, _begin(chain, buffers, machine), _end(chain, buffers, rows)
     )

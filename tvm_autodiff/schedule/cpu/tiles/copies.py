@@ -19,12 +19,8 @@ from .nests import Nest, ranges_of
 from .packing import packed_size
 from .tiling import Tile
 
-PAGE_BYTES = 4096
-LINE_BYTES = 64
 LINE_CYCLES = 1.0  #: to move a line from the second cache to the first ahead of its use, measured
 SURE = 2.0  #: how much longer reads in place take at least than a copy that replaces them
-CACHE_WAYS = 8  #: the number of first-cache lines that may be pages apart
-PANEL_BYTES = 16_384  #: a panel that is larger leaves the first cache between two uses
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
 FEW_READS = 4  #: of an element, for which a copy outside of all caches is not made
 LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
@@ -59,7 +55,7 @@ def _reading(
 
     The time is None for a copy that leaves the caches for few reads.
     """
-    if _must_copy(operand, nest, tile, padded):
+    if _must_copy(operand, nest, tile, machine, padded):
         return True, _copy_cycles(operand, nest, tile, machine, padded)
     in_place = conflict_cycles(operand, nest, tile, machine, padded)
     once = _copy_cycles(operand, nest, tile, machine, padded) if in_place else None
@@ -100,23 +96,26 @@ def conflict_cycles(
         if stride is None:
             return 0.0
         distance = abs(stride) * nest.itemsize
-        if distance < LINE_BYTES:
-            count, distance = -(-count * distance // LINE_BYTES), LINE_BYTES
+        if distance < machine.line_bytes:
+            count = -(-count * distance // machine.line_bytes)
+            distance = machine.line_bytes
         if count > 1:
             lines *= count
-            sets = sets_of(sets, distance, count)
-    if lines <= len(sets) * CACHE_WAYS // 2 or len(sets) == PAGE_BYTES // LINE_BYTES:
+            sets = sets_of(sets, distance, count, machine)
+    every = machine.way_bytes // machine.line_bytes
+    if lines <= len(sets) * machine.first_cache_ways // 2 or len(sets) == every:
         return 0.0
     tiles = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     tiles //= max(1, size_of(list(tile.factors.values())))
     return LINE_CYCLES * lines * tiles / min(machine.threads, max(1, tiles))
 
 
-def sets_of(sets: set[int], distance: int, count: int) -> set[int]:
+def sets_of(sets: set[int], distance: int, count: int, machine: Machine) -> set[int]:
     """The sets of the first cache that hold lines at ``set + i*distance, i < count``."""
-    period = PAGE_BYTES // gcd(distance, PAGE_BYTES)
-    steps = [i * distance % PAGE_BYTES // LINE_BYTES for i in range(min(count, period))]
-    return {(one + step) % (PAGE_BYTES // LINE_BYTES) for one in sets for step in steps}
+    way, line = machine.way_bytes, machine.line_bytes
+    period = way // gcd(distance, way)
+    steps = [i * distance % way // line for i in range(min(count, period))]
+    return {(one + step) % (way // line) for one in sets for step in steps}
 
 
 def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: Machine) -> float:
@@ -129,11 +128,13 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
         return 0.5
     if stride is not None and not operand.guards:
         return turn_cycles(size, nest, machine)
-    far = stride is None or abs(stride) * nest.itemsize >= PAGE_BYTES
+    far = stride is None or abs(stride) * nest.itemsize >= machine.page_bytes
     return 3.0 if far else 1.5
 
 
-def _must_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]) -> bool:
+def _must_copy(
+    operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> bool:
     """Whether reads in place are impossible, or slow in other ways than by evicting each other."""
     assert tile.vector is not None
     vector_key = nest.spatial[tile.vector]
@@ -145,12 +146,13 @@ def _must_copy(operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, in
     if vector_key in operand.variables():
         if stride != 1:
             return True
-        return _copy_pays(operand, nest, tile)
+        return _copy_pays(operand, nest, tile, machine)
     for axis, factor in tile.unrolled:
         step = nest.stride(operand, nest.spatial[axis])
-        apart = step is not None and step and step * nest.itemsize % PAGE_BYTES == 0
-        if (step is None and not _over_symbols(operand)) or (apart and factor > CACHE_WAYS // 2):
-            return True  # rows a page apart fall into the same few lines of the cache
+        apart = step is not None and step and step * nest.itemsize % machine.way_bytes == 0
+        many = factor > machine.first_cache_ways // 2
+        if (step is None and not _over_symbols(operand)) or (apart and many):
+            return True  # such rows fall into the same few lines of the cache
     return False
 
 
@@ -159,7 +161,7 @@ def _over_symbols(operand: Operand) -> bool:
     return any(not isinstance(dim, int) for dim in shape_of(load_tensor(operand.expr))[1:])
 
 
-def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
+def _copy_pays(operand: Operand, nest: Nest, tile: Tile, machine: Machine) -> bool:
     """Whether contiguous panels are worth a copy of an operand that could be read in place."""
     assert tile.vector is not None
     key = nest.spatial[tile.vector]
@@ -181,8 +183,9 @@ def _copy_pays(operand: Operand, nest: Nest, tile: Tile) -> bool:
     panel = rows * tile.width * tile.vectors * nest.itemsize
     if nest.repetition.times > 1 and nest.is_fixed(operand):
         # rows of other panels push out those of this one before the first cache is full
-        return reads * nest.repetition.times >= 8 and panel > PAGE_BYTES
-    return reads >= 8 and panel > PANEL_BYTES
+        return reads * nest.repetition.times >= 8 and panel > machine.way_bytes
+    # a larger panel leaves the first cache between two uses
+    return reads >= 8 and panel > machine.first_cache_bytes // 2
 
 
 def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:

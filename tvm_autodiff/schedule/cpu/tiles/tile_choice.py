@@ -16,7 +16,7 @@ from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.elementwise_body import CALL, Body
 from ...nest.products import Operand
-from .copies import PAGE_BYTES, copy_cycles, launch_cycles, turn_cycles
+from .copies import copy_cycles, launch_cycles, turn_cycles
 from .nests import Nest, padded_extents, ranges_of
 from .packing import packed_size
 from .tiling import Tile
@@ -130,20 +130,21 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
         tiles *= padded.get(key, SYMBOLIC_SIZE) // tile.factors.get(axis, 1)
     written = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     threads = min(machine.threads, tiles)
-    writes = min(written * _write_cycles(nest, tile) / threads, turning_cycles(nest, machine))
+    direct = written * _write_cycles(nest, tile, machine) / threads
+    writes = min(direct, turning_cycles(nest, machine))
     # among equals, the tile that is simpler, and two vectors for each number that is spread out
     simpler = 1 + 0.01 * len(tile.unrolled) + (0.1 if tile.vectors == 1 else 0)
     return (once * total * tiles / threads + writes) * simpler
 
 
-def _write_cycles(nest: Nest, tile: Tile) -> float:
+def _write_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     """The cycles to finish and write an element, by the distance of a vector's lanes in memory."""
     assert tile.vector is not None
     inner = nest.spatial[tile.vector + 1 :]
     if not inner:
         return 0.3 + VECTOR_CALL * nest.functions
     stride = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in inner]) * nest.itemsize
-    return (1.5 if stride < PAGE_BYTES else FAR_WRITE) + SCALAR_CALL * nest.functions
+    return (1.5 if stride < machine.page_bytes else FAR_WRITE) + SCALAR_CALL * nest.functions
 
 
 def turning_cycles(nest: Nest, machine: Machine) -> float:
@@ -157,7 +158,7 @@ def turning_cycles(nest: Nest, machine: Machine) -> float:
 def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
     """Whether results are better transposed by a separate function."""
     written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
-    direct = written * _write_cycles(nest, tile) / machine.threads
+    direct = written * _write_cycles(nest, tile, machine) / machine.threads
     return turning_cycles(nest, machine) < direct
 
 
