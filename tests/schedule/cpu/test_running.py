@@ -7,7 +7,7 @@ import pytest
 from tvm import te
 
 from tests.schedule import cases
-from tests.schedule.test_rules import check, rules_of
+from tests.schedule.test_rules import arrays_for, check, expected, rules_of
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule.nest.running import running_of
 
@@ -71,6 +71,40 @@ def test_running(name):
     """``out[i] = ⊕_k if k <= i then f(k)  →  out[i] = out[i - 1] ⊕ f(i)``."""
     check(RUNNING[name])
     assert "running" in rules_of(RUNNING[name][1])
+
+
+def place_of_extreme(shape, axis, condition, reducer):
+    """The gradient of a running extreme: each element of it comes from one place."""
+    [X], R = running(shape, axis, condition, reducer)
+    head = cases.placeholder("head", *shape)
+    return [X, head], differentiate(R, [X], head)[0]
+
+
+PLACES = {
+    f"{kind} of {shape} along {axis}, {name}": (shape, axis, name, reducer)
+    for kind, reducer in (("max", te.max), ("min", te.min))
+    for shape, axis in (((16, 40), 1), ((37, 20), 0), ((500,), 0), ((3, 18, 7), 1))
+    for name in ("k <= i", "k < i", "k >= i", "k > i")
+    if kind == "max" or (shape, axis) == ((16, 40), 1)
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_of_running_extremes(name):
+    """``argmax_k (if k <= i then f(k) else c, k)`` takes one step for each element."""
+    inputs, gradient = place_of_extreme(*PLACES[name])
+    check((inputs, gradient), threads=(None,))
+    assert "running" in rules_of(gradient)
+
+
+@pytest.mark.parametrize("condition", ["k <= i", "k > i"])
+def test_places_of_infinite_extremes(condition):
+    """Where an element that does not count is larger, no element is the source."""
+    inputs, gradient = place_of_extreme((4, 20), 1, condition, te.max)
+    x, head = arrays_for(inputs, {})
+    x[:2], x[2, ::2] = -np.inf, -np.inf
+    got = build(inputs, gradient)(x, head)
+    np.testing.assert_array_equal(got, expected(inputs, gradient, [x, head]))
 
 
 def triangle(n, m):

@@ -1,7 +1,8 @@
 """Schedules prefix reductions, such as cumulative sums, with one step per element instead of a row.
 
 Rows in memory are processed several at a time, each with its state in a register. Along any other
-axis each row of memory is the previous one plus one more, in vectors. An epilogue is a second
+axis each row of memory is the previous one plus one more, in vectors; a maximum with its index has
+states there, too. An epilogue is a second
 function.
 """
 
@@ -18,6 +19,7 @@ from ...codegen.loop_nest import (
     Places,
     Statement,
     allocated,
+    bind,
     counter,
     element,
     function,
@@ -29,10 +31,10 @@ from ...codegen.loop_nest import (
     when,
 )
 from ...codegen.primfunc import StageFunction, external_reads
-from ...expr.build import add, cast, compare, const, mul, sub
+from ...expr.build import add, cast, compare, const, mul, select, sub, variable
 from ...expr.nodes import Expr, Var, dtype_of
 from ...expr.rewrite import substituter
-from ...graph.stage import Operation, axis_range, reduction_of
+from ...graph.stage import Operation, axis_range, outputs_of, reduction_of
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
@@ -65,9 +67,10 @@ class _Writer:
     def __init__(self, op: Operation, found: Running, machine: Machine) -> None:
         self.op, self.found, self.machine = op, found, machine
         self.inputs = external_reads([op])
+        self.outputs = tuple(outputs_of(op))
         self.places = Places()
         self.buffers = []
-        for number, tensor in enumerate([*self.inputs, op.output(0)]):
+        for number, tensor in enumerate([*self.inputs, *self.outputs]):
             self.buffers.append(parameter(tensor, f"p{number}"))
             self.places.put(tensor, self.buffers[-1])
         self.extents = [int(axis_range(axis)[1]) for axis in op.axis]
@@ -77,29 +80,54 @@ class _Writer:
     def launch(self) -> StageFunction:
         """The function."""
         last = self.found.axis == len(self.extents) - 1
-        body = self._along_memory() if last else self._row_by_row()
-        return StageFunction(function(self.buffers, body), tuple(self.inputs), (self.op.output(0),))
+        pairs = len(self.found.values) > 1
+        body = self._by_states() if last or pairs else self._row_by_row()
+        return StageFunction(function(self.buffers, body), tuple(self.inputs), self.outputs)
 
-    def _along_memory(self) -> Statement:
-        """Several rows at a time, a state each."""
-        axis, dtype = self.found.axis, dtype_of(self.op.output(0))
-        outer = self.extents[:axis]
-        count = next((n for n in TOGETHER if outer and outer[-1] % n == 0), 1)
-        states = local("states", [count], dtype)
+    def _by_states(self) -> Statement:
+        """A state for each of several rows, or of several neighbours in a row of memory."""
+        axis = self.found.axis
+        near = axis - 1 if axis == len(self.extents) - 1 else len(self.extents) - 1
+        extents = [extent for place, extent in enumerate(self.extents) if place != axis]
+        together = self.extents[near] if near >= 0 else 1
+        count = next((n for n in TOGETHER if together % n == 0), 1)
+        outputs = outputs_of(self.op)
+        states = [local(f"states{n}", [count], dtype_of(t)) for n, t in enumerate(outputs)]
         several, step = counter("several", count), counter("step", self.extents[axis])
         indices: list[Expr] = list(self.counters)
-        if outer:
-            indices[axis - 1] = add(mul(indices[axis - 1], const(count, "int32")), several)
+        if near >= 0:
+            indices[near] = add(mul(indices[near], const(count, "int32")), several)
+            extents[near if near < axis else near - 1] //= count
         position = self._position(step)
         indices[axis] = position
-        old = element(states, [several])
-        grown = store(states, self._combined(old, self._value(position, indices)), [several])
+        old = [element(state, [several]) for state in states]
+        new = self._combined(old, self._values(position, indices))
+        # each of the new values is by all of the old ones
+        fresh = [variable(f"new{n}", dtype_of(value)) for n, value in enumerate(new)]
+        pairs = list(zip(fresh, new, states, strict=True))
+        grown = sequence(
+            [
+                *(bind(var, value) for var, value, _ in pairs),
+                *(store(state, var, [several]) for var, _, state in pairs),
+            ]
+        )
         if not self._may_read_last():
             last = const(self.extents[axis] - 1, dtype_of(step))
             grown = when(compare("lt", step, last), grown)
-        kept = self.places.write(self.op.output(0), old, indices)
+        results = self._with_others(old, position)
+        kept = sequence(
+            [
+                self.places.write(output, value, indices)
+                for output, value in zip(outputs, results, strict=True)
+            ]
+        )
         here = [grown, kept] if self.found.inclusive else [kept, grown]
-        begin = store(states, self._identity(), [several])
+        begin = sequence(
+            [
+                store(state, identity, [several])
+                for state, identity in zip(states, self._identities(), strict=True)
+            ]
+        )
         rows = sequence(
             [
                 loop(several, count, begin, UNROLLED),
@@ -110,8 +138,22 @@ class _Writer:
                 ),
             ]
         )
-        trips = [*outer[:-1], outer[-1] // count] if outer else []
-        return self._outside(list(zip(self.counters[:axis], trips, strict=True)), [states], rows)
+        counters = [var for place, var in enumerate(self.counters) if place != axis]
+        return self._outside(list(zip(counters, extents, strict=True)), states, rows)
+
+    def _with_others(self, values: list[Expr], position: Expr) -> list[Expr]:
+        """The values of a state together with the first of the elements that do not count."""
+        if self.found.other is None:
+            return values
+        dtype = dtype_of(position)
+        first: Expr = const(0, dtype)
+        exist = compare("gt" if self.found.inclusive else "ge", position, first)
+        if not self.found.backward:
+            first = add(position, const(int(self.found.inclusive), dtype))
+            exist = compare("lt", first, const(self.extents[self.found.axis], dtype))
+        place = cast(dtype_of(values[1]), first)
+        others = self._combined(values, [self.found.other, place])
+        return [select(exist, a, b) for a, b in zip(others, values, strict=True)]
 
     def _may_read_last(self) -> bool:
         """Whether the last element may be read: no result needs it if each has only those before
@@ -120,7 +162,7 @@ class _Writer:
         found = reduction_of(self.op)
         assert found is not None
         axes = [*self.op.axis, *found.axes]
-        return self.found.inclusive or is_safe([self.found.value], loops_of(axes))
+        return self.found.inclusive or is_safe(list(self.found.values), loops_of(axes))
 
     def _row_by_row(self) -> Statement:
         """Each row of memory from the one before."""
@@ -142,13 +184,13 @@ class _Writer:
                 indices[-1] = add(mul(piece, const(length, "int32")), place)
                 indices[axis] = position
                 result = self.op.output(0)
-                value = self._identity()
+                [value] = self._identities()
                 if before is not None:
                     behind = [*indices[:axis], before, *indices[axis + 1 :]]
                     value = element(self.buffers[-1], behind)
                 newest = position if self.found.inclusive else before
                 if newest is not None:
-                    value = self._combined(value, self._value(newest, indices))
+                    [value] = self._combined([value], self._values(newest, indices))
                 return self.places.write(result, value, indices)
 
             body = self._in_vectors(length, at)
@@ -165,7 +207,7 @@ class _Writer:
         """A statement for each element of a piece of a row."""
         var = self.op.axis[-1].var
         lanes = self.machine.lanes(dtype_of(self.op.output(0)))
-        if not unit_strides(self.op, var) or has_branches([self.found.value], var):
+        if not unit_strides(self.op, var) or has_branches(list(self.found.values), var):
             place = counter("place", length)
             return loop(place, length, at(place))
         return rounds(
@@ -193,17 +235,17 @@ class _Writer:
         extent = self.extents[self.found.axis]
         return sub(const(extent - 1, dtype_of(step)), step) if self.found.backward else step
 
-    def _identity(self) -> Expr:
+    def _identities(self) -> list[Expr]:
         found = reduction_of(self.op)
         assert found is not None
-        return found.combiner.identity[0]
+        return list(found.combiner.identity)
 
-    def _combined(self, left: Expr, right: Expr) -> Expr:
+    def _combined(self, left: Sequence[Expr], right: Sequence[Expr]) -> list[Expr]:
         found = reduction_of(self.op)
         assert found is not None
-        return found.combiner.apply([left], [right])[0]
+        return list(found.combiner.apply(left, right))
 
-    def _value(self, position: Expr, indices: Sequence[Expr]) -> Expr:
+    def _values(self, position: Expr, indices: Sequence[Expr]) -> list[Expr]:
         found = reduction_of(self.op)
         assert found is not None
         table: dict[Var, Expr] = {
@@ -212,4 +254,4 @@ class _Writer:
         }
         [summed] = found.axes
         table[summed.var] = cast(dtype_of(summed.var), position)
-        return self.places.read(substituter(table)(self.found.value))
+        return [self.places.read(substituter(table)(value)) for value in self.found.values]

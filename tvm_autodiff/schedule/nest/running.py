@@ -4,6 +4,8 @@ Such a stage reduces all elements under a condition that compares the reduce axi
 axis. Each of its elements is the previous one combined with one more element.
 
     ``out[i] = ⊕_{k<n} if k <= i then f(k)  →  out[i] = out[i - 1] ⊕ f(i)``
+    ``out[i] = argmax_{k<n} (if k <= i then f(k) else c, k)
+        →  s[i] = argmax(s[i - 1], (f(i), i)), out[i] = argmax(s[i], (c, i + 1))``
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 
 from ...expr.build import all_of, conjuncts, if_then_else
 from ...expr.nodes import COMPARISONS, Expr, Var, const_value, node_id, op_name, operands
+from ...expr.printing.reducer_signs import sign_of
 from ...expr.rewrite import depends_on, expand_lets
 from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
 from .access import affine_forms, combine
@@ -43,31 +46,39 @@ class Running:
     ----------
     axis : int
         The output axis that results accumulate along.
-    value : Expr
-        The reduced value, over the reduce axis and the other output axes.
+    values : tuple of Expr
+        The reduced value, over the reduce axis and the other output axes; for a maximum with its
+        index, both.
     backward : bool
         Whether accumulation starts at the last result: ``k >= i``.
     inclusive : bool
         Whether a result includes its own element: ``k <= i`` instead of ``k < i``.
+    other : Expr or None
+        What a maximum takes for each of the elements that do not count; None if these are
+        identities.
     """
 
     axis: int
-    value: Expr
+    values: tuple[Expr, ...]
     backward: bool
     inclusive: bool
+    other: Expr | None = None
 
 
 def running_of(op: Operation) -> Running | None:
     """How a stage accumulates, or None if it does not."""
     found = reduction_of(op) if is_compute(op) else None
-    if found is None or len(found.sources) != 1 or len(found.axes) != 1:
+    if found is None or len(found.axes) != 1 or found.init:
+        return None
+    if len(found.sources) != 1 and not _is_first_extreme(found):
         return None
     source = expand_lets(found.sources[0])
     if op_name(source) not in ("if_then_else", "select"):
         return None
     condition, value, otherwise = operands(source)
     identity = const_value(found.combiner.identity[0])
-    if identity is None or const_value(otherwise) != identity:
+    other = const_value(otherwise)
+    if other is None or (len(found.sources) == 1 and other != identity):
         return None
     parts = conjuncts(condition)
     for number, part in enumerate(parts):
@@ -80,8 +91,20 @@ def running_of(op: Operation) -> Running | None:
             value = if_then_else(all_of(rest), value, otherwise)
         if depends_on(value, [op.axis[axis].var]):
             return None
-        return Running(axis, value, backward, inclusive)
+        if len(found.sources) == 1:
+            return Running(axis, (value,), backward, inclusive)
+        return Running(axis, (value, found.sources[1]), backward, inclusive, otherwise)
     return None
+
+
+def _is_first_extreme(found: Reduction) -> bool:
+    """Whether the first of the largest or smallest elements is kept, with its place as the index.
+
+    Elements that do not count are all equal then, and the first one stands for them.
+    """
+    if sign_of(found.combiner) not in ("argmax", "argmin"):
+        return False
+    return node_id(found.sources[1]) == node_id(found.axes[0].var)
 
 
 def _order(
