@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# one worker more than there are cores: tests wait for processes that they start
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(len(os.sched_getaffinity(0)), 8) + 1)' 2>/dev/null || echo 3)
+# two workers more than there are cores: tests wait for processes that they start
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(len(os.sched_getaffinity(0)), 8) + 2)' 2>/dev/null || echo 4)
 PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
 
 # the build for CPUs: on Linux the plain one brings gigabytes of CUDA along
@@ -20,6 +20,9 @@ BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python tutorials/train_digits.py
+
+# workers and the processes of tests import the same files, which are compiled once where bytecode is kept
+test quick: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)

@@ -97,8 +97,11 @@ class Adjoints:
         *index, what = np.broadcast_arrays(*index, what)
         places, flat = np.ravel_multi_index(index, shape).ravel(), what.ravel()
         added = ((self.sums, flat), (self.sizes, np.abs(flat)), (self.counts, flat != 0))
-        for totals, amounts in added:  # one after the other, as np.add.at does at greater length
-            totals[name] += np.bincount(places, amounts, totals[name].size).reshape(shape)
+        for totals, amounts in added:  # in order, both ways: one takes long arrays, one few places
+            if places.size < totals[name].size:
+                np.add.at(totals[name].reshape(-1), places, amounts)
+            else:
+                totals[name] += np.bincount(places, amounts, totals[name].size).reshape(shape)
 
 
 def _derivatives(op: str, result: Array, args: list[Array]) -> list[Array]:
