@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tvm import te, tirx, topi
 from tvm.topi import nn
@@ -227,6 +228,21 @@ def test_what_is_certain_is_refused(name):
             action()
         assert isinstance(caught.value, ad.AutodiffError)
         assert "guard the read" in str(caught.value)
+
+
+def test_negative_sizes_are_refused():
+    def window(x):
+        return summed(lambda i, k: x[i + k], axis(0, 3), shape=(x.shape[0] - 2,))
+
+    empty, small = tensor(2), tensor(1)
+    assert [int(n) for n in ad.differentiate(window(empty), empty)[0].shape] == [0, 2]
+    for action in (
+        lambda: ad.build(small, window(small)),
+        lambda: ad.differentiate(window(small), small),
+        lambda: ad.jit(window)(np.ones(1, "float32")),
+    ):
+        with pytest.raises(ad.InvalidArgumentError, match=r"y has shape \(-1,\), and a dimension"):
+            action()
 
 
 @pytest.mark.parametrize("name", LEGAL)

@@ -1,4 +1,5 @@
-"""Refuses reads that are provably out of bounds before anything is built on them.
+"""Refuses tensors of negative size and reads that are provably out of bounds, before anything is
+built on them.
 
 Only proved violations are errors. A read is checked if every loop around it runs and if the extreme
 values of its index are exact: the index is affine in the axes of a box, or the box is small enough
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from ..errors import OutOfBoundsError, UnsolvableError
+from ..errors import InvalidArgumentError, OutOfBoundsError, UnsolvableError
 from ..expr.build import conjuncts, negate
 from ..expr.integers.integer_functions import compile_integers
 from ..expr.integers.intervals import Intervals, range_intervals
@@ -60,7 +61,7 @@ class _Box:
 
 
 def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
-    """Raise if a stage provably reads outside a tensor.
+    """Raise if a stage provably reads outside a tensor, or a tensor has a negative size.
 
     Parameters
     ----------
@@ -71,7 +72,10 @@ def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
     ------
     OutOfBoundsError
         The message names the stage, the tensor, the index and the bounds.
+    InvalidArgumentError
+        If a dimension is a negative number.
     """
+    _refuse_negative_sizes(ops)
     if any(map(is_scan, ops)):
         return  # the ranges of the repeated stages of a te.scan are not those of its axes
     sizes: dict[Var, tuple[int, None]] = {
@@ -93,6 +97,16 @@ def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
                     _check(op, read, box)
                 for read, conditions in _guarded_reads(roots):
                     _check_at_points(op, read, conditions, axes, box)
+
+
+def _refuse_negative_sizes(ops: Sequence[Operation]) -> None:
+    for op in ops:
+        shape = shape_of(op.output(0))
+        if any(isinstance(dim, int) and dim < 0 for dim in shape):
+            raise InvalidArgumentError(
+                f"{op.name} has shape {shape}, and a dimension cannot be negative: make the tensors "
+                "that it reads larger"
+            )
 
 
 def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
