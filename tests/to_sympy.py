@@ -91,11 +91,15 @@ def to_sympy(expr: Expr, symbols: Mapping[Var, Any]) -> Any:
     values: dict[int, Any] = {}
     expr = expand_lets(expr)
     for node in postorder(expr):
-        name, key = op_name(node), node_id(node)
+        name, parts, key = op_name(node), operands(node), node_id(node)
+        if name == "string":  # the name of a function that is called
+            continue
+        if name == "call_pure_extern":
+            name, parts = str(parts[0].value), parts[1:]
         if name == "const":
             values[key] = S.Rational(const_value(node))
         elif name == "var":
             values[key] = table[key]
         else:
-            values[key] = FUNCTIONS[name](*(values[node_id(part)] for part in operands(node)))
+            values[key] = FUNCTIONS[name](*(values[node_id(part)] for part in parts))
     return values[node_id(expr)]

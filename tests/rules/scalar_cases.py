@@ -20,7 +20,8 @@ from tests.evaluate import evaluate
 from tvm_autodiff.expr.build import cast, if_then_else, like, select, zero_like
 from tvm_autodiff.expr.nodes import binary, call_node, dtype_of, op_name, operands
 from tvm_autodiff.graph.checkpoint import checkpointed, recomputed
-from tvm_autodiff.rules.scalar_rules import RULES, Branch
+from tvm_autodiff.rules.registry import called_name
+from tvm_autodiff.rules.scalar_rules import RULES, Branch, ScalarRule
 
 X, Y, SEED = (tirx.Var(name, "float64") for name in ("x", "y", "g"))
 
@@ -34,6 +35,11 @@ def unary(name: str) -> Callable[..., Any]:
 
 def intrinsic(name: str) -> Callable[..., Any]:
     return lambda x, y: call_node(name, (x, y), dtype_of(x))
+
+
+def by_name(name: str) -> Callable[..., Any]:
+    """A function of C with one operand."""
+    return lambda x, y: tirx.call_pure_extern(dtype_of(x), name, x)
 
 
 def infix(name: str) -> Callable[..., Any]:
@@ -140,10 +146,14 @@ CASES = [
 NOT_ON_LLVM = ("fmod",)
 
 
+def rule_of(node: Any) -> ScalarRule:
+    return RULES[called_name(node)]
+
+
 def partials(node: Any, seed: Any, wanted: tuple[Any, ...]) -> list[Any]:
     """The seed times the derivative of a node with respect to each of the `wanted` operands."""
     parts = operands(node)
-    entries = RULES[op_name(node)].pullback(seed, parts, node)
+    entries = rule_of(node).pullback(seed, parts, node)
     assert len(entries) == len(parts)
     sums = [zero_like(var) for var in wanted]
     for part, entry in zip(parts, entries, strict=True):
@@ -177,7 +187,7 @@ def on_llvm(build: Callable[..., Any]) -> Callable[..., list[np.ndarray]]:
 
     def body(i: Any) -> list[Any]:
         node = build(x(i), y(i))
-        entries = RULES[op_name(node)].pullback(g(i), operands(node), node)
+        entries = rule_of(node).pullback(g(i), operands(node), node)
         out = [node, like(node, 0), like(node, 0)]
         for part, entry in zip(operands(node), entries, strict=True):
             if entry is not None and op_name(part) == "load":

@@ -28,6 +28,7 @@ from tests.rules.scalar_cases import (
     on_llvm,
     partials,
     powered,
+    rule_of,
     sample,
     unary,
 )
@@ -43,7 +44,7 @@ from tvm_autodiff.expr.nodes import (
     operands,
 )
 from tvm_autodiff.expr.printing.text import text
-from tvm_autodiff.rules.scalar_rules import RULES, Branch
+from tvm_autodiff.rules.scalar_rules import Branch
 
 #: where TVM's own function on llvm has fewer digits than numpy's
 TVM_DIGITS = {"exp10": 1e-10}  # exp(x*2.302585093)
@@ -217,7 +218,7 @@ FOLDED = [
 def test_rules_fold(row: int) -> None:
     build, *expected = FOLDED[row]
     node = build(X, Y)
-    entries = RULES[op_name(node)].pullback(SEED, operands(node), node)
+    entries = rule_of(node).pullback(SEED, operands(node), node)
     said = {
         part.name: entry
         for part, entry in zip(operands(node), entries, strict=True)
@@ -248,7 +249,7 @@ def test_entries_have_the_dtype_of_their_operand(case: Case, dtype: str) -> None
     else:
         node = case.build(tirx.Var("x", dtype), tirx.Var("y", dtype))
     seed = tirx.Var("g", dtype)
-    entries = RULES[op_name(node)].pullback(seed, operands(node), node)
+    entries = rule_of(node).pullback(seed, operands(node), node)
     for part, entry in zip(operands(node), entries, strict=True):
         if entry is not None:
             assert dtype_of(contribution(entry)) == dtype_of(part)
@@ -266,7 +267,7 @@ def test_integers_and_conditions_get_no_derivative() -> None:
         call_node("isnan", (X,), "bool"),
     ]
     for node in nodes:
-        entries = RULES[op_name(node)].pullback(SEED, operands(node), node)
+        entries = rule_of(node).pullback(SEED, operands(node), node)
         pairs = zip(operands(node), entries, strict=True)
         assert all(entry is None or is_float(part) for part, entry in pairs), node
         if not is_float(node):

@@ -104,8 +104,8 @@ def _refuse_negative_sizes(ops: Sequence[Operation]) -> None:
         shape = shape_of(op.output(0))
         if any(isinstance(dim, int) and dim < 0 for dim in shape):
             raise InvalidArgumentError(
-                f"{op.name} has shape {shape}, and a dimension cannot be negative: make the tensors "
-                "that it reads larger"
+                f"{op.name} has shape {shape}, and a dimension cannot be negative: make the "
+                "tensors that it reads larger"
             )
 
 
