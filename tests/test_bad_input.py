@@ -452,6 +452,7 @@ BUILD = {
 KEYWORDS = {
     "heads": (lambda: ad.differentiate(y, [x], heads=head), "no parameter 'heads'.*'head'"),
     "wrt": (lambda: ad.differentiate(y, wrt=[x]), "no parameter 'wrt'; did you mean 'inputs'"),
+    "limits": (lambda: ad.show(y, limits=9), "did you mean 'limit'"),
     "cotangent": (lambda: ad.gradient(y, [x], cotangent=head), "did you mean 'head'"),
     "input": (lambda: ad.gradient(y, input=[x]), r"gradient\(\).*did you mean 'inputs'"),
     "vjp": (lambda: ad.vjp([y], [x], heads=[head]), "no parameter 'heads'.*outputs, inputs"),

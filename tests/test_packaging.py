@@ -108,12 +108,15 @@ for name in ad.__all__:
     assert isinstance(value, types.ModuleType) == (name == "domain"), name
 loaded = {"scipy", "sympy", "torch", "jax", "matplotlib"} & set(sys.modules) - before
 assert not loaded, loaded
-try:
-    ad.nothing
-except AttributeError as error:
-    assert "nothing" in str(error)
-else:
-    raise AssertionError("ad.nothing")
+for name in ("nothing", "diferentiate"):
+    try:
+        getattr(ad, name)
+    except AttributeError as error:
+        assert name in str(error)
+        assert ("did you mean 'differentiate'" in str(error)) == (name == "diferentiate")
+    else:
+        raise AssertionError(name)
+assert ad.interop.relax.build
 """
 
 

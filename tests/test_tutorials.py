@@ -90,7 +90,7 @@ def test_first_gradient(tmp_path):
     errors = [float(number) for number in re.findall(r"disagreement over all .*: (\S+)", text)]
     assert len(errors) == 3
     assert max(errors) < 1e-8
-    for lesson in text.split("the first numbers")[1:]:
+    for lesson in text.split("the first values")[1:]:
         numbers = re.findall(r"^    (?:before|after|differences) +(.*)$", lesson, re.MULTILINE)
         assert len(numbers) == 3
         assert len(set(numbers)) == 1

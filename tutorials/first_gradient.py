@@ -1,8 +1,9 @@
-"""What a gradient of a tensor expression is, and how its sum over zeros goes away.
+"""A first gradient.
 
-A lesson in three examples (a matrix product, a transpose, a convolution), each from the
-definition, which is slow, to what `differentiate` returns; with the cost of both, and their
-numbers beside finite differences. Run it: ``python tutorials/first_gradient.py``.
+Three examples: a matrix product, a transpose and a convolution. Each starts with the definition of
+the gradient, a sum that consists mostly of zeros, and compares it with what `differentiate`
+returns: the expressions, their cost, and their values beside finite differences. Run it:
+``python tutorials/first_gradient.py``.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ def say(text: str) -> None:
 
 
 def indented(text: str) -> str:
-    """A block as it stands, four spaces to the right."""
+    """A block of text, indented by four spaces."""
     return "\n".join("    " + line for line in text.splitlines())
 
 
-# Finite differences know nothing of all this: they run the forward function twice for each number
-# of the input. Too slow to train with, and just right to check with.
+# Finite differences need only the forward function. They call it twice for each element of the
+# input, which is too slow for training but useful for a check.
 
 
 def finite_differences(
     function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, head: np.ndarray, step: float
 ) -> np.ndarray:
-    """The derivative of ``sum(head * function(x))`` by each element of x."""
+    """The derivative of ``sum(head * function(x))`` with respect to each element of x."""
     gradient = np.empty_like(x)
     for place in np.ndindex(*x.shape):
         above, below = x.copy(), x.copy()
@@ -45,7 +46,7 @@ def finite_differences(
 def compare(
     output: te.Tensor, x: te.Tensor, others: list[te.Tensor], head: te.Tensor, before: te.Tensor
 ) -> None:
-    """Print the gradient before and after zero elimination: the text, the cost, the numbers."""
+    """Print the gradient before and after zero elimination: its text, its cost and its values."""
     [after] = ad.differentiate(output, [x], head)
 
     print("before, the definition:\n")
@@ -58,7 +59,7 @@ def compare(
         cost = ad.estimate_cost(tensor)
         print(f"{name:<12}{cost.iterations:>12}{cost.multiplications:>17}{cost.memory:>8}")
 
-    # A gradient needs the inputs that it still reads, and `build` asks for exactly those.
+    # The gradients read the other inputs and the head, but not x.
     random = np.random.default_rng(0)
     arrays = {
         tensor.op.name: random.normal(size=[int(extent) for extent in tensor.shape])
@@ -75,25 +76,25 @@ def compare(
             lambda array: forward(array, *rest), arrays[x.op.name], arrays[head.op.name], 1e-5
         ),
     }
-    print(f"\nthe first numbers of d{x.op.name}:\n")
+    print(f"\nthe first values of d{x.op.name}:\n")
     for name, gradient in numbers.items():
         print(f"    {name:<12}", " ".join(f"{value:10.6f}" for value in gradient.flat[:5]))
     largest = max(np.abs(numbers["after"] - other).max() for other in numbers.values())
-    print(f"\nlargest disagreement over all {numbers['after'].size} numbers: {largest:.0e}")
+    print(f"\nlargest disagreement over all {numbers['after'].size} values: {largest:.0e}")
     if largest > 1e-8:
         raise SystemExit("the gradients disagree")
 
 
-# The lesson --------------------------------------------------------------------------------------
+# The examples ------------------------------------------------------------------------------------
 
 
 def matrix_product() -> None:
-    """C = A B, differentiated by A."""
+    """C = A B, differentiated with respect to A."""
     say(
         """
 1. A matrix product
 
-Forward, a stage says what each element of its output is:"""
+The forward computation is one stage. It defines each element of its output:"""
     )
     a = te.placeholder((40, 50), "float64", name="A")
     b = te.placeholder((50, 30), "float64", name="B")
@@ -102,10 +103,11 @@ Forward, a stage says what each element of its output is:"""
     print(indented(ad.show(c)))
     say(
         """
-Something downstream tells us how much it minds each element of C: that is `head`, as large as C.
-How much does it mind A[p, q]? Walk over all (i, j, k) that the forward stage walked over. Wherever
-it read A[i, k] with (i, k) = (p, q), that read contributes head[i, j] times the derivative of the
-product by A, which is B[k, j]. Everywhere else it contributes nothing. Written down as it was said:
+`head` is the derivative of some loss with respect to each element of C. What is the derivative with
+respect to A[p, q]? The forward stage runs over all (i, j, k). Where it reads A[i, k] with
+(i, k) = (p, q), the read contributes head[i, j] times the derivative of the product with respect to
+A[i, k], which is B[k, j]. All other reads contribute nothing. This definition is a sum with a
+condition:
 """
     )
     head = te.placeholder((40, 30), "float64", name="head")
@@ -124,20 +126,21 @@ product by A, which is B[k, j]. Everywhere else it contributes nothing. Written 
     compare(c, a, [b], head, before)
     say(
         """
-Of the 60,000 terms for each element, 30 are not zero. The condition says which: i = p and k = q are
-two equations for the three unknowns i, j, k. Solved, they fix i and k, and leave j free. So the sum
-over j stays, and the other two sums, the condition, and the zeros are gone. This is the matrix
-product of head with the transpose of B that a textbook gives, and nobody told the library so."""
+Of the 60,000 terms for each element, 30 are not zero. The condition selects them: i = p and k = q
+are two equations for the three unknowns i, j and k. They determine i and k, and leave j free. So
+the sum over j remains; the other two sums, the condition and the zeros disappear. The result is the
+product of head with the transpose of B, as in a textbook. The library derived it from the
+indices."""
     )
 
 
 def transpose() -> None:
-    """T[i, j] = X[j, i], differentiated by X."""
-    say("2. A transpose\n\nNo sum forward, and one read, at swapped places:")
+    """T[i, j] = X[j, i], differentiated with respect to X."""
+    say("2. A transpose\n\nThe forward stage has no sum, and one read with swapped indices:")
     x = te.placeholder((20, 30), "float64", name="X")
     t = te.compute((30, 20), lambda i, j: x[j, i], name="T")
     print(indented(ad.show(t)))
-    say("The same rule: which (i, j) read X[p, q]? Those with j = p and i = q.")
+    say("Which (i, j) read X[p, q]? Those with j = p and i = q:")
     head = te.placeholder((30, 20), "float64", name="head")
     i, j = te.reduce_axis((0, 30), "i"), te.reduce_axis((0, 20), "j")
     before = te.compute(
@@ -148,14 +151,14 @@ def transpose() -> None:
     compare(t, x, [], head, before)
     say(
         """
-Two equations, two unknowns, exactly one solution: no sum is left at all. The gradient of a
-transpose is a transpose; that of a reshape, a slice or a concatenation comes out the same way."""
+Two equations for two unknowns have exactly one solution, so no sum is left. The gradient of a
+transpose is a transpose. Reshapes, slices and concatenations work in the same way."""
     )
 
 
 def convolution() -> None:
-    """O[y, x] = the sum over r, s of I[y + r, x + s] K[r, s], differentiated by I."""
-    say("3. A convolution\n\nNow two axes meet in one index:")
+    """O[y, x] = Σ_{r,s} I[y + r, x + s] K[r, s], differentiated with respect to I."""
+    say("3. A convolution\n\nEach index is now a sum of two axes:")
     image = te.placeholder((16, 16), "float64", name="I")
     kernel = te.placeholder((3, 3), "float64", name="K")
     r, s = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s")
@@ -163,7 +166,7 @@ def convolution() -> None:
         (14, 14), lambda y, x: te.sum(image[y + r, x + s] * kernel[r, s], axis=[r, s]), name="O"
     )
     print(indented(ad.show(output)))
-    say("Which (y, x, r, s) read I[p, q]? Those with y + r = p and x + s = q.")
+    say("Which (y, x, r, s) read I[p, q]? Those with y + r = p and x + s = q:")
     head = te.placeholder((14, 14), "float64", name="head")
     y, x = te.reduce_axis((0, 14), "y"), te.reduce_axis((0, 14), "x")
     rr, ss = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s")
@@ -178,20 +181,20 @@ def convolution() -> None:
     compare(output, image, [kernel], head, before)
     say(
         """
-Two equations, four unknowns: r and s stay free and y = p - r, x = q - s follow. But y has to lie in
-0 to 13, and near the border of the image it does not for every r: the limits that the axes had
-return as a condition on the ones that are left. The library keeps it as a guard, `if ... then ...
-else`, which is not a factor: where it is false, head is not read, and a NaN could not leak out.
+Two equations for four unknowns leave r and s free: y = p - r and x = q - s. But y must lie between
+0 and 13, and near the border of the image this is not true for every r. So the bounds of y and x
+become a condition on r and s. The library keeps it as a guard, `if ... then ... else`, and not as a
+factor: where the guard is false, head is not read, and a NaN in it has no effect.
 
-What has happened is the same three times. Equations over the integers were solved, the axes that
-they fix were dropped, the axes that they leave free stayed as a sum, and the old limits became
-conditions. That is all of zero elimination; strides, dilations and reshapes bring remainders and
-divisions into the equations, and nothing else is new."""
+All three examples follow the same steps. The library solves equations over the integers, drops the
+axes that they determine, keeps the free axes as a sum, and turns the old bounds into conditions.
+This is zero elimination. Strides, dilations and reshapes add remainders and divisions to the
+equations; the steps are the same."""
     )
 
 
 def main() -> None:
-    """The lesson from beginning to end."""
+    """Run the three examples."""
     matrix_product()
     transpose()
     convolution()

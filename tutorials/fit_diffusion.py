@@ -1,7 +1,8 @@
-"""Find the diffusion coefficients of a rod from its temperature at the end, by gradient descent.
+"""Fit diffusion coefficients by gradient descent.
 
-The simulation is a `scan` over time steps. Its gradient with respect to the coefficients is a scan
-that runs backward. Run it: ``python tutorials/fit_diffusion.py``.
+A rod consists of two halves with different coefficients, which follow from its temperature at the
+beginning and at the end. The simulation is a `scan` over time steps. Its gradient with respect to
+the coefficients is a scan that runs backward. Run it: ``python tutorials/fit_diffusion.py``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Fit a differential equation to data by gradient descent through its solver.
+"""Fit a differential equation to data.
 
-Hares and lynxes: the Hudson's Bay Company counted the pelts of both for two decades. The equations
-of Lotka and Volterra describe such a pair; their four rates and the two populations of the first
-year are found by following the gradient of the misfit. The solver is a `scan`: one step of Runge
-and Kutta's method, written once and compiled as a loop. Run it with
-``python tutorials/fit_ode.py``; the picture needs matplotlib (the extra ``demo``).
+The Hudson's Bay Company counted the pelts of hares and lynxes for two decades. The equations of
+Lotka and Volterra describe the two populations. Gradient descent through the solver finds their
+four rates and the populations of the first year. The solver is a `scan` over steps of Runge and
+Kutta's method; the step is written once and compiled as a loop. Run it with
+``python tutorials/fit_ode.py``. The picture needs matplotlib (the extra ``demo``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ PELTS = np.array(list(zip(HARES.split(), LYNXES.split(), strict=True)), "float64
 
 STEPS = 20  #: of the solver in a year
 YEARS = len(PELTS) - 1
-# All six numbers are positive: their logarithms are what is learned. The start is a guess: periods
-# of 2π/√(0.4·0.7), about twelve years, around 23 hares and 20 lynxes.
+# All six parameters are positive, so their logarithms are learned. The first guess has periods of
+# 2π/√(0.4·0.7), about twelve years, around 23 (thousand) hares and 20 lynxes.
 NAMES = ("birth of hares", "hares eaten", "death of lynxes", "lynxes fed", "hares", "lynxes")
 START = np.log([0.4, 0.02, 0.7, 0.03, 20.0, 10.0])
 
@@ -81,7 +81,7 @@ def misfit(logs: te.Tensor, pelts: te.Tensor) -> te.Tensor:
     path = solve(logs, YEARS)
 
     def difference(year: Any, species: Any) -> Any:
-        # a guarded read: nothing is read in front of the path, and no gradient goes there
+        # a guard: for year 0 the path is not read, and receives no gradient
         later = te.exp(logs[4 + species])
         model = te.if_then_else(year > 0, path[year * STEPS - 1, species], later)
         return te.log(model) - te.log(pelts[year, species])
@@ -109,7 +109,7 @@ def make_step() -> Any:
     )
     loss = misfit(logs, pelts)
 
-    # The gradient runs the loop of the solver backwards, and knows what it needs of the way there.
+    # The gradient runs the loop of the solver backwards; the forward loop stores what it reads.
     [gradient] = ad.differentiate(loss, [logs])
 
     new_mean = te.compute(mean.shape, lambda i: 0.9 * mean[i] + 0.1 * gradient[i], name="m")
@@ -129,7 +129,7 @@ def make_step() -> Any:
 
 
 def fit(iterations: int) -> tuple[np.ndarray, list[float]]:
-    """The logarithms of the parameters, and the losses on the way."""
+    """The logarithms of the parameters, and the loss of each iteration."""
     step = make_step()
     logs, mean, square = START.copy(), np.zeros_like(START), np.zeros_like(START)
     losses = []
@@ -152,7 +152,7 @@ def path_of(logs: np.ndarray, years: int) -> np.ndarray:
 
 
 def draw(logs: np.ndarray, file: Path) -> None:
-    """The counts, the fitted curves, and the guess that the descent began with."""
+    """The counts, the fitted curves, and the first guess."""
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     times = FIRST_YEAR + np.arange(1, YEARS * STEPS + 1) / STEPS
@@ -170,7 +170,7 @@ def draw(logs: np.ndarray, file: Path) -> None:
 
 
 def main() -> None:
-    """Fit, print what was found, draw it."""
+    """Fit, and print and draw the result."""
     parser = argparse.ArgumentParser(description="Fit a differential equation to data.")
     parser.add_argument("--iterations", type=int, default=500)
     parser.add_argument("--out", type=Path, default=Path("fitted_ode.png"), help="the picture")

@@ -1,6 +1,7 @@
-"""A custom operator in JAX, written as tensor expressions, under `jit`, `grad` and `vmap`.
+"""A custom operator in JAX.
 
-The operator sums the energy of a chain of springs. Its equilibrium is found by gradient descent.
+The operator is the energy of a chain of springs, written as tensor expressions. The script uses it
+under `jit`, `grad`, `vmap` and `hessian`, and finds the equilibrium by gradient descent.
 Run it: ``python tutorials/jax_operator.py`` (needs JAX).
 """
 

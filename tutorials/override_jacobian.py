@@ -1,8 +1,9 @@
-"""Custom derivatives: `manual` for an edge, `override` for a stretch, `fdiff` for the rule itself.
+"""Custom derivatives with manual, override and fdiff.
 
-The example is the one of TVM's RFC on automatic differentiation (apache/tvm issue 1996): the
-gradient through a flatten. All ways give the same numbers; what each of them costs is printed
-beside the default's. Run it: ``python tutorials/override_jacobian.py``.
+`manual` replaces the derivative of one edge of the graph, `override` that of a whole path, and
+`fdiff` that of every edge. The example is that of TVM's RFC on automatic differentiation
+(apache/tvm issue 1996): the gradient through a flatten. The script checks that all variants give
+the same values, and prints their costs. Run it: ``python tutorials/override_jacobian.py``.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ default = ad.differentiate(scores, inputs, head)
 
 # 2. A custom derivative --------------------------------------------------------------------------
 #
-# A custom derivative is a function of tensors that returns a tensor. It gets the stage's output,
-# the tensor to differentiate by, and `head`, the adjoint of the output; it returns the adjoint of
-# that tensor, of its shape. Here flat[n, 64 c + 8 y + x] = convolved[n, c, y, x], and so:
+# A custom derivative is a function of tensors that returns a tensor. Its arguments are the output
+# of a stage, a tensor that the stage reads, and `head`, the adjoint of the output. It returns the
+# adjoint of the tensor that is read, with the shape of this tensor. Here
+# flat[n, 64 c + 8 y + x] = convolved[n, c, y, x], and so:
 
 
 def unflatten(out: te.Tensor, inp: te.Tensor, head: te.Tensor) -> te.Tensor:
-    """The adjoint of a flatten's input: the same numbers, in the shape that they had."""
+    """The adjoint of a flatten's input: the values of `head` in the shape of the input."""
     _, _, height, width = inp.shape
     return te.compute(
         inp.shape,
@@ -52,10 +54,10 @@ def unflatten(out: te.Tensor, inp: te.Tensor, head: te.Tensor) -> te.Tensor:
 manual = ad.differentiate(scores, inputs, head, manual={(flat, convolved): unflatten})
 
 
-# `override` replaces everything between a tensor and others further up: here flatten and dense in
-# one go, without an adjoint of `flat` in between. The function gets the list of these tensors and
-# returns a list. It answers for `scores` alone now: a tensor that is not on the list gets nothing
-# through `scores`. That is why `matrix` is on it.
+# `override` replaces everything between an output and the tensors in a list: here the flatten and
+# the dense layer together, without an adjoint of `flat`. The function gets the list and returns a
+# list of adjoints. It replaces all derivatives of `scores`: a tensor that is not in the list
+# receives nothing from `scores`. Therefore the list must contain `matrix`.
 
 
 def through_flatten_and_dense(
@@ -88,36 +90,36 @@ override = ad.differentiate(
 )
 
 
-# `fdiff` replaces the default rule on all edges. `ad.pullback` is that rule for a single edge: wrap
-# it, to look on, to treat some stages differently, or to bound or round what flows back.
+# `fdiff` replaces the default rule of all edges. `ad.pullback` is the default rule of one edge. A
+# function around it can log edges, treat some stages differently, or clip or round adjoints.
 
 edges: list[str] = []
 
 
-def looking_on(out: te.Tensor, inp: te.Tensor, head: te.Tensor) -> te.Tensor:
-    """The default rule, save for flatten; and a note of every edge that it was asked for."""
+def logged(out: te.Tensor, inp: te.Tensor, head: te.Tensor) -> te.Tensor:
+    """Note the edge, and use the default rule except for the flatten."""
     edges.append(f"{out.op.name} → {inp.op.name}")
     if out == flat:
         return unflatten(out, inp, head)
     return ad.pullback(out, inp, head)
 
 
-fdiff = ad.differentiate(scores, inputs, head, fdiff=looking_on)
+fdiff = ad.differentiate(scores, inputs, head, fdiff=logged)
 
 
-# 3. Where it pays --------------------------------------------------------------------------------
+# 3. When a custom derivative is faster ------------------------------------------------------------
 #
-# The solver treats a flatten as well as we can, so nothing was gained above. A custom derivative
-# pays where one knows what no rule of calculus knows. Newton's iteration finds the root
-# y = sqrt(a) of y*y = a. The rules differentiate each of its steps, and the backward pass goes
-# through all of them. But the root does not depend on how it was found: from y*y = a follows
-# 2*y*dy = da (the implicit function theorem), one division for each element.
+# The default rule already derives the best gradient of a flatten. A custom derivative helps where
+# you know a property that the rules of calculus do not see. Newton's iteration computes the root
+# y = sqrt(a) of y*y = a. The default rules differentiate each of its steps, and the backward pass
+# goes through all of them. But the root does not depend on the steps: y*y = a implies
+# 2*y*dy = da (the implicit function theorem), which is one division for each element.
 
 STEPS = 6
 
 
 def newton_step(y: te.Tensor, a: te.Tensor) -> te.Tensor:
-    """A better guess at the square root of `a` than `y`."""
+    """An estimate of the square root of `a` that is better than `y`."""
     return te.compute(a.shape, lambda n, j: 0.5 * (y[n, j] + a[n, j] / y[n, j]), name="guess")
 
 
@@ -130,7 +132,7 @@ head_root = te.placeholder(values.shape, name="head")
 
 
 def through_the_root(out: te.Tensor, deps: list[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
-    """The adjoint of the squares from that of their roots."""
+    """The adjoint of `squared` from the adjoint of the root."""
     return [te.compute(out.shape, lambda n, j: head[n, j] / (2.0 * out[n, j]), name="dsquared")]
 
 
@@ -140,11 +142,11 @@ override_root = ad.differentiate(
 )
 
 
-# 4. The same numbers, and what they cost ---------------------------------------------------------
+# 4. Values and costs -----------------------------------------------------------------------------
 
 
 def compare(results: dict[str, ad.DifferentiationResult], arguments: list[te.Tensor]) -> None:
-    """Print the cost of each way, and how far its numbers are from those of the first one."""
+    """Print the cost of each variant, and the largest difference from the values of the first."""
     random = np.random.default_rng(0)
     arrays = [
         random.normal(size=[int(extent) for extent in tensor.shape]).astype("float32")
@@ -178,16 +180,16 @@ def main() -> None:
     print(ad.show(manual.adjoints[convolved]))
     print("\nwith override={scores: ([convolved, matrix], through_flatten_and_dense)}:\n")
     print(ad.show(override.adjoints[convolved]))
-    print("\nThe edges that fdiff was asked for:\n")
+    print("\nThe edges for which fdiff was called:\n")
     print("\n".join(f"  {edge}" for edge in edges))
 
-    print("\nCost and agreement of the gradients by image, filters and matrix:\n")
+    print("\nCost and agreement of the gradients of image, filters and matrix:\n")
     compare(
         {"default": default, "manual": manual, "override": override, "fdiff": fdiff},
         [*inputs, head],
     )
 
-    print("\nThe gradient of a root that Newton's iteration finds, by the default rule:\n")
+    print("\nThe gradient of a root that Newton's iteration computes, by the default rule:\n")
     print(ad.show(default_root[0], limit=200))
     print("\nand by a custom rule:\n")
     print(ad.show(override_root[0]))

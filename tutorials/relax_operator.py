@@ -1,4 +1,4 @@
-"""A custom operator in Relax, written as tensor expressions, and its gradient in the same module.
+"""A custom operator in Relax.
 
 `emit_te` adds a soft threshold to a Relax function, and `relax.transform.Gradient` differentiates
 the whole function. Run it: ``python tutorials/relax_operator.py``.

@@ -1,8 +1,8 @@
-"""Make a gradient faster: read what it costs, what its kernels do, and search for schedules.
+"""Make a gradient faster.
 
-Scores of points by their distances from centres are slow as they are written first. Each step
-looks at the program, changes one thing, and measures. Run it:
-``python tutorials/schedule_and_tune.py``.
+The program sums functions of the distances between points and centres, and its first version is
+slow. The script counts its work, explains its gradients, profiles its kernels, compares options
+and searches for schedules. Run it: ``python tutorials/schedule_and_tune.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INPUTS = [x, centres, weights]
 
 
 def summed_at_once() -> te.Tensor:
-    """Radial functions and their weighted sum in one stage: each distance 64 times."""
+    """Distances and their weighted sum in one stage, which computes each distance 64 times."""
     c, f = te.reduce_axis((0, CENTRES), "c"), te.reduce_axis((0, FEATURES), "f")
     return te.compute(
         (POINTS, CLASSES),
@@ -58,7 +58,7 @@ def in_two_stages() -> te.Tensor:
 def milliseconds(
     function: Callable[..., list[np.ndarray]], arrays: Sequence[np.ndarray], rounds: int = 30
 ) -> float:
-    """The median of calls that write into the same arrays."""
+    """The median time of a call that writes into the same arrays."""
     out = [np.asarray(array) for array in function(*arrays)]
     times = []
     for _ in range(rounds):
@@ -69,7 +69,7 @@ def milliseconds(
 
 
 def main() -> None:
-    """Look, change, measure."""
+    """Count, explain, profile, compare options, tune."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=8, help="schedules to try")
     trials = parser.parse_args().trials
@@ -79,25 +79,25 @@ def main() -> None:
         for tensor in (*INPUTS, head)
     ]
 
-    print("1. Count. A gradient costs as much as the program it is of: look at that first.")
+    print("1. Count. A gradient repeats the work of its program: improve the program first.")
     programs = {"summed at once": summed_at_once(), "in two stages": in_two_stages()}
     for name, scores in programs.items():
         result = ad.differentiate(scores, INPUTS, head)
         cost = ad.estimate_cost([scores, *result])
         print(f"   {name:<16} {cost.iterations:>12,} iterations")
 
-    print("\n2. Explain. No read is computed as a sum over zeros: iterations against lower bounds.")
+    print("\n2. Explain. No gradient sums over zeros: each is at its lower bound.")
     scores = programs["in two stages"]
     result = ad.differentiate(scores, INPUTS, head)
     lines = str(result.explain()).splitlines()
     print("\n".join(f"   {line.strip()}" for line in lines if "iterations" in line))
 
-    print("\n3. Profile. The kernels of a call, the rule of each, and the rate that it reaches.")
+    print("\n3. Profile. The kernels of a call, with their schedule rules and rates:")
     step = ad.build([*INPUTS, head], [scores, *result])
     print("\n".join(f"   {line}" for line in str(step.profile(*arrays)).splitlines()))
     print(f"   plain loops: {step.notice or 'none'}")
 
-    print("\n4. Options. What the default settings are worth here:")
+    print("\n4. Options. Times with the default settings and with others:")
     variants = {"default": {}, "one thread": {"num_threads": 1}, "exact_math": {"exact_math": True}}
     for name, options in variants.items():
         function = ad.build([*INPUTS, head], [scores, *result], **options)
@@ -106,10 +106,10 @@ def main() -> None:
     slow = ad.build([*INPUTS, head], [at_once, *ad.differentiate(at_once, INPUTS, head)])
     print(f"   {'at once':<12} {milliseconds(slow, arrays):7.3f} ms")
 
-    print("\n5. Memory. What a call needs between its arguments and its results:")
+    print("\n5. Memory. The bytes of inputs, outputs and temporaries:")
     print(f"   {str(step.memory()).splitlines()[-1]}")
 
-    print("\n6. Tune. Try other schedules, and keep those that are faster than the rules'.")
+    print("\n6. Tune. Try other schedules, and keep those that are faster:")
     missing = [name for name in ("psutil", "cloudpickle") if not importlib.util.find_spec(name)]
     if missing:
         print(f"   needs {' and '.join(missing)}: pip install 'tvm_autodiff[tune]'")

@@ -1,6 +1,7 @@
-"""Newton's method with a sparse Jacobian, for a boundary value problem with a nonlinear term.
+"""Newton's method with a sparse Jacobian.
 
-The pattern of the Jacobian follows from the expressions, and only its nonzeros are computed.
+The script solves a boundary value problem with a nonlinear term. The pattern of
+the Jacobian follows from the expressions, and only its nonzeros are computed.
 Run it: ``python tutorials/sparse_jacobian.py``.
 """
 

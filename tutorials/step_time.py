@@ -1,6 +1,7 @@
-"""Prints the time of a training step of `train_digits`, beside the same step in PyTorch.
+"""Measure a training step beside PyTorch.
 
-PyTorch is measured only if it is installed.
+`train_digits` calls this to print the time of its training step, and that of the same step in
+PyTorch if PyTorch is installed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def print_step_time(
         median, best = np.median(measured) * 1e3, np.min(measured) * 1e3
         print(f"  {name:<14} {median:6.2f} ms (median; best {best:.2f} ms)")
     if len(runs) == 1:
-        print("  (with PyTorch installed, its time for the same step would stand here)")
+        print("  (with PyTorch installed, its time for the same step appears here)")
 
 
 def torch_step(

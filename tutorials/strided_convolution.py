@@ -1,4 +1,4 @@
-"""How the gradient of a strided convolution becomes a gather, step by step, with its domains.
+"""The gradient of a strided convolution as a gather.
 
 Each step prints the integer points that a sum visits: ``●`` contributes, ``·`` is a zero.
 Run it: ``python tutorials/strided_convolution.py``.
@@ -20,7 +20,7 @@ INPUTS = STRIDE * (OUTPUTS - 1) + TAPS
 
 
 def drawn(domain: Domain, at: Mapping[Any, int]) -> tuple[str, int, int]:
-    """The box of a domain of one or two variables as text, its points, and those that count."""
+    """The box of a domain of one or two variables as text, its size, and its number of points."""
     boxes = [range(low, low + size) for low, size in (domain.ranges[v] for v in domain.variables)]
     points = set(domain.points(dict(at)))
     rows = boxes[1] if len(boxes) > 1 else range(1)
@@ -42,7 +42,7 @@ def main() -> None:
 
     print(
         "\n2. The equation\n\nOutput i reads x[2*i + k]. The gradient with respect to x[j] "
-        "collects head[i]*w[k]\nfrom all pairs (i, k) with 2*i + k = j. Few of the pairs do:\n"
+        "sums head[i]*w[k]\nover all pairs (i, k) with 2*i + k = j. Few pairs satisfy it:\n"
     )
     i, k, j = te.var("i"), te.var("k"), te.var("j")
     ranges = {i: (0, OUTPUTS), k: (0, TAPS), j: (0, INPUTS)}
@@ -76,7 +76,7 @@ def main() -> None:
         expected[STRIDE * output : STRIDE * output + TAPS] += heads[output] * weights
     found = ad.build([head, w], result[0])(heads, weights)
     print(
-        f"\n5. The numbers\n\nlargest difference from the loop that scatters: "
+        f"\n5. The values\n\nlargest difference from the loop that scatters: "
         f"{np.abs(np.asarray(found) - expected).max():.0e}"
     )
 

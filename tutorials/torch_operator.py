@@ -1,6 +1,7 @@
-"""A custom operator in PyTorch, written as tensor expressions, with its gradient derived.
+"""A custom operator in PyTorch.
 
-The operator is a bilateral filter of a signal. PyTorch trains its two widths through `backward`.
+The operator is a bilateral filter of a signal, written as tensor expressions. Its gradient is
+derived, and PyTorch trains the two widths of the filter with `backward`.
 Run it: ``python tutorials/torch_operator.py`` (needs PyTorch).
 """
 
@@ -16,7 +17,7 @@ SIZE, RADIUS = 256, 6
 
 @function
 def bilateral(signal: te.Tensor, logs: te.Tensor) -> te.Tensor:
-    """Average neighbours that are near in place and in value; `logs` holds both log precisions."""
+    """Average neighbours by distance in position and value; `logs` are the log precisions."""
     window = te.reduce_axis((-RADIUS, RADIUS + 1), "k")
     other = te.reduce_axis((-RADIUS, RADIUS + 1), "k")
 
@@ -35,7 +36,7 @@ def bilateral(signal: te.Tensor, logs: te.Tensor) -> te.Tensor:
 
 
 def main() -> None:
-    """Learn the widths with which the filter removes noise from steps but keeps the steps."""
+    """Learn the widths with which the filter removes noise from a square wave."""
     torch.manual_seed(0)
     clean = torch.sign(torch.sin(torch.linspace(0, 12, SIZE)))
     noisy = clean + 0.3 * torch.randn(SIZE)

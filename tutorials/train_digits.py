@@ -1,10 +1,10 @@
-"""Train a convolutional network on real handwritten digits, gradients and optimiser compiled.
+"""Train a network on handwritten digits.
 
-The whole of it in one file, to be read from top to bottom: the network in te and topi, its
-gradient by `differentiate`, momentum SGD in te beside it, one compiled function for the training
-step, and the loop. Run it with ``make demo``, or ``python tutorials/train_digits.py --help``.
-It needs the extra ``demo`` (scikit-learn, matplotlib, tqdm); with PyTorch installed it also says
-what a step of the same network takes there.
+A convolutional network in te and topi, its gradient from `differentiate`, and momentum SGD in te
+are compiled into one function, the training step. Read the file from top to bottom. Run it with
+``make demo``, or ``python tutorials/train_digits.py --help``. It needs the extra ``demo``
+(scikit-learn, matplotlib, tqdm). If PyTorch is installed, it also measures a step of the same
+network there.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ SHAPES = {
 
 # 1. The model ------------------------------------------------------------------------------------
 #
-# Tensor expressions are descriptions. `te.compute` says what one element of a tensor is, topi is
-# TVM's library of such descriptions, and nothing is computed before `build` has compiled it.
+# Tensor expressions are descriptions: `te.compute` defines one element of a tensor, and topi is
+# TVM's library of such definitions. Nothing is computed until `build` has compiled them.
 
 
 def placeholders(prefix: str = "") -> list[te.Tensor]:
@@ -113,7 +113,7 @@ def momentum_updates(
     rate: te.Tensor,
     momentum: float,
 ) -> dict[te.Tensor, te.Tensor]:
-    """What momentum SGD makes of the weights and velocities."""
+    """The new weights and velocities of momentum SGD."""
     new_velocities = [
         elementwise(lambda v, g: momentum * v + g, v, g)
         for v, g in zip(velocities, gradients, strict=True)
@@ -128,8 +128,8 @@ def momentum_updates(
 def make_step(batch: int, momentum: float, num_threads: int | None = None) -> Any:
     """Compile one step of training: forward, backward and the new weights in a single function.
 
-    ``step(images, labels, rate, *weights, *velocities)`` gives ``[loss, hits]`` and writes the new
-    weights and velocities over the old ones.
+    ``step(images, labels, rate, *weights, *velocities)`` returns ``[loss, hits]`` and overwrites
+    the weights and velocities with the new ones.
     """
     images = te.placeholder((batch, 1, PIXELS, PIXELS), name="images")
     labels = te.placeholder((batch,), "int32", name="labels")
@@ -140,14 +140,14 @@ def make_step(batch: int, momentum: float, num_threads: int | None = None) -> An
     scores = network(images, weights)
     loss = cross_entropy(scores, labels)
 
-    # This line is the library. The gradients are tensor expressions like all others, ...
+    # The gradients are tensor expressions as well, so the optimiser is written in te, too, and
+    # everything is compiled together.
     gradients = ad.differentiate(loss, weights)
 
-    # ... so the optimiser is written in the same language, and compiled together with them.
     return ad.build(
         [images, labels, rate, *weights, *velocities],
         [loss, count_hits(scores, labels)],
-        # old values are read before they go
+        # all expressions read the old values
         updates=momentum_updates(weights, velocities, gradients, rate, momentum),
         num_threads=num_threads,
     )
@@ -163,15 +163,14 @@ def make_predict(count: int) -> Any:
 def gradient_of_one_layer(batch: int = 32) -> str:
     """What `show` prints for the gradient of the second convolution alone.
 
-    Two stages to find in it: `dx`, the gradient for the layer below, is a sum over the 32 filters
-    and the 3x3 places of the kernel, guarded at the border; `dw2`, the gradient for the weights,
-    is a sum over the images of the batch and their 8x8 pixels. Both are as long as the sums of
-    the layer itself: no term is there that is always zero.
+    The gradient of the input, `dx`, is a sum over the 32 filters and the 3x3 elements of the
+    kernel, with a guard at the border. The gradient of the weights, `dw2`, is a sum over the images
+    of the batch and their 8x8 pixels. Neither sum has a term that is always zero.
     """
     inputs = te.placeholder((batch, 16, PIXELS, PIXELS), name="x")
     weight = te.placeholder(SHAPES["w2"], name="w2")
     output = topi.nn.conv2d(inputs, weight, strides=1, padding=1, dilation=1)
-    head = te.placeholder(output.shape, name="head")  # the gradient that arrives from above
+    head = te.placeholder(output.shape, name="head")  # the cotangent of the output
     return ad.show(list(ad.differentiate(output, [inputs, weight], head)))
 
 
@@ -222,7 +221,7 @@ def batches(digits: Digits, batch: int, seed: int) -> Iterator[tuple[np.ndarray,
 
 @dataclass
 class History:
-    """What a training run leaves: curves, the last weights, probabilities of the test images."""
+    """Results of a training run: curves, the last weights, probabilities of the test images."""
 
     losses: list[float] = field(default_factory=list)  # one a step
     train_accuracy: list[float] = field(default_factory=list)  # one an epoch
@@ -242,7 +241,7 @@ def train(
     seed: int,
     progress: bool = True,
 ) -> History:
-    """Train from random weights; the learning rate falls in a straight line to zero."""
+    """Train from random weights; the learning rate decreases linearly to zero."""
     history = History()
     state = start_weights(seed)
     state += [np.zeros_like(weight) for weight in state]
@@ -269,7 +268,7 @@ def train(
     return history
 
 
-# 5. What came out --------------------------------------------------------------------------------
+# 5. The results ----------------------------------------------------------------------------------
 
 
 def picture(history: History, digits: Digits) -> Figure:
@@ -296,7 +295,7 @@ def picture(history: History, digits: Digits) -> Figure:
     guesses = history.probabilities.argmax(axis=1)
     certainty = history.probabilities.max(axis=1)
     wrong = guesses != digits.test_labels
-    order = np.lexsort((certainty, ~wrong))  # the wrong ones first, then the doubtful ones
+    order = np.lexsort((certainty, ~wrong))  # wrong predictions first, then the least certain
     for axes, n in zip(lower.subplots(2, 10).flat, order, strict=False):
         axes.imshow(digits.test_images[n, 0], cmap="gray_r", vmin=0, vmax=1)
         text = f"predicted {guesses[n]} ({certainty[n]:.0%})\nlabel {digits.test_labels[n]}"
@@ -310,7 +309,7 @@ def picture(history: History, digits: Digits) -> Figure:
 
 
 def main() -> None:
-    """Train, and say how it went."""
+    """Train, and print and draw the results."""
     parser = argparse.ArgumentParser(
         description="Train a convolutional network on handwritten digits with tvm_autodiff.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -320,7 +319,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.05, help="learning rate at the start")
     parser.add_argument("--momentum", type=float, default=0.9, help="share of the old velocity")
     parser.add_argument("--seed", type=int, default=0, help="of the split, the weights, the order")
-    parser.add_argument("--threads", type=int, help="CPU threads; all when not given")
+    parser.add_argument("--threads", type=int, help="CPU threads; all if not given")
     parser.add_argument("--out", type=Path, default=Path("out/train_digits.png"), help="picture")
     arguments = parser.parse_args()
 

@@ -1,9 +1,10 @@
-"""Train a recurrent network that reads handwritten digits row by row.
+"""Train a recurrent network.
 
-A gated recurrent unit (K. Cho et al., 2014) sees one row of eight pixels at a time, from the top to
-the bottom, and says at the end which digit it was. The recurrence is a `scan`: its step is written
-once, and the loop runs backwards for the gradient. Run it with ``python tutorials/train_rnn.py``;
-the data and the training loop around it are those of `train_digits.py`, in the extra ``demo``.
+A gated recurrent unit (K. Cho et al., 2014) reads an image of a handwritten digit row by row, eight
+pixels at a time, and predicts the digit after the last row. The recurrence is a `scan`: its step is
+written once, and the gradient runs the loop backwards. Run it with
+``python tutorials/train_rnn.py``. The data and the training loop are those of `train_digits.py`,
+which needs the extra ``demo``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import tvm_autodiff as ad
 
 HIDDEN = 64
 
-# The weights: name → shape. Those of the three gates lie side by side: update, reset, candidate.
+# The weights: name → shape. The three gates (update, reset, candidate) share each tensor.
 SHAPES = {
     "w": (PIXELS, 3 * HIDDEN),
     "u": (HIDDEN, 3 * HIDDEN),
@@ -73,7 +74,7 @@ def network(images: te.Tensor, weights: Sequence[te.Tensor]) -> te.Tensor:
 
 def make_step(batch: int, momentum: float = 0.9) -> Any:
     """Compile ``step(images, labels, rate, *weights, *velocities)`` → ``[loss, hits]``, which
-    writes the new weights and velocities over the old ones.
+    overwrites the weights and velocities with the new ones.
     """
     images = te.placeholder((batch, 1, PIXELS, PIXELS), name="images")
     labels = te.placeholder((batch,), "int32", name="labels")
@@ -115,7 +116,7 @@ def start_weights(seed: int) -> list[np.ndarray]:
 
 
 def train(digits: Digits, *, epochs: int, batch: int, rate: float, seed: int) -> list[np.ndarray]:
-    """The trained weights; the learning rate falls in a straight line to zero."""
+    """The trained weights; the learning rate decreases linearly to zero."""
     step = make_step(batch)
     weights = start_weights(seed)
     velocities = [np.zeros_like(weight) for weight in weights]
@@ -133,7 +134,7 @@ def train(digits: Digits, *, epochs: int, batch: int, rate: float, seed: int) ->
 
 
 def main() -> None:
-    """Train, and say how it went."""
+    """Train, and print the test accuracy."""
     parser = argparse.ArgumentParser(description="Train a GRU on digits, read row by row.")
     parser.add_argument("--epochs", type=int, default=15, help="passes over the training images")
     parser.add_argument("--batch", type=int, default=32, help="images in a step")

@@ -284,7 +284,7 @@ def _fail(output: Tensor, worst: Worst) -> None:
     raise GradientCheckError(
         f"the gradient of {output.op.name} with respect to {worst.tensor} is wrong: entry "
         f"{worst.tensor}{place} is {worst.derived:.9g}, finite differences give "
-        f"{worst.measured:.9g}"
+        f"{worst.measured:.9g}; if there is a kink near this point, pass other values="
     )
 
 

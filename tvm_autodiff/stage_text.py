@@ -19,6 +19,7 @@ from .graph.free_variables import free_variables
 from .graph.graph import topological
 from .graph.kinds.rules.table import rules_of
 from .graph.stage import Operation, axis_vars, bodies, is_compute, is_placeholder, outputs_of
+from .keywords import checked_keywords
 
 _WIDTH = 100
 #: stages longer than this do not move the column of types to the right
@@ -51,6 +52,7 @@ class Shown(str):
         return f"$$\\begin{{aligned}}\n{rows}\n\\end{{aligned}}$$"
 
 
+@checked_keywords
 def show(tensors: Tensor | Sequence[Tensor], limit: int | None = 2000) -> Shown:
     """Print the stages that tensors need, in plain notation.
 

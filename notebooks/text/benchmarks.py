@@ -41,7 +41,7 @@ cases, mean = ratios(recorded, threads=2)
 SVG(picture(cases, mean))
 
 # %% [markdown]
-# ## One thread beside two
+# ## One thread and two
 
 # %%
 single, single_mean = ratios(recorded, threads=1)
@@ -64,7 +64,7 @@ figure
 # ## Behind the longest bar
 #
 # The gradient of max pooling goes to the first maximum of each window. Windows of 2x2 with stride 2 do not overlap, so each
-# element of the gradient needs one window. The strategy and the count of iterations say so:
+# element of the gradient needs one window. The strategy and the number of iterations show this:
 
 # %% tags=["exact"]
 x = te.placeholder((16, 32, 56, 56), name="x")

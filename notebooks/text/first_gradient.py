@@ -62,10 +62,10 @@ for name, tensor in (("definition", definition), ("differentiate", result[0])):
     print(f"{name:13} {ad.estimate_cost(tensor).iterations:>12,} iterations")
 
 # %% [markdown]
-# ## The way to each gradient
+# ## How each gradient was derived
 #
-# `explain()` lists every read of the forward computation: the strategy, the iterations, and a lower bound that no sum over
-# the same terms is below. A notebook displays a table, the worst read first.
+# `explain()` lists every read of the forward computation with the strategy, the iterations, and a lower bound for them. A
+# notebook displays a table, the worst read first.
 
 # %% tags=["exact"]
 result.explain()
@@ -73,9 +73,8 @@ result.explain()
 # %% [markdown]
 # ## A network
 #
-# A graph has many stages. `draw_graph` draws them, the forward pass in blue and the backward pass in orange. A dashed line
-# is a value of the forward pass that the backward pass reads again. The expression of a stage appears while the pointer is
-# over its box.
+# `draw_graph` draws the stages of a graph, the forward pass in blue and the backward pass in orange. A dashed line is a
+# value of the forward pass that the backward pass reads. Point at a box to see the expression of the stage.
 
 # %% tags=["exact"]
 x, w = te.placeholder((32, 64), name="x"), te.placeholder((10, 64), name="w")
@@ -93,10 +92,10 @@ ad.draw_graph([loss, *gradients], forward=loss)
 ad.show([loss, *gradients])
 
 # %% [markdown]
-# ## Numbers
+# ## Values
 #
-# `build` compiles tensors into a function of arrays. `check_grads` compares the gradients with finite differences; it raises
-# an error where they differ.
+# `build` compiles tensors into a function of arrays. `check_grads` compares the gradients with finite differences, and raises
+# an error if they differ.
 
 # %% tags=["exact"]
 step = ad.build([x, w, target], [loss, *gradients])

@@ -13,7 +13,7 @@
 #
 # A rod consists of two halves with different diffusion coefficients. Its temperature is known at the beginning and, with
 # noise, at the end. Gradient descent through the simulation finds both coefficients.
-# [tutorials/fit_diffusion.py](../tutorials/fit_diffusion.py) is the same as a script.
+# [tutorials/fit_diffusion.py](../tutorials/fit_diffusion.py) does the same as a script.
 
 # %%
 # %matplotlib inline
@@ -32,7 +32,8 @@ from fit_diffusion import POINTS, STEPS, simulate
 # %% [markdown]
 # ## The simulation
 #
-# Forty explicit steps. A `scan` is one stage: neither the code nor the time to compile it grows with the number of steps.
+# The simulation takes forty explicit steps. A `scan` is one stage, so code size and compile time do not grow with the number
+# of steps.
 
 # %% tags=["exact"]
 start = te.placeholder((4, POINTS), "float64", name="start")
@@ -57,9 +58,10 @@ ad.draw_graph([loss, *gradients], forward=loss)
 gradients.explain()
 
 # %% [markdown]
-# ## Measurements, and the descent
+# ## Measurements and gradient descent
 #
-# The measurements come from known coefficients. Their logarithms are what is learned, so that they stay positive.
+# The measurements are simulated with known coefficients. The parameters are the logarithms of the coefficients, which keeps
+# the coefficients positive.
 
 # %% tags=["exact"]
 forward = ad.build([start, logs], final)

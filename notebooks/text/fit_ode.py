@@ -9,11 +9,11 @@
 # ---
 
 # %% [markdown]
-# # An equation fitted through its solver
+# # Fitting a differential equation to data
 #
-# Hares and lynxes: two decades of counts, and the equations of Lotka and Volterra with four rates and two initial
-# populations. The gradient of the misfit goes through 400 steps of Runge and Kutta's method.
-# [tutorials/fit_ode.py](../tutorials/fit_ode.py) has the functions that are imported here.
+# Hares and lynxes were counted for two decades. The equations of Lotka and Volterra describe the two populations by four
+# rates and two initial values. The gradient of the misfit goes through 400 steps of Runge and Kutta's method.
+# This notebook imports functions of [tutorials/fit_ode.py](../tutorials/fit_ode.py).
 
 # %%
 # %matplotlib inline
@@ -30,7 +30,7 @@ sys.path.insert(0, "../tutorials")
 import fit_ode as ode
 
 # %% [markdown]
-# ## The slope
+# ## The equations
 #
 # With $u$ hares and $v$ lynxes, $u' = \alpha u - \beta u v$ and $v' = \delta u v - \gamma v$. The logarithms of all parameters
 # are learned:
@@ -41,7 +41,7 @@ logs = te.placeholder((6,), "float64", name="logs")
 ad.show(ode.slope(now, logs))
 
 # %% [markdown]
-# ## The solver, and its derivative
+# ## The solver and its derivative
 #
 # The solver is a `scan` over steps of a twentieth of a year. The loop of 400 steps is one stage of the graph:
 
@@ -51,8 +51,8 @@ loss = ode.misfit(logs, pelts)
 ad.draw_graph(loss)
 
 # %% [markdown]
-# Both modes differentiate loops. Forward mode gives the derivative along a direction, and reverse mode the same number from
-# the gradient:
+# Both modes differentiate loops. Forward mode gives the derivative along a direction; the gradient from reverse mode gives
+# the same number:
 
 # %% tags=["exact"]
 gradients = ad.differentiate(loss, [logs])

@@ -9,11 +9,11 @@
 # ---
 
 # %% [markdown]
-# # A custom derivative for a part of a graph
+# # A custom derivative for part of a graph
 #
-# Newton's iteration finds the square root $y$ of $a$ in a few steps. The rules of calculus differentiate each step. But the
-# root does not depend on the way to it: $y^2 = a$ implies $2y\,dy = da$. `override` puts such a derivative into the graph.
-# [tutorials/override_jacobian.py](../tutorials/override_jacobian.py) has more ways to do so.
+# Newton's iteration computes the square root $y$ of $a$ in a few steps. The rules of calculus differentiate each step. But
+# the root does not depend on the steps: $y^2 = a$ implies $2y\,dy = da$. `override` puts such a derivative into the graph.
+# [tutorials/override_jacobian.py](../tutorials/override_jacobian.py) shows other ways to do this.
 
 # %%
 import numpy as np
@@ -37,7 +37,7 @@ ad.show(root)
 # %% [markdown]
 # ## The derivative of the steps
 #
-# The backward pass goes through every step, and reads the value of each:
+# The backward pass goes through every step and reads the value of each:
 
 # %% tags=["exact"]
 head = te.placeholder((128,), name="head")
@@ -47,8 +47,8 @@ ad.draw_graph([root, default[0]], forward=root)
 # %% [markdown]
 # ## The derivative of the equation
 #
-# The function gets the output, the tensors that it covers, and the cotangent of the output. It returns the cotangents of
-# these tensors. In the graph `y_4` has the values of `y_3` and carries the custom derivative; no step has a backward pass.
+# The function gets the output, the inputs of the override, and the cotangent of the output. It returns the cotangents of
+# the inputs. In the graph, `y_4` has the values of `y_3` and the custom derivative; no step has a backward pass.
 
 
 # %% tags=["exact"]
@@ -63,7 +63,7 @@ ad.draw_graph([root, override[0]], forward=root)
 ad.show(override[0])
 
 # %% [markdown]
-# ## The same numbers, and what they cost
+# ## Values and costs
 
 # %% tags=["exact"]
 random = np.random.default_rng(0)
@@ -76,7 +76,7 @@ for name, result in (("default", default), ("override", override)):
 print("equal to 5 digits:", np.allclose(found["default"], found["override"], rtol=1e-5))
 
 # %% [markdown]
-# `explain()` shows the custom derivative, and the reads around it that the rules of calculus cover:
+# `explain()` shows the custom derivative, and the other reads, which the rules of calculus differentiate:
 
 # %% tags=["exact"]
 override.explain()

@@ -13,7 +13,7 @@
 #
 # The temperature $u$ of a rod satisfies $-u'' + u^3 = f$, with $u = 0$ at both ends. On a grid this is a system of
 # equations, and each equation reads three neighbours. The pattern of the Jacobian follows from the expression, and only its
-# nonzeros are computed. [tutorials/sparse_jacobian.py](../tutorials/sparse_jacobian.py) is the same as a script.
+# nonzeros are computed. [tutorials/sparse_jacobian.py](../tutorials/sparse_jacobian.py) does the same as a script.
 
 # %%
 # %matplotlib inline
@@ -48,7 +48,7 @@ print(pattern)
 # %% [markdown]
 # ## The nonzeros as one vector
 #
-# `format="csr"` gives tensors for a matrix in compressed rows. Their values are an expression as any other:
+# `format="csr"` returns a matrix in compressed rows. Its values are a tensor expression:
 
 # %% tags=["exact"]
 jacobian = ad.jacobian(r, u, format="csr")
@@ -67,8 +67,8 @@ figure
 # %% [markdown]
 # ## A fine grid
 #
-# Two thousand points, and a problem with a known solution, $u(x) = \sin(\pi x)$. Each step of Newton's method evaluates the
-# residual and the Jacobian in one call, and solves a sparse linear system.
+# The next grid has two thousand points, and the problem a known solution, $u(x) = \sin(\pi x)$. Each step of Newton's method
+# evaluates the residual and the Jacobian in one call, and solves a sparse linear system.
 
 # %% tags=["exact"]
 points = 2000

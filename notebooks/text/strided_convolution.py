@@ -9,11 +9,11 @@
 # ---
 
 # %% [markdown]
-# # How the gradient of a strided convolution becomes a gather
+# # The gradient of a strided convolution as a gather
 #
-# A convolution with stride 2 reads each element of its input in a few of its sums. The gradient collects what these sums
-# contribute. This notebook draws which sums they are, before and after the integer equation is solved.
-# [tutorials/strided_convolution.py](../tutorials/strided_convolution.py) is the same as a script.
+# In a convolution with stride 2, each element of the input occurs in only a few sums. Its gradient adds up the contributions
+# of these sums. This notebook draws the sums before and after the integer equation is solved.
+# [tutorials/strided_convolution.py](../tutorials/strided_convolution.py) does the same as a script.
 
 # %%
 # %matplotlib inline
@@ -35,7 +35,7 @@ ad.show(y)
 # ## The equation
 #
 # Output $i$ reads $x_{2i+k}$. The gradient with respect to $x_j$ is a sum over all pairs $(i, k)$ with $2i + k = j$. Few of
-# the 24 pairs satisfy this equation. They are the filled points, for $j = 6$ and for $j = 7$:
+# the 24 pairs satisfy this equation. Here they are the filled points, for $j = 6$ and for $j = 7$:
 
 # %% tags=["exact"]
 i, k, j = te.var("i"), te.var("k"), te.var("j")
@@ -56,8 +56,8 @@ for variable, value in solution.old_to_new.items():
 ad.draw_domain(reads, [{j: 6}, {j: 7}], solved=True)
 
 # %% [markdown]
-# An even $j$ is read by two outputs, an odd one by one. The box has two points for either, and a guard excludes the second
-# one for odd $j$.
+# Two outputs read an element with even $j$, and one output reads an element with odd $j$. The box has two points in both
+# cases, and a guard excludes the second one for odd $j$.
 #
 # ## The gather
 #
@@ -79,11 +79,12 @@ dilated = Domain((i, k), {i: (0, 6), k: (0, 3), j: (0, 12)}, ((i + 3 * k).equal(
 ad.draw_domain(dilated, {j: 5}, solved=True)
 
 # %% [markdown]
-# The weights are easier: $w_k$ is read by every output, and no zeros arise.
+# The gradient of the weights has no zeros to remove, because every output reads every $w_k$.
 #
-# ## The work that is saved
+# ## Iterations
 #
-# Iterations for the gradient with respect to $x$, by stride, as the sum over all pairs and as the gather:
+# The picture shows the iterations for the gradient with respect to $x$ for several strides, as the sum over all pairs and as
+# the gather:
 
 # %%
 strides, dense, gather = range(1, 6), [], []
@@ -106,9 +107,9 @@ axes.legend(frameon=False)
 figure
 
 # %% [markdown]
-# ## The numbers
+# ## Values
 #
-# They are those of a loop that adds each contribution where it belongs.
+# The values equal those of a loop that adds each contribution to its element:
 
 # %% tags=["exact"]
 random = np.random.default_rng(0)

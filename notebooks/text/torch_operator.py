@@ -11,9 +11,9 @@
 # %% [markdown]
 # # A custom operator in PyTorch
 #
-# A bilateral filter averages neighbours that are near in place and in value: it removes noise and keeps edges. PyTorch has no
-# such operator. Written as tensor expressions it is one function, and its gradient is derived.
-# [tutorials/torch_operator.py](../tutorials/torch_operator.py) is the same as a script.
+# A bilateral filter averages neighbours that are close in position and in value: it removes noise and keeps edges. PyTorch
+# has no such operator. As tensor expressions it is one function, and the library derives its gradient.
+# [tutorials/torch_operator.py](../tutorials/torch_operator.py) does the same as a script.
 
 # %%
 # %matplotlib inline
@@ -32,7 +32,8 @@ from torch_operator import SIZE, bilateral
 # %% [markdown]
 # ## The operator
 #
-# `bilateral` takes a signal and two logarithms, the precisions in place and in value. As expressions:
+# `bilateral` takes a signal and two parameters, the logarithms of the precisions in position and in value. Its expressions
+# are:
 
 # %% tags=["exact"]
 signal = te.placeholder((SIZE,), name="signal")
@@ -89,8 +90,8 @@ figure
 # %% [markdown]
 # ## The learned weights
 #
-# The filter has other weights at each place. At an edge it averages one side only: the derivative of an output with respect
-# to the signal shows this. `torch.func.jacrev` differentiates the operator as any other.
+# The weights of the filter depend on the position. At an edge it averages one side only, as the derivative of an output with
+# respect to the signal shows. `torch.func.jacrev` applies to the operator:
 
 # %%
 jacobian = torch.func.jacrev(bilateral)(clean, widths.detach())

@@ -13,8 +13,8 @@
 #
 # A convolutional network learns to read 1,797 real handwritten digits. The network is written in TVM's tensor
 # expressions, and `tvm_autodiff.differentiate` returns its gradient as tensor expressions. Forward pass, backward
-# pass and optimiser are compiled into one function. This notebook walks through
-# [tutorials/train_digits.py](../tutorials/train_digits.py), where the functions that are imported here can be read.
+# pass and optimiser are compiled into one function. This notebook imports the functions of
+# [tutorials/train_digits.py](../tutorials/train_digits.py).
 
 # %%
 # %matplotlib inline
@@ -34,7 +34,7 @@ import train_digits as digits_tutorial
 # %% [markdown]
 # ## The data
 #
-# Images of 8 by 8 pixels, with values from 0 to 1. Four fifths are for learning, the rest for testing.
+# The images have 8 by 8 pixels with values from 0 to 1. Four fifths are for training, the rest for testing.
 
 # %%
 digits = digits_tutorial.load_data(seed=0)
@@ -69,8 +69,8 @@ print("\n".join(line for line in lines[-14:]))
 # %% [markdown]
 # ## The gradient
 #
-# One call gives the derivative of the loss with respect to every weight. The results are tensors of te as any other: they
-# can be printed, changed, differentiated again, or compiled.
+# One call returns the derivative of the loss with respect to every weight. The results are te tensors: you can print
+# them, change them, differentiate them again, or compile them.
 
 # %%
 gradients = ad.differentiate(loss, weights)
@@ -82,19 +82,19 @@ print("forward:             ", ad.estimate_cost(loss))
 print("forward and backward:", ad.estimate_cost([loss, *gradients]))
 
 # %% [markdown]
-# Forward and backward together do about three times the work of forward alone. That is the right amount: each
-# convolution has two gradients, one for its input and one for its weights, and each is as long as the convolution.
+# Forward and backward pass together do about three times the work of the forward pass. This is as expected: each
+# convolution has two gradients, one for its input and one for its weights, and each takes as much work as the convolution.
 #
-# No sum over zeros is left. This is the gradient of the second convolution on its own. `head` is the cotangent of the
-# layer's output, `dx` that of its input, and `dw2` the gradient with respect to the weights:
+# No sum over zeros is left. Here is the gradient of the second convolution alone. `head` is the cotangent of the
+# layer's output, `dx` that of its input, and `dw2` that of the weights:
 
 # %% tags=["exact"]
 print(digits_tutorial.gradient_of_one_layer(batch))
 
 # %% [markdown]
-# `Σ_{ff<32, ry<3, rx<3}` is a sum over 32 filters and the 3x3 places of the kernel. The guard `if ... then ... else`
-# keeps it inside the image. By definition, `dx` is a sum over all pixels of all outputs too, and almost all of its terms
-# are zero; [the first notebook](first_gradient.ipynb) shows how they go away.
+# `Σ_{ff<32, ry<3, rx<3}` is a sum over 32 filters and the 3x3 elements of the kernel. The guard `if ... then ... else`
+# keeps it inside the image. By definition, `dx` is also a sum over all pixels of all outputs, in which almost all terms
+# are zero; [the first notebook](first_gradient.ipynb) shows how the library removes them.
 #
 # ## One compiled step
 #
@@ -128,8 +128,8 @@ print(f"test accuracy: {history.test_accuracy[-1]:.2%}")
 # %% [markdown]
 # ## The gradient with respect to the pixels
 #
-# Weights are inputs as any other. The gradient of a score with respect to an image has one number for each pixel: where it
-# is red, more ink raises the score of the predicted digit; where it is blue, more ink lowers it. `head` selects that score.
+# Gradients with respect to the images work in the same way. The gradient of a score has one number for each pixel: where it
+# is red, more ink raises the score of the predicted digit; where it is blue, more ink lowers it. `head` selects the score.
 
 # %%
 count = 10
@@ -138,7 +138,7 @@ scores = digits_tutorial.network(pixels, weights)
 head = te.placeholder(scores.shape, name="head")
 [dpixels] = ad.differentiate(scores, [pixels], head)
 
-# the last bias has no part in this derivative, and `build` takes no input that nothing reads
+# the derivative does not read the last bias
 look = ad.build([pixels, head, *weights[:-1]], dpixels)
 
 chosen = digits.test_images[:count]
@@ -159,7 +159,7 @@ figure
 # %% [markdown]
 # ## The learned filters
 #
-# The sixteen filters of the first convolution, each 3 by 3: red weights are positive, blue ones negative.
+# The first convolution has sixteen filters of 3 by 3 weights. Red weights are positive, blue ones negative.
 
 # %%
 filters = history.weights[0]

@@ -15,6 +15,7 @@ from ..expr.integers.integer_functions import compile_integers
 from ..expr.nodes import Expr, Var, dtype_of, node_id
 from ..expr.printing.text import text
 from ..expr.rewrite import substituter
+from ..keywords import checked_keywords
 from .svg import MUTED, Canvas, Drawing, width_of
 
 STEP, RADIUS, MARGIN = 22, 6, 46
@@ -23,6 +24,7 @@ COUNTED = "#0b7285"
 MOST = 4096
 
 
+@checked_keywords
 def draw_domain(
     domain: Domain,
     at: Mapping[Var, int] | Sequence[Mapping[Var, int]] = (),

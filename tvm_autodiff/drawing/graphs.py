@@ -19,6 +19,7 @@ from ..graph.kinds.rules.table import rules_of
 from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.kinds.update_loops import UpdateLoops
 from ..graph.stage import Operation, bodies, is_placeholder, outputs_of
+from ..keywords import checked_keywords
 from .layout import layered
 from .svg import INK, MUTED, PAPER, Canvas, Drawing, shortened, width_of
 
@@ -42,6 +43,7 @@ _SIZE, _HEIGHT, _SPACE, _MARGIN = 13.0, 42.0, 34.0, 14.0
 _NAME, _TIP = 36, 400
 
 
+@checked_keywords
 def draw_graph(
     tensors: Tensor | Sequence[Tensor], forward: Tensor | Sequence[Tensor] | None = None
 ) -> Drawing:

@@ -10,8 +10,10 @@ from ..expr.nodes import Tensor, const_value, dtype_of, is_float, is_integer, is
 from ..expr.simplify import prove_equal
 from ..graph.kinds.scatter_add import ScatterLayout, scatter_add_stage
 from ..graph.stage import Extent, data_axis, make_stage, shape_of
+from ..keywords import checked_keywords
 
 
+@checked_keywords
 def scatter_add(
     values: Tensor,
     indices: Tensor | Sequence[Tensor],
@@ -84,6 +86,7 @@ def scatter_add(
     return scatter_add_stage(name, places, values, extents, layout)
 
 
+@checked_keywords
 def segment_sum(
     data: Tensor, segment_ids: Tensor, num_segments: Any, *, name: str = "segment_sum"
 ) -> Tensor:

@@ -52,6 +52,9 @@ class TensorMap(Mapping[Tensor, Value], Generic[Value]):
     def __len__(self) -> int:
         return len(self._keys)
 
+    def __repr__(self) -> str:
+        return f"<{self._what} of {', '.join(t.op.name for t in self._keys.values()) or 'nothing'}>"
+
     def __contains__(self, tensor: object) -> bool:
         return hasattr(tensor, "value_index") and tensor_key(tensor) in self._makers
 
