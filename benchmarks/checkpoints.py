@@ -2,7 +2,7 @@
 benchmarks.checkpoints [--steps N] [--trajectories N] [--plans PLAN ...] [--threads N]``.
 
 Lotka and Volterra's equations by Runge and Kutta's method, for some trajectories in float64: the
-sum of squares of the last state with its gradients by the initial states and the rates. A plan is
+sum of squares of the last state with the gradients of the initial states and the rates. A plan is
 ``None``, a number k (every k-th state), ``recursive``, ``slots=N`` or a size such as ``64MB``. The
 programs are called in turns; the table has the memory between inputs and outputs, the states that
 are kept at a time, the steps that are computed again, and the least and the median time, in seconds

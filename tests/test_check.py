@@ -46,7 +46,7 @@ def test_a_wrong_entry_is_named(monkeypatch):
 @pytest.mark.parametrize("factor", [0.999, 1.001, 0.0])
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9])
 def test_a_small_entry_beside_large_ones_is_checked(monkeypatch, size, factor):
-    """y = (1e6 x₀², size · sin x₁): the derivative by x₁ alone is wrong."""
+    """y = (1e6 x₀², size · sin x₁): only the derivative of x₁ is wrong."""
     z = te.placeholder((2,), D, name="z")
 
     def body(i):

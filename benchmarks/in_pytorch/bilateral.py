@@ -86,7 +86,7 @@ def loss_of(filtered: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def step(loss: Callable[..., Any]) -> Step:
-    """The value, and its gradients by the image and both widths."""
+    """The value, and the gradients of the image and both widths."""
 
     def run(*inputs: Any) -> Sequence[Any]:
         value = loss(*inputs)
@@ -96,7 +96,7 @@ def step(loss: Callable[..., Any]) -> Step:
 
 
 CASE = Case(
-    f"bilateral filter 7x7 of {SIZE}x{SIZE}, gradients by image and widths",
+    f"bilateral filter 7x7 of {SIZE}x{SIZE}, gradients of image and widths",
     inputs,
     {
         "te": lambda: step(loss_of(function(in_te))),

@@ -76,7 +76,7 @@ def by_autograd(energy: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def step(loss: Callable[..., Any]) -> Step:
-    """The value, and its gradients by the parameters."""
+    """The value, and the gradients of the parameters."""
 
     def run(*inputs: Any) -> Sequence[Any]:
         value = loss(*inputs)
@@ -86,7 +86,7 @@ def step(loss: Callable[..., Any]) -> Step:
 
 
 CASE = Case(
-    f"force matching, {ATOMS} atoms, gradients by three parameters",
+    f"force matching, {ATOMS} atoms, gradients of three parameters",
     inputs,
     {
         "te": lambda: step(by_autograd(function(in_te))),

@@ -22,7 +22,7 @@ DERIVATIVES = {
     "pullback": "the gradients for a cotangent that is one more input",
     "jacobian": "for outputs [n, m] that read row n of each input: [m, n, ...] of each",
     "hessian": "the second derivative of a scalar by one input",
-    "hvp": "the Hessian of a scalar times one direction for each input differentiated by",
+    "hvp": "the Hessian of a scalar times one direction for each differentiated input",
     "per-example": "the gradients of a scalar of one example, for a batch of examples",
     "csr": "the entries of a Jacobian in the order of CSR",
 }
@@ -86,7 +86,7 @@ class Case:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Positions of the inputs that are differentiated by."""
+        """Positions of the inputs to differentiate with respect to."""
         names = list(self.inputs)
         return tuple(names.index(name) for name in self.wrt)
 

@@ -377,7 +377,7 @@ class _Grid:
         return Value(result, send=send)
 
     def combine(self, reducer: str, terms: Array, dtype: str) -> tuple[Array, Array]:
-        """The reduction along the last axis, and its derivative by every term."""
+        """The reduction along the last axis, and its derivative with respect to each term."""
         run = self.run
         count = terms.shape[-1]
         if reducer == "sum":

@@ -60,7 +60,7 @@ def test_the_way_is_told(case):
     way, tensor, make, iterations, floor = case
     y = make()
     report = differentiate(y, tensor, te.placeholder(y.shape, name="head")).explain()
-    assert f"d{tensor.op.name}, by the reads of y" in report
+    assert f"d{tensor.op.name} from y" in report
     assert f"strategy: {way}" in report
     assert f"iterations: {iterations} (lower bound: {floor}, the sum over zeros: " in report
 
@@ -100,7 +100,7 @@ def test_scans_are_told_with_their_steps():
     second = differentiate(first[0], rows, te.placeholder((3, 4), name="head2"))
     for side in ("before", "after"):
         assert (
-            f"drows, by the reads of y_{side}\n  strategy: scan in the opposite direction\n"
+            f"drows from y_{side}\n  strategy: scan in the opposite direction\n"
             "  iterations: 12"
         ) in second.explain()
     plain = te.compute((3,), lambda i: te.sum(rows[i, k], axis=k), name="y")

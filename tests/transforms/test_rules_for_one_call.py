@@ -205,7 +205,7 @@ class TestIntermediateTensors:
 
     @pytest.mark.parametrize("way", WAYS)
     def test_the_tensor_with_the_rule(self, way):
-        """db counts every path below b; so does its derivative by b again."""
+        """db counts every path below b; so does its derivative with respect to b."""
         p = self.p
         [db] = ad.differentiate(self.e, [p.b], p.g, **getattr(p, way)())
         [db2], [moved] = ad.differentiate(db, [p.b], p.w), ad.jvp(db, p.b, p.v)

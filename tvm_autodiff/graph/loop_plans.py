@@ -32,7 +32,7 @@ class LoopPlan:
     Examples
     --------
     >>> print(LoopPlan("dsmooth", 1000, 10, 8))
-    dsmooth: 1,000 steps back, 10 states of 8 bytes at a time, 2,637 steps computed again
+    dsmooth: 1,000 backward steps, 10 states of 8 bytes at a time, 2,637 recomputed steps
     """
 
     name: str
@@ -58,8 +58,8 @@ class LoopPlan:
     def __str__(self) -> str:
         steps = "any number of" if self.length is None else f"{self.length:,}"
         size = "" if self.state_bytes is None else f" of {self.state_bytes:,} bytes"
-        again = "" if self.length is None else f", {self.extra_steps:,} steps computed again"
-        return f"{self.name}: {steps} steps back, {self.states:,} states{size} at a time{again}"
+        again = "" if self.length is None else f", {self.extra_steps:,} recomputed steps"
+        return f"{self.name}: {steps} backward steps, {self.states:,} states{size} at a time{again}"
 
 
 def loops_back(tensors: Sequence[Tensor]) -> Iterator[tuple[Operation, Rewind]]:

@@ -48,18 +48,18 @@ def explain(
     lines: list[str] = []
     heading = ""
     for site in sites:
-        title = f"d{site.term.tensor.op.name}, by the reads of {site.op.name}"
+        title = f"d{site.term.tensor.op.name} from {site.op.name}"
         if title != heading:
             lines += ["", title] if lines else [title]
             heading = title
         lines += [f"  {line}" for line in _site_lines(site)]
     for op, tensor in scanned:
         steps = _count(shape_of(op.output(0)))
-        title = f"d{tensor.op.name}, by the reads of {op.name}"
+        title = f"d{tensor.op.name} from {op.name}"
         lines += ["", title] if lines else [title]
         lines += ["  strategy: scan in the opposite direction", f"  iterations: {steps}"]
     for op, rewind in loops_back(results):
-        title = f"the loop back {op.name}"
+        title = f"backward loop {op.name}"
         lines += ["", title] if lines else [title]
         lines += [f"  {line}" for line in _loop_lines(plan_of(op, rewind))]
     return report("\n".join(lines), [_row(site) for site in sites])
@@ -85,8 +85,8 @@ def _loop_lines(plan: LoopPlan) -> list[str]:
         lines[0] += f" of {plan.state_bytes:,} bytes each, {plan.bytes:,} bytes"
     if plan.length is not None:
         lines.append(
-            f"steps computed again: {plan.extra_steps:,} beside {plan.length:,} back, the fewest "
-            "for these states"
+            f"recomputed steps: {plan.extra_steps:,} beside {plan.length:,} backward steps, the "
+            "minimum for these states"
         )
     return lines
 

@@ -119,7 +119,7 @@ class DifferentiationResult(Sequence[Tensor]):
         >>> x = te.placeholder((6,), name="x")
         >>> y = te.compute((3,), lambda i: x[2 * i], name="y")
         >>> print(differentiate(y, x, te.placeholder((3,), name="h")).explain())
-        dx, by the reads of y
+        dx from y
           reads x[2*i]
             system: 2*i = i0
             strategy: gather

@@ -151,7 +151,7 @@ def objective(sizes: Sizes) -> tuple[list[Any], list[Any]]:
 
 
 def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
-    """The gradients by alpha, mu, q and l."""
+    """The gradients with respect to alpha, mu, q and l."""
     inputs = _inputs(sizes)
     independent = inputs[: 4 if sizes.below else 3]
     return inputs, list(ad.differentiate(log_posterior(sizes, *inputs), independent))

@@ -265,7 +265,7 @@ def objective(sizes: Sizes) -> tuple[list[Any], list[Any]]:
 
 
 def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
-    """The derivative by a shift of each point's own place, which comes first, and by theta."""
+    """The derivative for a shift of each point, which comes first, and that for theta."""
     model = _model(sizes)
     pose, fingers = _parts(model["theta"])
     parts = [pose, fingers]

@@ -64,7 +64,7 @@ def primal(sizes: Sizes) -> tuple[list[Any], list[Any]]:
 
 
 def gradient(sizes: Sizes) -> tuple[list[Any], list[Any]]:
-    """The gradient by the coefficients."""
+    """The gradient with respect to the coefficients."""
     x = te.placeholder((sizes.m,), "float64", name="x")
     return [x], list(ad.differentiate(objective(sizes, x), [x]))
 

@@ -35,7 +35,7 @@ def primal(size: int) -> tuple[list[Any], list[Any]]:
 
 
 def gradient(size: int) -> tuple[list[Any], list[Any]]:
-    """The gradient by x."""
+    """The gradient with respect to x."""
     x = te.placeholder((size,), "float64", name="x")
     return [x], list(ad.differentiate(log_sum_exp(x), [x]))
 

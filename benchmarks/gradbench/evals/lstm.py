@@ -123,9 +123,9 @@ def objective(sizes: Sizes) -> tuple[list[Any], list[Any]]:
 
 
 def jacobian(sizes: Sizes) -> tuple[list[Any], list[Any]]:
-    """The gradients by the parts of the main parameters, and by the parameters around the layers.
+    """The gradients of the parts of the main parameters, and of the parameters around the layers.
 
-    Parts are differentiated by as if they were inputs: then no gradient asks which row it is of.
+    Parts are separate inputs, so no gradient depends on the index of a row.
     """
     main, extra, *others = _inputs(sizes)
     inner = parts(sizes, main)

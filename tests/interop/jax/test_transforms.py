@@ -260,7 +260,7 @@ def test_two_devices() -> None:
         np.testing.assert_allclose(gradient, want[1] * FACTOR, rtol=1e-5, atol=1e-6)
         print(len(jax.devices()))
     """
-    # where variance is tracked, the gradient by what is replicated is summed up already
+    # where variance is tracked, replicated inputs have summed gradients already
     for check, factor in (("False", "1"), ("True", "2")):
         text = textwrap.dedent(script).replace("CHECK", check).replace("FACTOR", factor)
         environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}

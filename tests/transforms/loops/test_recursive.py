@@ -72,7 +72,7 @@ def test_every_recurrence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def long_loop(length, plan, size=4):
-    """``s ← s + sin(s·p)``: the gradient by the state and by p, and the program's inputs."""
+    """``s ← s + sin(s·p)``: the gradient of the state and p, and the program's inputs."""
     s0, p = te.placeholder((size,), D, name="s0"), te.placeholder((size,), D, name="p")
     bar = te.placeholder((size,), D, name="bar")
 
@@ -187,9 +187,9 @@ def test_explained() -> None:
 
     last, _ = ad.scan(twist, s0, length=100, checkpoint=ad.Recursive(5))
     text = ad.differentiate(last, s0, bar).explain()
-    assert "the loop back dtwist" in text
+    assert "backward loop dtwist" in text
     assert "states kept at a time: 5 of 24 bytes each, 120 bytes" in text
-    assert f"steps computed again: {extra_steps(100, 5)} beside 100 back" in text
+    assert f"recomputed steps: {extra_steps(100, 5)} beside 100 backward steps" in text
 
 
 def test_code_does_not_grow_with_the_length() -> None:

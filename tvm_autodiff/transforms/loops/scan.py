@@ -123,9 +123,9 @@ def scan(
     ...     return te.compute((), lambda: 3.5 * n() * (1.0 - n()), name="n"), None
     >>> last, _ = scan(logistic, start, length=9, checkpoint=Recursive(slots=4))
     >>> print(differentiate(last, start).explain())
-    the loop back dlogistic
+    backward loop dlogistic
       states kept at a time: 4 of 4 bytes each, 16 bytes
-      steps computed again: 4 beside 9 back, the fewest for these states
+      recomputed steps: 4 beside 9 backward steps, the minimum for these states
 
     ``while x*x - a > 1e-6``: Newton's iteration for a root with at most 20 steps, which keeps its
     carry once the condition fails:
