@@ -12,11 +12,11 @@ PAGE, PICTURE = "pytorch.md", "pytorch.svg"
 
 INTRODUCTION = """# Operators in PyTorch
 
-Written by `python -m benchmarks.in_pytorch --report docs`. Float32, {threads} threads, in ms:
-the least of all calls. Each way runs in a process of its own, they take turns, and answers are
-compared with PyTorch eager in float64. "te" is `tvm_autodiff.interop.torch.function` of the
-computation as tensor expressions, called from PyTorch; "torch.compile" is with `fullgraph=True`.
-The first call compiles.
+Written by `python -m benchmarks.in_pytorch --report docs`. Float32, {threads} threads, milliseconds,
+the minimum over all calls. Each implementation runs in its own process; the processes take turns.
+Results are compared with PyTorch eager in float64. "te" calls the computation as tensor expressions
+from PyTorch, through `tvm_autodiff.interop.torch.function`. "torch.compile" uses `fullgraph=True`.
+The first call includes compilation.
 
 Measured on {machine}.
 
@@ -29,7 +29,7 @@ def tables(results: Mapping[str, Mapping[str, Time]]) -> str:
     parts = []
     for title, times in results.items():
         parts.append(f"\n## {title[0].upper()}{title[1:]}\n")
-        parts.append("| way | ms | first call, s | largest error |\n|---|---|---|---|")
+        parts.append("| implementation | ms | first call, s | largest error |\n|---|---|---|---|")
         for way, time in times.items():
             if time.seconds is None or time.error is None or time.first is None:
                 parts.append(f"| {way} | raises: {time.raised} | | |")
@@ -66,6 +66,6 @@ def draw(results: Mapping[str, Mapping[str, Time]], path: Path) -> None:
         axes.set_yticks(range(len(ways)), ways, fontsize=8)
         axes.set_xlim(right=1.15e3 * max(time.seconds or 0 for time in times.values()))
         axes.invert_yaxis()
-        axes.set_title(title, fontsize=9, loc="left")
+        axes.set_title(f"{title[0].upper()}{title[1:]}", fontsize=9, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path)
