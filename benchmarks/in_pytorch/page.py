@@ -12,7 +12,7 @@ PAGE, PICTURE = "pytorch.md", "pytorch.svg"
 
 INTRODUCTION = """# Operators in PyTorch
 
-Written by `python -m benchmarks.in_pytorch --report docs`. Float32, {threads} threads, milliseconds,
+Written by `python -m benchmarks.in_pytorch --report docs`. Float32, {threads} threads, in ms:
 the minimum over all calls. Each implementation runs in its own process; the processes take turns.
 Results are compared with PyTorch eager in float64. "te" calls the computation as tensor expressions
 from PyTorch, through `tvm_autodiff.interop.torch.function`. "torch.compile" uses `fullgraph=True`.

@@ -47,6 +47,7 @@ def test_an_equal_program_is_found(tmp_path):
     np.testing.assert_array_equal(first(X), second(X))
     assert str(first.signature) == str(second.signature)
     assert first.memory() == second.memory()
+    assert (first.from_cache, second.from_cache) == (False, True)
 
 
 DIFFERENT = {

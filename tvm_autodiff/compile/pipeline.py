@@ -262,13 +262,15 @@ def _from_cache(
     if data is None:
         return None
     try:
-        return loaded(
+        function = loaded(
             data,
             machine.threads,
             folder=store.folder,
             recompile=lambda: _compiled(request, machine)[0],
             make=make,
         )
+        function.from_cache = True
+        return function
     except (DamagedLibraryError, UnloadableError, LoweringError):  # built anew, and written over
         return None
 

@@ -53,7 +53,11 @@ class CompiledFunction(CheckedArguments):
         The number of CPU threads that the kernels use.
     notice : str or None
         The text of `build`'s warning about slow stages.
+    from_cache : bool
+        Whether `build` loaded the program from the cache instead of compiling it.
     """
+
+    from_cache = False
 
     def __init__(
         self,

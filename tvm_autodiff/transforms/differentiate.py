@@ -102,9 +102,9 @@ def differentiate(
     >>> x = te.placeholder((3,), name="x")
     >>> k = te.reduce_axis((0, 3), name="k")
     >>> y = te.compute((), lambda: te.sum(x[k] * x[k], axis=k), name="y")
-    >>> [dx] = differentiate(y, [x])
-    >>> len(dx.shape)
-    1
+    >>> print(show(differentiate(y, [x])))
+    inputs  x: float32[3]
+    dx[i0] = 2.0*x[i0]  float32[3]
 
     References
     ----------
