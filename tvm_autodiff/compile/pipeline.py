@@ -131,18 +131,24 @@ def build(
         The number of CPU threads. None means one for each core that this process may use, within
         the quota of its control group.
     exact_math : bool
-        Whether a CPU rounds exactly as the expressions are written. If true, exp, log, tanh and
-        similar functions of float32, float16 and bfloat16, and exp of float64, are the C library's,
-        exp10 is a power, sigmoid is computed in float64, a divisor shared by a row divides each
-        element, loops over time run step by step, and subnormal numbers are kept. By default, these
-        functions are vectorised arithmetic with an error of a few units in the last place (see the
-        table in docs/internals/performance.md) and the C library's results for zeros, infinities
-        and NaN; a shared divisor becomes factors, which adds one rounding and stays finite wherever
-        the quotient is; loops whose states change affinely run in several parts; and subnormal
-        numbers (below 1.2e-38 in float32, 2.2e-308 in float64) count as zero, as in XLA, since a
-        CPU takes over a hundred cycles for each. The caller's thread keeps its mode. In both cases
-        the library chooses the order of sums and of products of three or more factors under a sum,
-        and sums float16 and bfloat16 in float32. The option has no effect on a GPU.
+        Whether a CPU rounds exactly as the expressions are written. It has no effect on a GPU. By
+        default:
+
+        - exp, log, tanh and similar functions of float32, float16 and bfloat16, and exp of float64,
+          are vectorised arithmetic. The error is a few units in the last place (see the table in
+          docs/internals/performance.md); zeros, infinities and NaN give the C library's results. If
+          true, they are calls of the C library, exp10 is a power, and sigmoid is computed in
+          float64.
+        - A divisor shared by a row becomes factors, which adds one rounding and stays finite
+          wherever the quotient is. If true, it divides each element.
+        - Loops over time whose states change affinely run in several parts. If true, they run step
+          by step.
+        - Subnormal numbers (below 1.2e-38 in float32, 2.2e-308 in float64) count as zero, as in
+          XLA, since a CPU takes over a hundred cycles for each. The caller's thread keeps its mode.
+          If true, subnormal numbers are kept.
+
+        In both cases the library chooses the order of sums, and of products of three or more
+        factors under a sum, and sums float16 and bfloat16 in float32.
     cache : bool or path
         Whether to store the compiled program on disk for other processes that build the same
         program. True stores programs that took long to compile in the user's cache folder, which
