@@ -246,3 +246,14 @@ def with_last(made: Made, then: Callable[[StageFunction], StageFunction]) -> Mad
 def writes_to(made: Made, kernel: Kernel) -> Made:
     """What a rule made, the last of which computes the outputs of `kernel` under another name."""
     return with_last(made, lambda launch: replace(launch, outputs=tuple(kernel.outputs)))
+
+
+def in_parts(
+    made: Made | Declined, partial: Kernel, combined: Kernel, kernel: Kernel
+) -> Made | Declined:
+    """What a rule made of the parts of a reduction, and their combination, which is left to the
+    rules.
+    """
+    if isinstance(made, Declined):
+        return made
+    return [*writes_to(made, partial), *writes_to([Rest(combined)], kernel)]

@@ -1,4 +1,4 @@
-"""Reductions of branches: vectors where both sides are safe to evaluate, branches where not."""
+"""Reductions of branches run in vectors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from tvm import te, tirx
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check
-from tvm_autodiff.schedule.cpu.reduction import reduction
+from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+from tvm_autodiff.schedule.rule import apply_rules
 
 
 def total(size, value):
@@ -40,24 +41,25 @@ def before(X, i, j):
 
 
 CASES = {
-    "all but a diagonal": (off_diagonal, True),
-    "branches in branches": (chosen_by_data, True),
-    "a read that its guard protects": (before, False),
+    "all but a diagonal": off_diagonal,
+    "branches in branches": chosen_by_data,
+    "a read that its guard protects": before,
 }
 
 
 @pytest.mark.parametrize("over", [total, columns])
 @pytest.mark.parametrize("name", CASES)
-def test_only_branches_that_protect_reads_stay(name, over):
-    value, vectors = CASES[name]
-    [kernel] = separate(normal_form([over(64, value)[1]]))[0]
-    text = "\n".join(str(function.func) for function in reduction(kernel, avx512(1)))
-    assert ("T.vectorized(16)" in text) == vectors
-    assert ("if_then_else" in text) != vectors
+def test_vectors_without_branches(name, over):
+    """Both sides are computed, or the loop is cut where a guard protects a read."""
+    [kernel] = separate(normal_form([over(64, CASES[name])[1]]))[0]
+    [found] = apply_rules(kernel, avx512(1), CPU_RULES)
+    text = "\n".join(str(function.func) for function in found.launches)
+    assert "T.vectorized(16)" in text
+    assert "if_then_else" not in text
 
 
 @pytest.mark.parametrize("size", [5, 67, 100])
 @pytest.mark.parametrize("over", [total, columns])
 @pytest.mark.parametrize("name", CASES)
 def test_values(name, over, size):
-    check(over(size, CASES[name][0]))
+    check(over(size, CASES[name]))

@@ -102,12 +102,24 @@ def test_short_rows_are_added_up_several_at_a_time(name):
 
 OTHERS = {
     "short rows of a prime number": summed((10_007, 5), (1,)),
-    "one row": summed((1, 300_000), (0,)),
     "more sums than a cache holds": summed((100, 40_000), (1,)),
     "rows in pieces": summed((64, 100, 32), (0, 2)),
+}
+#: fewer rows than threads would share evenly
+FEW = {
+    "one row": summed((1, 300_000), (0,)),
+    "one row of a prime number": summed((1, 300_007), (0,)),
     "rows of several threads": summed((3, 100_000), (0,)),
     "a total": cases.total(40, 50, 60),
+    "a total of a prime number": cases.total(1, 1, 100_003),
+    "a vector times a matrix": cases.matmul(1, 300, 2_000, "nt"),
 }
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_few_rows_are_cut_for_threads(name):
+    check(FEW[name])
+    assert rules_of(FEW[name][1]) == ["rows"]
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -36,7 +36,7 @@ from ..nest.elementwise_body import Body, body_of
 from ..nest.products import Product, product_of
 from ..rewrites.quotient_axes import split_at_quotients
 from ..rewrites.split_reduction import divisor_at_least, split_reduction
-from ..rule import Made, Rest, with_last, writes_to
+from ..rule import Made, Rest, in_parts, with_last, writes_to
 from .loops.crossed import crossed
 from .tiles.copies import needs_copy
 from .tiles.nests import Nest, nest_of, padded_extents, ranges_of
@@ -91,10 +91,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     split = _split(kernel, nest, machine)
     if split is not None:
         partial, combined = split
-        first = _contraction(partial, machine)
-        if isinstance(first, Declined):
-            return first
-        return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
+        return in_parts(_contraction(partial, machine), partial, combined, kernel)
     blocks = _in_blocks(kernel, nest, machine)
     if blocks is not None:
         return blocks

@@ -8,16 +8,19 @@ vectors are processed several at a time. The rule declines if the rows are not p
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, is_compute, reduction_of, shape_of
 from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
 from ..fusion.chains import Chain
-from ..fusion.members import Member, contiguous_run, natural_member
+from ..fusion.members import Member, contiguous_run, lone_member, natural_member
 from ..kernel import Kernel, iterations, size_of
 from ..machine import THREAD_CYCLES, Machine
 from ..rewrites.split_reduction import split_reduction
-from ..rule import Made, Rest, writes_to
-from .loops.row_function import row_function
+from ..rule import Made, Rest, in_parts, writes_to
+from .loops.parallel import parts_for_threads
+from .loops.row_function import row_function, too_few_rows
 
 MIN_VECTORS = 4  #: of sums, so that none waits for the one before
 MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
@@ -26,6 +29,8 @@ MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by 
 
 def row_chain(chain: Chain, machine: Machine) -> Made | Declined:
     """Schedule a fusion group as one function."""
+    if too_few_rows(chain, machine):
+        return Declined("it has too few rows for the threads")
     return row_function(chain, machine)
 
 
@@ -43,13 +48,21 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
         first = rows(partial, machine)
         if not isinstance(first, Declined):
             return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
-    member = natural_member(kernel, certain=False)
+    member = natural_member(kernel, certain=False) or lone_member(kernel)
     if member is None:
         return Declined("its reads do not run along rows of memory")
     if member.across and not _few_sums(member, machine):
         return Declined("its sums over rows are too many for the first cache, or of too few rows")
     extents = tuple(axis_range(axis)[1] for axis in member.row_axes)
-    return row_function(Chain((kernel,), (member,), extents, kernel.outputs), machine)
+    chain = Chain((kernel,), (member,), extents, kernel.outputs)
+    even = size_of(extents) % machine.threads == 0  # with a single result for each thread, too
+    if even or not too_few_rows(chain, machine):
+        return row_function(chain, machine)
+    parts = parts_for_threads(kernel, machine)
+    if parts is None:
+        return row_function(chain, replace(machine, threads=1))
+    partial, combined = parts
+    return in_parts(rows(partial, machine), partial, combined, kernel)
 
 
 def _few_sums(member: Member, machine: Machine) -> bool:

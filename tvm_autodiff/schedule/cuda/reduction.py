@@ -19,7 +19,7 @@ from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..primitives import extent_of, schedule_of, scheduled
-from ..rule import Made, Rest, writes_to
+from ..rule import Made, in_parts
 from .blocks.parts import HELPERS, goes_down_columns, parts_for_device
 from .blocks.threads import BLOCK, WARP, fused, own_loops
 
@@ -51,10 +51,7 @@ def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     split = parts_for_device(kernel, found, outputs, machine)
     if split is not None:
         partial, combined = split
-        first = reduction(partial, machine)
-        if isinstance(first, Declined):
-            return first
-        return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
+        return in_parts(reduction(partial, machine), partial, combined, kernel)
     shape = _shape(kernel.root, found, outputs, length, machine)
     if shape is None:
         return no_gain("a thread for each output keeps the device busy")

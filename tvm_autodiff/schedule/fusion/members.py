@@ -89,6 +89,20 @@ def natural_member(kernel: Kernel, certain: bool) -> Member | None:
     return _checked(Member(kernel, (0,), across=True))
 
 
+def lone_member(kernel: Kernel) -> Member | None:
+    """A reduction along memory by itself, each result a row: for which no tile was found, or that
+    has a single result.
+    """
+    op = kernel.root
+    reduction = reduction_of(op)
+    if reduction is None or not _starts_at_zero(op) or running_of(op) is not None:
+        return None
+    if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
+        return None
+    along = contiguous_run(op, reduction.axes) >= MIN_RUN
+    return Member(kernel, tuple(range(len(op.axis)))) if along else None
+
+
 def _starts_at_zero(op: Operation) -> bool:
     return all(axis_range(axis)[0] == 0 for axis in op.axis)
 

@@ -9,8 +9,11 @@ from typing import Any
 from ....codegen.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
 from ....expr.build import const
 from ....expr.nodes import Var, binary, dtype_of
+from ....graph.stage import axis_range, reduction_of
+from ...kernel import Kernel, iterations, size_of
 from ...machine import Machine
 from ...primitives import extent_of
+from ...rewrites.split_reduction import divisor_at_least, split_reduction
 
 
 def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
@@ -57,3 +60,22 @@ def tasks(loops: Sequence[tuple[Var, int]], body: Statement) -> Statement:
         value = binary("floordiv", task, const(below, dtype_of(task)))
         values.append(bind(var, binary("floormod", value, const(count, dtype_of(task)))))
     return loop(task, total, sequence([*values, body]), PARALLEL)
+
+
+def parts_for_threads(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
+    """The number of parts for the threads that the output axes do not occupy."""
+    found = reduction_of(kernel.root)
+    outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
+    if found is None or not machine.worth_threads(iterations(kernel.root) / 2):
+        return None
+    if outputs >= 4 * machine.threads and outputs * 64 > iterations(kernel.root):
+        return None
+    if outputs >= 256 * machine.threads:
+        return None
+    for number, axis in enumerate(found.axes):
+        extent = axis_range(axis)[1]
+        if isinstance(extent, int) and extent >= machine.threads:
+            parts = divisor_at_least(extent, machine.threads)
+            if parts <= 16 * machine.threads and parts < extent:
+                return split_reduction(kernel, number, parts)
+    return None

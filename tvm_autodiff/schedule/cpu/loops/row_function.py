@@ -61,15 +61,22 @@ MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 
 def row_function(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
     """A fusion group as one function."""
-    work = sum(_work(member) for member in chain.members)
-    chunks = machine.threads_for(work // SIMPLE)
-    if chunks > 1 and size_of(chain.extents) < 2 * chunks:
-        return Declined("it has too few rows for the threads")
+    chunks = _chunks(chain, machine)
     parts = with_components(chain, machine)
     found = _scheduled(parts, chunks, machine, tuple(chain.outputs))
     if isinstance(found, Declined) and parts is not chain:  # more buffers may be too many
         return _scheduled(chain, chunks, machine, tuple(chain.outputs))
     return found
+
+
+def too_few_rows(chain: Chain, machine: Machine) -> bool:
+    """Whether the rows are fewer than would give each thread a fair share."""
+    chunks = _chunks(chain, machine)
+    return chunks > 1 and size_of(chain.extents) < 2 * chunks
+
+
+def _chunks(chain: Chain, machine: Machine) -> int:
+    return machine.threads_for(sum(map(_work, chain.members)) // SIMPLE)
 
 
 def _scheduled(
@@ -192,7 +199,7 @@ class _Rows:
         self.row = counter("row", self.total)
         self.chunk = counter("chunk", chunks)
         self.bound: list[tuple[Var, Expr]] = []
-        self.places: list[Expr] = [self.row]
+        self.places: list[Expr] = [self.row][: len(extents)]
         if len(extents) > 1:
             step: Any = 1
             for extent in reversed(extents):

@@ -18,7 +18,7 @@ from ...fusion.members import Member
 from ...fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
 from ...kernel import Kernel, iterations, size_of
 from ...machine import Machine
-from ...rule import Made, Rest, writes_to
+from ...rule import Made, Rest, in_parts
 from .parts import parts_for_device, runs_along_rows
 from .row_phases import RowWriter, items_size
 from .threads import WARP
@@ -83,10 +83,7 @@ def rows_of_kernel(kernel: Kernel, machine: Machine) -> Made | Declined:
     split = parts_for_device(kernel, found, outputs, machine)
     if split is not None:
         partial, combined = split
-        first = rows_of_kernel(partial, machine)
-        if isinstance(first, Declined):
-            return first
-        return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
+        return in_parts(rows_of_kernel(partial, machine), partial, combined, kernel)
     member = Member(kernel, tuple(range(len(op.axis))))
     chain = Chain((kernel,), (member,), extents, kernel.outputs)
     return rows_of_chain(chain, machine)
