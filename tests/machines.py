@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tvm_autodiff.schedule.machine import Machine, as_target
+from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
+
+#: names of vectors → the attributes of a target that has them
+TARGETS = {
+    "SSE": {"mcpu": "x86-64"},
+    "AVX2": {"mcpu": "haswell"},
+    "AVX-512": {"mcpu": "skylake-avx512"},
+    "NEON": {"mtriple": "aarch64-linux-gnu"},
+}
+THREADS = (1, 2, 16, 64)
+
+
+def synthetic(vectors: str, threads: int) -> Machine:
+    """A CPU with the vectors of a name, and the usual caches."""
+    return machine_of(as_target({"kind": "llvm", **TARGETS[vectors]}), threads)
 
 
 def avx512(threads: int = 1, cache_bytes: int = 512 * 1024) -> Machine:

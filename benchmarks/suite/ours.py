@@ -49,7 +49,7 @@ def _jacobian(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any
     count, outputs = shape_of(output)
     unit = te.compute(
         (outputs, count, outputs),
-        lambda i, n, j: te.if_then_else(i == j, 1.0, 0.0),
+        lambda i, n, j: te.if_then_else(i == j, 1.0, 0.0).astype(output.dtype),
         name="unit",
     )
     return list(differentiate(output, wrt, unit))
