@@ -27,6 +27,19 @@ def summed(shape, keep, reducer=te.sum, dtype="float32"):
     return [X], te.compute([shape[n] for n in keep], body, name="S")
 
 
+def bordered(n, m, place):
+    """Products of neighbours along rows, with a border."""
+    X, k = cases.placeholder("X", n, m), cases.axis(m)
+    return [X], te.compute((n,), lambda i: te.sum(X[i, k] * X[i, place(k, m)], axis=k), name="S")
+
+
+def bordered_images(n, h, m):
+    """Products of neighbours in a few images, with borders on two sides."""
+    X, i, j = cases.placeholder("X", n, h, m), cases.axis(h), cases.axis(m)
+    near = (te.max(i - 1, 0), te.min(j + 1, m - 1))
+    return [X], te.compute((n,), lambda b: te.sum(X[b, i, j] * X(b, *near), axis=[i, j]), name="S")
+
+
 def weighted_columns(n, m):
     A, w = cases.placeholder("A", n, m), cases.placeholder("w", n)
     k = cases.axis(n)
@@ -52,6 +65,9 @@ ROWS = {
     **{f"rows of {k}": summed((70, k), (0,)) for k in (9, 16, 31, 47, 48, 60, 63, 64, 100, 300)},
     "a row for each thread": summed((4, 10_001), (0,)),
     "maxima": summed((65, 130), (0,), te.max),
+    "clamped": bordered(65, 130, lambda i, n: te.min(te.max(i - 2, 0), n - 1)),
+    "reflected": bordered(65, 130, lambda i, n: te.if_then_else(i < 3, 3 - i, i - 3)),
+    "clamped, few rows": bordered_images(3, 200, 250),
     "batches of rows": summed((3, 7, 50), (0, 1)),
     "an epilogue": cases.row_epilogue(70, 300),
     "channels of images": summed((16, 20, 7, 7), (1,)),

@@ -99,7 +99,23 @@ def depthwise(n, c, h, stride=1, dilation=1):
     return [X, F], topi.nn.depthwise_conv2d_nchw(X, F, stride, dilation, dilation)
 
 
+def clamped(n, m, reach):
+    """A flux between neighbours, of the next element inside at the borders."""
+    X = cases.placeholder("X", n, m)
+
+    def at(i, j):
+        return X[te.min(te.max(i, 0), n - 1), te.min(te.max(j, 0), m - 1)]
+
+    def flux(i, j):
+        near = at(i, j - reach) + at(i, j + reach) + at(i - reach, j) + at(i + reach, j)
+        return (near - X[i, j] * 4.0) * X[i, j]
+
+    return [X], te.compute((n, m), flux, name="F")
+
+
 CASES = {
+    **{f"clamped {n}x{m} by {r}": clamped(n, m, r) for n, m, r in ((1, 3, 1), (9, 50, 3))},
+    "gradient of a clamped flux": gradient(clamped(11, 40, 1)),
     **{
         f"pool {kind} of {h}x{w}, {k} by {s}, edge {p}": pool(
             2, 3, h, w, [k, k], [s, s], [p, p], kind
@@ -183,6 +199,7 @@ RULES = [
     (interleaved(5, 31), ["windows"]),
     (winner(5, 31, 3), ["windows"]),
     (window_sums(3, 17), ["windows"]),
+    (clamped(30, 40, 1), ["windows"]),
     (cases.rows(70, 300), ["rows"]),
     (cases.matmul(64, 64, 4), ["contraction"]),
     (cases.reshaped(6, 35), ["elementwise"]),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
 from tvm_autodiff.expr.nodes import node_id, op_name
-from tvm_autodiff.expr.rewrite import postorder
-from tvm_autodiff.schedule.nest.boxes import decided, pieces
+from tvm_autodiff.expr.rewrite import contains, postorder
+from tvm_autodiff.schedule.nest.boxes import decided, pieces, split
 
 i, j = te.var("i"), te.var("j")
 RANGES = {node_id(i): (0, 6), node_id(j): (0, 4)}
@@ -77,3 +77,44 @@ def test_pieces(exprs, extent, expected):
         for low, high in found:
             here = [decided(e, [i, j], {node_id(i): (low, high)}) for e in exprs]
             assert not any(op_name(n) in ("lt", "le", "ge", "eq", "min") for n in postorder(here))
+
+
+A, N = te.placeholder((64,), name="A"), te.var("n")
+ZERO = tirx.const(0.0, "float32")
+
+
+def branch(condition, value):
+    return tirx.if_then_else(condition, value, ZERO)
+
+
+SPLIT = [
+    (A(i), [(0, 63)]),
+    (branch(i < 16, A(i)), [(0, 15), (16, 63)]),
+    (branch(i >= 16, A(i)), [(0, 15), (16, 63)]),
+    (branch(te.all(i > 3, i <= 9), A(i)), [(0, 3), (4, 9), (10, 63)]),
+    (branch(i == 5, A(i)), [(0, 4), (5, 5), (6, 63)]),
+    (branch(i * 2 < 7, A(i)), [(0, 3), (4, 63)]),
+    (branch(7 - i * 3 > 0, A(i)), [(0, 2), (3, 63)]),
+    (branch(i < 100, A(i)), [(0, 63)]),
+    (branch(te.any(i < 8, i >= 60), A(i)), [(0, 7), (8, 59), (60, 63)]),
+    (A(te.min(te.max(i - 2, 0), 63)), [(0, 1), (2, 63)]),
+    (A(te.max(te.min(i + 3, 63), 0)), [(0, 59), (60, 63)]),
+    (A(te.if_then_else(i < 2, 2 - i, i - 2)), [(0, 1), (2, 63)]),
+    (branch(i < N, A(i)), [(0, 63)]),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), SPLIT)
+def test_loops_are_split_where_conditions_and_clamps_change(body, expected):
+    found = split([body], i, 64, 16)
+    assert [(first, last) for first, last, _ in found] == expected
+    choices = {"if_then_else", "min", "max"}
+    decided_ones = [body for _, _, [body] in found if not contains(body, lambda n: n.same_as(N))]
+    assert not any(contains(b, lambda n: op_name(n) in choices) for b in decided_ones)
+
+
+def test_too_many_pieces_are_none():
+    body = ZERO
+    for place in range(32):
+        body = body + branch(2 * place + 1 > i, A(i))
+    assert len(split([body], i, 64, 16)) == 1

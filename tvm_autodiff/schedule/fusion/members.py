@@ -16,7 +16,6 @@ from ...graph.stage import (
     Operation,
     Reduction,
     axis_range,
-    bodies,
     is_compute,
     outputs_of,
     reduction_bounds,
@@ -25,8 +24,9 @@ from ...graph.stage import (
 )
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
-from ..nest.access import depends_on_any, stride_of, unit_strides
+from ..nest.access import depends_on_any, stride_of
 from ..nest.elementwise_body import body_of
+from ..nest.inside import inside_stage, unit_strides_inside
 from ..nest.products import product_of
 from ..nest.running import running_of
 
@@ -209,7 +209,7 @@ def _checked(member: Member) -> Member | None:
         return None
     if size_of([axis_range(axis)[1] for axis in inner]) > MAX_ROW:
         return None
-    if not inner or unit_strides(op, inner[-1].var):
+    if not inner or unit_strides_inside(op, inner[-1].var):
         return member
     # results of a row one by one, each a sum along memory
     sums = (
@@ -247,15 +247,14 @@ def _has_reuse(op: Operation, reduction: Reduction, across: bool = False) -> boo
 
 
 def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
-    """The number of elements of trailing axes along which every read is contiguous."""
-    if not len(axes) or not unit_strides(op, axes[-1].var):
+    """The number of elements of trailing axes along which reads are contiguous inside borders."""
+    if not len(axes) or not unit_strides_inside(op, axes[-1].var):
         return 0
-    reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
+    roots, variables = inside_stage(op, axes[-1].var)
     loads = [node for node in postorder(roots) if is_load(node)]
     if not any(depends_on_any(node, axes[-1].var) for node in loads):
         return 0
-    run, variables = 1, [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
+    run = 1
     near, extent = [0] * len(loads), 1
     for axis in reversed(axes):
         strides = [stride_of(node, node_id(axis.var), variables) for node in loads]

@@ -32,7 +32,8 @@ from ...graph.stage import (
     reduction_of,
 )
 from ..machine import Machine
-from ..nest.access import has_branches, unit_strides
+from ..nest.access import has_branches
+from ..nest.inside import has_borders, unit_strides_inside
 from ..rewrites.guards import selected
 from .chains import Chain
 from .members import Member, inner_axes
@@ -143,10 +144,10 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
     lanes, guarded, straight = 1, False, True
     if last:
         lanes = machine.lanes(dtype_of(op.output(0)))
-        straight = unit_strides(op, last[0].var)
+        straight = unit_strides_inside(op, last[0].var)
         if spatial and numbers[-1] != len(root.axis) - 1:
             straight = False
-        guarded = not straight or has_branches(sources, last[0].var)
+        guarded = not straight or is_cut(sources, last[0].var)
     return Item(kind, op, rows, spatial, reduced, reduction, sources, lanes, guarded, straight)
 
 
@@ -154,8 +155,8 @@ def as_fold(item: Item) -> Item:
     """A block as one of its results: its other axes count as rows."""
     rows = (*item.rows, *(axis.var for axis in item.spatial))
     reduced = contiguous_last(item.op, item.reduced)
-    straight = unit_strides(item.op, reduced[-1].var)
-    guarded = not straight or has_branches(item.sources, reduced[-1].var)
+    straight = unit_strides_inside(item.op, reduced[-1].var)
+    guarded = not straight or is_cut(item.sources, reduced[-1].var)
     return replace(
         item,
         kind=FOLD,
@@ -167,10 +168,16 @@ def as_fold(item: Item) -> Item:
     )
 
 
+def is_cut(sources: Sequence[Expr], var: Var) -> bool:
+    """Whether vectors along a variable need its loop to be split, at conditions or at borders."""
+    return has_branches(sources, var) or has_borders(sources, var)
+
+
 def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """The axes with one along which memory is contiguous as the last."""
     for number in range(len(axes) - 1, -1, -1):
-        if unit_strides(op, axes[number].var) and isinstance(axis_range(axes[number])[1], int):
+        constant = isinstance(axis_range(axes[number])[1], int)
+        if constant and unit_strides_inside(op, axes[number].var):
             return (*axes[:number], *axes[number + 1 :], axes[number])
     return axes
 

@@ -33,6 +33,8 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
     "gt": lambda difference: difference > 0,
     "ge": lambda difference: difference >= 0,
 }
+Piece = tuple[int, int, list[Expr]]  #: first, last, the expressions in between
+
 _MONOTONE = ("lt", "le", "gt", "ge")
 
 
@@ -139,10 +141,11 @@ def pieces(
     extent: int,
     variables: Sequence[Var],
     ranges: Mapping[int, Interval],
+    most: int = MAX_PIECES,
 ) -> list[Interval]:
     """``0 .. extent-1`` cut into (first, last) so that conditions on `var` alone are decided.
 
-    One piece where that would take more than `MAX_PIECES`.
+    One piece where that would take more than `most`.
 
     Examples
     --------
@@ -161,9 +164,18 @@ def pieces(
             done.append((low, high))
         else:
             pending += [(cut, high), (low, cut - 1)]
-        if len(done) + len(pending) > MAX_PIECES:
+        if len(done) + len(pending) > most:
             return [(0, extent - 1)]
     return done
+
+
+def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece]:
+    """The loop ``0 <= var < extent`` as (first, last, the expressions in between)."""
+    found = []
+    for low, high in pieces(exprs, var, extent, [var], {}, most):
+        here = {node_id(var): (low, high)}
+        found.append((low, high, [decided(expr, [var], here) for expr in exprs]))
+    return found
 
 
 def _cut(

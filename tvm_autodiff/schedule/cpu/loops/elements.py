@@ -31,6 +31,7 @@ from ....expr.rewrite import postorder, rewrite
 from ....graph.stage import axis_range
 from ...nest.access import Affine, affine_forms, strides_along
 from ...nest.in_range import Loops, is_safe
+from ...nest.inside import has_borders, inside
 from ...rewrites.guards import unmarked
 
 MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothing
@@ -61,16 +62,17 @@ class Elements:
 
 
 def has_border(elements: Elements) -> bool:
-    """Whether reads that run along the last axis are guarded along it."""
+    """Whether reads that run along the last axis are guarded or clamped along it."""
     variables = [axis.var for axis in elements.axes]
     axis = elements.axes[-1]
     nodes = postorder(list(elements.values))
     if not isinstance(axis_range(axis)[1], int):
         return False
-    strides = strides_along(elements.values, axis.var, variables)
+    values = inside(elements.values, elements.axes, axis.var)
+    strides = strides_along(values, axis.var, variables)
     if strides is None or not strides or max(strides) != 1:
         return False
-    return any(
+    return has_borders(elements.values, axis.var) or any(
         op_name(node) in COMPARISONS
         and is_integer(operands(node)[0])
         and any(form.coefficient(node_id(axis.var)) for form in _sides(node, variables))

@@ -26,8 +26,8 @@ from ....expr.build import add, const, variable
 from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
 from ....expr.rewrite import substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
-from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold
-from ...nest.access import has_branches
+from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold, is_cut
+from ...nest.boxes import split
 from .merged_loops import merged
 from .rounds import (
     Body,
@@ -38,9 +38,10 @@ from .rounds import (
     vectors,
     vectors_of_round,
 )
-from .segments import pieces
 
 Key = tuple[int, int]
+
+MAX_PIECES = 16  #: of the last loop, split where conditions and clamps change
 
 
 class NestWriter:
@@ -291,13 +292,13 @@ def _cut(
     var = variable("place", dtype_of(items[0].loops[-1].var))
     roots = [substituter({i.loops[-1].var: var})(source) for i in items for source in i.sources]
     found: list[tuple[int, Extent, Sequence[Item]]] = []
-    for begin, end, resolved in pieces(roots, var, extent):
+    for first, final, resolved in split(roots, var, extent, MAX_PIECES):
         rest = iter(resolved)
         here = []
         for item in items:
             last = item.loops[-1].var
             sources = tuple(substituter({var: last})(next(rest)) for _ in item.sources)
-            guarded = not item.straight or has_branches(sources, last)
+            guarded = not item.straight or is_cut(sources, last)
             here.append(replace(item, sources=sources, guarded=guarded))
-        found.append((begin, end, here))
+        found.append((first, final + 1, here))
     return found
