@@ -124,7 +124,7 @@ def arrays_for(tensors: Sequence[Any]) -> list[np.ndarray]:
         if tensor.dtype == "int32":
             found.append(rng.integers(0, 500, shape, dtype="int32"))
         else:
-            found.append(rng.standard_normal(shape).astype("float32"))
+            found.append(rng.standard_normal(shape).astype(str(tensor.dtype)))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import tvm
@@ -40,32 +41,30 @@ def parameter(tensor: Tensor, name: str) -> Buffer:
 
 @dataclass(frozen=True)
 class Local:
-    """A contiguous local buffer of constant shape.
+    """A contiguous local buffer.
 
     For TVM it has one dimension. TVM would remove a dimension whose index is always zero from a
     buffer of several, but here the next index may run beyond it.
     """
 
     buffer: Buffer
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
 
     @property
     def elements(self) -> int:
-        """The number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        """The number of elements of a buffer of constant shape."""
+        return prod(self.shape)
 
 
-def local(name: str, shape: Sequence[int], dtype: str, scope: str = "global") -> Local:
-    """A buffer of constant shape for `allocated`, on the stack up to 1 KiB, otherwise on the heap.
+def local(name: str, shape: Sequence[Extent], dtype: str, scope: str = "global") -> Local:
+    """A buffer for `allocated`, on the stack up to 1 KiB, otherwise on the heap, where those of
+    symbolic shape are, too.
 
     With scope ``"local"`` it is in the registers of a thread.
     """
-    count = 1
+    count: Any = 1
     for extent in shape:
-        count *= extent
+        count = count * extent
     return Local(tirx.decl_buffer([count], dtype, name, scope=scope), tuple(shape))
 
 
@@ -127,7 +126,8 @@ def _flat(place: Local, indices: Sequence[Expr]) -> Expr:
     position: Expr = const(0, "int32")
     for index, extent in zip(indices, place.shape, strict=True):
         dtype = dtype_of(index)
-        position = add(mul(cast(dtype, position), const(extent, dtype)), index)
+        size = const(extent, dtype) if isinstance(extent, int) else cast(dtype, extent)
+        position = add(mul(cast(dtype, position), size), index)
     return position
 
 

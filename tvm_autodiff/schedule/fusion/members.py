@@ -205,8 +205,9 @@ def _checked(member: Member) -> Member | None:
         return None
     if inner and node_id(inner[-1].var) != node_id(op.axis[-1].var):
         return None  # a row would be written with gaps
-    if any(not isinstance(axis_range(axis)[1], int) for axis in inner):
-        return None
+    symbolic = any(not isinstance(axis_range(axis)[1], int) for axis in inner)
+    if symbolic and reduction is not None:
+        return None  # its results are kept in registers, or for each thread
     if size_of([axis_range(axis)[1] for axis in inner]) > MAX_ROW:
         return None
     if not inner or unit_strides_inside(op, inner[-1].var):

@@ -86,17 +86,23 @@ def vector_loop(
 
     if isinstance(end, int):
         return rounds(end - begin, item.lanes, unroll, dtype, group)
-    length = const(unroll * item.lanes, dtype)
     extent = nonnegative(extent)  # of -2 elements, none are left after -1 rounds of 32
-    trips = binary("floordiv", extent, length)
-    trip, rest = counter("o", trips), counter("rest", extent)
-    done = mul(trips, length)
-    return sequence(
-        [
-            loop(trip, trips, group(mul(trip, length), unroll, item.lanes)),
-            loop(rest, sub(extent, done), sequence(body(add(done, rest), const(0, "int32")))),
-        ]
-    )
+    # narrower vectors after the last whole ones: a row may be shorter than a register
+    widths = [w for w in (unroll * item.lanes, item.lanes, item.lanes // 4) if w > 1]
+    if kind == SERIAL:
+        widths = widths[:1]
+    statements, done = [], const(0, dtype)
+    for number, width in enumerate(dict.fromkeys(widths)):
+        left = sub(extent, done)
+        trips = binary("floordiv", left, const(width, dtype))
+        trip = counter("o", trips)
+        position = add(done, mul(trip, const(width, dtype)))
+        groups = unroll if number == 0 else 1
+        statements.append(loop(trip, trips, group(position, groups, width // groups)))
+        done = sub(extent, binary("floormod", extent, const(width, dtype)))
+    rest = counter("rest", extent)
+    one = sequence(body(add(done, rest), const(0, "int32")))
+    return sequence([*statements, loop(rest, sub(extent, done), one)])
 
 
 def rounds(

@@ -112,12 +112,13 @@ def _scheduled(
 
 def _bytes(buffers: Sequence[Local]) -> int:
     """The size of local buffers."""
-    return sum(buffer.elements * bits_of(buffer.buffer.dtype) // 8 for buffer in buffers)
+    return sum(size_of(one.shape) * bits_of(one.buffer.dtype) // 8 for one in buffers)
 
 
 def _on_stack(buffers: Sequence[Local]) -> list[Local]:
     """The buffers that TVM does not allocate on the heap."""
-    return [b for b in buffers if b.elements * bits_of(b.buffer.dtype) <= 8 * ON_STACK]
+    literal = [b for b in buffers if all(isinstance(extent, int) for extent in b.shape)]
+    return [b for b in literal if b.elements * bits_of(b.buffer.dtype) <= 8 * ON_STACK]
 
 
 def _work(member: Member) -> int:
@@ -177,9 +178,9 @@ class _Buffers:
                     self.sums[tensor_key(tensor)] = total
 
 
-def inner_shape(member: Member) -> list[int]:
-    """Extents of the axes of a kernel that are not the rows."""
-    return [int(axis_range(axis)[1]) for axis in inner_axes(member)]
+def inner_shape(member: Member) -> list[Extent]:
+    """Extents of the axes of a kernel that are not the rows; literals where rows are summed."""
+    return [axis_range(axis)[1] for axis in inner_axes(member)]
 
 
 def _word(tensor: Tensor) -> str:
@@ -283,7 +284,7 @@ def _end(chain: Chain, buffers: _Buffers, rows: _Rows) -> list[Statement]:
     return statements
 
 
-def _over(places: Sequence[Var], shape: Sequence[int], body: Statement) -> Statement:
+def _over(places: Sequence[Var], shape: Sequence[Extent], body: Statement) -> Statement:
     """A statement at each place."""
     for var, extent in zip(reversed(places), reversed(shape), strict=True):
         body = loop(var, extent, body)

@@ -152,7 +152,7 @@ def _stage(member: Member, value: Expr) -> tuple[Operation, list[Var]] | None:
     if not inside <= {node_id(axis.var) for axis in axes}:
         return None
     extents = [axis_range(axis) for axis in others]
-    if any(low != 0 or not isinstance(extent, int) for low, extent in extents):
+    if any(low != 0 for low, _ in extents):
         return None
     if size_of([extent for _, extent in extents]) > MAX_ROW:
         return None
