@@ -14,27 +14,43 @@ import tvm
 import tvm_ffi
 from tvm import ir, tirx
 
-from ...expr.build import cast, const
-from ...expr.nodes import Expr, Var, const_value, dtype_of, is_load, node_id
-from ...expr.rewrite import postorder, variables_of
+from ...expr.build import add, cast, const
+from ...expr.nodes import (
+    Expr,
+    Var,
+    binary,
+    const_value,
+    dtype_of,
+    is_integer,
+    is_load,
+    node_id,
+    op_name,
+)
+from ...expr.rewrite import postorder, replace_outermost, variables_of
 from ..loop_nest import PARALLEL, SERIAL
 from ..primfunc import PrimFunc
 
-#: stores of numbers below which waking threads costs more than it saves
+#: cycles of one thread below which waking others costs more than it saves, as for constant sizes;
+#: a store, of a vector or of a number, takes about one
 LEAST_WORK = 16_384
+CALL = 16.0  #: cycles of a function such as exp, in vectors
+FUNCTIONS = frozenset(
+    ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid", "erf")
+)
 _UNKNOWN = 64.0  #: iterations of a loop whose extent is no expression of sizes
 
 
 @tirx.transform.prim_func_pass(opt_level=0)
 def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
     """Decide about threads at the call wherever the work of a parallel loop is symbolic."""
-    sizes = {node_id(param) for param in func.params}
     changed = False
 
     def loop(node: Any) -> Any:
         nonlocal changed
         if node.kind != PARALLEL:
             return node
+        # what is known where the loop begins: sizes, and what others are computed of
+        sizes = {node_id(var) for var in tirx.analysis.undefined_vars(node, [])}
         work = _Work(sizes).of(node)
         if isinstance(work, float):
             return node
@@ -51,15 +67,22 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
 
 
 class _Work:
-    """Counts the numbers that a statement stores, as a float or an expression of sizes."""
+    """Estimates the cycles of a statement, as a float or an expression of sizes."""
 
     def __init__(self, sizes: set[int]) -> None:
         self._sizes = sizes
+        self._values: dict[int, Expr] = {}  # of variables inside: loops are half done
 
     def of(self, node: Any) -> float | Expr:
-        """The count for a statement."""
+        """The cycles of a statement."""
         if isinstance(node, tirx.For):
-            return _times(self._extent(node.extent), self.of(node.body))
+            count = self._extent(node.extent)
+            half = binary("floordiv", node.extent, const(2, dtype_of(node.extent)))
+            self._values[node_id(node.loop_var)] = self._put(add(node.min, half))
+            return _times(count, self.of(node.body))
+        if isinstance(node, tirx.Bind):
+            self._values[node_id(node.var)] = self._put(node.value)
+            return 0.0
         if isinstance(node, tirx.SeqStmt):
             total: float | Expr = 0.0
             for part in node.seq:
@@ -69,7 +92,7 @@ class _Work:
             # one of both runs; the first is the whole of a guard
             return self._if(node.condition, self.of(node.then_case))
         if isinstance(node, tirx.BufferStore):
-            return float(tvm.DataType(dtype_of(node.value)).lanes)
+            return 1.0 + CALL * sum(op_name(one) in FUNCTIONS for one in postorder([node.value]))
         body = getattr(node, "body", None)
         return 0.0 if body is None else self.of(body)
 
@@ -82,7 +105,12 @@ class _Work:
             return work
         return tirx.Select(condition, _number(work), const(0.0, "float64"))
 
+    def _put(self, expr: Expr) -> Expr:
+        """An expression of what is known where the parallel loop begins, as far as it is one."""
+        return replace_outermost(expr, self._values) if is_integer(expr) else expr
+
     def _extent(self, extent: Expr) -> float | Expr:
+        extent = self._put(extent)
         value = const_value(extent)
         if value is not None:
             return float(value)

@@ -13,7 +13,7 @@ import tvm_autodiff as ad
 from tests.machines import avx512
 from tests.schedule import cases
 from tvm_autodiff.schedule.cpu.contraction import contraction
-from tvm_autodiff.schedule.cpu.tiles.symbolic_rows import block_kernel
+from tvm_autodiff.schedule.cpu.tiles.symbolic_rows import BlockAxis, block_kernel
 from tvm_autodiff.schedule.fusion.kernels import cut, separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
@@ -153,17 +153,17 @@ def test_places_of_rows_that_are_used_otherwise_make_no_block():
         return found
 
     plain = kernel(lambda i, j: te.sum(x[i, k] * b[k, j], axis=k))
-    assert block_kernel(plain, 0, 4) is not None
-    assert block_kernel(plain, 1, 4) is None  # constant
+    assert block_kernel(plain, [BlockAxis(0, 4)]) is not None
+    assert block_kernel(plain, [BlockAxis(1, 4)]) is None  # constant
     value = kernel(lambda i, j: te.sum(x[i, k] * b[k, j] * i.astype("float32"), axis=k))
-    assert block_kernel(value, 0, 4) is None
+    assert block_kernel(value, [BlockAxis(0, 4)]) is None
     other = kernel(lambda i, j: te.sum(x[n - 1 - i, k] * b[k, j], axis=k))
-    assert block_kernel(other, 0, 4) is None
+    assert block_kernel(other, [BlockAxis(0, 4)]) is None
     wrapped = kernel(lambda i, j: te.sum(x[tirx.floormod(i, 3), k] * b[k, j], axis=k))
-    assert block_kernel(wrapped, 0, 4) is None
+    assert block_kernel(wrapped, [BlockAxis(0, 4)]) is None
     longer = te.placeholder((n + 1, 48), name="longer")
     apart = kernel(lambda i, j: te.sum(longer[i, k] * b[k, j], axis=k))
-    assert block_kernel(apart, 0, 4) is None  # a block of another size
+    assert block_kernel(apart, [BlockAxis(0, 4)]) is None  # a block of another size
 
 
 @pytest.mark.parametrize("size", [1, 5, 16, 33])

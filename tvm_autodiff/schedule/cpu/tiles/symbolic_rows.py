@@ -9,12 +9,13 @@ computed in blocks of powers of two, by the same code with fewer unrolled rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from ....codegen.loop_nest import (
     PARALLEL,
+    Buffer,
     Statement,
     bind,
     function,
@@ -23,11 +24,17 @@ from ....codegen.loop_nest import (
     sequence,
     when,
 )
-from ....codegen.passes.row_blocks import RowBlock, RowBlocks
+from ....codegen.passes.row_blocks import Position, RowBlock, RowBlocks
 from ....codegen.primfunc import StageFunction
 from ....expr.build import add, const, mul, variable
 from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, load, node_id, tensor_key
-from ....expr.rewrite import expand_lets, map_loads, postorder, replace_outermost
+from ....expr.rewrite import (
+    depends_on,
+    expand_lets,
+    map_loads,
+    postorder,
+    replace_outermost,
+)
 from ....graph.stage import (
     Extent,
     Operation,
@@ -43,117 +50,176 @@ from ....graph.stage import (
 )
 from ...kernel import SYMBOLIC_SIZE, Kernel, Repetition
 from ...machine import Machine
+from ...nest.access import Affine, Interval, affine_forms, interval
+from ...nest.in_range import loops_of
 from ..loops.parallel import shared_loops
 
 SIZES = (4, 6, 8, 12)  #: rows of a block
 
 
 @dataclass(frozen=True)
+class BlockAxis:
+    """An output axis of symbolic extent, of which a block has a constant number of places.
+
+    Attributes
+    ----------
+    number : int
+        The number of the output axis.
+    size : int
+        The places of a block.
+    shifted : bool
+        Whether reads may be some places further on, as those of a window: ``x[i + k]``.
+    """
+
+    number: int
+    size: int
+    shifted: bool = False
+
+
+@dataclass(frozen=True)
 class BlockKernel:
-    """A kernel that computes a block of rows.
+    """A kernel that computes a block.
 
     Attributes
     ----------
     kernel : Kernel
-    axis : int
-        The number of the output axis.
-    size : int
-        The rows of a block.
-    extent : Expr
-        The number of all rows.
+    axes : tuple of BlockAxis
+    extents : dict
+        The extent of all places, by number of the axis.
     whole : dict
-        For the key of each tensor of a block, the tensor of all rows and the dimension.
+        For the key of each tensor of a block, the tensor of all places, and the axes of the block
+        by dimension.
     """
 
     kernel: Kernel
-    axis: int
-    size: int
-    extent: Expr
-    whole: dict[tuple[int, int], tuple[Tensor, int]]
+    axes: tuple[BlockAxis, ...]
+    extents: dict[int, Expr]
+    whole: dict[tuple[int, int], tuple[Tensor, dict[int, int]]]
 
 
 class _Reads:
-    """Replaces reads at a row by reads of a block: ``x[i, k] → block[r, k]``."""
+    """Replaces reads at places of the axes by reads of a block: ``x[i, k] → block[r, k]``."""
 
-    def __init__(self, extent: Expr, size: int) -> None:
-        self._extent, self._size = extent, size
-        self._blocks: dict[tuple[tuple[int, int], int], Tensor] = {}
-        self.whole: dict[tuple[int, int], tuple[Tensor, int]] = {}
+    def __init__(self, axes: Sequence[BlockAxis], extents: Mapping[int, Expr]) -> None:
+        self._axes, self._extents = axes, extents
+        self._blocks: dict[object, Tensor] = {}
+        self.whole: dict[tuple[int, int], tuple[Tensor, dict[int, int]]] = {}
         self.fixed: set[tuple[int, int]] = set()
 
-    def moved(self, body: Expr, var: Var, row: Var) -> Expr | None:
-        """The body over a row of a block, or None if it uses the place of the row otherwise."""
+    def moved(self, body: Expr, old: Sequence[Axis], new: Sequence[Axis]) -> Expr | None:
+        """The body over a block, or None if it uses a place of the axes otherwise.
+
+        `old` and `new` are all axes, of the kernel and of the block.
+        """
+        variables = [axis.var for axis in old]
+        numbers = [axis.number for axis in self._axes]
+        places = {number: (old[number].var, new[number].var) for number in numbers}
+        ranges = loops_of(old).ranges
 
         def read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
-            places = [n for n, index in enumerate(indices) if node_id(index) == node_id(var)]
-            if not places:
+            dims: dict[int, int] = {}
+            shape, moved = list(shape_of(tensor)), list(indices)
+            for dim, index in enumerate(indices):
+                for axis in self._axes:
+                    var, fresh = places[axis.number]
+                    if not depends_on(index, [var]):
+                        continue
+                    if dim in dims or axis.number in dims.values():
+                        return None
+                    ahead = _ahead(index, var, variables, ranges)
+                    same = _same(shape[dim], self._extents[axis.number])
+                    if ahead is None or not (axis.shifted or (ahead == 0 and same)):
+                        return None
+                    dims[dim] = axis.number
+                    shape[dim] = axis.size + ahead
+                    moved[dim] = replace_outermost(index, {node_id(var): fresh})
+            if not dims:
                 self.fixed.add(tensor_key(tensor))
                 return None
-            if len(places) > 1 or not _same(shape_of(tensor)[places[0]], self._extent):
-                return None
-            block = self._block(tensor, places[0])
-            return load(block, [row if n == places[0] else i for n, i in enumerate(indices)])
+            return load(self._block(tensor, dims, shape), moved)
 
-        new = map_loads(expand_lets(body), read)
-        return None if any(node_id(node) == node_id(var) for node in postorder([new])) else new
+        made = map_loads(expand_lets(body), read)
+        rest = {node_id(var) for var, _ in places.values()}
+        return None if any(node_id(node) in rest for node in postorder([made])) else made
 
-    def _block(self, tensor: Tensor, dim: int) -> Tensor:
-        key = (tensor_key(tensor), dim)
+    def _block(self, tensor: Tensor, dims: dict[int, int], shape: Sequence[Extent]) -> Tensor:
+        sizes = tuple((dim, shape[dim]) for dim in dims)
+        key = (tensor_key(tensor), tuple(dims.items()), sizes)
         if key not in self._blocks:
-            shape = list(shape_of(tensor))
-            shape[dim] = self._size
             block = placeholder(shape, dtype_of(tensor), f"{tensor.op.name}_rows")
             self._blocks[key] = block
-            self.whole[tensor_key(block)] = tensor, dim
+            self.whole[tensor_key(block)] = tensor, dims
         return self._blocks[key]
+
+
+def _ahead(
+    index: Expr, var: Var, variables: Sequence[Var], ranges: Mapping[int, Interval]
+) -> int | None:
+    """How far an index may be beyond a variable: 4 for ``i + k, k < 5``; None if it is before it,
+    or not known.
+    """
+    form = affine_forms([index], variables).get(node_id(index))
+    if form is None or form.coefficient(node_id(var)) != 1:
+        return None
+    rest = tuple(term for term in form.terms if term[0] != node_id(var))
+    bounds = interval(Affine(rest, form.constant), ranges)
+    return None if bounds is None or bounds[0] < 0 else bounds[1]
 
 
 def _same(left: Extent, right: Expr) -> bool:
     return not isinstance(left, int) and node_id(left) == node_id(right)
 
 
-def block_kernel(kernel: Kernel, number: int, size: int) -> BlockKernel | None:
-    """The kernel of `size` rows along an output axis, or None if rows depend on their places."""
+def block_kernel(kernel: Kernel, axes: Sequence[BlockAxis]) -> BlockKernel | None:
+    """The kernel of a block, or None if places of its axes depend on where they are."""
     op = kernel.root
     reduction = reduction_of(op)
-    low, extent = axis_range(op.axis[number])
-    if reduction is None or op.num_outputs != 1 or low != 0 or isinstance(extent, int):
+    if reduction is None or op.num_outputs != 1:
         return None
-    reads = _Reads(extent, size)
-    axes, table = _axes(op, number, size)
+    extents: dict[int, Expr] = {}
+    for axis in axes:
+        low, extent = axis_range(op.axis[axis.number])
+        if low != 0 or isinstance(extent, int):
+            return None
+        extents[axis.number] = extent
+    reads = _Reads(axes, extents)
+    spatial, table = _axes(op, axes)
     reduced = [renew_axis(axis) for axis in reduction.axes]
     for old, new in zip(reduction.axes, reduced, strict=True):
         table[node_id(old.var)] = new.var
-    source = reads.moved(reduction.sources[0], op.axis[number].var, axes[number].var)
+    source = reads.moved(reduction.sources[0], [*op.axis, *reduction.axes], [*spatial, *reduced])
     if source is None:
         return None
-    parts = replace(
-        reduction, sources=(replace_outermost(source, table),), axes=tuple(reduced)
-    )
-    made = reduction_stage(op.name, axes, parts)[0]
+    parts = replace(reduction, sources=(replace_outermost(source, table),), axes=tuple(reduced))
+    made = reduction_stage(op.name, spatial, parts)[0]
     epilogue = None
     if kernel.epilogue is not None:
-        epilogue = _epilogue(kernel, kernel.epilogue, made, number, reads)
+        epilogue = _epilogue(kernel, kernel.epilogue, made, axes, reads)
         if epilogue is None:
             return None
-    times = max(2, SYMBOLIC_SIZE // size)
+    times = max(2, SYMBOLIC_SIZE // prod(axis.size for axis in axes))
     repetition = Repetition(times, frozenset(reads.fixed))
     block = Kernel(made.op, epilogue, repetition)
-    return BlockKernel(block, number, size, extent, reads.whole)
+    return BlockKernel(block, tuple(axes), extents, reads.whole)
 
 
-def _axes(op: Operation, number: int, size: int) -> tuple[list[Axis], dict[int, Expr]]:
+def _axes(op: Operation, blocks: Sequence[BlockAxis]) -> tuple[list[Axis], dict[int, Expr]]:
     axes = [renew_axis(axis) for axis in op.axis]
-    old = op.axis[number].var
-    axes[number] = data_axis(old.name, size, dtype_of(old))
+    for block in blocks:
+        old = op.axis[block.number].var
+        axes[block.number] = data_axis(old.name, block.size, dtype_of(old))
     table = {node_id(a.var): b.var for a, b in zip(op.axis, axes, strict=True)}
     return axes, table
 
 
 def _epilogue(
-    kernel: Kernel, reader: Operation, made: Tensor, number: int, reads: _Reads
+    kernel: Kernel,
+    reader: Operation,
+    made: Tensor,
+    blocks: Sequence[BlockAxis],
+    reads: _Reads,
 ) -> Operation | None:
-    axes, table = _axes(reader, number, shape_of(made)[number])
+    axes, table = _axes(reader, blocks)
     root = tensor_key(kernel.root.output(0))
 
     def read(tensor: Tensor, _: Sequence[Expr]) -> Expr | None:
@@ -161,7 +227,7 @@ def _epilogue(
         return load(made, [axis.var for axis in axes]) if tensor_key(tensor) == root else None
 
     body = map_loads(expand_lets(bodies(reader)[0]), read)
-    moved = reads.moved(body, reader.axis[number].var, axes[number].var)
+    moved = reads.moved(body, list(reader.axis), axes)
     reads.fixed.discard(tensor_key(made))
     if moved is None:
         return None
@@ -175,29 +241,86 @@ def over_all_rows(
 
     Returns None if its loops over rows are not unrolled.
     """
-    inputs = [block.whole.get(tensor_key(t), (t, -1)) for t in launch.inputs]
+    [axis] = block.axes
+    inputs, buffers, dims = parameters_of(launch, block, whole)
+    code = RowBlocks(launch.func, dims, (axis.number, axis.size))
+
+    def at(count: int, row: Expr) -> RowBlock | None:
+        return code.block(count, Position({axis.number: row}), buffers)
+
+    threads = machine.threads if parallel else 1
+    body = _all_rows(at, axis.size, block.extents[axis.number], threads)
+    if body is None:
+        return None
+    [result] = whole.outputs
+    return replace(launch, func=function(buffers, body), inputs=inputs, outputs=(result,))
+
+
+def parameters_of(
+    launch: StageFunction, block: BlockKernel, whole: Kernel
+) -> tuple[tuple[Tensor, ...], list[Buffer], dict[int, dict[int, int]]]:
+    """The inputs with all places, the parameters, and by parameter the axes of the block."""
+    inputs = [block.whole.get(tensor_key(t), (t, {})) for t in launch.inputs]
     first = len(inputs) + len(launch.scalars)
-    dims = {n: dim for n, (_, dim) in enumerate(inputs) if dim >= 0} | {first: block.axis}
+    dims = {n: dims for n, (_, dims) in enumerate(inputs) if dims}
+    dims[first] = {axis.number: axis.number for axis in block.axes}
     [result] = whole.outputs
     params = list(launch.func.params)
     buffers = [parameter(t, p.name) for (t, _), p in zip(inputs, params, strict=False)]
     buffers += [*params[len(inputs) : first], parameter(result, params[first].name)]
-    code = RowBlocks(launch.func, dims, block.size)
-    threads = machine.threads if parallel else 1
-    body = _all_rows(code, block, buffers, threads)
-    if body is None:
+    return tuple(tensor for tensor, _ in inputs), buffers, dims
+
+
+#: the code of so many rows from a row on
+RowCode = Callable[[int, Expr], "RowBlock | None"]
+
+
+def _all_rows(at: RowCode, size: int, rows: Expr, threads: int) -> Statement | None:
+    found = rows_of(at, size, rows)
+    if found is None:
         return None
-    tensors = tuple(tensor for tensor, _ in inputs)
-    return replace(launch, func=function(buffers, body), inputs=tensors, outputs=(result,))
+    if threads > 1 and prod(extent for _, extent in found.full.loops) < threads:
+        return _shared_blocks(found)
+    return shared_loops(found.full.loops, found.serial(), threads)
 
 
-def _all_rows(
-    code: RowBlocks, block: BlockKernel, buffers: Sequence[object], threads: int
-) -> Statement | None:
-    size, rows = block.size, block.extent
+@dataclass(frozen=True)
+class Rows:
+    """The code of all rows.
+
+    Attributes
+    ----------
+    number, blocks : Var, Expr
+        The number of a whole block, and how many there are.
+    whole : Statement
+        A whole block, inside of its loops.
+    full : RowBlock
+        The same.
+    tails : list
+        For each power of two, when there are so many rows left, where they begin, and their code.
+    """
+
+    number: Var
+    blocks: Expr
+    whole: Statement
+    full: RowBlock
+    tails: list[tuple[Expr, Expr, Var, RowBlock]]
+
+    def serial(self) -> Statement:
+        """All rows one after the other, inside of the loops of a whole block."""
+        inside = [loop(self.number, self.blocks, self.whole)]
+        for condition, place, start, one in self.tails:
+            # the loops of the other blocks run over the same tiles
+            same = [bind(a, b) for (a, _), (b, _) in zip(one.loops, self.full.loops, strict=True)]
+            inside.append(when(condition, sequence([*same, bind(start, place), one.body])))
+        return sequence(inside)
+
+
+def rows_of(at: RowCode, size: int, rows: Expr) -> Rows | None:
+    """Whole blocks of rows, and what remains in blocks of powers of two."""
     dtype = dtype_of(rows)
     number, row = variable("block", dtype), variable("row", dtype)
-    full = code.block(size, row, buffers)
+    full = at(size, row)
     if full is None:
         return None
     rest = binary("floormod", rows, const(size, dtype))
@@ -207,36 +330,23 @@ def _all_rows(
     count = 1 << (size - 1).bit_length() - 1
     while count:
         start = variable(f"row{count}", dtype)
-        one = code.block(count, start, buffers)
+        one = at(count, start)
         assert one is not None, "it differs from a full block only in its extents"
         half = binary("floordiv", rest, const(2 * count, dtype))
         place = add(rows - rest, mul(half, const(2 * count, dtype)))
         bit = binary("floormod", binary("floordiv", rest, const(count, dtype)), const(2, dtype))
         tails.append((binary("eq", bit, const(1, dtype)), place, start, one))
         count //= 2
-    tiles = prod(extent for _, extent in full.loops)
-    if threads > 1 and tiles < threads:
-        return _shared_blocks(number, blocks, whole, full, tails)
-    # the loops of the other blocks run over the same tiles
-    inside = [loop(number, blocks, whole)]
-    for condition, place, start, one in tails:
-        same = [bind(a, b) for (a, _), (b, _) in zip(one.loops, full.loops, strict=True)]
-        inside.append(when(condition, sequence([*same, bind(start, place), one.body])))
-    return shared_loops(full.loops, sequence(inside), threads)
+    return Rows(number, blocks, whole, full, tails)
 
 
-def _shared_blocks(
-    number: Var,
-    blocks: Expr,
-    whole: Statement,
-    full: RowBlock,
-    tails: Sequence[tuple[Expr, Expr, Var, RowBlock]],
-) -> Statement:
+def _shared_blocks(found: Rows) -> Statement:
     """Threads share blocks of rows, and one of them computes the rest."""
-    for var, extent in reversed(full.loops):
+    whole = found.whole
+    for var, extent in reversed(found.full.loops):
         whole = loop(var, extent, whole)
-    statements = [loop(number, blocks, whole, PARALLEL)]
-    for condition, place, start, one in tails:
+    statements = [loop(found.number, found.blocks, whole, PARALLEL)]
+    for condition, place, start, one in found.tails:
         body = sequence([bind(start, place), one.body])
         for var, extent in reversed(one.loops):
             body = loop(var, extent, body)
