@@ -296,6 +296,24 @@ def rows_in_blocks(inner: int) -> Program:
     return Program([a, b], [y], [{"n": size} for size in (0, 1, 2, 7, 12, 13, 29)])
 
 
+def columns_in_panels(steps: int) -> Program:
+    """Scores of n rows by n, and a window over time whose last vector ends with the array."""
+    [n] = symbols("n")
+    q, v, d = placeholder("q", 2, n, 32), placeholder("v", 2, n, 32), axis(32)
+    x, w = placeholder("x", 8, n + steps - 1), placeholder("w", 16, 8, steps)
+    c, r = axis(8), te.reduce_axis((0, steps), "r")
+    s = te.compute((2, n, n), lambda g, i, j: te.sum(q[g, i, d] * v[g, j, d], axis=d), name="s")
+    y = te.compute((16, n), lambda f, t: te.sum(x[c, t + r] * w[f, c, r], axis=[c, r]), name="y")
+    return Program([q, v, x, w], [s, y], [{"n": size} for size in (0, 1, 7, 16, 17, 64, 100)])
+
+
+def long_rows() -> Program:
+    """Rows of symbolic length in one fusion group."""
+    [n] = symbols("n")
+    x = placeholder("x", 5, n)
+    return Program([x], [topi.nn.softmax(x)], [*ONE, {"n": 0}, {"n": 100}])
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     **{f"rows-{w}": lambda w=w: guarded_rows(w) for w in (1, 7, 100, 128, 1000)},
     "rows-int64": lambda: guarded_rows(100, "int64"),
@@ -327,6 +345,9 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "gradient-product": lambda: gradient_of(guarded_product(64)),
     "heavy-condition": lambda: heavy_condition(11),
     "classes-behind-conditions": lambda: classes_behind_conditions(21),
+    "columns-in-panels": lambda: columns_in_panels(5),
+    "long-rows": long_rows,
+    "gradient-long-rows": lambda: gradient_of(long_rows()),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),
     "rows-behind-selects": lambda: rows_behind_conditions(100, tirx.Select),
     "kept-states": lambda: kept_states(3),

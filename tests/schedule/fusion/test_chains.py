@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, topi
 
+import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tests.machines import avx512
 from tests.schedule import chain_cases as cases
@@ -88,6 +89,30 @@ def test_symbolic_rows(case, threads, monkeypatch):
     for n in (1, 2, 7, 64):
         arrays = arrays_for(inputs, {"n": n})
         assert_values(function(*arrays), *case(n, 37), arrays)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_symbolic_length(dtype, threads, monkeypatch):
+    """Softmax and its gradient are one kernel for any length, shorter than a vector or not."""
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
+    n = te.var("n")
+    x, head = te.placeholder((6, n), dtype, name="x"), te.placeholder((6, n), dtype, name="head")
+    y = topi.nn.softmax(x)
+    outputs = [y, *ad.differentiate(y, [x], head)]
+    [chain] = chains_of(outputs)
+    assert not isinstance(row_chain(chain, avx512(threads)), Declined)
+    function = build([x, head], outputs, num_threads=threads)
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 3, 7, 16, 31, 64, 150):
+        a, h = rng.standard_normal((2, 6, size)).astype(dtype)
+        powers = np.exp(a - a.max(1, keepdims=True, initial=-np.inf))
+        want = powers / powers.sum(1, keepdims=True)
+        got, da = function(a, h)
+        tolerance = 1e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(got, want, rtol=tolerance)
+        slope = want * (h - (want * h).sum(1, keepdims=True))
+        np.testing.assert_allclose(da, slope, rtol=tolerance, atol=tolerance)
 
 
 #: case → names of the stages that run as one

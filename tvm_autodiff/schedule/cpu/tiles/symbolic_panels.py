@@ -11,29 +11,18 @@ stored. Another axis of symbolic extent may run in blocks of rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 
 from ....codegen.loop_nest import (
-    PARALLEL,
-    Buffer,
-    Statement,
-    bind,
-    counter,
     function,
-    loop,
-    parameter,
-    sequence,
 )
-from ....codegen.passes.row_blocks import Position, RowBlock, RowBlocks
 from ....codegen.primfunc import StageFunction
-from ....expr.build import add, all_of, compare, const, if_then_else, mul, variable, zero_like
-from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, load, node_id, tensor_key
+from ....expr.build import add, all_of, compare, const, if_then_else, zero_like
+from ....expr.nodes import Expr, Tensor, binary, dtype_of, load, node_id, tensor_key
 from ....expr.rewrite import map_loads, replace_outermost
 from ....graph.graph import tensors_read_by
 from ....graph.stage import (
     Extent,
-    axis_range,
     axis_vars,
     bodies,
     data_axis,
@@ -42,106 +31,19 @@ from ....graph.stage import (
     shape_of,
 )
 from ...kernel import Kernel
-from ...machine import Machine
 from ...rule import Made, Rest
-from ..loops.parallel import shared_loops
 from .copies import needs_copy
-from .nests import Nest, padded_extents
+from .nests import padded_extents
 from .packing import pack
+from .panel_loops import Code, Loops, Panels, Run
 from .symbolic_rows import (
     BlockAxis,
     BlockKernel,
     block_kernel,
-    parameters_of,
-    rows_of,
 )
 from .tile_functions import inner_axes, nest_of_kernel, tile_function
-from .tiling import Tile
 
 SEVERAL = 8  #: panels of an operand, for the decision to copy it
-
-
-@dataclass(frozen=True)
-class Panels:
-    """What panels are made of.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    axes : tuple of BlockAxis
-        The rows of a block, if there are any, and the panel.
-    tile : Tile
-        The tile of a block, whose vectors are a panel.
-    machine : Machine
-    parallel : bool
-    """
-
-    kernel: Kernel
-    axes: tuple[BlockAxis, ...]
-    tile: Tile
-    machine: Machine
-    parallel: bool
-
-    @property
-    def panel(self) -> BlockAxis:
-        """The axis of the vectors."""
-        return self.axes[-1]
-
-    @property
-    def rows(self) -> BlockAxis | None:
-        """The axis of the rows."""
-        return self.axes[0] if len(self.axes) > 1 else None
-
-    @property
-    def extent(self) -> Expr:
-        """The extent of the vectorised axis."""
-        return axis_range(self.kernel.root.axis[self.panel.number])[1]
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Pieces of the axis of one width: ``start + number*width``, for each number below `count`.
-
-    Attributes
-    ----------
-    width : int
-    start, count : Expr
-    partial : bool
-        Whether the last piece may end outside of the axis.
-    """
-
-    width: int
-    start: Expr
-    count: Expr
-    partial: bool
-
-    def at(self, number: Expr) -> Expr:
-        """Where a piece begins."""
-        return add(self.start, mul(number, const(self.width, dtype_of(number))))
-
-
-@dataclass(frozen=True)
-class _Code:
-    """The function of a piece, the copies that it reads, and the tensors of all pieces.
-
-    Attributes
-    ----------
-    block : BlockKernel
-    launch : StageFunction
-    copies : list of StageFunction
-    whole : dict
-        For the key of a copied operand of one piece, or of all, the copies of all pieces.
-    pieces : set
-        The keys of those that have a copy for each piece.
-    nest : Nest
-    """
-
-    block: BlockKernel
-    launch: StageFunction
-    copies: list[Rest]
-    whole: dict[tuple[int, int], Tensor]
-    pieces: set[tuple[int, int]]
-    nest: Nest
 
 
 def panel_functions(panels: Panels) -> Made | None:
@@ -152,20 +54,20 @@ def panel_functions(panels: Panels) -> Made | None:
     vectors = binary("floordiv", add(rest, const(lanes - 1, dtype)), const(lanes, dtype))
     full = binary("floordiv", extent, const(width, dtype))
     runs = (
-        _Run(width, const(0, dtype), full, False),
-        _Run(lanes, extent - rest, vectors, True),
+        Run(width, const(0, dtype), full, False),
+        Run(lanes, extent - rest, vectors, True),
     )
     copied = _copied(panels)
     if copied is None:
         return None
     shared: dict[int, Tensor] = {}
-    codes: list[_Code] = []
+    codes: list[Code] = []
     for run in runs:
         code = _code(panels, run, copied, shared)
         if code is None:
             return None
         codes.append(code)
-    body = _Body(panels)
+    body = Loops(panels)
     parts = [body.piece(run, code) for run, code in zip(runs, codes, strict=True)]
     if any(part is None for part in parts):
         return None
@@ -191,8 +93,8 @@ def _copied(panels: Panels) -> list[bool] | None:
 
 
 def _code(
-    panels: Panels, run: _Run, copied: Sequence[bool], shared: dict[int, Tensor]
-) -> _Code | None:
+    panels: Panels, run: Run, copied: Sequence[bool], shared: dict[int, Tensor]
+) -> Code | None:
     """The code of a piece; copies that are the same for all pieces are `shared`, by operand."""
     tile = replace(panels.tile, vectors=run.width // panels.tile.width)
     axes = (*panels.axes[:-1], replace(panels.panel, size=run.width))
@@ -234,12 +136,10 @@ def _code(
         copies.append(Rest(Kernel(all_pieces.op)))
     [launch] = tile_function(block.kernel, nest, tile, one, reads, blocks=True)
     assert isinstance(launch, StageFunction), "a block writes its results itself"
-    return None if launch.scalars else _Code(block, launch, copies, whole, pieces, nest)
+    return None if launch.scalars else Code(block, launch, copies, whole, pieces, nest)
 
 
-def _of_all_pieces(
-    tensor: Tensor, block: BlockKernel, run: _Run, panel: BlockAxis
-) -> Tensor | None:
+def _of_all_pieces(tensor: Tensor, block: BlockKernel, run: Run, panel: BlockAxis) -> Tensor | None:
     """``p[k, c] = block[k, c]  →  all[number, k, c] = x[k, start(number) + c]``, and zero outside
     of x.
     """
@@ -277,134 +177,3 @@ def _of_all_pieces(
 
 def _expr(extent: Extent) -> Expr:
     return const(extent, "int32") if isinstance(extent, int) else extent
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A piece within its loops, the number of the piece, and how many there are."""
-
-    number: Var
-    count: Expr
-    loops: tuple[tuple[Var, int], ...]
-    body: Statement
-
-
-class _Body:
-    """The parameters and the loops of all pieces."""
-
-    def __init__(self, panels: Panels) -> None:
-        self._panels = panels
-        self.inputs: dict[tuple[int, int], Tensor] = {}
-        self._buffers: dict[tuple[int, int], Buffer] = {}
-        [result] = panels.kernel.outputs
-        self._result = parameter(result, "result")
-
-    @property
-    def buffers(self) -> dict[tuple[int, int], Buffer]:
-        """The parameters, the result last."""
-        [result] = self._panels.kernel.outputs
-        return {**self._buffers, tensor_key(result): self._result}
-
-    def piece(self, run: _Run, code: _Code) -> _Part | None:
-        """The statement of a piece; None if its loops over rows are not unrolled."""
-        panels = self._panels
-        number = counter("piece", run.count)
-        inputs, _, dims = parameters_of(code.launch, code.block, panels.kernel)
-        tensors = [code.whole.get(tensor_key(tensor), tensor) for tensor in inputs]
-        pieces: dict[int, Expr] = {
-            n: number for n, tensor in enumerate(inputs) if tensor_key(tensor) in code.pieces
-        }
-        buffers = [*map(self._buffer, tensors), self._result]
-        rows, column = panels.rows, panels.panel.number
-        start = variable("column", dtype_of(run.start))
-        end = (column, panels.extent) if run.partial else None
-        made = RowBlocks(code.launch.func, dims, None if rows is None else (rows.number, rows.size))
-
-        def at(count: int, row: Expr | None) -> RowBlock | None:
-            starts = {column: start}
-            if rows is not None and row is not None:
-                starts[rows.number] = row
-            return made.block(count, Position(starts, pieces, end), buffers)
-
-        if rows is None:
-            found = at(0, None)
-            if found is None:
-                return None
-            loops, body = found.loops, found.body
-        else:
-            everything = rows_of(at, rows.size, code.block.extents[rows.number])
-            if everything is None:
-                return None
-            loops, body = everything.full.loops, everything.serial()
-        inside = sequence([bind(start, run.at(number)), body])
-        return _Part(number, run.count, loops, inside)
-
-    def _buffer(self, tensor: Tensor) -> Buffer:
-        key = tensor_key(tensor)
-        if key not in self._buffers:
-            self._buffers[key] = parameter(tensor, f"p{len(self._buffers)}")
-            self.inputs[key] = tensor
-        return self._buffers[key]
-
-    def together(self, parts: Sequence[_Part], nest: Nest) -> Statement:
-        """All pieces, shared by the threads.
-
-        An operand of panels is read again by loops that it does not depend on. These run inside of
-        a panel, so panels and loops are tasks; other loops are outside of all panels.
-        """
-        first = parts[0]
-        threads = self._panels.machine.threads if self._panels.parallel else 1
-        if threads > 1 and prod(extent for _, extent in first.loops) < threads:
-            return sequence([_tasks(part) for part in parts])
-        if self._reused(nest):
-            if threads > 1:
-                return sequence([_tasks(part) for part in parts])
-            return sequence([_in_order(part) for part in parts])
-        inside = []
-        for part in parts:
-            same = [bind(a, b) for (a, _), (b, _) in zip(part.loops, first.loops, strict=True)]
-            body = loop(part.number, part.count, part.body)
-            inside.append(body if part is first else sequence([*same, body]))
-        return shared_loops(first.loops, sequence(inside), threads)
-
-    def _reused(self, nest: Nest) -> bool:
-        """Whether an operand of panels is the same for several tiles of other axes."""
-        along = nest.spatial[self._panels.panel.number]
-        factors = self._panels.tile.factors
-        rows = self._panels.rows
-        others = [
-            key
-            for axis, key in enumerate(nest.spatial)
-            if key != along
-            and (rows is None or axis != rows.number)
-            and nest.extents.get(key, 0) != factors.get(axis, 1)
-        ]
-        return any(
-            key not in operand.variables()
-            for operand in nest.body.operands
-            if along in operand.variables()
-            for key in others
-        )
-
-
-def _in_order(part: _Part) -> Statement:
-    """``for piece: for loops: body``."""
-    body = part.body
-    for var, extent in reversed(part.loops):
-        body = loop(var, extent, body)
-    return loop(part.number, part.count, body)
-
-
-def _tasks(part: _Part) -> Statement:
-    """The same as one parallel loop."""
-    dtype = dtype_of(part.count)
-    below = prod(extent for _, extent in part.loops)
-    total = mul(part.count, const(below, dtype))
-    task = variable("task", dtype)
-    values = [bind(part.number, binary("floordiv", task, const(below, dtype)))]
-    for var, extent in part.loops:
-        below //= extent
-        value = binary("floordiv", task, const(below, dtype))
-        value = binary("floormod", value, const(extent, dtype))
-        values.append(bind(var, value if dtype == dtype_of(var) else value.astype(dtype_of(var))))
-    return loop(task, total, sequence([*values, part.body]), PARALLEL)

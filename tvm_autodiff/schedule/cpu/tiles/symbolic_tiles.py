@@ -14,7 +14,8 @@ from ...kernel import SYMBOLIC_SIZE, Kernel
 from ...machine import Machine
 from ...rule import Made
 from .nests import Nest
-from .symbolic_panels import Panels, panel_functions
+from .panel_loops import Panels
+from .symbolic_panels import panel_functions
 from .symbolic_rows import SIZES, BlockAxis, BlockKernel, block_kernel, over_all_rows
 from .tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
 from .tile_functions import nest_of_kernel, tile_functions

@@ -1,0 +1,135 @@
+"""Register tiles whose vectors run along an axis of symbolic extent: panels, and what they leave.
+
+Values are small whole numbers, so every order of summation gives the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+import tvm_autodiff as ad
+from tests.machines import avx512
+from tests.schedule.cases import placeholder
+from tvm_autodiff.schedule.cpu.contraction import contraction
+from tvm_autodiff.schedule.cpu.tiles.symbolic_rows import BlockAxis, block_kernel
+from tvm_autodiff.schedule.fusion.kernels import cut, separate
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+
+SIZES = (0, 1, 3, 7, 16, 17, 31, 64, 65, 100, 130)
+
+
+def axis(extent, name="k"):
+    return te.reduce_axis((0, extent), name)
+
+
+def rows_of_a_matrix(dtype="float32", index="int32"):
+    """Its second operand is contiguous along the vectors."""
+    n = te.var("n", index)
+    a, b, k = placeholder("a", 20, 48, dtype=dtype), placeholder("b", 48, n, dtype=dtype), axis(48)
+    y = te.compute((20, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="y")
+    return [a, b], y, lambda n: [(20, 48), (48, n)], lambda a, b: a @ b
+
+
+def scores():
+    """Rows and vectors follow the same size, and keys are contiguous along the sum."""
+    n = te.var("n")
+    q, k, d = placeholder("q", 3, n, 32), placeholder("k", 3, n, 32), axis(32)
+    y = te.compute((3, n, n), lambda h, i, j: te.sum(q[h, i, d] * k[h, j, d], axis=d), name="y")
+    return [q, k], y, lambda n: [(3, n, 32)] * 2, lambda q, k: q @ k.swapaxes(1, 2)
+
+
+def with_epilogue():
+    n = te.var("n")
+    a, b, k = placeholder("a", n, 32), placeholder("b", n, 32), axis(32)
+    mask, bias = placeholder("mask", n, n), placeholder("bias", n)
+    s = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="s")
+    y = te.compute((n, n), lambda i, j: te.max(s[i, j] + bias[j], 0.0) * mask[i, j], name="y")
+    want = lambda a, b, mask, bias: np.maximum(a @ b.T + bias, 0) * mask  # noqa: E731
+    return [a, b, mask, bias], y, lambda n: [(n, 32), (n, 32), (n, n), (n,)], want
+
+
+def squared_distances():
+    n = te.var("n")
+    a, b, k = placeholder("a", n, 16), placeholder("b", n, 16), axis(16)
+    apart = lambda i, j: a[i, k] - b[j, k]  # noqa: E731
+    y = te.compute((n, n), lambda i, j: te.sum(apart(i, j) * apart(i, j), axis=k), name="y")
+    return [a, b], y, lambda n: [(n, 16)] * 2, lambda a, b: ((a[:, None] - b) ** 2).sum(2)
+
+
+def window():
+    """A convolution over time: reads are some steps further on."""
+    n = te.var("n")
+    x, w = placeholder("x", 2, 8, n + 4), placeholder("w", 16, 8, 5)
+    c, r = axis(8, "c"), axis(5, "r")
+    y = te.compute(
+        (2, 16, n), lambda b, f, t: te.sum(x[b, c, t + r] * w[f, c, r], axis=[c, r]), name="y"
+    )
+
+    def want(x, w):
+        steps = x.shape[2] - 4
+        parts = [np.einsum("bct,fc->bft", x[:, :, r : r + steps], w[:, :, r]) for r in range(5)]
+        return np.sum(parts, axis=0)
+
+    return [x, w], y, lambda n: [(2, 8, n + 4), (16, 8, 5)], want
+
+
+CASES = {
+    "rows of a matrix": rows_of_a_matrix,
+    "float64": lambda: rows_of_a_matrix("float64"),
+    "int64 size": lambda: rows_of_a_matrix(index="int64"),
+    "scores": scores,
+    "epilogue": with_epilogue,
+    "squared distances": squared_distances,
+    "window": window,
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_vectors_run_along_the_size(name, threads):
+    _, output, _, _ = CASES[name]()
+    [kernel] = cut(normal_form([output]))[0]
+    launches = contraction(kernel, avx512(threads))
+    assert launches, launches.reason
+    text = launches[-1].func.script()
+    assert "piece" in text
+    assert "column" in text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_size_has_all_columns(name):
+    inputs, output, shapes, want = CASES[name]()
+    function = ad.build(inputs, output, num_threads=2, cache=False)
+    rng = np.random.default_rng(0)
+    for size in SIZES:
+        pairs = zip(shapes(size), inputs, strict=True)
+        arrays = [rng.integers(-3, 4, s).astype(str(tensor.dtype)) for s, tensor in pairs]
+        np.testing.assert_array_equal(function(*arrays), want(*arrays), err_msg=f"n = {size}")
+
+
+@pytest.mark.parametrize(
+    ("index", "size"),
+    [
+        (lambda t, r, n: t + r, 8 + 4),
+        (lambda t, r, n: t + 2 * r + 1, 8 + 9),
+        (lambda t, r, n: t + 4 - r, 8 + 4),
+        (lambda t, r, n: t - r, None),  # before the block
+        (lambda t, r, n: 2 * t + r, None),
+        (lambda t, r, n: n - 1 - t + r, None),
+        (lambda t, r, n: tirx.floormod(t + r, 3), None),
+    ],
+)
+def test_reads_further_on_make_a_longer_block(index, size):
+    n = te.var("n")
+    x, w, r = placeholder("x", 2 * n + 9), placeholder("w", 5), axis(5, "r")
+    y = te.compute((n,), lambda t: te.sum(x[index(t, r, n)] * w[r], axis=r), name="y")
+    [kernel] = separate([y])[0]
+    found = block_kernel(kernel, [BlockAxis(0, 8, shifted=True)])
+    if size is None:
+        assert found is None
+    else:
+        [block] = [t for t in found.kernel.root.input_tensors if t.op.name == "x_rows"]
+        assert [int(dim) for dim in block.shape] == [size]
+    assert block_kernel(kernel, [BlockAxis(0, 8)]) is None
