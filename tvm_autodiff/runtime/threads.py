@@ -43,7 +43,7 @@ def check_threads(num_threads: int | None) -> int:
     """
     if num_threads is not None and (not isinstance(num_threads, int) or num_threads < 1):
         raise InvalidArgumentError(
-            f"num_threads must be a positive integer or None (one a core), got {num_threads!r}"
+            f"num_threads must be a positive integer or None (one per core), got {num_threads!r}"
         )
     return resolve_threads(num_threads)
 

@@ -190,7 +190,7 @@ class _Marking:
         moved = self._moved(old, outputs[0], reads, inputs, head)
 
         def along(x: Tensor, function: Manual) -> Tensor:
-            who = f"the custom derivative of {old.op.name} by {x.op.name}"
+            who = f"the custom derivative of {old.op.name} with respect to {x.op.name}"
             prefix = shape_of(head)[: len(head.shape) - len(old.shape)]
             return moved([check_derivative(function(old, x, head), x, prefix, who)])[0]
 

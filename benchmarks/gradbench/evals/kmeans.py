@@ -1,7 +1,7 @@
 """kmeans: the squares of the distances to the nearest centroids, and a step of Newton's method.
 
 Which centroid is the nearest is found without a derivative; the distance to it is what is
-differentiated, so a derivative adds up one term a point and not one a pair. The Hessian by the
+differentiated, so a derivative adds up one term per point and not one per pair. The Hessian by the
 centroids is diagonal, so its product with a vector of ones is its diagonal.
 """
 

@@ -218,6 +218,11 @@ BAD = {
         InvalidArgumentError,
         "(?s)test_transforms.py.*Incompatible",
     ),
+    "negative": (
+        lambda: function(lambda x: te.compute((x.shape[0] - 4,), lambda i: x[i]))(x3),
+        InvalidArgumentError,
+        "cannot be negative",
+    ),
     "symbolic": (
         lambda: jax.export.export(jax.jit(CUBE[0]))(
             jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), "float64")

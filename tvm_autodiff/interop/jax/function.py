@@ -13,6 +13,9 @@ import numpy as np
 from ...errors import InvalidArgumentError
 from ...expr.nodes import is_tensor
 from ...functions.tracing import called, described, inputs_of
+from ...graph.graph import Graph
+from ...graph.out_of_bounds import refuse_reads_out_of_bounds
+from ...keywords import checked_keywords
 from .primitive import bind
 from .program import Program
 
@@ -79,6 +82,7 @@ class JaxFunction:
                 )
         if not outputs:
             raise InvalidArgumentError(f"{name} returned no te.Tensor")
+        refuse_reads_out_of_bounds(Graph(outputs).ops)
         return Program.of(inputs, outputs), around
 
     def __repr__(self) -> str:
@@ -104,6 +108,7 @@ def _arrays(leaves: Sequence[Any], name: str) -> list[Any]:
     return found
 
 
+@checked_keywords
 def function(te_function: Callable[..., Any]) -> JaxFunction:
     """Turn a function of te tensors into a function of JAX arrays.
 

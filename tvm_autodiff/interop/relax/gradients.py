@@ -15,6 +15,7 @@ from tvm import ir, relax
 
 from ...errors import InvalidArgumentError, NotDifferentiableError
 from ...expr.nodes import Tensor, is_tensor, tensor_key
+from ...keywords import checked_keywords
 from .operator_call import traced_call
 from .pullback import pull_back
 from .trace import Opaque, Value, holds_floats
@@ -111,6 +112,7 @@ def is_derived(name: str) -> bool:
     return bool(gradient_of(name) == _DERIVED)
 
 
+@checked_keywords
 def register_gradients(
     only: Iterable[str] | None = None, *, override: bool = False
 ) -> tuple[str, ...]:

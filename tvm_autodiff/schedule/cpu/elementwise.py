@@ -55,7 +55,7 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
     if _flat(op):
         loop = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
         if threads:
-            # one piece a thread, each in one run of memory
+            # one piece per thread, each in one run of memory
             outer, _ = schedule.split(loop, [machine.threads, None])
             schedule.parallel(outer)
         return

@@ -151,7 +151,7 @@ def scan(
     found = step(form.filled(carries), form_xs.filled(slices))
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         raise InvalidArgumentError(
-            f"{name} must return a pair (carry, y), got {_what(found)}; return (carry, None) if "
+            f"step must return a pair (carry, y), got {_what(found)}; return (carry, None) if "
             "there is nothing to stack"
         )
     news = _checked_carry(found[0], first, form, name)

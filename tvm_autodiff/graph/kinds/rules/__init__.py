@@ -1,3 +1,3 @@
-"""Rules of stages for walks without calculus, one file a kind; derivatives and batches are in
+"""Rules of stages for walks without calculus, one file per kind; derivatives and batches are in
 `tvm_autodiff.rules`.
 """
