@@ -17,15 +17,16 @@ INTRODUCTION = """\
 
 Written by
 `python -m benchmarks.generated --seed {seed} --count {count} --threads {threads} --report docs`.
-Programs are drawn by a generator: families of operators, sizes, strides, borders, bodies, reducers,
-layouts and dtypes. Each is written in te, in PyTorch and in JAX; what is timed is the gradient with
-respect to all float inputs, for a random head or of a scalar loss. Every answer is compared with
-JAX in float64 before it is timed; ratios ignore peers whose answer is wrong.
+A generator draws the programs: families of operators, sizes, strides, borders, bodies, reducers,
+layouts and dtypes. Each program is written in te, in PyTorch and in JAX. The time is that of the
+gradient with respect to all float inputs, for a random head or of a scalar loss. Every result is
+compared with JAX in float64 before it is timed; ratios ignore peers whose result is wrong.
 
-Milliseconds, medians of rounds in which the libraries take turns, each in a process of its own with
-{threads} threads. PyTorch and JAX allocate their results at each call. Ours is measured both ways:
-results written into arrays of the caller (`out=`), and allocated at each call (new arrays). The
-ratio is like for like, the fastest peer over ours with new arrays: above one, ours is faster.
+Times are in milliseconds, medians of rounds in which the libraries take turns, each in its own
+process with {threads} threads. PyTorch and JAX allocate their results at each call. Ours is
+measured with results written into arrays of the caller (`out=`) and with results allocated at each
+call (new arrays). The ratio is the time of the fastest peer over ours with new arrays, which is
+like for like: above one, ours is faster.
 
 Measured on {machine}; {date}.
 """

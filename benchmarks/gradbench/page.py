@@ -24,18 +24,18 @@ TITLES = {
 
 INTRODUCTION = """# GradBench
 
-Written by `make gradbench`. [GradBench](https://github.com/gradbench/gradbench) is a suite of
-gradients by others; `python -m benchmarks.gradbench` is a tool for it. Here are its evals beside
-JAX and PyTorch, in float64 on {threads}: each library in a process of its own, with the same
-inputs, taking turns. A call ends when its results are there; compiling, the first call and
-conversions of inputs and outputs are not timed, as the suite defines. Answers are compared with
-JAX's by the suite's formula, |a−b| / max(1, |a|+|b|) ≤ 1e-4.
+Written by `make gradbench`. [GradBench](https://github.com/gradbench/gradbench) is a benchmark
+suite of automatic differentiation, and `python -m benchmarks.gradbench` is a tool for it. This page
+compares its evals with JAX and PyTorch, in float64 on {threads}. Each library runs in its own
+process with the same inputs, and the processes take turns. As the suite defines, compilation, the
+first call and conversions of inputs and outputs are not timed; a call ends when its results are
+computed. Results are compared with JAX's by the suite's formula, |a−b| / max(1, |a|+|b|) ≤ 1e-4.
 
 Inputs have the sizes of the suite{modest}; those of ht and ba are drawn at random with the sizes of
 its files. JAX and PyTorch compute the same formulas: distances of gmm as one matrix product,
 powers of llsq as products of squares, the nearest centroid of kmeans gathered, rows of ba mapped
-over the observations, steps of ode and lstm by JAX's scan and by a loop of Python, in which
-torch.compile compiles a step. Programs of ours are compiled for each size.
+over the observations. JAX runs the steps of ode and lstm with its scan, PyTorch with a Python loop,
+in which torch.compile compiles a step. Our programs are compiled for each size.
 
 Measured on {machine}.
 """

@@ -24,16 +24,16 @@ def write(results: Results, folder: Path) -> None:
 INTRODUCTION = """# Benchmarks
 
 Written by `make bench`. Float32, milliseconds: median of all calls, the best in brackets. Each
-library runs in a process of its own that keeps to as many CPUs as threads, with the same inputs;
-they take turns, and each answer is compared with JAX in float64. A ratio is the time of the fastest
-peer over ours: above one, ours is faster. PyTorch (eager and compiled) and JAX allocate their
-results at each call. Ours is measured both ways, results written into arrays of the caller (`out=`)
-and allocated anew; ratios are of the second, which is like for like, where it was measured.
+library runs in its own process, on as many CPUs as threads, with the same inputs. The processes
+take turns, and each result is compared with JAX in float64. A ratio is the time of the fastest peer
+over ours: above one, ours is faster. PyTorch (eager and compiled) and JAX allocate their results at
+each call. Ours is measured with results written into arrays of the caller (`out=`) and with newly
+allocated results; ratios use the latter, which is like for like, where it was measured.
 
 Measured on {machine}.
 
-What is timed: a call that gets arrays and gives all gradients, with the value where the output is a
-scalar; the LeNet case gives new parameters. PyTorch eager runs what its expert would write: the
-gradient's own operators for products and convolutions, autograd else. `torch.compile` compiles the
-forward pass with its backward pass; `torch.func compiled` the derivative as one graph.
+The time is that of a call that takes arrays and returns all gradients, and the value if the output
+is a scalar; the LeNet case returns new parameters. PyTorch eager runs what an expert would write:
+operators for the gradients of products and convolutions, and autograd otherwise. `torch.compile`
+compiles the forward pass with its backward pass, `torch.func compiled` the derivative as one graph.
 """
