@@ -29,14 +29,13 @@ CASES = {case.name: case for cases in GROUPS.values() for case in cases}
 
 HEAD = """# Operators of topi and their gradients
 
-Written by `tests/test_operator_table.py`, which takes each gradient and compares its values with
-finite differences.
+Written by `tests/test_operator_table.py`, which computes each gradient and compares it with finite
+differences.
 
-*gather*: every element of the gradient is computed from the elements that reach it; no sum runs
-over zeros. *dense sum*: the solver leaves an equation as a guard, and the sum for each element of
-the gradient runs over elements that do not reach it: right, and slow; `differentiate` warns, and
-`manual=` replaces it. *scatter*: the index is data; one pass over the reads adds each to the
-element it read. *zero*: the operator is piecewise constant.
+*gather*: every element of the gradient sums only the elements that contribute to it. *dense sum*:
+the solver leaves an equation as a guard, and each element of the gradient also sums zeros. This is
+correct but slow; `differentiate` warns, and `manual=` replaces it. *scatter*: an index is data; one
+pass over the reads adds to the elements that were read. *zero*: the operator is piecewise constant.
 """
 
 TAIL = """

@@ -42,12 +42,12 @@ register_gradients()
 
 HEAD = """# Operators of Relax and their gradients
 
-Written by `tests/interop/relax/test_operators.py`, which takes each derived gradient by
-`relax.transform.Gradient` and compares it with differences of what TVM computes.
+Written by `tests/interop/relax/test_operators.py`, which computes each derived gradient with
+`relax.transform.Gradient` and compares it with finite differences of TVM's results.
 
-*TVM*: `Gradient` has a rule in TVM {version}, which `register_gradients` leaves alone. *derived*:
-the operator has none there; `register_gradients` derives it from what the operator's legaliser
-computes. *zero*: the same, for a function that is piecewise constant. *no*: there is none, and why.
+*TVM*: `Gradient` has a rule in TVM {version}, which `register_gradients` keeps. *derived*: it has
+none; `register_gradients` derives one from the operator's legaliser. *zero*: also derived, for a
+function that is piecewise constant. *no*: there is no gradient, for the reason given.
 """
 
 TAIL = """
