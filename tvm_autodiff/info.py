@@ -59,7 +59,7 @@ def _machine() -> str:
             ("vectors", f"{machine.vector_registers} registers of {machine.vector_bytes} bytes"),
             ("caches", _caches(machine)),
             ("cpus", str(len(available_cpus()))),
-            ("threads", f"{machine.threads} unless num_threads= says otherwise"),
+            ("threads", f"{machine.threads} by default (num_threads= of build)"),
         ]
     )
 
