@@ -71,7 +71,7 @@ def random_nest(seed):
 
 @pytest.mark.parametrize("block", range(6))
 def test_random_nests(block, monkeypatch):
-    monkeypatch.setattr(contraction, "MIN_ITERATIONS", 0)
+    monkeypatch.setattr(contraction, "LAUNCH_CYCLES", 0)
     taken = []
     for seed in range(block * 12, block * 12 + 12):
         inputs, output = random_nest(seed)

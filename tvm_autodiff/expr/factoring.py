@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from .build import add, div, like, mul, neg
 from .lets import merge_equal
 from .nodes import (
+    BRANCHES,
     Expr,
     const_value,
     is_const,
@@ -33,7 +34,6 @@ Varies = Callable[[Expr], bool]
 _LARGE = 2.0**16
 _STEPS = frozenset(("floor", "ceil", "round", "nearbyint", "trunc", "fmod", "floormod"))
 _OPERATIONS = frozenset(("add", "sub", "mul", "div"))
-_BRANCHES = frozenset(("if_then_else", "select"))
 
 
 def factored(roots: Sequence[Expr], varies: Varies) -> list[Expr]:
@@ -209,7 +209,7 @@ class _Factoring:
             if name in ("add", "sub"):
                 sign = -1.0 if name == "sub" else 1.0
                 return self._added(node, left, right.by(sign * right.literal))
-        if is_float(node) and name in _BRANCHES and is_const(parts[2], 0):
+        if is_float(node) and name in BRANCHES and is_const(parts[2], 0):
             return self._guarded(node)
         return self._one(self._rebuilt(node))
 

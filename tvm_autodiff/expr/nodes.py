@@ -52,6 +52,7 @@ BITWISE_CLASSES: dict[str, type] = {
     }.items()
     if hasattr(prim, cls)
 }
+BRANCHES = ("if_then_else", "select")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: the dtypes of indices, whose arithmetic is treated as exact: values that would overflow are

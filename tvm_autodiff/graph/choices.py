@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..expr.build import negate
-from ..expr.nodes import Expr, node_id, op_name, operands
+from ..expr.nodes import BRANCHES, Expr, node_id, op_name, operands
 from ..expr.rewrite import depends_on
 from .stage import Combiner
 from .structural import StructuralKeys
 
-_BRANCHES = {"select", "if_then_else"}
 #: comparison → the one with exchanged operands, its negation, and the strict one
 _EXCHANGED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 _NEGATED = {"gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
@@ -41,7 +40,7 @@ def choices(combiner: Combiner) -> list[Choice]:
 
 def _keeps_left(combiner: Combiner, component: int, result: Expr) -> Expr | None:
     """The condition of ``select(condition, left, right)``, or of the same in other words."""
-    if op_name(result) not in _BRANCHES:
+    if op_name(result) not in BRANCHES:
         return None
     condition, *sides = operands(result)
     pair = [node_id(combiner.lhs[component]), node_id(combiner.rhs[component])]

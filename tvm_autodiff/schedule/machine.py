@@ -31,6 +31,9 @@ from ..expr.dtypes import bits_of
 
 #: cycles of one thread below which starting others costs more than it saves: it takes 1 to 5 µs
 THREAD_CYCLES = 16_384
+#: cycles to start a function and to wait for its threads, and what is not worth one: 1 µs
+LAUNCH_CYCLES = 4_000
+LATENCY = 4  #: cycles until the result of an addition is there, and as many vectors hide them
 _MULTIPROCESSORS = 132  #: of the default GPU, an H100, if this machine has none of the arch
 
 

@@ -19,11 +19,12 @@ from ..expr.nodes import Tensor
 from ..expr.rewrite import contains_load, depends_on
 from ..graph.kinds.loop import Loop
 from ..graph.kinds.rewind import KeptLoop, Rewind
-from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of
-from .declined import Declined, refused
+from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of, shape_of
+from .declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, REDUCES, Declined, refused
 from .fusion.chains import Chain
 from .kernel import Kernel, too_large
 from .machine import Machine
+from .rewrites.quotient_axes import split_at_quotients
 
 #: functions to run in order, the last of which writes the outputs of the kernel
 Launches = list[StageFunction]
@@ -37,25 +38,50 @@ RAGGED = Declined("the bounds of a reduce axis vary along the output")
 
 
 @dataclass(frozen=True)
-class ChainRule:
+class KindRule:
+    """A rule for kernels of one kind, which its class names."""
+
+    schedule: Callable[[Any, Machine], Made | Declined]
+
+    def __call__(self, kernel: Any, machine: Machine) -> Made | Declined:
+        """The launches of a kernel or fusion group, or why the rule does not apply."""
+        declined = self.declined(kernel)
+        return self.schedule(kernel, machine) if declined is None else declined
+
+    def declined(self, kernel: Any) -> Declined | None:
+        """Why a kernel is of another kind; None for the kind of the rule."""
+        return None
+
+
+class ChainRule(KindRule):
     """A rule for fusion groups."""
 
-    schedule: Callable[[Chain, Machine], Made | Declined]
 
-    def __call__(self, chain: Chain, machine: Machine) -> Made | Declined:
-        """The launches of a fusion group, or why the rule does not apply."""
-        return self.schedule(chain, machine)
-
-
-@dataclass(frozen=True)
-class RaggedRule:
+class RaggedRule(KindRule):
     """A rule for reductions whose bounds vary along the output or are data."""
 
-    schedule: Callable[[Kernel, Machine], Made | Declined]
 
-    def __call__(self, kernel: Kernel, machine: Machine) -> Made | Declined:
-        """The launches of a kernel, or why the rule does not apply."""
-        return self.schedule(kernel, machine)
+class ElementwiseRule(KindRule):
+    """A rule for kernels of one elementwise stage."""
+
+    def declined(self, kernel: Kernel) -> Declined | None:
+        """See `KindRule`."""
+        if not is_compute(kernel.root):
+            return NOT_COMPUTED
+        reduces = kernel.epilogue is not None or reduction_of(kernel.root) is not None
+        return REDUCES if reduces else None
+
+
+class ReductionRule(KindRule):
+    """A rule for reductions, with the stages fused with them, whose results have elements."""
+
+    def declined(self, kernel: Kernel) -> Declined | None:
+        """See `KindRule`."""
+        if not is_compute(kernel.root):
+            return NOT_COMPUTED
+        if reduction_of(kernel.root) is None:
+            return NO_REDUCTION
+        return EMPTY if 0 in shape_of(kernel.root.output(0)) else None
 
 
 @dataclass(frozen=True)
@@ -185,7 +211,7 @@ def _by_kernel_rules(
 
 def name_of(rule: Rule) -> str:
     """The name of a rule, as shown in profiles."""
-    return str((rule.schedule if isinstance(rule, (ChainRule, RaggedRule)) else rule).__name__)
+    return str((rule.schedule if isinstance(rule, KindRule) else rule).__name__)
 
 
 def _tried(
@@ -257,3 +283,15 @@ def in_parts(
     if isinstance(made, Declined):
         return made
     return [*writes_to(made, partial), *writes_to([Rest(combined)], kernel)]
+
+
+def over_split_axes(schedule: Rule, kernel: Kernel, machine: Machine) -> Made | Declined:
+    """What `schedule` makes of a kernel whose axes are split at quotients, or else of the kernel
+    itself.
+    """
+    split = split_at_quotients(kernel)
+    if split is not None:
+        made = schedule(split.kernel, machine)
+        if not isinstance(made, Declined):
+            return with_last(made, lambda launch: split.merged(launch, kernel))
+    return schedule(kernel, machine)

@@ -31,7 +31,7 @@ from ..graph.stage import (
     shape_of,
 )
 from .fusion.chains import Chain
-from .kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
+from .kernel import CALL, EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
 
 #: float nodes that compute nothing
 _FREE = frozenset(("var", "const", "load", "cast", "let", "select", "if_then_else", "likely"))
@@ -88,7 +88,6 @@ def _product(extents: Sequence[Any]) -> int | None:
     return total
 
 
-COSTLY = 16  #: operations that an evaluation of exp and the like counts as
 _UNCOUNTED = frozenset(("var", "const", "cast", "let", "reduce"))
 
 
@@ -148,6 +147,6 @@ def _cost(node: object) -> int:
     name = op_name(node)
     if is_load(node):
         return 1
-    return 0 if name in _UNCOUNTED else COSTLY if name in EXPENSIVE else 1
+    return 0 if name in _UNCOUNTED else int(CALL) if name in EXPENSIVE else 1
 
 

@@ -25,7 +25,7 @@ SIZES = [(1, 1, 1), (16, 1, 64), (17, 33, 65), (64, 64, 16), (97, 31, 101)]
 @pytest.fixture
 def always(monkeypatch):
     """The tile wherever it is legal, whether it pays or not."""
-    monkeypatch.setattr(rule, "MIN_ITERATIONS", 0)
+    monkeypatch.setattr(rule, "LAUNCH_CYCLES", 0)
     monkeypatch.setattr(rule, "plain_cycles", lambda nest, machine: float("inf"))
 
 

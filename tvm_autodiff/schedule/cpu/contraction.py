@@ -10,44 +10,24 @@ of operations only.
 from __future__ import annotations
 
 from ...expr.nodes import dtype_of
-from ...graph.stage import (
-    bodies,
-    is_compute,
-    reduction_of,
-)
-from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
+from ...graph.stage import bodies
+from ..declined import Declined, no_gain, other_kind
 from ..kernel import SYMBOLIC_SIZE, Kernel, size_of
-from ..machine import Machine
-from ..rewrites.quotient_axes import split_at_quotients
+from ..machine import LAUNCH_CYCLES, Machine
 from ..rewrites.split_reduction import divisor_at_least, split_reduction
-from ..rule import Made, in_parts, with_last
+from ..rule import Made, in_parts, over_split_axes
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
 from .tiles.symbolic_tiles import symbolic_tiles
-from .tiles.tile_choice import (
-    best_tile,
-    estimated_cycles,
-    plain_cycles,
-    tile_order,
-)
+from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles, tile_order
 from .tiles.tile_functions import reduced_body, tile_functions
 
-MIN_ITERATIONS = 4_096  #: below this a kernel is not worth a tile
 MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep threads busy
 
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces a body with reuse."""
-    if not is_compute(kernel.root):
-        return NOT_COMPUTED
-    if reduction_of(kernel.root) is None:
-        return NO_REDUCTION
-    split = split_at_quotients(kernel)
-    if split is not None:
-        launches = _contraction(split.kernel, machine)
-        if not isinstance(launches, Declined):
-            return with_last(launches, lambda launch: split.merged(launch, kernel))
-    return _contraction(kernel, machine)
+    return over_split_axes(_contraction, kernel, machine)
 
 
 def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -64,8 +44,8 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     reused = any(set(nest.spatial) - operand.variables() for operand in found.operands)
     if not reused:
         return other_kind("no operand is read again along an output axis")
-    if nest.iterations < MIN_ITERATIONS:
-        return no_gain(f"it has fewer than {MIN_ITERATIONS} iterations")
+    if nest.iterations < LAUNCH_CYCLES:
+        return no_gain(f"it has fewer than {LAUNCH_CYCLES} iterations")
     split = _split(kernel, nest, machine)
     if split is not None:
         partial, combined = split

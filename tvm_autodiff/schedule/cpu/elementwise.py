@@ -16,11 +16,9 @@ from ...graph.stage import (
     axis_range,
     axis_vars,
     bodies,
-    is_compute,
-    reduction_of,
     shape_of,
 )
-from ..declined import NOT_COMPUTED, REDUCES, Declined
+from ..declined import Declined
 from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import affine_forms, stride_of, strides_along
@@ -37,10 +35,6 @@ UNROLLED = 64
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
-    if kernel.epilogue is not None or reduction_of(op) is not None:
-        return REDUCES
     unscheduled = stage_function([op], kernel.outputs)
     schedule, blocks = schedule_of(unscheduled)
     threads = machine.worth_threads(iterations(op))

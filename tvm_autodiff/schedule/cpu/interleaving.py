@@ -35,6 +35,7 @@ from ...codegen.vectors import picked, whole, widened_store
 from ...expr.build import add, const, mul, variable
 from ...expr.fold import fold
 from ...expr.nodes import (
+    BRANCHES,
     Expr,
     Tensor,
     Var,
@@ -48,8 +49,8 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import depends_on, expand_lets, postorder, substitute
-from ...graph.stage import Operation, axis_vars, bodies, is_compute, reduction_of
-from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
+from ...graph.stage import Operation, axis_vars, bodies
+from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, constant_extent, iterations
 from ..machine import Machine
 from ..nest.access import stride_of
@@ -57,16 +58,10 @@ from ..nest.boxes import decided
 from .loops.crossed import VECTOR_OPS
 from .loops.parallel import shared_loops
 
-_BRANCHES = ("if_then_else", "select")
-
 
 def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel whose short last axes choose what is computed."""
     op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
-    if kernel.epilogue is not None or reduction_of(op) is not None:
-        return REDUCES
     extents = [constant_extent(axis) for axis in op.axis]
     # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
@@ -108,7 +103,7 @@ def _short_axes(extents: Sequence[int], most: int) -> int:
 
 def _chooses(values: Sequence[Expr], variables: Sequence[Var]) -> bool:
     return any(
-        op_name(node) in _BRANCHES and depends_on(operands(node)[0], variables)
+        op_name(node) in BRANCHES and depends_on(operands(node)[0], variables)
         for node in postorder(list(values))
     )
 

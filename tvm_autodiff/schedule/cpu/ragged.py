@@ -35,11 +35,10 @@ from ...graph.stage import (
     axis_vars,
     bodies,
     bounds_of,
-    is_compute,
     reduction_of,
 )
 from ...rules.reducers import classify
-from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
+from ..declined import Declined, no_gain
 from ..kernel import Kernel, iterations
 from ..machine import Machine
 from .loops.parallel import shared_loops
@@ -50,11 +49,8 @@ MIN_ROW, MAX_ROW = 4, 1_024  #: results that are reduced together
 def ragged(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a reduction whose bounds vary along the output or are data."""
     op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
     reduction = reduction_of(op)
-    if reduction is None:
-        return NO_REDUCTION
+    assert reduction is not None
     if any(axis_range(axis)[0] != 0 for axis in op.axis):
         return Declined("an axis of its output does not start at zero")
     nest = _Nest(kernel, reduction, machine)

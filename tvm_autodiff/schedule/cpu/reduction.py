@@ -17,17 +17,15 @@ from ...graph.stage import (
     Reduction,
     axis_range,
     bodies,
-    is_compute,
     make_stage,
     reduction_of,
     reduction_stage,
     renew_axis,
-    shape_of,
 )
-from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
+from ..declined import Declined
 from ..kernel import Kernel, iterations
 from ..machine import Machine
-from ..nest.access import has_branches, is_flat, strides_along
+from ..nest.access import MIN_LANES, has_branches, is_flat, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
 from ..rule import Made, in_parts
@@ -37,14 +35,8 @@ from .tiles.tiling import Tile, schedule_tile
 
 def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces one value."""
-    if not is_compute(kernel.root):
-        return NOT_COMPUTED
-    if reduction_of(kernel.root) is None:
-        return NO_REDUCTION
     if kernel.root.num_outputs != 1:
         return Declined("it reduces several values at once")
-    if 0 in shape_of(kernel.root.output(0)):
-        return EMPTY
     split = parts_for_threads(kernel, machine)
     if split is not None:
         partial, combined = split
@@ -79,7 +71,8 @@ def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:
     strides = strides_along(list(found.sources), last.var, _variables(op, found))
     if not isinstance(extent, int) or strides is None or not strides or max(strides) != 1:
         return None
-    width = next((w for w in (lanes, lanes // 2, lanes // 4) if w >= 4 and extent % w == 0), None)
+    widths = (w for w in (lanes, lanes // 2, lanes // 4) if w >= MIN_LANES and extent % w == 0)
+    width = next(widths, None)
     if width is None:
         return None
     vectors = next(v for v in (4, 3, 2, 1) if extent % (width * v) == 0)
@@ -130,7 +123,6 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
 
 def _guards_in(op: Operation) -> bool:
     return has_branches(bodies(op))
-
 
 
 def _renamed(op: Operation, found: Reduction, axes: list[Axis], name: str) -> Operation:

@@ -46,7 +46,7 @@ from ...graph.stage import (
 )
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import SYMBOLIC_SIZE, Kernel
-from ..machine import Machine
+from ..machine import LATENCY, Machine
 from ..nest.row_program import RowProgram, row_program
 from ..rewrites.normal_form import normal_form
 from .loops.row_lanes import Lanes, RowLanes, Stack
@@ -56,8 +56,6 @@ MAX_POINTS = 768
 #: elements of the state for each kernel of a step, above which calls of kernels that hand nothing
 #: to each other are as fast: all wait for memory, and have no copy of the state
 FEW_ELEMENTS = 1024
-#: vectors of rows that go on side by side with their state in registers
-UNROLLED = 4
 #: values of a step up to which so many vectors of rows fit the registers
 FEW_VALUES = 16
 
@@ -163,7 +161,7 @@ class _Writer:
             # the states of a block stay in the first cache
             most = max(1, machine.first_cache_bytes // 2 // size)
         else:
-            most = UNROLLED if values <= FEW_VALUES else 1
+            most = LATENCY if values <= FEW_VALUES else 1
         share = -(-units // threads)
         count = min(threads * -(-share // most), units)
         of_block = -(-units // count)
@@ -172,7 +170,7 @@ class _Writer:
     @property
     def _unrolled(self) -> bool:
         return self._units == 1 or (
-            self._units <= UNROLLED and len(self._program.bindings) <= FEW_VALUES
+            self._units <= LATENCY and len(self._program.bindings) <= FEW_VALUES
         )
 
     def function(self) -> Any:

@@ -11,18 +11,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...expr.nodes import dtype_of
-from ...graph.stage import axis_range, is_compute, reduction_of, shape_of
-from ..declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, Declined
+from ...graph.stage import axis_range, reduction_of
+from ..declined import Declined
 from ..fusion.chains import Chain
 from ..fusion.members import Member, contiguous_run, lone_member, natural_member
 from ..kernel import Kernel, iterations, size_of
-from ..machine import THREAD_CYCLES, Machine
+from ..machine import LATENCY, THREAD_CYCLES, Machine
 from ..rewrites.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.parallel import parts_for_threads
 from .loops.row_function import row_function, too_few_rows
 
-MIN_VECTORS = 4  #: of sums, so that none waits for the one before
 MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
 MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by column
 
@@ -36,12 +35,6 @@ def row_chain(chain: Chain, machine: Machine) -> Made | Declined:
 
 def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a reduction row by row."""
-    if not is_compute(kernel.root):
-        return NOT_COMPUTED
-    if reduction_of(kernel.root) is None:
-        return NO_REDUCTION
-    if 0 in shape_of(kernel.root.output(0)):
-        return EMPTY
     split = _several_at_a_time(kernel, machine)
     if split is not None:
         partial, combined = split
@@ -98,7 +91,7 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
     parts = [
         count
         for count in range(2, MAX_TOGETHER // width + 1)
-        if extent % count == 0 and count * width >= MIN_VECTORS * lanes
+        if extent % count == 0 and count * width >= LATENCY * lanes
     ]
     if not parts:
         return None

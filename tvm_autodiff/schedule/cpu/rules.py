@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..rule import ChainRule, LoopRule, RaggedRule, Rule
+from ..rule import ChainRule, ElementwiseRule, LoopRule, RaggedRule, ReductionRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
@@ -23,12 +23,12 @@ CPU_RULES: tuple[Rule, ...] = (
     ChainRule(row_chain),
     running,
     windows,
-    transposition,
-    interleaving,
-    elementwise,
-    contraction,
-    rows,
-    reduction,
+    ElementwiseRule(transposition),
+    ElementwiseRule(interleaving),
+    ElementwiseRule(elementwise),
+    ReductionRule(contraction),
+    ReductionRule(rows),
+    ReductionRule(reduction),
     scatter,
     scan,
     RaggedRule(ragged),

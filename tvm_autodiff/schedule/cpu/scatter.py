@@ -36,9 +36,8 @@ from ...graph.stage import Extent, shape_of
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
+from ..nest.access import MIN_LANES
 from .loops.parallel import shared_loops
-
-MIN_TRAILING = 4  #: elements of a row below which looking for places costs more than adding
 
 
 def scatter(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -75,7 +74,7 @@ class _ScatterNest:
         if self.leading and (self.threads == 1 or leading >= self.threads):
             body = self._by_leading_axes()
         else:
-            body = self._by_ranges(self.threads if rows >= MIN_TRAILING else 1)
+            body = self._by_ranges(self.threads if rows >= MIN_LANES else 1)
         func = function([*self.buffers.values(), self.out], body)
         return launch_of(func, self.result.op, self.inputs, [self.result])
 

@@ -24,7 +24,8 @@ from ...graph.kinds.rewind import KeptLoop, Rewind
 from ...graph.stage import shape_of
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import SYMBOLIC_SIZE, Kernel
-from ..machine import Machine
+from ..machine import LATENCY, Machine
+from ..nest.access import MIN_LANES
 from ..nest.affine_states import AffineStates, affine_states
 from ..nest.row_program import row_program
 from ..nest.state_chain import chain_length
@@ -37,7 +38,6 @@ MIN_STEPS = 64  #: of a part
 #: to load and to transpose, on one core: a moving average over one row of float32, which moves 12
 #: bytes a step in two passes, takes 0.38 ns a step, four rows 0.8 ns
 CYCLES_OF_A_BYTE = 0.09
-CYCLES_OF_AN_OPERATION = 4  #: until its result is there
 GAIN = 0.75  #: of the time of one step after the other, at most
 
 
@@ -81,7 +81,7 @@ def time_parts(
 
 def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) -> str | None:
     """Why sequential steps are as fast, or None."""
-    if lanes < 4:
+    if lanes < MIN_LANES:
         return "vectors are short"
     if states.passes_for_states > LEVELS:
         return "its states depend on each other in many levels"
@@ -89,7 +89,7 @@ def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) 
         return "its steps are few"
     read, written = (sum(map(_bytes_of, part)) for part in (loop.step.xs, loop.step.ys))
     moved = (states.passes * read + written) * CYCLES_OF_A_BYTE / threads
-    if moved > GAIN * (CYCLES_OF_AN_OPERATION * chain_length(states.program) + 1):
+    if moved > GAIN * (LATENCY * chain_length(states.program) + 1):
         return "its rows are as fast side by side"
     return None
 

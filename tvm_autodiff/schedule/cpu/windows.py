@@ -15,14 +15,12 @@ from ...expr.nodes import dtype_of, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
-from ..kernel import Kernel
+from ..kernel import MAX_COPIES, Kernel
 from ..machine import Machine
 from ..nest.access import is_flat
 from ..rewrites.unrolled import is_window, unrolled_bodies
 from .loops.class_loops import class_loops
 from .loops.elements import Elements, has_border, moduli_of
-
-MAX_CLASSES = 16  #: residue classes that one pass writes
 
 
 def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -47,8 +45,8 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     moduli = moduli_of(elements)
     if moduli is None:
         return Declined("it depends on a remainder that is not that of an axis")
-    if prod(moduli) > MAX_CLASSES:
-        return Declined(f"it has more than {MAX_CLASSES} residue classes")
+    if prod(moduli) > MAX_COPIES:
+        return Declined(f"it has more than {MAX_COPIES} residue classes")
     if reduction_of(op) is None and prod(moduli) == 1 and not has_border(elements):
         return other_kind("it has neither windows, nor residue classes, nor borders")
     launch = class_loops(elements, moduli, kernel.outputs, machine)

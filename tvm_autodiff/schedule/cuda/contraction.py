@@ -21,21 +21,18 @@ from ...graph.stage import (
     axis_range,
     bodies,
     data_axis,
-    is_compute,
     make_stage,
     reduce_axis,
-    reduction_of,
     renew_axis,
     sum_over,
 )
-from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain, other_kind
+from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.products import product_of
 from ..primitives import schedule_of, scheduled
-from ..rewrites.quotient_axes import split_at_quotients
 from ..rewrites.split_reduction import parts_of
-from ..rule import Made, Rest, with_last, writes_to
+from ..rule import Made, Rest, over_split_axes, writes_to
 from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .blocks.matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
 
@@ -46,16 +43,7 @@ SURE_SIDE = 8  #: from which on a tile is better for certain
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that sums products with reuse."""
-    if not is_compute(kernel.root):
-        return NOT_COMPUTED
-    if reduction_of(kernel.root) is None:
-        return NO_REDUCTION
-    split = split_at_quotients(kernel)
-    if split is not None:
-        launches = _contraction(split.kernel, machine)
-        if not isinstance(launches, Declined):
-            return with_last(launches, lambda launch: split.merged(launch, kernel))
-    return _contraction(kernel, machine)
+    return over_split_axes(_contraction, kernel, machine)
 
 
 def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:

@@ -13,8 +13,8 @@ from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.dtypes import bits_of
 from ...expr.nodes import Expr, dtype_of, is_float, is_load, op_name, operands
 from ...expr.rewrite import postorder
-from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
-from ..declined import NOT_COMPUTED, REDUCES, Declined
+from ...graph.stage import Operation, axis_range, axis_vars, bodies
+from ..declined import Declined
 from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import strides_along
@@ -28,10 +28,6 @@ _BRANCHES = frozenset(("if_then_else", "select", "reinterpret"))
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
-    if kernel.epilogue is not None or reduction_of(op) is not None:
-        return REDUCES
     unscheduled = stage_function([op], kernel.outputs)
     schedule, blocks = schedule_of(unscheduled)
     if len(blocks) != 1:

@@ -17,8 +17,7 @@ from ..fusion.chains import Chain
 from ..kernel import iterations, size_of
 from ..machine import Machine
 from ..primitives import by_library
-
-LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
+from .blocks.threads import LONG_ROW
 
 
 def library_chain(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from ...codegen.passes.launches import unrolled_by_cuda, with_nonempty_grids
 from ...codegen.primfunc import StageFunction, stage_function
-from ...graph.stage import axis_range, is_compute
-from ..declined import NOT_COMPUTED, Declined, other_kind
+from ...graph.stage import axis_range
+from ..declined import Declined, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.products import product_of
@@ -19,8 +19,6 @@ from ..primitives import by_library
 
 def library_matmul(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a matrix product of symbolic size."""
-    if not is_compute(kernel.root):
-        return NOT_COMPUTED
     found = product_of(kernel.root)
     if found is None or len(found.operands) != 2 or kernel.root.num_outputs != 1:
         return other_kind("it does not sum a product of two operands")

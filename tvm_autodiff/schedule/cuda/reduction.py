@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...codegen.primfunc import StageFunction, stage_function
-from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
-from ..declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
+from ...graph.stage import Operation, Reduction, axis_range, reduction_of
+from ..declined import Declined, no_gain
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..primitives import extent_of, schedule_of, scheduled
@@ -36,11 +36,8 @@ class _Shape:
 
 def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces with more threads than outputs."""
-    if not is_compute(kernel.root):
-        return NOT_COMPUTED
     found = reduction_of(kernel.root)
-    if found is None:
-        return NO_REDUCTION
+    assert found is not None
     if any(axis_range(axis)[0] != 0 for axis in found.axes):
         return Declined("a reduce axis does not begin at 0")
     outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])

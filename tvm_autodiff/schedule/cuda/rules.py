@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..rule import ChainRule, Rule
+from ..rule import ChainRule, ElementwiseRule, ReductionRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
@@ -16,21 +16,17 @@ from .transposition import transposition
 from .verify import verified
 from .window_sums import window_sums
 
-_VERIFIED: tuple[Rule, ...] = (
-    transposition,
-    elementwise,
-    contraction,
-    library_matmul,
-    window_sums,
-    reduction,
-    any_reducer,
-    scatter,
-)
-
 CUDA_RULES: tuple[Rule, ...] = (
     ChainRule(verified(library_chain)),
     ChainRule(verified(row_chain)),
-    *map(verified, _VERIFIED),
+    ElementwiseRule(verified(transposition)),
+    ElementwiseRule(verified(elementwise)),
+    ReductionRule(verified(contraction)),
+    ReductionRule(verified(library_matmul)),
+    ReductionRule(verified(window_sums)),
+    ReductionRule(verified(reduction)),
+    ReductionRule(verified(any_reducer)),
+    verified(scatter),
     loops,
     fallback,
 )

@@ -11,8 +11,8 @@ from typing import Any
 from ...codegen.primfunc import StageFunction, stage_function
 from ...expr.nodes import Tensor, is_load, load_tensor, node_id, operands, tensor_key
 from ...expr.rewrite import postorder
-from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
-from ..declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
+from ...graph.stage import Operation, axis_range, axis_vars, bodies
+from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import strides_along
@@ -27,10 +27,6 @@ MIN_ELEMENTS = 16_384  #: below this everything is in the cache anyway
 def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that transposes."""
     op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
-    if kernel.epilogue is not None or reduction_of(op) is not None:
-        return REDUCES
     found = _transposed_read(op)
     if found is None:
         return other_kind("no read runs through memory along another axis than the write")

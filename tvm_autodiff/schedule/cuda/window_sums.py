@@ -32,16 +32,13 @@ from ...graph.stage import (
     renew_axis,
 )
 from ..declined import Declined, other_kind
-from ..kernel import Kernel, iterations
+from ..kernel import MAX_COPIES, MAX_NODES, Kernel, iterations
 from ..machine import Machine
-from ..nest.access import stride_of
+from ..nest.access import MAX_STRIDE, stride_of
 from ..nest.products import is_sum
 from ..rule import Made, Rest, writes_to
 from .blocks.row_launch import rows_of_kernel
 
-MAX_PLACES = 16  #: of a window, a register each
-MAX_NODES = 1_500  #: of what is summed, all places together
-MAX_STEP = 4  #: of a window that moves by more than one
 MIN_ITERATIONS = 4_000_000  #: below this reading again takes less than two launches more
 
 
@@ -70,7 +67,7 @@ def window_sums(kernel: Kernel, machine: Machine) -> Made | Declined:
 
 def _extent(axis: Axis) -> int:
     low, extent = axis_range(axis)
-    return extent if low == 0 and isinstance(extent, int) else MAX_PLACES + 1
+    return extent if low == 0 and isinstance(extent, int) else MAX_COPIES + 1
 
 
 def _window_axes(op: Operation, found: Reduction) -> int:
@@ -80,7 +77,7 @@ def _window_axes(op: Operation, found: Reduction) -> int:
     count, places = 0, 1
     for axis in reversed(list(op.axis)[1:]):
         places *= _extent(axis)
-        if places > MAX_PLACES or not all(_shifts(read, axis, found, variables) for read in reads):
+        if places > MAX_COPIES or not all(_shifts(read, axis, found, variables) for read in reads):
             break
         count += 1
     return count
@@ -92,7 +89,7 @@ def _shifts(read: Expr, axis: Axis, found: Reduction, variables: Sequence[Var]) 
     if step is None or step == 0 or _extent(axis) == 1:
         return step is not None
     along = (stride_of(read, node_id(other.var), variables) for other in found.axes)
-    return any(way and way % step == 0 and 0 < way // step <= MAX_STEP for way in along)
+    return any(way and way % step == 0 and 0 < way // step <= MAX_STRIDE for way in along)
 
 
 def _sums(

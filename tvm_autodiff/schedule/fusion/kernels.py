@@ -25,13 +25,12 @@ from ...graph.stage import (
     reduction_stage,
     shape_of,
 )
-from ..kernel import EXPENSIVE, SYMBOLIC_SIZE, Kernel, iterations, size_of
+from ..kernel import EXPENSIVE, MAX_TREE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 from ..rewrites.table import INTO_KERNELS, rewritten
 from .chains import Chain, chained
 
 __all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
 
-MAX_TREE = 300  #: nodes of a body after inlining, sharing not counted
 MAX_CHEAP_TREE = 40  #: nodes of a body that may be computed twice
 
 #: what is not computed twice

@@ -24,6 +24,7 @@ from ...graph.stage import (
 )
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
+from ..machine import LAUNCH_CYCLES
 from ..nest.access import depends_on_any, stride_of
 from ..nest.elementwise_body import body_of
 from ..nest.inside import inside_stage, unit_strides_inside
@@ -33,7 +34,6 @@ from ..nest.running import running_of
 MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
 MIN_ROW = 64  #: elements of a row of an elementwise kernel
 MAX_ROW = 32_768  #: elements of a row of one tensor, which has to stay in cache
-MAX_SMALL = 4_096  #: iterations below which a sum with reuse needs no separate tile
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _has_reuse(op: Operation, reduction: Reduction, across: bool = False) -> boo
     reused. Windows count as reused if the rows are summed `across`: each row would read and write
     all results for each place of the window.
     """
-    if iterations(op) < MAX_SMALL:
+    if iterations(op) < LAUNCH_CYCLES:
         return False
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     streams = any(

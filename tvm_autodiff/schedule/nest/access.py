@@ -28,6 +28,10 @@ from ...expr.rewrite import depends_on, postorder
 from ...graph.stage import Operation, axis_range, bodies, reduction_of, shape_of
 
 Interval = tuple[int, int]
+#: the largest distance of elements that vectors are read or written with: LLVM shuffles as many
+#: vectors into one
+MAX_STRIDE = 4
+MIN_LANES = 4  #: of a vector, below which single elements are as fast
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ...expr.build import cast, compare, select, zero_like
 from ...expr.lets import bind_shared, merge_equal
 from ...expr.nodes import (
     BITWISE_CLASSES,
+    BRANCHES,
     COMPARISONS,
     Axis,
     Expr,
@@ -31,17 +32,15 @@ from ...expr.nodes import (
 from ...expr.rewrite import expand_lets, postorder, replace_outermost
 from ...graph.stage import Operation, Reduction, reduction_of
 from ..declined import NO_REDUCTION, Declined, other_kind
-from ..kernel import EXPENSIVE
+from ..kernel import CALL, EXPENSIVE
 from .products import Operand, atoms_of, is_sum
 
-CALL = 24.0  #: operations that an expensive function counts as
 _SLOW = {"div": 8.0, "sqrt": 8.0, "rsqrt": 8.0, **dict.fromkeys(EXPENSIVE, CALL)}
 _DIVISIONS = frozenset(("truncdiv", "truncmod", "floordiv", "floormod"))
-_BRANCHES = frozenset(("if_then_else", "select"))
 _FREE = frozenset(("const", "var"))
 #: what any values can be put into without harm; integers are divided by literals only
 _ELEMENTWISE = frozenset(
-    (*COMPARISONS, *BITWISE_CLASSES, *_BRANCHES, *_DIVISIONS, *_SLOW, *_FREE)
+    (*COMPARISONS, *BITWISE_CLASSES, *BRANCHES, *_DIVISIONS, *_SLOW, *_FREE)
     + ("add", "sub", "mul", "min", "max", "abs", "cast", "and", "or", "not", "bitwise_not")
     + ("floor", "ceil", "round", "trunc", "nearbyint")
 )
@@ -139,7 +138,7 @@ def _operands_of(sources: Sequence[Expr], varies: Mapping[int, frozenset[int]]) 
             reading.add(key)
         if is_load(node) or any(part in alone and varies[part] == varies[key] for part in parts):
             alone.add(key)
-        slow = op_name(node) in _SLOW or op_name(node) in _BRANCHES
+        slow = op_name(node) in _SLOW or op_name(node) in BRANCHES
         if not is_load(node) and (slow or any(part in costly for part in parts)):
             costly.add(key)
     found: list[Expr] = []

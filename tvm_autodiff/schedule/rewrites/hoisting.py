@@ -28,13 +28,13 @@ from ...graph.stage import (
     shape_of,
 )
 from ...rules.batching import batched_stage, repeated
+from ..kernel import SYMBOLIC_SIZE
 
 Key = tuple[int, int]
 Pair = tuple[Tensor, Tensor]
 
 #: points of a reduction that cost as much as to store an element and read it again
 POINTS_PER_ELEMENT = 8
-_LARGE = 64  #: what an extent that is not known counts as
 
 
 def without_loop_invariants(
@@ -262,4 +262,4 @@ def _elements(tensor: Tensor) -> int:
 
 def _sizes(extents: Sequence[Extent]) -> list[int]:
     """Extents as numbers; a symbolic one counts as a large one."""
-    return [extent if isinstance(extent, int) else _LARGE for extent in extents]
+    return [extent if isinstance(extent, int) else SYMBOLIC_SIZE for extent in extents]

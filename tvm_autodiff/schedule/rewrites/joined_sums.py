@@ -33,13 +33,13 @@ from ...graph.stage import (
     sum_combiner,
 )
 from ..kernel import iterations
+from ..machine import LAUNCH_CYCLES
 from ..nest.products import is_sum
 from .shared_work import aligned, expensive_everywhere
 
 Key = tuple[int, int]
 
 MOST = 4  #: sums of one pass: each keeps registers
-MIN_POINTS = 4_096  #: of a sum: smaller ones are plain loops, which compute one value each
 
 
 def with_joined_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -84,7 +84,7 @@ def _candidate(op: Operation) -> Reduction | None:
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or not is_sum(reduction) or reduction.init:
         return None
-    if not len(op.axis) or iterations(op) < MIN_POINTS:
+    if not len(op.axis) or iterations(op) < LAUNCH_CYCLES:
         return None
     source = expand_lets(reduction.sources[0])
     if not is_float(source) or not expensive_everywhere(op, [source]):

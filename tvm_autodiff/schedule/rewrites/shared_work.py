@@ -9,9 +9,8 @@ from ...expr.nodes import Axis, Expr, is_float, node_id, op_name
 from ...expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ...expr.structural import StructuralKeys
 from ...graph.stage import Operation, axis_range, reduction_of
-from ..kernel import EXPENSIVE
+from ..kernel import EXPENSIVE, MAX_TREE
 
-MAX_NODES = 300  #: of both bodies: as many as those have that producers are written into
 MAX_ORDERS = 24  #: of the axes of a sum that are tried
 
 
@@ -28,7 +27,7 @@ def aligned(op: Operation, like: Operation) -> list[Expr] | None:
         return None
     f = [expand_lets(source) for source in other.sources]
     g = [expand_lets(source) for source in mine.sources]
-    if len(list(postorder([*f, *g]))) > MAX_NODES or not _expensive(g):
+    if len(list(postorder([*f, *g]))) > MAX_TREE or not _expensive(g):
         return None
     keys = StructuralKeys()
     have = {keys.expr(node) for node in expensive_everywhere(like, f)}

@@ -41,15 +41,10 @@ from ...graph.stage import (
     reduction_stage,
     shape_of,
 )
-from ..kernel import size_of
-from ..nest.access import stride_of
+from ..kernel import MAX_COPIES, MAX_NODES, MAX_TREE, size_of
+from ..nest.access import MAX_STRIDE, stride_of
 
 Key = tuple[int, int]
-
-MAX_TERMS = 16  #: the maximum number of terms of an unrolled reduction
-MAX_NODES = 1_500  #: the maximum number of nodes of an unrolled reduction
-MAX_STRIDE = 4  #: of reads along the last axis: LLVM shuffles as many vectors into one
-MAX_TREE = 400  #: nodes of the parts that are written into a stage
 
 
 def unrolled_bodies(op: Operation) -> list[Expr] | None:
@@ -69,7 +64,7 @@ def unrolled_bodies(op: Operation) -> list[Expr] | None:
     sources = [expand_lets(source) for source in found.sources]
     terms = prod(extent for _, extent in ranges)
     size = sum(map(tree_size, (*sources, *found.combiner.result)))
-    if not 1 <= terms <= MAX_TERMS or terms * size > MAX_NODES:
+    if not 1 <= terms <= MAX_COPIES or terms * size > MAX_NODES:
         return None
     values: Sequence[Expr] = found.combiner.identity
     for point in itertools.product(*(range(low, low + extent) for low, extent in ranges)):

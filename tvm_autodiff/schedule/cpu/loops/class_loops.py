@@ -39,7 +39,7 @@ from ....graph.stage import Extent, axis_range, shape_of
 from ...declined import Declined
 from ...kernel import size_of
 from ...machine import Machine
-from ...nest.access import Interval
+from ...nest.access import MIN_LANES, Interval
 from ...nest.boxes import decided, pieces
 from ...nest.in_range import Loops
 from .elements import Elements, without_branches, worth_binding
@@ -47,7 +47,6 @@ from .parallel import tasks
 from .vector_runs import Run, Write
 
 MAX_NODES = 6_000  #: of all pieces together
-MIN_LANES = 4  #: of a run; a shorter row is written element by element
 
 
 @dataclass(frozen=True)

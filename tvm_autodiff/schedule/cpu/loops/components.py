@@ -16,6 +16,7 @@ from math import prod
 from ....expr.build import const
 from ....expr.fold import fold
 from ....expr.nodes import (
+    BRANCHES,
     Axis,
     Expr,
     Tensor,
@@ -62,7 +63,6 @@ Key = tuple[int, int]
 Points = tuple[dict[Var, int], ...]
 
 MAX_COMPONENTS = 8
-_BRANCHES = ("if_then_else", "select")
 
 
 def with_components(chain: Chain, machine: Machine) -> Chain:
@@ -149,7 +149,7 @@ def _differ(op: Operation, member: Member, is_split: bool, split: Mapping[int, o
     """Whether components are computed by different formulas, or from each other."""
     expanded = [axis.var for axis in _expanded(op, member, is_split)]
     for node in postorder(_sources(op)):
-        if op_name(node) in _BRANCHES and depends_on(operands(node)[0], expanded):
+        if op_name(node) in BRANCHES and depends_on(operands(node)[0], expanded):
             return True
         read = is_load(node) and hash(load_tensor(node).op) in split
         if read and const_value(operands(node)[-1]) is not None:

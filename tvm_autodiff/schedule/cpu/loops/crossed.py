@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 from ....expr.nodes import BINARY_CLASSES, Expr, dtype_of, is_load, node_id, op_name, operands
 from ....expr.rewrite import expand_lets, postorder, variables_of
-from ....graph.stage import bodies, is_compute, reduction_of
-from ...declined import NOT_COMPUTED, REDUCES, Declined, no_gain, other_kind
+from ....graph.stage import bodies
+from ...declined import Declined, no_gain, other_kind
 from ...kernel import EXPENSIVE, Kernel, constant_extent
 from ...machine import Machine
-from ...nest.access import affine_forms
+from ...nest.access import MIN_LANES, affine_forms
 from .elements import Elements
 
-MIN_SIDE = 4  #: of a tile
 #: operators that there are for vectors
 VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
 
@@ -43,10 +42,6 @@ class Crossed:
 def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
     """The reads of a kernel that run along another axis than its writes."""
     op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
-    if kernel.epilogue is not None or reduction_of(op) is not None:
-        return REDUCES
     elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
     found = _crossed(elements)
     if found is None:
@@ -55,8 +50,8 @@ def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
     side = machine.lanes(dtype_of(reads[0]))
     while side > min(constant_extent(op.axis[across]), constant_extent(op.axis[-1])):
         side //= 2
-    if side < MIN_SIDE:
-        return no_gain(f"its tiles have fewer than {MIN_SIDE} rows or columns")
+    if side < MIN_LANES:
+        return no_gain(f"its tiles have fewer than {MIN_LANES} rows or columns")
     return Crossed(elements, across, reads, side)
 
 

@@ -25,8 +25,7 @@ from ....expr.nodes import Expr, binary, dtype_of
 from ....graph.nonnegative import nonnegative
 from ....graph.stage import Extent
 from ...fusion.row_items import Item
-
-MAX_UNROLL = 4  #: vectors of partial results of a reduction
+from ...machine import LATENCY
 
 #: statements at a position of the innermost loop, which is lane number so and so of a round
 Body = Callable[[Expr, Expr], Sequence[Statement]]
@@ -60,7 +59,7 @@ def vectors_of_round(extent: Extent, lanes: int, folds: int) -> int:
     """
     if not folds:
         return 1
-    most = max(1, MAX_UNROLL // folds)
+    most = max(1, LATENCY // folds)
     most = max(1, min(most, extent // lanes)) if isinstance(extent, int) else most
     return 1 << (most.bit_length() - 1)
 

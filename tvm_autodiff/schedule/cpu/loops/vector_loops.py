@@ -27,6 +27,7 @@ from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
 from ....expr.rewrite import substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
 from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold, is_cut
+from ...kernel import MAX_COPIES
 from ...nest.boxes import split
 from .merged_loops import merged
 from .rounds import (
@@ -41,7 +42,6 @@ from .rounds import (
 
 Key = tuple[int, int]
 
-MAX_PIECES = 16  #: of the last loop, split where conditions and clamps change
 
 
 class NestWriter:
@@ -292,7 +292,7 @@ def _cut(
     var = variable("place", dtype_of(items[0].loops[-1].var))
     roots = [substituter({i.loops[-1].var: var})(source) for i in items for source in i.sources]
     found: list[tuple[int, Extent, Sequence[Item]]] = []
-    for first, final, resolved in split(roots, var, extent, MAX_PIECES):
+    for first, final, resolved in split(roots, var, extent, MAX_COPIES):
         rest = iter(resolved)
         here = []
         for item in items:

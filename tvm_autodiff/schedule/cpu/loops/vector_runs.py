@@ -40,13 +40,12 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import postorder, replace_outermost, substitute
 from ....graph.stage import shape_of
-from ...nest.access import Affine, Interval, affine_forms
+from ...nest.access import MAX_STRIDE, Affine, Interval, affine_forms
 from .elements import worth_binding
 
 #: operators that LLVM has for vectors
 _VECTOR_OPS = frozenset((*BINARY_CLASSES, "load", "var", "const", "select", "cast", "not"))
 _SCALAR_OPS = frozenset(("floordiv", "floormod", "truncmod"))
-MAX_STRIDE = 4
 
 
 @dataclass(frozen=True)

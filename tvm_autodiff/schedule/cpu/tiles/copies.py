@@ -12,7 +12,7 @@ from math import gcd
 from ....expr.nodes import load_tensor
 from ....graph.stage import shape_of
 from ...kernel import SYMBOLIC_SIZE, size_of
-from ...machine import Machine
+from ...machine import LAUNCH_CYCLES, Machine
 from ...nest.in_range import range_conditions
 from ...nest.products import Operand
 from .nests import Nest, ranges_of
@@ -23,7 +23,6 @@ LINE_CYCLES = 1.0  #: to move a line from the second cache to the first ahead of
 SURE = 2.0  #: how much longer reads in place take at least than a copy that replaces them
 TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
 FEW_READS = 4  #: of an element, for which a copy outside of all caches is not made
-LAUNCH_CYCLES = 4_000  #: to start a function, and to wait for its threads
 
 
 def copy_cycles(

@@ -11,7 +11,7 @@ from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ...kernel import SYMBOLIC_SIZE, size_of
+from ...kernel import MAX_COPIES, SYMBOLIC_SIZE, size_of
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.elementwise_body import CALL, Body
@@ -21,7 +21,6 @@ from .nests import Nest, padded_extents, ranges_of
 from .packing import packed_size
 from .tiling import Tile
 
-MAX_UNROLL = 16
 FAR_WRITE = 10.0  #: cycles to write an element to another page than the one before
 VECTOR_CALL, SCALAR_CALL = 1.5, 20.0  #: cycles of an expensive function for an element
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
@@ -90,7 +89,7 @@ def _power_of_two(extent: int) -> int:
 
 def _factors(extent: int) -> list[int]:
     """Tile factors of an axis: those that divide it, else ones that waste little."""
-    exact = [factor for factor in range(2, MAX_UNROLL + 1) if extent % factor == 0]
+    exact = [factor for factor in range(2, MAX_COPIES + 1) if extent % factor == 0]
     if any(factor >= 4 for factor in exact) or extent <= 3:
         return exact
     return exact + [factor for factor in (4, 6, 8) if factor < extent]

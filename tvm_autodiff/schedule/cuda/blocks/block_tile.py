@@ -13,10 +13,10 @@ from itertools import product
 from math import prod
 
 from ...machine import Machine
+from .threads import WARP
 
 SQUARE = (16, 16)  #: threads of a block along rows and along columns
 SIDES = (SQUARE, (8, 32), (4, 64), (2, 128), (32, 8), (64, 4))
-WARP = 32
 LANES = 128  #: multiply-adds of a multiprocessor in a cycle, float32
 BYTES = 32  #: from the second cache to a multiprocessor in a cycle
 START = 1_500  #: cycles before the first step and after the last

@@ -12,7 +12,7 @@ from ....codegen.primfunc import StageFunction, external_reads
 from ....expr.nodes import always, node_id, op_name, tensor_key
 from ....graph.free_variables import free_variables
 from ....graph.stage import Operation, axis_range, is_compute, outputs_of, reduction_of, shape_of
-from ...declined import NO_REDUCTION, NOT_COMPUTED, Declined, no_gain
+from ...declined import Declined, no_gain
 from ...fusion.chains import Chain
 from ...fusion.members import Member
 from ...fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
@@ -21,9 +21,8 @@ from ...machine import Machine
 from ...rule import Made, Rest, in_parts
 from .parts import parts_for_device, runs_along_rows
 from .row_phases import RowWriter, items_size
-from .threads import WARP
+from .threads import LONG_ROW, WARP
 
-LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
 MAX_SERIAL = 256  #: terms of a sum for each of several results that a thread adds up alone
 MIN_BLOCK = 128  #: threads of a block, where there are rows enough
 
@@ -69,11 +68,8 @@ def rows_of_kernel(kernel: Kernel, machine: Machine) -> Made | Declined:
     Few elements with long reductions use two functions.
     """
     op = kernel.root
-    if not is_compute(op):
-        return NOT_COMPUTED
     found = reduction_of(op)
-    if found is None:
-        return NO_REDUCTION
+    assert found is not None
     if not runs_along_rows(op, found):
         return Declined("its reads do not run along rows of memory")
     extents = tuple(axis_range(axis)[1] for axis in op.axis)

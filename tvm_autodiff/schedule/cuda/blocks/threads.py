@@ -14,6 +14,7 @@ from ....graph.stage import Operation
 from ...machine import Machine
 from ...primitives import extent_of
 
+LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
 WARP = 32  #: threads that run in step
 BLOCK = 256  #: the default number of threads of a block
 MAX_GRID = 65_536  #: blocks of a grid; beyond, threads go on with the next elements
