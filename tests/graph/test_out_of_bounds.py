@@ -181,6 +181,10 @@ LEGAL = {
     ),
     "wrapping": lambda: stage((8,), lambda i: x[(i * 1103515245 + 12345) % 4]),
     "narrow integers": lambda: stage((300,), lambda i: x[i.astype("uint8").astype("int32") % 4]),
+    "zero or one": lambda: stage((9,), lambda i: x[(i - 5).astype("bool").astype("int32") + 2]),
+    "zero or one of many": lambda: stage(
+        (9,), lambda i: x[(i * 7 - 5).astype("bool").astype("int32") + i // 4]
+    ),
     "window": lambda: summed(lambda i, k: m[i, k + 2], axis(0, 4)),
     "negative start": lambda: summed(lambda i, k: m[i, k + 3], axis(-3, 3)),
     "broadcast": lambda: stage((9, 4), lambda i, j: x[j]),

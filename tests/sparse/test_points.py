@@ -46,6 +46,13 @@ def test_narrow_types_wrap() -> None:
     np.testing.assert_array_equal(found.columns, np.arange(300) % 256)
 
 
+def test_a_conversion_to_bool_is_zero_or_one() -> None:
+    i = data_axis("i", 9)
+    place = (i.var * 3 - 6).astype("bool").astype("int32")
+    found = points_of([i], [i.var], [place], [], ((9,), (2,)), {})
+    np.testing.assert_array_equal(found.columns, np.arange(9) != 2)
+
+
 def test_sizes_have_values() -> None:
     n = te.var("n")
     i = data_axis("i", n)

@@ -289,7 +289,7 @@ def _affine_extremes(index: Expr, box: _Box) -> tuple[Extent, Extent] | None:
     sizes = {node_id(var) for var in box.sizes}
     seen: set[int] = set()
     for operand, factor in terms:
-        while op_name(operand) == "cast":
+        while op_name(operand) == "cast" and dtype_of(operand) != "bool":
             [operand] = operands(operand)
         key = node_id(operand)
         if key in seen:

@@ -124,6 +124,8 @@ class Evaluator:
                 'jacobian(format="dense")'
             )
         value = function(*(self._values[node_id(part)] for part in operands(node)))
+        if name == "cast" and dtype_of(node) == "bool":
+            return value != 0
         if is_integer(node) and (name == "cast" or dtype_of(node) not in INDEX_DTYPES):
             least, most = integer_range(dtype_of(node))
             if most < 2**63 - 1:

@@ -29,7 +29,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import postorder
 from .circular_bounds import hide_circular_bounds
-from .opaque_indices import REINTERPRET, hidden, hide_divisions, is_hidden_function
+from .opaque_indices import C_CAST, REINTERPRET, hidden, hide_divisions, is_hidden_function
 
 BUFFER_READS: Reads = {
     "tensorload": (
@@ -59,7 +59,12 @@ def bounded_function(func: Any, hide: Callable[[Expr], Expr] | None = None) -> A
     return _bounded(func, hide, {})
 
 
-def _bounded(func: Any, hide: Callable[[Expr], Expr] | None, renamed: Mapping[int, Var]) -> Any:
+def _bounded(
+    func: Any,
+    hide: Callable[[Expr], Expr] | None,
+    renamed: Mapping[int, Var],
+    in_c: bool = False,
+) -> Any:
     """The function with bounded arithmetic, and with int64 variables instead of `renamed`."""
     sizes = _sizes(func)
     widths = Widths(
@@ -70,6 +75,7 @@ def _bounded(func: Any, hide: Callable[[Expr], Expr] | None, renamed: Mapping[in
         renamed=renamed,
         wide=bool(renamed),
         explicit=True,
+        in_c=in_c,
     )
     value = widths.value
 
@@ -156,7 +162,7 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     made = hide_divisions(func, by)
     made = hide_circular_bounds(made, lambda e: hidden(e, by), _variables(made, _sizes(made)))
     renamed = _wide_variables(made) if _is_large(made) else {}
-    return _bounded(made, lambda index: hidden(index, by), renamed)
+    return _bounded(made, lambda index: hidden(index, by), renamed, in_c=by == C_CAST)
 
 
 def needs_wider_indices(func: Any) -> bool:

@@ -84,6 +84,8 @@ def compile_integers(
             raise UnsolvableError(f"cannot count points: the value of {name} is not known: {node}")
         names[key] = f"t{len(lines)}"
         text = _TEMPLATES[name].format(*(names[node_id(part)] for part in operands(node)))
+        if name == "cast" and dtype_of(node) == "bool":
+            text = f"{text} != 0"
         if is_integer(node) and (name == "cast" or dtype_of(node) not in INDEX_DTYPES):
             least, most = integer_range(dtype_of(node))
             text = f"({text} - {least}) % {most - least + 1} + {least}"

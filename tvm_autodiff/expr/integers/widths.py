@@ -50,6 +50,15 @@ _NUMBERS = ("int", "uint", "bool", "float", "bfloat")
 #: nodes whose value is exact arithmetic of their operands
 _EXACT = frozenset((*ARITHMETIC, "select", "if_then_else", "likely", "ramp", "broadcast", "abs"))
 
+#: type and operation → a type that holds every result; to LLVM, TVM calls unsigned arithmetic of 32
+#: and 64 bits free of overflow
+_WIDER = {
+    ("uint32", "mul"): "uint64",
+    ("uint64", "add"): "uint128",
+    ("uint64", "sub"): "int128",
+    ("uint64", "mul"): "uint128",
+}
+
 #: kind of read → the shape of what it reads, its indices, and the read at others
 Reads = Mapping[
     str,
@@ -88,6 +97,8 @@ class Widths:
         From ids of int32 variables to the int64 variables that replace them.
     wide : bool
         Whether widened values stay wide, as in indices of tensors with more than 2**31 elements.
+    in_c : bool
+        Whether the code becomes C, where unsigned arithmetic may wrap and has at most 64 bits.
 
     Examples
     --------
@@ -109,6 +120,7 @@ class Widths:
         renamed: Mapping[int, Var] | None = None,
         wide: bool = False,
         explicit: bool = False,
+        in_c: bool = False,
     ) -> None:
         self._variable = variable
         self._reads = reads
@@ -117,6 +129,7 @@ class Widths:
         self._renamed = renamed or {}
         self._wide = wide
         self._explicit = explicit
+        self._in_c = in_c
         self._natural = _Rewriting(self, Intervals(variable))
 
     def value(self, root: Expr) -> Expr:
@@ -139,7 +152,7 @@ class Widths:
         if not self._renamed and op_name(root) in ("var", "const"):
             return root
         name, parts = op_name(root), operands(root)
-        if name == "reinterpret" or is_c_cast(root):  # hidden already
+        if (name == "reinterpret" and is_index(parts[0])) or is_c_cast(root):  # hidden already
             inner = self._index(parts[-1], extent)
             if node_id(inner) == node_id(parts[-1]):
                 return root
@@ -253,6 +266,11 @@ class _Rewriting:
         parts = [_narrowed(a, b) for a, b in zip(old, parts, strict=True)]
         return self._written_wrap(node, _rebuilt(node, old, parts), parts, exact)
 
+    def _wider(self, dtype: str, name: str) -> str | None:
+        """The type that holds all results of wide unsigned arithmetic."""
+        kind = _WIDER.get((dtype, name))
+        return None if kind is None or (kind.endswith("128") and self._widths._in_c) else kind
+
     def _comparison(self, node: Expr) -> Expr:
         old = operands(node)
         parts = [self._outside.rewritten(part, True) for part in old]
@@ -302,7 +320,14 @@ class _Rewriting:
             return new
         found = [self._bounds.of(part) for part in operands(node)]
         value = found[0] if name == "cast" else ARITHMETIC[name](found[0], found[1])
-        if contains(integer_range(scalar_dtype(node)), value) or scalar_dtype(node) == "uint64":
+        if contains(integer_range(scalar_dtype(node)), value):
+            return new
+        kind = self._wider(scalar_dtype(node), name)
+        if kind is not None:
+            lanes = dtype_of(node).removeprefix(scalar_dtype(node))
+            sides = [cast(kind + lanes, part) for part in parts]
+            return cast(dtype_of(node), binary(name, *sides))
+        if scalar_dtype(node) == "uint64":
             return new
         ranges = (*found, value)
         if (

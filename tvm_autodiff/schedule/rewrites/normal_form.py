@@ -16,7 +16,7 @@ from ...errors import LoweringError
 from ...expr.build import cast
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
-from ...expr.integers.wrapping import opaque_narrowing
+from ...expr.integers.wrapping import opaque_narrowing, opaque_unsigned
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -186,7 +186,7 @@ def _normal_node(node: Expr) -> Expr | None:
 def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
     intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
     plain = opaque_narrowing(without_narrow_types(body, intervals), intervals)
-    return with_guards(rewrite(plain, _normal_node), axes)
+    return with_guards(opaque_unsigned(rewrite(plain, _normal_node)), axes)
 
 
 def _with_normal_nodes(op: Operation) -> Operation:
