@@ -39,6 +39,17 @@ def parameter(tensor: Tensor, name: str) -> Buffer:
     return tirx.decl_buffer(plain_shape(tensor), dtype_of(tensor), name)
 
 
+def parameters(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> dict[tuple[int, int], Buffer]:
+    """The parameters of a function, inputs first, by the keys of their tensors."""
+    return {
+        tensor_key(tensor): parameter(tensor, f"{role}{number}")
+        for role, tensors in (("p", inputs), ("out", outputs))
+        for number, tensor in enumerate(tensors)
+    }
+
+
 @dataclass(frozen=True)
 class Local:
     """A contiguous local buffer.
@@ -151,6 +162,14 @@ class Places:
         """Store a tensor in a buffer that has its dimensions `kept`, or all of them."""
         kept = range(len(shape_of(tensor))) if kept is None else kept
         self._places[tensor_key(tensor)] = buffer, tuple(kept)
+
+    @staticmethod
+    def of(tensors: Sequence[Tensor]) -> tuple[Places, list[Buffer]]:
+        """Parameters ``p0, p1..`` for tensors, and the tensors in these."""
+        places, buffers = Places(), [parameter(t, f"p{n}") for n, t in enumerate(tensors)]
+        for tensor, buffer in zip(tensors, buffers, strict=True):
+            places.put(tensor, buffer)
+        return places, buffers
 
     def write(self, tensor: Tensor, value: Expr, indices: Sequence[Expr]) -> Statement:
         """The store of an element."""

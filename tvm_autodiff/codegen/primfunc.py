@@ -40,6 +40,7 @@ from ..graph.stage import (
     reduction_of,
     reduction_stage,
     shape_of,
+    sources_of,
     with_bodies,
 )
 from .passes.function_widths import bounded_function
@@ -169,7 +170,7 @@ def _lets_once(tensors: list[Tensor]) -> list[Tensor]:
     if not is_compute(op):
         return tensors
     reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
+    roots = sources_of(op)
     if not any(op_name(node) == "let" for node in postorder(roots)):
         return tensors
     fresh = [bind_shared(expand_lets(root)) for root in roots]

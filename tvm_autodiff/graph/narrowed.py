@@ -40,6 +40,7 @@ from .stage import (
     axis_range,
     bodies,
     is_compute,
+    loop_axes,
     outputs_of,
     reduction_of,
     reduction_stage,
@@ -56,7 +57,7 @@ def narrowed(op: Operation) -> Operation:
     if not is_compute(op):
         return op
     reduction = reduction_of(op)
-    axes = [*op.axis, *(reduction.axes if reduction else ())]
+    axes = loop_axes(op)
     nodes = postorder(bodies(op))
     wide = any(dtype_of(node) == "int64" for node in (*(axis.var for axis in axes), *nodes))
     if not wide or not all(map(_fits, axes)):

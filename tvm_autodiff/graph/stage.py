@@ -96,6 +96,23 @@ def bodies(op: Operation) -> list[Expr]:
     return list(op.body)
 
 
+def loop_axes(op: Operation) -> list[Axis]:
+    """All axes of a compute stage, output axes first."""
+    return [*op.axis, *reduced_axes(op)]
+
+
+def reduced_axes(op: Operation) -> tuple[Axis, ...]:
+    """The axes that a compute stage reduces over, if any."""
+    reduction = reduction_of(op)
+    return () if reduction is None else reduction.axes
+
+
+def sources_of(op: Operation) -> list[Expr]:
+    """What a compute stage evaluates at each point: what it reduces, or its bodies."""
+    reduction = reduction_of(op)
+    return bodies(op) if reduction is None else list(reduction.sources)
+
+
 def axis_vars(op: Operation) -> list[Var]:
     """The variables of the output axes of a compute stage."""
     return [axis.var for axis in op.axis]
@@ -188,6 +205,12 @@ def index_dtype(extent: Extent) -> str:
 def renew_axis(axis: Axis, name: str | None = None) -> Axis:
     """A copy of an axis with a new variable."""
     return tirx.IterVar(axis.dom, tirx.Var(name or axis.var.name, str(axis.var.ty)), axis.iter_type)
+
+
+def renewed(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Var, Expr]]:
+    """Copies of axes with new variables, and for each old variable the new one."""
+    fresh = [renew_axis(axis) for axis in axes]
+    return fresh, {old.var: new.var for old, new in zip(axes, fresh, strict=True)}
 
 
 def as_data_axis(axis: Axis) -> Axis:

@@ -16,11 +16,11 @@ from ..graph.graph import tensors_read_by
 from ..graph.stage import (
     Operation,
     axis_range,
-    bodies,
     is_compute,
+    loop_axes,
     outputs_of,
     reduction_bounds,
-    reduction_of,
+    sources_of,
 )
 from .declined import Declined
 
@@ -110,9 +110,7 @@ class Kernel:
 def _reads(op: Operation) -> Iterator[Read]:
     if not is_compute(op):
         return
-    reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
-    for node in postorder([*reduction_bounds(op), *roots]):
+    for node in postorder([*reduction_bounds(op), *sources_of(op)]):
         if is_load(node):
             yield load_tensor(node), operands(node)
 
@@ -127,9 +125,7 @@ def size_of(extents: Sequence[object]) -> int:
 
 def iterations(op: Operation) -> int:
     """How often the body of a compute stage is evaluated."""
-    reduction = reduction_of(op)
-    axes = [*op.axis, *(reduction.axes if reduction else ())]
-    return size_of([axis_range(axis)[1] for axis in axes])
+    return size_of([axis_range(axis)[1] for axis in loop_axes(op)])
 
 
 def constant_extent(axis: Axis) -> int:
@@ -145,8 +141,7 @@ def too_large(kernel: Kernel) -> Declined | None:
     for op in kernel.ops:
         if not is_compute(op):
             continue
-        reduction = reduction_of(op)
-        for body in reduction.sources if reduction else bodies(op):
+        for body in sources_of(op):
             if weight(body) > MAX_WEIGHT:
                 return Declined(
                     f"the expression of {op.name} has more than {MAX_WEIGHT} nodes as TVM's "

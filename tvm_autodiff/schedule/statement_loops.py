@@ -23,7 +23,6 @@ from ..codegen.loop_nest import (
     function,
     local,
     loop,
-    parameter,
     sequence,
     store,
 )
@@ -49,10 +48,7 @@ def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Decline
     tensors = [*inputs, *results]
     if any(dtype_of(tensor) == "bfloat16" for tensor in tensors):
         return Declined("TVM converts bfloat16 to integers, but not stored intermediate values")
-    places, buffers = Places(), []
-    for number, tensor in enumerate(tensors):
-        buffers.append(parameter(tensor, f"p{number}"))
-        places.put(tensor, buffers[-1])
+    places, buffers = Places.of(tensors)
     table: dict[Var, Expr] = {}
     if machine.kind == "cuda":
         loops, kind = _flat_loop(kernel.root.axis, table), PARALLEL

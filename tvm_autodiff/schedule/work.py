@@ -26,6 +26,7 @@ from ..graph.stage import (
     bodies,
     is_compute,
     is_placeholder,
+    loop_axes,
     outputs_of,
     reduction_of,
     shape_of,
@@ -128,8 +129,6 @@ _WORK: dict[type, Callable[[Operation], int]] = {
 
 def _iterations(op: Operation) -> int:
     """How often a body is evaluated, at most where the extents of reduce axes vary."""
-    found = reduction_of(op)
-    axes = [*op.axis, *(found.axes if found is not None else ())]
     known = {axis.var: axis_range(axis) for axis in op.axis}
     ranges = {var: span for var, span in known.items() if all(isinstance(n, int) for n in span)}
 
@@ -140,7 +139,7 @@ def _iterations(op: Operation) -> int:
         except UnsolvableError:
             return SYMBOLIC_SIZE
 
-    return prod(map(extent, axes))
+    return prod(map(extent, loop_axes(op)))
 
 
 def _cost(node: object) -> int:

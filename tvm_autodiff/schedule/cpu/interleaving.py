@@ -26,7 +26,6 @@ from ...codegen.loop_nest import (
     function,
     local,
     loop,
-    parameter,
     sequence,
     store,
 )
@@ -81,10 +80,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     if reason is not None:
         return Declined(reason)
     read = _tensors([part for component in components for part in component])
-    places, buffers = Places(), []
-    for number, tensor in enumerate([*read, *kernel.outputs]):
-        buffers.append(parameter(tensor, f"p{number}"))
-        places.put(tensor, buffers[-1])
+    places, buffers = Places.of([*read, *kernel.outputs])
     block = _Block(op, components, kernel.outputs, short, lanes, places)
     threads = machine.threads_for(iterations(op))
     body = _loops(op, extents, short, block, threads)

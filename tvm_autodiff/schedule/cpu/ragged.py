@@ -65,11 +65,8 @@ class _Nest:
     def __init__(self, kernel: Kernel, reduction: Reduction, machine: Machine) -> None:
         self.kernel, self.reduction, self.machine = kernel, reduction, machine
         self.op = kernel.root
-        self.places = Places()
         self.inputs = external_reads(kernel.ops)
-        self.buffers = [parameter(tensor, f"p{n}") for n, tensor in enumerate(self.inputs)]
-        for tensor, buffer in zip(self.inputs, self.buffers, strict=True):
-            self.places.put(tensor, buffer)
+        self.places, self.buffers = Places.of(self.inputs)
         self.outs = [parameter(t, f"out{n}") for n, t in enumerate(kernel.outputs)]
         self.dtypes = [dtype_of(source) for source in reduction.sources]
         self.row = self._row()

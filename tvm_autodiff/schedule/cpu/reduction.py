@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...codegen.primfunc import StageFunction, stage_function
-from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, tensor_key
+from ...expr.nodes import Axis, Tensor, dtype_of, load, tensor_key
 from ...expr.rewrite import substituter
 from ...graph.graph import retarget
 from ...graph.stage import (
@@ -17,10 +17,12 @@ from ...graph.stage import (
     Reduction,
     axis_range,
     bodies,
+    loop_axes,
     make_stage,
     reduction_of,
     reduction_stage,
     renew_axis,
+    renewed,
 )
 from ..declined import Declined
 from ..kernel import Kernel, iterations
@@ -58,17 +60,13 @@ def _columns_of(kernel: Kernel, machine: Machine) -> StageFunction:
     return _columns(kernel, found, Tile(None), machine)
 
 
-def _guarded(found: Reduction) -> bool:
-    return has_branches(found.sources)
-
-
 def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:
     """Vectors of outputs, when every read is contiguous along the last output axis."""
-    if not len(op.axis) or _guarded(found):
+    if not len(op.axis) or has_branches(found.sources):
         return None
     last = op.axis[len(op.axis) - 1]
     extent = axis_range(last)[1]
-    strides = strides_along(list(found.sources), last.var, _variables(op, found))
+    strides = strides_along(list(found.sources), last.var, [a.var for a in loop_axes(op)])
     if not isinstance(extent, int) or strides is None or not strides or max(strides) != 1:
         return None
     widths = (w for w in (lanes, lanes // 2, lanes // 4) if w >= MIN_LANES and extent % w == 0)
@@ -77,10 +75,6 @@ def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:
         return None
     vectors = next(v for v in (4, 3, 2, 1) if extent % (width * v) == 0)
     return Tile(len(op.axis) - 1, width, vectors)
-
-
-def _variables(op: Operation, found: Reduction) -> list[Var]:
-    return [axis.var for axis in (*op.axis, *found.axes)]
 
 
 def _flat_columns(kernel: Kernel, lanes: int, machine: Machine) -> StageFunction:
@@ -117,21 +111,14 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
         tile,
         machine,
         machine.worth_threads(iterations(op)),
-        vectorize_consumer=tile.vector is not None and not _guards_in(consume),
+        vectorize_consumer=tile.vector is not None and not has_branches(bodies(consume)),
     )
 
 
-def _guards_in(op: Operation) -> bool:
-    return has_branches(bodies(op))
-
-
 def _renamed(op: Operation, found: Reduction, axes: list[Axis], name: str) -> Operation:
-    reduced = [renew_axis(axis) for axis in found.axes]
-    table: dict[Var, Expr] = {
-        old.var: new.var
-        for old, new in zip((*op.axis, *found.axes), (*axes, *reduced), strict=True)
-    }
-    source = substituter(table)(found.sources[0])
+    reduced, table = renewed(found.axes)
+    spatial = {old.var: new.var for old, new in zip(op.axis, axes, strict=True)}
+    source = substituter(spatial | table)(found.sources[0])
     plain = Reduction(found.combiner, (source,), tuple(reduced), found.condition, ())
     return reduction_stage(name, axes, plain)[0].op
 

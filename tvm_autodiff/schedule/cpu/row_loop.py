@@ -24,7 +24,7 @@ from ...codegen.loop_nest import (
     function,
     local,
     loop,
-    parameter,
+    parameters,
     sequence,
     store,
 )
@@ -177,11 +177,7 @@ class _Writer:
         """The function over what the stage reads, and its results."""
         loop_, program = self._loop, self._program
         inputs, outputs = tensors_read_by(self._op), outputs_of(self._op)
-        buffers = {
-            tensor_key(tensor): parameter(tensor, f"{role}{number}")
-            for role, tensors in (("p", inputs), ("out", outputs))
-            for number, tensor in enumerate(tensors)
-        }
+        buffers = parameters(inputs, outputs)
         step, count = loop_.step, len(loop_.init)
 
         def stacks(inside: Sequence[Tensor], outside: Sequence[Tensor], timed: bool) -> list[Stack]:

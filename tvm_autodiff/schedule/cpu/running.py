@@ -25,7 +25,6 @@ from ...codegen.loop_nest import (
     function,
     local,
     loop,
-    parameter,
     sequence,
     store,
     when,
@@ -68,11 +67,7 @@ class _Writer:
         self.op, self.found, self.machine = op, found, machine
         self.inputs = external_reads([op])
         self.outputs = tuple(outputs_of(op))
-        self.places = Places()
-        self.buffers = []
-        for number, tensor in enumerate([*self.inputs, *self.outputs]):
-            self.buffers.append(parameter(tensor, f"p{number}"))
-            self.places.put(tensor, self.buffers[-1])
+        self.places, self.buffers = Places.of([*self.inputs, *self.outputs])
         self.extents = [int(axis_range(axis)[1]) for axis in op.axis]
         self.counters = [counter(axis.var.name, axis_range(axis)[1]) for axis in op.axis]
         self.threads = machine.threads_for(size_of(self.extents))

@@ -24,8 +24,8 @@ from ...graph.stage import (
     axis_range,
     is_compute,
     is_placeholder,
+    loop_axes,
     outputs_of,
-    reduction_of,
 )
 from ..declined import Declined, no_gain, other_kind
 from ..fusion.kernels import inline_producers
@@ -76,6 +76,4 @@ def small_loop(
 
 
 def _is_literal(op: Operation) -> bool:
-    reduction = reduction_of(op)
-    axes = [*op.axis, *(reduction.axes if reduction is not None else ())]
-    return all(isinstance(bound, int) for axis in axes for bound in axis_range(axis))
+    return all(isinstance(bound, int) for axis in loop_axes(op) for bound in axis_range(axis))

@@ -23,7 +23,6 @@ from ...codegen.loop_nest import (
     element,
     function,
     loop,
-    parameter,
     sequence,
 )
 from ...codegen.primfunc import StageFunction
@@ -54,10 +53,7 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
         return found
     op, elements, across, side = kernel.root, found.elements, found.across, found.side
     tensors = [*elements.reads(), *kernel.outputs]
-    places, buffers = Places(), []
-    for number, tensor in enumerate(tensors):
-        buffers.append(parameter(tensor, f"p{number}"))
-        places.put(tensor, buffers[-1])
+    places, buffers = Places.of(tensors)
     tile = _Tile(elements, kernel, across, found.reads, side, places)
     threads = machine.threads_for(iterations(op))
     body = _loops(op, across, side, tile, threads)

@@ -30,6 +30,7 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
+    renewed,
 )
 from ..declined import Declined, other_kind
 from ..kernel import MAX_COPIES, MAX_NODES, Kernel, iterations
@@ -100,17 +101,13 @@ def _sums(
     places: Sequence[tuple[int, ...]],
 ) -> list[Tensor]:
     """A reduction with a component for each index of the window."""
-    spatial = [renew_axis(axis) for axis in op.axis[:-count]]
-    reduced = [renew_axis(axis) for axis in found.axes]
-    table: dict[Var, Expr] = {
-        old.var: new.var
-        for old, new in zip((*op.axis[:-count], *found.axes), (*spatial, *reduced), strict=True)
-    }
+    spatial, table = renewed(op.axis[:-count])
+    reduced, inner = renewed(found.axes)
     window = op.axis[-count:]
     sources = []
     for place in places:
         here = {a.var: const(n, dtype_of(a.var)) for a, n in zip(window, place, strict=True)}
-        sources.append(fold(substituter({**table, **here})(source)))
+        sources.append(fold(substituter({**table, **inner, **here})(source)))
     dtype = dtype_of(op.output(0))
     lhs = tuple(variable(f"a{n}", dtype) for n in range(len(places)))
     rhs = tuple(variable(f"b{n}", dtype) for n in range(len(places)))

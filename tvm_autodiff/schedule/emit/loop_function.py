@@ -19,6 +19,7 @@ from ...codegen.loop_nest import (
     function,
     loop,
     parameter,
+    parameters,
     sequence,
     when,
 )
@@ -114,11 +115,7 @@ class _Written:
     def launch(self) -> StageFunction:
         """The function and what it calls."""
         inputs, outputs = tensors_read_by(self.op), outputs_of(self.op)
-        buffers = {
-            tensor_key(tensor): parameter(tensor, f"{role}{number}")
-            for role, tensors in (("p", inputs), ("out", outputs))
-            for number, tensor in enumerate(tensors)
-        }
+        buffers = parameters(inputs, outputs)
         self.starts = {key: address_of(buffer) for key, buffer in buffers.items()}
         size, self.offsets = self._workspace()
         if self.offsets:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...codegen.builders import collected, put
-from ...codegen.loop_nest import bind, function, parameter, sequence, when
+from ...codegen.loop_nest import bind, function, parameters, sequence, when
 from ...codegen.pointers import Pointer, address_of, copied, either, moved, pointer, with_pointers
 from ...codegen.primfunc import StageFunction, launch_of
 from ...expr.build import compare
@@ -212,11 +212,7 @@ class _Written:
         calls = CalledParts(parts, spare)
         workspace = placeholder((calls.size,), "uint8", f"{op.name}_workspace")
         outputs.append(workspace)
-        buffers = {
-            tensor_key(tensor): parameter(tensor, f"{role}{n}")
-            for role, tensors in (("p", inputs), ("out", outputs))
-            for n, tensor in enumerate(tensors)
-        }
+        buffers = parameters(inputs, outputs)
         base = address_of(buffers[tensor_key(workspace)])
         places = [moved(base, offset) for offset in calls.spare_offsets]
         return _Written(op, inputs, outputs, buffers, calls, base, places)

@@ -24,6 +24,7 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
     shape_of,
+    sources_of,
 )
 from ..kernel import EXPENSIVE, MAX_TREE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 from ..rewrites.table import INTO_KERNELS, rewritten
@@ -133,7 +134,7 @@ def _absorb(op: Operation, absorbed: dict[tuple[int, int], Operation]) -> Operat
         )
 
     reduction = reduction_of(op)
-    old = list(reduction.sources) if reduction else bodies(op)
+    old = sources_of(op)
     new = [map_loads(body, expand) for body in old]
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
         return op

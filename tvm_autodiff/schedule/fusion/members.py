@@ -18,6 +18,7 @@ from ...graph.stage import (
     axis_range,
     is_compute,
     outputs_of,
+    reduced_axes,
     reduction_bounds,
     reduction_of,
     shape_of,
@@ -172,8 +173,7 @@ def _sibling_votes(kernel: Kernel, members: Sequence[Member]) -> Iterator[_Vote 
 
 def _axes_at(op: Operation, indices: Sequence[Expr]) -> _Vote | None:
     """The axes of a stage that are indices: all output axes, or all reduced ones."""
-    reduction = reduction_of(op)
-    for across, axes in ((False, list(op.axis)), (True, list(reduction.axes if reduction else ()))):
+    for across, axes in ((False, list(op.axis)), (True, list(reduced_axes(op)))):
         numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
         if all(node_id(index) in numbers for index in indices):
             return across, tuple(numbers[node_id(index)] for index in indices)

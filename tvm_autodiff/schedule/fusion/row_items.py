@@ -27,9 +27,11 @@ from ...graph.stage import (
     Operation,
     Reduction,
     axis_range,
-    bodies,
+    loop_axes,
     outputs_of,
+    reduced_axes,
     reduction_of,
+    sources_of,
 )
 from ..machine import Machine
 from ..nest.access import has_branches
@@ -133,14 +135,14 @@ def _item(op: Operation, member: Member, machine: Machine) -> Item:
     spatial = tuple(op.axis[n] for n in numbers)
     rows = tuple(member.row_vars(op))
     ids = {node_id(var) for var in rows}
-    reduced = tuple(a for a in (reduction.axes if reduction else ()) if node_id(a.var) not in ids)
+    reduced = tuple(a for a in reduced_axes(op) if node_id(a.var) not in ids)
     kind = MAP
     if reduction is not None:
         kind = SUM if member.across else (BLOCK if spatial else FOLD)
     if kind == FOLD or (kind == SUM and not spatial):
         reduced = contiguous_last(op, reduced)
     last = (spatial or reduced)[-1:] if kind != FOLD else reduced[-1:]
-    sources = _without_branches(op, reduction.sources if reduction else tuple(bodies(op)))
+    sources = _without_branches(op, tuple(sources_of(op)))
     lanes, guarded, straight = 1, False, True
     if last:
         lanes = machine.lanes(dtype_of(op.output(0)))
@@ -184,8 +186,7 @@ def contiguous_last(op: Operation, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 def _without_branches(op: Operation, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The sources without unnecessary branches; see `selected`."""
-    reduction = reduction_of(op)
-    return selected(sources, [*op.axis, *(reduction.axes if reduction else ())])
+    return selected(sources, loop_axes(op))
 
 
 def nests_of(items: Sequence[Item]) -> list[Nest]:

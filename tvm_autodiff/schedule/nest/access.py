@@ -25,7 +25,13 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import depends_on, postorder
-from ...graph.stage import Operation, axis_range, bodies, reduction_of, shape_of
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    loop_axes,
+    shape_of,
+    sources_of,
+)
 
 Interval = tuple[int, int]
 #: the largest distance of elements that vectors are read or written with: LLVM shuffles as many
@@ -191,9 +197,7 @@ def stride_of(read: Expr, key: int, variables: Sequence[Var]) -> int | None:
 
 def unit_strides(op: Operation, var: Var) -> bool:
     """Whether every read is contiguous in memory along a variable, or constant."""
-    reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
-    variables = [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
+    roots, variables = sources_of(op), [axis.var for axis in loop_axes(op)]
     return all(
         stride_of(node, node_id(var), variables) in (0, 1)
         for node in postorder(roots)
@@ -210,9 +214,7 @@ def is_flat(op: Operation, lanes: int) -> bool:
     """Whether several output axes are contiguous in every read as they are in the output, in whole
     vectors and without branches.
     """
-    reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
-    variables = [axis.var for axis in (*op.axis, *(reduction.axes if reduction else ()))]
+    roots, variables = sources_of(op), [axis.var for axis in loop_axes(op)]
     total = 1
     for axis in reversed(op.axis):
         strides, extent = strides_along(roots, axis.var, variables), axis_range(axis)[1]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...expr.nodes import Axis, Expr, Var, is_integer, is_load, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder
-from ...graph.stage import Operation, axis_range, bodies, reduction_of
+from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from .access import Interval, depends_on_any, stride_of
 from .boxes import decided, pieces
 
@@ -50,10 +50,8 @@ def inside(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
 
 def inside_stage(op: Operation, var: Var) -> tuple[list[Expr], list[Var]]:
     """What a stage computes or reduces, on the longest piece of an axis, and its variables."""
-    reduction = reduction_of(op)
-    roots = list(reduction.sources) if reduction else bodies(op)
-    axes = [*op.axis, *(reduction.axes if reduction else ())]
-    return inside(roots, axes, var), [axis.var for axis in axes]
+    axes = loop_axes(op)
+    return inside(sources_of(op), axes, var), [axis.var for axis in axes]
 
 
 def unit_strides_inside(op: Operation, var: Var) -> bool:

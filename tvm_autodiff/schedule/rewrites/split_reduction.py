@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...expr.build import add, compare, const, if_then_else, mul
-from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, tensor_key
+from ...expr.nodes import Axis, Tensor, dtype_of, load, tensor_key
 from ...expr.rewrite import substituter
 from ...graph.graph import retarget
 from ...graph.stage import (
@@ -23,6 +23,7 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
     renew_axis,
+    renewed,
 )
 from ..kernel import Kernel
 
@@ -47,10 +48,7 @@ def split_reduction(
     assert isinstance(extent, int)
     dtype = dtype_of(reduction.axes[axis].var)
     part = data_axis("part", parts, dtype)
-    table: dict[Var, Expr] = {}
-    spatial = [renew_axis(old) for old in op.axis]
-    for old, new in zip(op.axis, spatial, strict=True):
-        table[old.var] = new.var
+    spatial, table = renewed(op.axis)
     reduced: list[Axis] = []
     for number, old in enumerate(reduction.axes):
         if number != axis:
@@ -120,15 +118,11 @@ def _lengthened(kernel: Kernel, axis: int, multiple: int) -> Kernel:
     longer = -(-extent // multiple) * multiple
     if longer == extent:
         return kernel
-    reduced = [renew_axis(old) for old in reduction.axes]
+    reduced, inner = renewed(reduction.axes)
     old = reduction.axes[axis]
     reduced[axis] = reduce_axis(old.var.name, longer, low, dtype_of(old.var))
-    spatial = [renew_axis(each) for each in op.axis]
-    table = {
-        before.var: after.var
-        for before, after in zip((*op.axis, *reduction.axes), (*spatial, *reduced), strict=True)
-    }
-    rename = substituter(table)
+    spatial, table = renewed(op.axis)
+    rename = substituter(table | inner | {old.var: reduced[axis].var})
     var = reduced[axis].var
     inside = compare("lt", var, const(extent, dtype_of(var)) + low)
     sources = tuple(

@@ -25,7 +25,6 @@ from ....codegen.loop_nest import (
     function,
     local,
     loop,
-    parameter,
     sequence,
     store,
 )
@@ -83,11 +82,7 @@ def class_loops(
         # TVM makes integers of bfloat16, but not of variables that are bound to it
         return Declined("TVM cannot bind variables of bfloat16")
     plan = [_plan(elements, moduli, axis) for axis in range(len(elements.axes))]
-    places = Places()
-    buffers = []
-    for number, tensor in enumerate([*inputs, *results]):
-        buffers.append(parameter(tensor, f"p{number}"))
-        places.put(tensor, buffers[-1])
+    places, buffers = Places.of([*inputs, *results])
     writer = _Writer(elements, results, moduli, plan, places)
     writer.lanes = machine.lanes(dtype_of(results[0]))
     work = size_of([axis_range(axis)[1] for axis in elements.axes])

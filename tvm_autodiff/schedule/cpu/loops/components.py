@@ -45,12 +45,14 @@ from ....graph.stage import (
     Operation,
     as_data_axis,
     axis_range,
-    bodies,
+    loop_axes,
     make_stage,
+    reduced_axes,
     reduction_of,
     reduction_stage,
-    renew_axis,
+    renewed,
     shape_of,
+    sources_of,
 )
 from ...fusion.chains import Chain
 from ...fusion.members import Member
@@ -97,8 +99,7 @@ def with_components(chain: Chain, machine: Machine) -> Chain:
 
 
 def _sources(op: Operation) -> list[Expr]:
-    reduction = reduction_of(op)
-    return [expand_lets(e) for e in (reduction.sources if reduction else bodies(op))]
+    return [expand_lets(source) for source in sources_of(op)]
 
 
 def _loads(op: Operation) -> Iterator[Expr]:
@@ -223,7 +224,7 @@ class _Made:
         kept = list(op.axis) if number is None else list(op.axis)[:-1]
         left = [
             axis
-            for axis in (reduction.axes if reduction else ())
+            for axis in reduced_axes(op)
             if all(node_id(axis.var) != node_id(other.var) for other in summed)
         ]
         values: list[list[Expr]] = []
@@ -237,12 +238,9 @@ class _Made:
             assert reduction is not None
             result = [fold(one) for one in reduction.combiner.apply(result, more)]
         name = op.name if number is None else f"{op.name}_{number}"
-        axes = [renew_axis(axis) for axis in kept]
-        fresh = [renew_axis(axis) for axis in left]
-        table: dict[Var, Expr] = {
-            old.var: new.var for old, new in zip([*kept, *left], [*axes, *fresh], strict=True)
-        }
-        rename = substituter(table)
+        axes, spatial = renewed(kept)
+        fresh, reduced = renewed(left)
+        rename = substituter(spatial | reduced)
         result = [rename(one) for one in result]
         if reduction is None or not fresh:
             return make_stage(name, axes, result)[0].op
@@ -252,8 +250,7 @@ class _Made:
     def _value(self, op: Operation, member: Member, source: Expr, at: Mapping[Var, int]) -> Expr:
         """A source with some variables replaced by values, read from the replacements of tensors.
         """
-        reduction = reduction_of(op)
-        all_axes = [*op.axis, *(reduction.axes if reduction else ())]
+        all_axes = loop_axes(op)
         variables = [axis.var for axis in all_axes]
         ranges = {
             node_id(axis.var): (0, extent - 1)
@@ -313,9 +310,9 @@ class _Made:
                 return None
         key = (tensor_key(tensor), tuple(names), axis_range(inner[0]))
         if key not in self._copies:
-            fresh = [as_data_axis(renew_axis(axis)) for axis in axes]
-            table: dict[Var, Expr] = {a.var: b.var for a, b in zip(axes, fresh, strict=True)}
-            made = make_stage(f"{tensor.op.name}_copy", fresh, [substituter(table)(node)])[0]
+            fresh, table = renewed(axes)
+            copied = substituter(table)(node)
+            made = make_stage(f"{tensor.op.name}_copy", list(map(as_data_axis, fresh)), [copied])[0]
             self._copies[key] = made
             self.members.append(Member(Kernel(made.op), tuple(range(len(rows)))))
         return load(self._copies[key], [axis.var for axis in axes])

@@ -25,7 +25,7 @@ from ....codegen.loop_nest import (
     function,
     local,
     loop,
-    parameter,
+    parameters,
     sequence,
     store,
     when,
@@ -76,11 +76,7 @@ class PartPasses:
     def function(self) -> tuple[Any, list[Tensor], list[Tensor]]:
         """The function over what the stage reads, and its results."""
         inputs, outputs = tensors_read_by(self._op), outputs_of(self._op)
-        buffers = {
-            tensor_key(tensor): parameter(tensor, f"{role}{number}")
-            for role, tensors in (("p", inputs), ("out", outputs))
-            for number, tensor in enumerate(tensors)
-        }
+        buffers = parameters(inputs, outputs)
         loop_, step, count = self._loop, self._loop.step, len(self._loop.init)
 
         def stacks(inside: Sequence[Tensor], outside: Sequence[Tensor], timed: bool) -> list[Stack]:

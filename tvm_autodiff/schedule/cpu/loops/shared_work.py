@@ -31,12 +31,13 @@ from ....graph.stage import (
     Operation,
     as_data_axis,
     axis_range,
-    bodies,
     make_stage,
     outputs_of,
+    reduced_axes,
     reduction_of,
     reduction_stage,
-    renew_axis,
+    renewed,
+    sources_of,
 )
 from ....graph.structural import EqualStages
 from ...fusion.chains import Chain
@@ -92,18 +93,13 @@ def with_shared_work(chain: Chain, machine: Machine) -> Chain:
     return replace(chain, members=tuple(renewed.members), outputs=outputs)
 
 
-def _sources(op: Operation) -> list[Expr]:
-    reduction = reduction_of(op)
-    return list(reduction.sources) if reduction else bodies(op)
-
-
 def _uses(member: Member, stages: EqualStages, machine: Machine) -> dict[int, _Use]:
     """The values of a member's root that could be stages, by node."""
     root = member.kernel.root
-    if any(op_name(node) == "let" for node in postorder(_sources(root))):
+    if any(op_name(node) == "let" for node in postorder(sources_of(root))):
         return {}
     found: dict[int, _Use] = {}
-    for node in surely_evaluated(_sources(root)):
+    for node in surely_evaluated(sources_of(root)):
         name = op_name(node)
         if name in EXPENSIVE and is_float(node):
             values = [node]
@@ -134,9 +130,8 @@ def _one_a_row(divisor: Expr, whole: Expr, member: Member) -> bool:
 def _other_axes(member: Member) -> list[Axis]:
     """The axes of the root that are not the rows, as the loops of a row run."""
     root = member.kernel.root
-    reduction = reduction_of(root)
     rows = {node_id(axis.var) for axis in member.row_axes}
-    axes = [*(reduction.axes if reduction else ()), *root.axis]
+    axes = [*reduced_axes(root), *root.axis]
     return [axis for axis in axes if node_id(axis.var) not in rows]
 
 
@@ -156,16 +151,10 @@ def _stage(member: Member, value: Expr) -> tuple[Operation, list[Var]] | None:
         return None
     if size_of([extent for _, extent in extents]) > MAX_ROW:
         return None
-    fresh = [renew_axis(axis) for axis in axes]
-    fresh = [_as_data(axis) for axis in fresh]
-    table: dict[Var, Expr] = {o.var: n.var for o, n in zip(axes, fresh, strict=True)}
+    fresh, table = renewed(axes)
     name = _NAMES.get(op_name(value), op_name(value))
-    stage = make_stage(name, fresh, [substituter(table)(value)])[0].op
-    return stage, [axis.var for axis in axes]
-
-
-def _as_data(axis: Axis) -> Axis:
-    return as_data_axis(axis)
+    made = make_stage(name, list(map(as_data_axis, fresh)), [substituter(table)(value)])
+    return made[0].op, [axis.var for axis in axes]
 
 
 class _Renewed:
@@ -184,14 +173,14 @@ class _Renewed:
         """Append a member."""
         root = member.kernel.root
         values: dict[int, Expr] = {}
-        for node in _outermost(_sources(root), uses):
+        for node in _outermost(sources_of(root), uses):
             use = uses[node_id(node)]
             for stage in use.stages:
                 if hash(stage) not in self._made:
                     self._make(stage, len(member.rows))
             found = [load(self._made[hash(stage)], use.place) for stage in use.stages]
             values[node_id(node)] = divided(operands(node)[0], found) if use.divides else found[0]
-        new = self._current(_with_sources(root, lambda e: replace_outermost(e, values)))
+        new = self._current(_withsources_of(root, lambda e: replace_outermost(e, values)))
         self._replaced(root, new)
         epilogue = member.kernel.epilogue
         if epilogue is not None:
@@ -229,8 +218,8 @@ def _outermost(roots: list[Expr], uses: dict[int, _Use]) -> list[Expr]:
     return found
 
 
-def _with_sources(op: Operation, change: Callable[[Expr], Expr]) -> Operation:
-    old = _sources(op)
+def _withsources_of(op: Operation, change: Callable[[Expr], Expr]) -> Operation:
+    old = sources_of(op)
     new = [change(source) for source in old]
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
         return op
