@@ -62,7 +62,7 @@ def _columns_of(kernel: Kernel, machine: Machine) -> StageFunction:
 
 def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:
     """Vectors of outputs, when every read is contiguous along the last output axis."""
-    if not len(op.axis) or has_branches(found.sources):
+    if not len(op.axis) or has_branches(found.sources, op.axis[-1].var):
         return None
     last = op.axis[len(op.axis) - 1]
     extent = axis_range(last)[1]

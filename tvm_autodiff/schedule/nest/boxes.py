@@ -114,12 +114,19 @@ def _divided(
     if form is None or value is None or value <= 0:
         return None
     d = int(value)
-    whole = Affine(tuple((k, c // d) for k, c in form.terms if c // d), form.constant // d)
-    rest = Affine(tuple((k, c % d) for k, c in form.terms if c % d), form.constant % d)
-    bounds = interval(rest, ranges)
-    if bounds is None or bounds[0] < 0 or bounds[1] >= d:
-        return None
-    return _expression(whole if op_name(node) == "floordiv" else rest, variables, dtype_of(node))
+    for nearest in (False, True):  # 8*i = 9*i - i has the quotient i for small i
+        parts = [(k, c, _quotient(c, d, nearest)) for k, c in form.terms]
+        whole = Affine(tuple((k, q) for k, _, q in parts if q), form.constant // d)
+        rest = Affine(tuple((k, c - d * q) for k, c, q in parts if c - d * q), form.constant % d)
+        bounds = interval(rest, ranges)
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < d:
+            chosen = whole if op_name(node) == "floordiv" else rest
+            return _expression(chosen, variables, dtype_of(node))
+    return None
+
+
+def _quotient(number: int, divisor: int, nearest: bool) -> int:
+    return (number + (divisor // 2 if nearest else 0)) // divisor
 
 
 def _expression(form: Affine, variables: Sequence[Var], dtype: str) -> Expr:

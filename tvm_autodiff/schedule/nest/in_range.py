@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...expr.build import compare, const
+from ...expr.integers.intervals import Intervals
 from ...expr.nodes import (
     Axis,
     Expr,
     Var,
     const_value,
     dtype_of,
+    integer_range,
     is_load,
     load_tensor,
     node_id,
@@ -70,7 +72,7 @@ def is_safe(
     """Whether expressions may be evaluated for all loop values, whatever conditions hold.
 
     All reads are in bounds, and no integer is divided by a possible zero. Without `thorough`, a
-    numeric index is decided only by its affine form; with it, also by the analyzer and from
+    numeric index is decided only by intervals; with it, also by the analyzer and from
     conditions that are `given`.
     """
     return all(
@@ -109,9 +111,17 @@ def _conditions(index: Expr, form: Affine | None, dim: Extent, loops: Loops) -> 
         return [low] * (bounds[0] < 0) + [high] * (bounds[1] >= dim)
     if _is_whole_axis(form, dim, loops):
         return []
-    if not _has_symbols(index, dim, loops):
-        return [low, high]
+    if isinstance(dim, int) and not _has_symbols(index, dim, loops):
+        least, most = _interval(index, loops)  # of clamps and remainders
+        return [low] * (least < 0) + [high] * (most >= dim)
     return [condition for condition in (low, high) if not _proved(condition, loops, ())]
+
+
+def _interval(index: Expr, loops: Loops) -> Interval:
+    """The smallest and largest value of an index over loops with numeric ranges."""
+    return Intervals(lambda var: loops.ranges.get(node_id(var), integer_range(dtype_of(var)))).of(
+        index
+    )
 
 
 def _is_whole_axis(form: Affine | None, dim: Extent, loops: Loops) -> bool:

@@ -19,6 +19,7 @@ from .joined_sums import with_joined_sums
 from .merged_loops import merged_loops
 from .normal_form import normal_form
 from .prefixes import with_prefixes_in_order
+from .quotient_sums import with_split_quotients
 from .reciprocals import with_reciprocals
 from .scanned_sums import with_scanned_sums
 from .unread_results import without_unread_results
@@ -51,6 +52,7 @@ BEFORE_KERNELS = (
     Rewrite(without_unread_results),
     Rewrite(without_loop_invariants),
     Rewrite(normal_form),
+    Rewrite(with_split_quotients),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
 )

@@ -58,18 +58,15 @@ def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
         if key not in nest.extents or not all(_vectorizable(o, key) for o in nest.body.operands):
             continue
         extent = nest.extents[key]
-        width = min(lanes, _power_of_two(extent))
-        if width < 4:
-            continue
         # inner axes first: among equal tiles the first counts, and neighbours share cache lines
         others = [
             (axis, _factors(nest.extents[other]))
             for axis, other in reversed(list(enumerate(nest.spatial)))
             if axis != vector and nest.extents.get(other, 1) > 1
         ]
-        for vectors in (1, 2, 3, 4):
+        for width, vectors in all_choices(_widths(lanes, extent), (1, 2, 3, 4)):
             if width * vectors > extent + width - 1:
-                break
+                continue
             yield Tile(vector, width, vectors)
             for count in (1, 2):
                 for chosen in combinations(others, count):
@@ -81,6 +78,14 @@ def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
                             axes = [axis for axis, _ in chosen]
                             pairs = tuple(zip(axes, factors, strict=True))
                             yield Tile(vector, width, vectors, pairs)
+
+
+def _widths(lanes: int, extent: int) -> list[int]:
+    """Whole vectors, and half ones where only these divide an extent: nothing is padded then."""
+    whole = min(lanes, _power_of_two(extent))
+    half = whole // 2
+    widths = [whole, half] if extent % whole and extent % half == 0 else [whole]
+    return [width for width in widths if width >= 4]
 
 
 def _power_of_two(extent: int) -> int:
