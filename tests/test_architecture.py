@@ -70,6 +70,7 @@ SCHEDULE_LAYERS = {
     "cpu/loops": 6,
     "cuda/blocks": 6,
     "cpu/tiles": 7,
+    "cpu/lanes": 7,
     "arguments": 7,
     "cpu": 8,
     "cuda": 8,

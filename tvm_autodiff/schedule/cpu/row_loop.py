@@ -49,7 +49,7 @@ from ..kernel import SYMBOLIC_SIZE, Kernel
 from ..machine import LATENCY, Machine
 from ..nest.row_program import RowProgram, row_program
 from ..rewrites.normal_form import normal_form
-from .loops.row_lanes import Lanes, RowLanes, Stack
+from .lanes.row_lanes import Lanes, RowLanes, Stack
 
 #: points of all stages of a step for one row: code and compile time grow with them
 MAX_POINTS = 768

@@ -30,7 +30,7 @@ from ..nest.affine_states import AffineStates, affine_states
 from ..nest.row_program import row_program
 from ..nest.state_chain import chain_length
 from ..rewrites.normal_form import normal_form
-from .loops.part_passes import PartPasses
+from .lanes.part_passes import PartPasses
 
 MAX_POINTS = 64  #: points of all stages of a step for one row: its code is written several times
 LEVELS = 2  #: of states that depend on each other

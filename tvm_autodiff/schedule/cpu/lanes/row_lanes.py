@@ -39,7 +39,7 @@ from ....expr.nodes import (
 from ....expr.rewrite import Rewriter, postorder, tree_size
 from ....graph.stage import shape_of
 from ...nest.row_program import RowProgram, components_of, index_key
-from .squares import turned
+from ..loops.squares import turned
 
 Key = tuple[int, int]
 #: from a lane and a value to the statement that keeps it

@@ -10,22 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from ....codegen.loop_nest import (
-    Local,
-    Statement,
-    counter,
-    element,
-    local,
-    loop,
-    sequence,
-    store,
-)
+from ....codegen.loop_nest import Local, Statement, counter, element, local, loop, sequence, store
 from ....codegen.vectors import run_of, stored_run, widened_read, widened_store
 from ....expr.build import add, const, mul
 from ....expr.nodes import Expr, dtype_of
 from ....graph.stage import shape_of
+from ..loops.squares import turned
 from .row_lanes import Stack
-from .squares import turned
 
 
 @dataclass
