@@ -13,6 +13,7 @@ from typing import Any
 
 from ..cost import stage_cost
 from ..expr.build import const
+from ..expr.costly import EXPENSIVE
 from ..expr.dtypes import itemsize
 from ..expr.nodes import (
     Tensor,
@@ -38,7 +39,6 @@ from ..graph.stage import (
     shape_of,
 )
 from ..schedule.fusion.kernels import worth_inlining
-from ..schedule.kernel import EXPENSIVE
 from ..zero_elimination.passes.equal_stages import merge_equal_stages
 from ..zero_elimination.walk import each_stage
 

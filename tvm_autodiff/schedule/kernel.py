@@ -33,15 +33,6 @@ MAX_COPIES = 16
 MAX_NODES = 1_500  #: expressions of a body with all of its copies
 MAX_TREE = 400  #: nodes of a body that others are written into, sharing not counted
 
-#: functions that take many operations
-EXPENSIVE = frozenset(
-    (
-        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid"),
-        *("erf", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2"),
-        *("asinh", "acosh", "atanh", "hypot"),
-    )
-)
-
 
 @dataclass(frozen=True)
 class Repetition:

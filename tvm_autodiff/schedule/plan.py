@@ -98,7 +98,7 @@ class Plan:
         self.scheduled = []
         steps = [step for kernel in self.kernels for step in self._steps(kernel)]
         kept = {tensor_key(result) for result in self.results}
-        return in_order_of_memory(without_repeats(steps, kept, self.machine), kept)
+        return in_order_of_memory(without_repeats(steps, self.machine), kept)
 
     def program(self, direct: bool) -> Program:
         """The module of the program; `direct` as in `program.assemble`.

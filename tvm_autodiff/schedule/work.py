@@ -12,6 +12,7 @@ from typing import Any
 
 from ..codegen.primfunc import StageFunction
 from ..errors import UnsolvableError
+from ..expr.costly import EXPENSIVE
 from ..expr.dtypes import itemsize
 from ..expr.nodes import Axis, Tensor, dtype_of, is_float, is_load, op_name
 from ..expr.rewrite import postorder
@@ -32,7 +33,7 @@ from ..graph.stage import (
     shape_of,
 )
 from .fusion.chains import Chain
-from .kernel import CALL, EXPENSIVE, SYMBOLIC_SIZE, Kernel, size_of
+from .kernel import CALL, SYMBOLIC_SIZE, Kernel, size_of
 
 #: float nodes that compute nothing
 _FREE = frozenset(("var", "const", "load", "cast", "let", "select", "if_then_else", "likely"))

@@ -2,15 +2,16 @@
 products.
 
 Readers of a repeated launch read the first result. A step of a recurrent network packs the same
-weights as every other, and one copy serves all.
+weights as every other, and one copy serves all. Results of stages are not compared: those that are
+equal were merged before, unless the user asked for one to be computed again (`checkpoint`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from ...codegen.primfunc import same_function
+from ...codegen.primfunc import StageFunction, same_function
 from ...expr.nodes import Tensor, tensor_key
 from ..machine import Machine
 from ..work import bytes_of
@@ -19,37 +20,46 @@ from .updates import Step
 Key = tuple[int, int]
 
 
-def without_repeats(steps: Sequence[Step], kept: Container[Key], machine: Machine) -> list[Step]:
+def without_repeats(steps: Sequence[Step], machine: Machine) -> list[Step]:
     """``p = f(x); ..; q = f(x); g(q) → p = f(x); ..; g(p)``.
 
     Parameters
     ----------
-    kept
-        Keys of tensors that must be written: results of the program.
+    steps : sequence of Step
+        The launches in order.
     machine : Machine
-        The machine. Only results that fit its cache are shared, because anything larger would be
-        read from memory again.
+        The machine. A result is shared while it may still be in the cache: later it would keep its
+        memory for nothing.
     """
-    first: dict[tuple[Key, ...], list[Step]] = {}
+    first: dict[tuple[Key, ...], list[_Seen]] = {}
     same: dict[Key, Tensor] = {}
     result: list[Step] = []
+    written = 0  # bytes so far
     for step in steps:
         inputs = tuple(same.get(tensor_key(tensor), tensor) for tensor in step.launch.inputs)
         launch = replace(step.launch, inputs=inputs)
-        outputs = launch.outputs
-        small = all(_fits(tensor, machine) for tensor in outputs)
-        if small and not any(tensor_key(tensor) in kept for tensor in outputs):
+        sizes = [bytes_of(tensor) for tensor in launch.outputs]
+        written += sum(machine.cache_bytes if size is None else size for size in sizes)
+        stages = {tensor_key(tensor) for tensor in step.kernel.outputs}
+        if not any(tensor_key(tensor) in stages for tensor in launch.outputs):
             earlier = first.setdefault(tuple(map(tensor_key, inputs)), [])
             found = next((e for e in earlier if same_function(e.launch.func, launch.func)), None)
-            if found is not None:
+            if found is None:
+                earlier.append(_Seen(launch, written))
+            elif written - found.last_use > machine.cache_bytes:
+                found.launch, found.last_use = launch, written
+            else:
                 old = found.launch.outputs
-                same |= {tensor_key(a): b for a, b in zip(outputs, old, strict=True)}
+                same |= {tensor_key(a): b for a, b in zip(launch.outputs, old, strict=True)}
+                found.last_use = written
                 continue
-            earlier.append(replace(step, launch=launch))
         result.append(replace(step, launch=launch))
     return result
 
 
-def _fits(tensor: Tensor, machine: Machine) -> bool:
-    size = bytes_of(tensor)
-    return size is not None and size <= machine.cache_bytes
+@dataclass
+class _Seen:
+    """A launch that later ones may repeat; `last_use` counts the bytes written until then."""
+
+    launch: StageFunction
+    last_use: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...expr.costly import EXPENSIVE
 from ...expr.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
 from ...graph.graph import Graph, retarget
@@ -26,7 +27,7 @@ from ...graph.stage import (
     shape_of,
     sources_of,
 )
-from ..kernel import EXPENSIVE, MAX_TREE, SYMBOLIC_SIZE, Kernel, iterations, size_of
+from ..kernel import MAX_TREE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 from ..rewrites.table import INTO_KERNELS, rewritten
 from .chains import Chain, chained
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...codegen.passes.short_circuit import condition_of
 from ...expr.build import cast, compare, select, zero_like
+from ...expr.costly import EXPENSIVE
 from ...expr.lets import bind_shared, merge_equal
 from ...expr.nodes import (
     BITWISE_CLASSES,
@@ -32,7 +33,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import expand_lets, postorder, replace_outermost
 from ...graph.stage import Operation, Reduction, reduction_of
 from ..declined import NO_REDUCTION, Declined, other_kind
-from ..kernel import CALL, EXPENSIVE
+from ..kernel import CALL
 from .products import Operand, atoms_of, is_sum
 
 _SLOW = {"div": 8.0, "sqrt": 8.0, "rsqrt": 8.0, **dict.fromkeys(EXPENSIVE, CALL)}

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from ...expr.build import cast, const, select, variable
+from ...expr.costly import EXPENSIVE
 from ...expr.lets import merge_equal
 from ...expr.nodes import (
     BINARY_CLASSES,
@@ -47,7 +48,6 @@ from ...graph.stage import (
     shape_of,
 )
 from ..declined import Declined, no_gain, other_kind
-from ..kernel import EXPENSIVE
 from .literals import over_numbers
 
 Key: TypeAlias = tuple[Any, ...]

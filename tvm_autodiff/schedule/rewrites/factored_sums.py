@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...expr.costly import EXPENSIVE
 from ...expr.factoring import apart, factored
 from ...expr.lets import bind_shared
 from ...expr.nodes import Tensor, const_value, dtype_of, load, node_id, op_name
@@ -21,7 +22,6 @@ from ...graph.stage import (
     reduction_stage,
     renewed_reduction,
 )
-from ..kernel import EXPENSIVE
 from ..nest.products import is_sum
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504

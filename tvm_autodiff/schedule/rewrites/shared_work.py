@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from ...expr.nodes import Axis, Expr, is_float, node_id, op_name
+from ...expr.costly import is_expensive
+from ...expr.nodes import Axis, Expr, node_id
 from ...expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ...expr.structural import StructuralKeys
 from ...graph.stage import Operation, axis_range, reduction_of
-from ..kernel import EXPENSIVE, MAX_TREE
+from ..kernel import MAX_TREE
 
 MAX_ORDERS = 24  #: of the axes of a sum that are tried
 
@@ -50,7 +51,7 @@ def expensive_everywhere(op: Operation, sources: Sequence[Expr]) -> list[Expr]:
 
 def _expensive(roots: Sequence[Expr]) -> list[Expr]:
     nodes = postorder(list(roots))
-    return [node for node in nodes if op_name(node) in EXPENSIVE and is_float(node)]
+    return [node for node in nodes if is_expensive(node)]
 
 
 def _orders(axes: Sequence[Axis], others: Sequence[Axis]) -> Iterator[Sequence[Axis]]:

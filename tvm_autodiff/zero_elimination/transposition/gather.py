@@ -146,12 +146,22 @@ def _seed(
             else []
         )
         return const(1, dtype_of(term.seed)), equal
+    inlined = _sparse_head(cotangent.tensor, [*prefix, *outer])
+    return inlined if inlined is not None else (_read(cotangent.tensor, [*prefix, *outer]), [])
+
+
+def dense_seed(cotangent: Cotangent, outer: Sequence[Var]) -> Expr | None:
+    """The cotangent of ``out[a]`` without a prefix, or None if it is zero at most points."""
     head = cotangent.tensor
+    if head is None or len(head.shape) != len(outer) or _sparse_head(head, outer) is not None:
+        return None
+    return _read(head, outer)
+
+
+def _read(head: Tensor, indices: Sequence[Expr]) -> Expr:
+    """An element of a cotangent; a literal if it is the same everywhere."""
     constant = _constant_of(head)
-    if constant is not None:
-        return constant, []
-    inlined = _sparse_head(head, [*prefix, *outer])
-    return inlined if inlined is not None else (load(head, [*prefix, *outer]), [])
+    return load(head, indices) if constant is None else constant
 
 
 def _constant_of(head: Tensor) -> Expr | None:

@@ -30,8 +30,9 @@ from ..strategies.table import LAST_RESORTS, cheapest
 from ..sums.sum import Sum, Target
 from ..sums.summands import summands
 from ..sums.windows import is_jagged
-from .gather import Cotangent, TermSum
+from .gather import Cotangent, TermSum, dense_seed
 from .jagged import from_zero
+from .shared_factors import with_shared_factors
 from .sparse_operands import with_sparse_operands
 
 
@@ -117,7 +118,11 @@ def transpose(
         As in `tvm_autodiff.rules.linearize.linearize`.
     """
     result: list[Transposed] = []
-    terms = [part for term in linearize(op, tensors) for part in _with_masks_as_conditions(term)]
+    terms = linearize(op, tensors)
+    found = {number: dense_seed(arrived, axis_vars(op)) for number, arrived in cotangents.items()}
+    seeds = {number: seed for number, seed in found.items() if seed is not None}
+    terms = with_shared_factors(op, terms, seeds)
+    terms = [part for term in terms for part in _with_masks_as_conditions(term)]
     for term in map(partial(_with_integer_indices, op), terms):
         cotangent = cotangents.get(term.component)
         if cotangent is None:

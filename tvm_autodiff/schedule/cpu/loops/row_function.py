@@ -29,6 +29,7 @@ from ....codegen.loop_nest import (
 )
 from ....codegen.primfunc import StageFunction, external_reads
 from ....expr.build import add, const, mul, sub
+from ....expr.costly import EXPENSIVE
 from ....expr.dtypes import bits_of
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
 from ....expr.rewrite import postorder, substituter
@@ -46,7 +47,7 @@ from ...declined import Declined
 from ...fusion.chains import Chain
 from ...fusion.members import Member, inner_axes
 from ...fusion.row_items import items_of, nests_of
-from ...kernel import EXPENSIVE, iterations, size_of
+from ...kernel import iterations, size_of
 from ...machine import Machine
 from .components import with_components
 from .rounds import filled

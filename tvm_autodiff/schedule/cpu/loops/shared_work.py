@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ....codegen.passes.short_circuit import surely_evaluated
+from ....expr.costly import EXPENSIVE
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -42,7 +43,7 @@ from ....graph.stage import (
 from ....graph.structural import EqualStages
 from ...fusion.chains import Chain
 from ...fusion.members import MAX_ROW, Member
-from ...kernel import EXPENSIVE, Kernel, size_of
+from ...kernel import Kernel, size_of
 from ...machine import Machine
 from ...rewrites.reciprocals import divided, factors_for
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ....expr.costly import EXPENSIVE
 from ....expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, op_name, tensor_key
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range
-from ...kernel import EXPENSIVE, ONCE, SYMBOLIC_SIZE, Repetition, size_of
+from ...kernel import ONCE, SYMBOLIC_SIZE, Repetition, size_of
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.elementwise_body import Body, Steps

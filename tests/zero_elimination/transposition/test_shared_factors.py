@@ -1,0 +1,122 @@
+"""Factors of several terms: an expensive one is computed once for each point of the stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tvm import te, tirx
+
+from tvm_autodiff import check_grads, differentiate
+from tvm_autodiff.expr.costly import is_expensive
+from tvm_autodiff.expr.rewrite import expand_lets, postorder
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import axis_range, bodies, is_compute
+
+N, M = 4, 3
+x = te.placeholder((N, M), "float64", "x")
+v = te.placeholder((N, M), "float64", "v")
+
+
+def number(value: float) -> tirx.Expr:
+    return tirx.const(value, "float64")
+
+
+def stage(body: Callable, *shape: int) -> te.Tensor:
+    return te.compute(shape or (N, M), body, name="y")
+
+
+def padded(t: te.Tensor, i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+    inside = te.all(i >= 0, i < N, j >= 0, j < M)
+    return te.if_then_else(inside, t[i, j], number(0.0))
+
+
+def clamped(t: te.Tensor, i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+    return t[te.max(te.min(i, N - 1), 0), te.max(te.min(j, M - 1), 0)]
+
+
+def cross(read: Callable, t: te.Tensor, i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+    around = ((-1, 0), (1, 0), (0, -1), (0, 1))
+    return sum((read(t, i + a, j + b) for a, b in around), number(0.0))
+
+
+def branch(i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+    """The reads of the factor are in range under the condition alone."""
+    value = te.tanh(x[i - 1, j] * x[i, j])
+    return te.if_then_else(i >= 1, value, number(0.0))
+
+
+def three_ways(i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+    """A guarded read in the factor, which lies above all branches."""
+    first = te.if_then_else(i >= 2, x[i - 2, j], v[i, j])
+    return te.exp(first * x[i, j] + x[te.min(i + 1, N - 1), j])
+
+
+#: a program, and how many points evaluate an expensive function in the gradient of x alone
+CASES = {
+    "padded": (stage(lambda i, j: te.tanh(number(0.3) * cross(padded, x, i, j)) + x[i, j]), 1),
+    "clamped": (stage(lambda i, j: te.sin(cross(clamped, x, i, j)) + x[i, j]), 1),
+    "periodic": (stage(lambda i, j: te.cos(x[(i + 1) % N, j] * x[(i + N - 1) % N, j])), 1),
+    "strided": (stage(lambda i, j: te.sin(x[2 * i, j] * x[2 * i + 1, j]), N // 2, M), 0.5),
+    "two tensors": (stage(lambda i, j: te.sin(cross(padded, x, i, j) * v[i, j])), 1),
+    "a guard in the factor": (stage(lambda i, j: te.sin(three_ways(i, j))), 2),
+    # each element sums over several points: a tensor of all points may be large
+    "pairs": (te.compute((N, N), lambda i, j: te.sin(x[i, 0] * x[j, 1]), name="y"), None),
+    # not evaluated for sure
+    "under a branch": (stage(branch), None),
+    # nothing to share: the result holds the function's value
+    "value": (stage(lambda i, j: te.tanh(number(0.3) * cross(padded, x, i, j))), None),
+    "pointwise": (stage(lambda i, j: te.sin(x[i, j] * v[i, j])), None),
+    "cheap": (stage(lambda i, j: cross(padded, x, i, j) * x[i, j]), None),
+}
+
+
+def factors(outputs: list[te.Tensor]) -> list:
+    return [op for op in Graph(outputs).ops if op.name.endswith("_factor")]
+
+
+def evaluations(outputs: list[te.Tensor], forward: te.Tensor) -> float:
+    """Of expensive functions, as a multiple of the points of an array of the inputs' shape."""
+    total = 0.0
+    for op in Graph(outputs).ops:
+        if is_compute(op) and hash(op) != hash(forward.op):
+            nodes = postorder([expand_lets(body) for body in bodies(op)])
+            points = 1
+            for axis in op.axis:
+                points *= axis_range(axis)[1]
+            total += points * len({str(node) for node in nodes if is_expensive(node)})
+    return total / (N * M)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_expensive_factors_are_stages_where_that_pays(name: str) -> None:
+    y, expected = CASES[name]
+    head = te.placeholder(y.shape, "float64", "head")
+    result = list(differentiate(y, [x], head))
+    assert len(factors(result)) == (expected is not None)
+    if expected is not None:
+        assert evaluations(result, y) == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name: str) -> None:
+    check_grads(CASES[name][0], [x])
+
+
+def test_second_derivatives() -> None:
+    check_grads(CASES["a guard in the factor"][0], [x], order=2)
+
+
+def test_a_factor_without_the_cotangent_serves_all_rows_of_a_jacobian() -> None:
+    y, _ = CASES["padded"]
+    head = te.placeholder((3, N, M), "float64", "head")
+    [factor] = factors(list(differentiate(y, [x], head)))
+    assert len(factor.axis) == 2  # no axis of the rows
+
+
+def test_the_cotangent_of_a_total_is_no_read() -> None:
+    y, _ = CASES["padded"]
+    i, j = te.reduce_axis((0, N)), te.reduce_axis((0, M))
+    total = te.compute((), lambda: te.sum(y[i, j], axis=[i, j]), name="total")
+    [factor] = factors(list(differentiate(total, [x])))
+    assert {op.name for op in Graph([factor.output(0)]).ops} == {"x", "y_factor"}

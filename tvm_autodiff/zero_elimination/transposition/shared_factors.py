@@ -1,0 +1,127 @@
+"""Computes an expensive factor of several terms once for each point of their stage.
+
+A stencil with a nonlinear body reads one tensor at several shifted places. Without this, each
+element of the gradient evaluates the same factor once for each shift.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...codegen.passes.short_circuit import surely_evaluated
+from ...expr.costly import is_expensive
+from ...expr.fold import fold
+from ...expr.lets import merge_equal
+from ...expr.nodes import Expr, Var, is_const, is_load, load, load_tensor, node_id, operands
+from ...expr.rewrite import (
+    contains,
+    depends_on,
+    expand_lets,
+    postorder,
+    replace_outermost,
+    substituter,
+    variables_of,
+)
+from ...graph.bounded_stage import bounded_stage
+from ...graph.stage import Operation, axis_vars, bodies, reduction_of, renew_axis
+from ...rules.terms import Term
+
+
+def with_shared_factors(
+    op: Operation, terms: Sequence[Term], seeds: Mapping[int, Expr]
+) -> list[Term]:
+    """``Σ_s p_s·f(a)·dx[g_s(a)] → e[a] = f(a), Σ_s p_s·e[a]·dx[g_s(a)]`` for an expensive f.
+
+    Two of the reads must lie in one tensor, at places that each determine the point ``a``: where
+    several points read one element, a tensor of all points may be much larger than the gradient.
+
+    Parameters
+    ----------
+    op : Operation
+        An elementwise stage; the terms of others are returned as they are.
+    terms : sequence of Term
+        The terms of its derivative.
+    seeds : mapping from int to Expr
+        The cotangent of ``out[a]`` for the components whose factors may hold it.
+    """
+    if len(terms) < 2 or not len(op.axis) or reduction_of(op) is not None:
+        return list(terms)
+    forward = [expand_lets(body) for body in bodies(op)]
+    merged = merge_equal([*forward, *(term.value for term in terms)])
+    values = merged[len(forward) :]
+    shared = _shared(op, terms, values)
+    if not any(map(is_expensive, shared.values())):
+        return list(terms)
+    sure = {node_id(node) for node in surely_evaluated(merged[: len(forward)])}
+    own = {hash(op)}
+    given = {node_id(term.seed): seeds.get(term.component) for term in terms}
+
+    def is_factor(node: Expr) -> bool:
+        reads = filter(is_load, surely_evaluated([node]))
+        return (
+            contains(node, is_expensive)
+            and all(given.get(node_id(var), var) is not None for var in variables_of(node))
+            and all(node_id(n) in sure or hash(load_tensor(n).op) in own for n in reads)
+        )
+
+    factors = {key: node for key, node in shared.items() if is_factor(node)}
+    cotangents = {term.seed: seeds[term.component] for term in terms if term.component in seeds}
+    reads: dict[int, Expr] = {}
+    for value in values:
+        for node in _outermost(value, factors):
+            if node_id(node) not in reads:
+                reads[node_id(node)] = _stored(op, node, cotangents)
+    return [
+        replace(term, value=replace_outermost(value, reads)) if reads else term
+        for term, value in zip(terms, values, strict=True)
+    ]
+
+
+def _shared(op: Operation, terms: Sequence[Term], values: Sequence[Expr]) -> dict[int, Expr]:
+    """The nodes in the values of two terms of one tensor, whose places determine the point."""
+    counts: Counter[tuple[int, int]] = Counter()
+    nodes: dict[int, Expr] = {}
+    for term, value in zip(terms, values, strict=True):
+        if _determines_point(op, term):
+            for node in postorder(value):
+                nodes[node_id(node)] = node
+                counts[hash(term.tensor.op), node_id(node)] += 1
+    return {key: nodes[key] for (_, key), count in counts.items() if count > 1}
+
+
+def _determines_point(op: Operation, term: Term) -> bool:
+    """Whether each axis of the stage has an index of its own: ``x[i + 1, max(2*j - 1, 0)]``."""
+    axes = axis_vars(op)
+    alone: set[int] = set()
+    for index in term.indices:
+        used = [var for var in axes if depends_on(index, [var])]
+        if len(used) == 1 and not contains(index, is_load):
+            alone.add(node_id(used[0]))
+    return len(alone) == len(axes)
+
+
+def _outermost(root: Expr, factors: Mapping[int, Expr]) -> list[Expr]:
+    pending, seen, found = [root], set(), []
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        if node_id(node) in factors:
+            found.append(node)
+        else:
+            pending += reversed(operands(node))
+    return found
+
+
+def _stored(op: Operation, factor: Expr, cotangents: Mapping[Var, Expr]) -> Expr:
+    """A read, at the point of `op`, of a stage that computes a factor."""
+    value = substituter(cotangents)(factor)
+    if any(map(is_const, cotangents.values())):
+        value = fold(value)
+    axes = [renew_axis(axis) for axis in op.axis]
+    rename = substituter(dict(zip(axis_vars(op), (axis.var for axis in axes), strict=True)))
+    [stage] = bounded_stage(f"{op.name}_factor", axes, [rename(value)])
+    return load(stage, axis_vars(op))
