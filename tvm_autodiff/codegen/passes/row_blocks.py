@@ -81,6 +81,15 @@ class RowBlocks:
         module = tvm.IRModule({"main": lowered(func)})
         self._func = tirx.transform.StmtSimplify()(module)["main"]
         self._dims, self._rows = dims, rows
+        #: the allocations of the accumulators, which all blocks share: for `with_buffers`
+        self._allocations: list[Any] = []
+
+    def with_buffers(self, body: Statement) -> Statement:
+        """A statement of blocks, after the allocation of their accumulators.
+
+        One that exceeds TVM's stack takes 40 ns, as long as a small block.
+        """
+        return sequence([*self._allocations, body])
 
     def block(
         self, count: int, position: Position, parameters: Sequence[Buffer]
@@ -104,7 +113,12 @@ class RowBlocks:
         sizes = zip(_sizes(func), _sizes(self._func), strict=True)
         renamed = {node_id(new): old for new, old in sizes}
         rows = None if self._rows is None else self._rows[0]
-        moved = _Moved(func, self._dims, rows, position, parameters, renamed)
+        allocations: list[Any] = []
+        tvm_ffi.structural_walk(func.body, [(tirx.AllocBuffer, allocations.append)])
+        self._allocations = self._allocations or allocations
+        shared = zip(allocations, self._allocations, strict=True)
+        local_buffers = [(own.buffer, first.buffer) for own, first in shared]
+        moved = _Moved(func, self._dims, rows, position, parameters, renamed, local_buffers)
         body = moved.body()
         if body is None:
             return None
@@ -209,6 +223,7 @@ class _Moved:
         position: Position,
         parameters: Sequence[Buffer],
         renamed: Mapping[int, Var],
+        local_buffers: Sequence[tuple[Buffer, Buffer]],
     ) -> None:
         self._func, self._rows, self._renamed = func, rows, renamed
         self._position = position
@@ -216,6 +231,7 @@ class _Moved:
             (old, new, dims.get(number, {}), position.pieces.get(number))
             for number, (old, new) in enumerate(zip(func.params, parameters, strict=True))
         ]
+        self._table += [(own, first, {}, None) for own, first in local_buffers]
         self.row_loops: dict[int, int] = {}  #: extents of the loops over rows, by variable
         self._are_loops = True
         self._extents: dict[int, int] = {}
@@ -237,6 +253,8 @@ class _Moved:
 
         body = tvm_ffi.structural_map(self._func.body, changes)
         body = tvm_ffi.structural_map(body, (tirx.Var, parameter))
+        nothing = tirx.Evaluate(const(0, "int32"))
+        body = tvm_ffi.structural_map(body, (tirx.AllocBuffer, lambda _: nothing))
         return body if self._are_loops else None
 
     def _stored(self, node: Any) -> Any:

@@ -128,6 +128,7 @@ class _Part:
     count: Expr
     loops: tuple[tuple[Var, int], ...]
     body: Statement
+    code: RowBlocks
 
 
 class Loops:
@@ -178,7 +179,7 @@ class Loops:
                 return None
             loops, body = everything.full.loops, everything.serial()
         inside = sequence([bind(start, run.at(number)), body])
-        return _Part(number, run.count, loops, inside)
+        return _Part(number, run.count, loops, inside, made)
 
     def _buffer(self, tensor: Tensor) -> Buffer:
         key = tensor_key(tensor)
@@ -204,7 +205,7 @@ class Loops:
         inside = []
         for part in parts:
             same = [bind(a, b) for (a, _), (b, _) in zip(part.loops, first.loops, strict=True)]
-            body = loop(part.number, part.count, part.body)
+            body = part.code.with_buffers(loop(part.number, part.count, part.body))
             inside.append(body if part is first else sequence([*same, body]))
         return shared_loops(first.loops, sequence(inside), threads)
 
@@ -233,7 +234,7 @@ def _in_order(part: _Part) -> Statement:
     body = part.body
     for var, extent in reversed(part.loops):
         body = loop(var, extent, body)
-    return loop(part.number, part.count, body)
+    return part.code.with_buffers(loop(part.number, part.count, body))
 
 
 def _tasks(part: _Part) -> Statement:
@@ -248,4 +249,4 @@ def _tasks(part: _Part) -> Statement:
         value = binary("floordiv", task, const(below, dtype))
         value = binary("floormod", value, const(extent, dtype))
         values.append(bind(var, value if dtype == dtype_of(var) else value.astype(dtype_of(var))))
-    return loop(task, total, sequence([*values, part.body]), PARALLEL)
+    return loop(task, total, part.code.with_buffers(sequence([*values, part.body])), PARALLEL)

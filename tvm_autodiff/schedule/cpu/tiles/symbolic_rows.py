@@ -249,7 +249,7 @@ def over_all_rows(
         return code.block(count, Position({axis.number: row}), buffers)
 
     threads = machine.threads if parallel else 1
-    body = _all_rows(at, axis.size, block.extents[axis.number], threads)
+    body = _all_rows(at, axis.size, block.extents[axis.number], threads, code)
     if body is None:
         return None
     [result] = whole.outputs
@@ -275,13 +275,15 @@ def parameters_of(
 RowCode = Callable[[int, Expr], "RowBlock | None"]
 
 
-def _all_rows(at: RowCode, size: int, rows: Expr, threads: int) -> Statement | None:
+def _all_rows(
+    at: RowCode, size: int, rows: Expr, threads: int, code: RowBlocks
+) -> Statement | None:
     found = rows_of(at, size, rows)
     if found is None:
         return None
     if threads > 1 and prod(extent for _, extent in found.full.loops) < threads:
-        return _shared_blocks(found)
-    return shared_loops(found.full.loops, found.serial(), threads)
+        return _shared_blocks(found, code)
+    return shared_loops(found.full.loops, code.with_buffers(found.serial()), threads)
 
 
 @dataclass(frozen=True)
@@ -340,15 +342,16 @@ def rows_of(at: RowCode, size: int, rows: Expr) -> Rows | None:
     return Rows(number, blocks, whole, full, tails)
 
 
-def _shared_blocks(found: Rows) -> Statement:
+def _shared_blocks(found: Rows, code: RowBlocks) -> Statement:
     """Threads share blocks of rows, and one of them computes the rest."""
     whole = found.whole
     for var, extent in reversed(found.full.loops):
         whole = loop(var, extent, whole)
-    statements = [loop(found.number, found.blocks, whole, PARALLEL)]
+    statements = [loop(found.number, found.blocks, code.with_buffers(whole), PARALLEL)]
+    rest = []
     for condition, place, start, one in found.tails:
         body = sequence([bind(start, place), one.body])
         for var, extent in reversed(one.loops):
             body = loop(var, extent, body)
-        statements.append(when(condition, body))
-    return sequence(statements)
+        rest.append(when(condition, body))
+    return sequence([*statements, code.with_buffers(sequence(rest))])
