@@ -104,7 +104,7 @@ class Code:
     ----------
     block : BlockKernel
     launch : StageFunction
-    copies : list of StageFunction
+    copies : list of Rest or StageFunction
     whole : dict
         For the key of a copied operand of one piece, or of all, the copies of all pieces.
     pieces : set
@@ -114,7 +114,7 @@ class Code:
 
     block: BlockKernel
     launch: StageFunction
-    copies: list[Rest]
+    copies: list[Rest | StageFunction]
     whole: dict[tuple[int, int], Tensor]
     pieces: set[tuple[int, int]]
     nest: Nest

@@ -22,7 +22,6 @@ from ....expr.nodes import Expr, Tensor, binary, dtype_of, load, node_id, tensor
 from ....expr.rewrite import map_loads, replace_outermost
 from ....graph.graph import tensors_read_by
 from ....graph.stage import (
-    Extent,
     axis_vars,
     bodies,
     data_axis,
@@ -33,6 +32,7 @@ from ....graph.stage import (
 from ...kernel import Kernel
 from ...rule import Made, Rest
 from .copies import needs_copy
+from .ended_copy import Inside, ended_copy
 from .nests import padded_extents
 from .packing import pack
 from .panel_loops import Code, Loops, Panels, Run
@@ -106,7 +106,7 @@ def _code(
     padded, inner = padded_extents(nest, tile), inner_axes(nest, tile)
     along = nest.spatial[panels.panel.number]
     reads: list[Expr] = []
-    copies: list[Rest] = []
+    copies: list[Rest | StageFunction] = []
     whole: dict[tuple[int, int], Tensor] = {}
     pieces: set[tuple[int, int]] = set()
     for number, operand in enumerate(nest.body.operands):
@@ -123,57 +123,51 @@ def _code(
         if not varies and number in shared:
             whole[tensor_key(tensor)] = shared[number]
             continue
-        all_pieces = _of_all_pieces(tensor, block, run, panels.panel) if varies else tensor
-        if all_pieces is None or any(
-            tensor_key(one) in block.whole for one in tensors_read_by(all_pieces.op)
-        ):
-            return None  # it follows the rows
+        all_pieces = tensor
+        inside: list[Inside] = []
         if varies:
+            all_pieces, inside = _of_all_pieces(tensor, block, run, panels.panel)
             pieces.add(tensor_key(tensor))
         else:
             shared[number] = tensor
+        if any(tensor_key(one) in block.whole for one in tensors_read_by(all_pieces.op)):
+            return None  # it follows the rows
         whole[tensor_key(tensor)] = all_pieces
-        copies.append(Rest(Kernel(all_pieces.op)))
+        copy = Kernel(all_pieces.op)
+        copies.append(ended_copy(copy, inside, panels.machine) if inside else Rest(copy))
     [launch] = tile_function(block.kernel, nest, tile, one, reads, blocks=True)
     assert isinstance(launch, StageFunction), "a block writes its results itself"
     return None if launch.scalars else Code(block, launch, copies, whole, pieces, nest)
 
 
-def _of_all_pieces(tensor: Tensor, block: BlockKernel, run: Run, panel: BlockAxis) -> Tensor | None:
+def _of_all_pieces(
+    tensor: Tensor, block: BlockKernel, run: Run, panel: BlockAxis
+) -> tuple[Tensor, list[Inside]]:
     """``p[k, c] = block[k, c]  →  all[number, k, c] = x[k, start(number) + c]``, and zero outside
-    of x.
+    of x; with the places that are inside.
     """
     [body] = bodies(tensor.op)
     axes = [renew_axis(axis) for axis in tensor.op.axis]
     table = {node_id(a): b.var for a, b in zip(axis_vars(tensor.op), axes, strict=True)}
     piece = data_axis("piece", run.count, dtype_of(run.count))
     start = run.at(piece.var)
-    inside: list[Expr] = []
-    follows_rows = False
+    inside: list[Inside] = []
 
     def read(one: Tensor, indices: Sequence[Expr]) -> Expr | None:
-        nonlocal follows_rows
-        if tensor_key(one) not in block.whole:
+        whole, dims = block.whole.get(tensor_key(one), (one, {}))
+        if set(dims.values()) != {panel.number}:
             return None
-        whole, dims = block.whole[tensor_key(one)]
+        [dim] = dims
         moved = list(indices)
-        for dim, axis in dims.items():
-            if axis != panel.number:
-                follows_rows = True
-                continue
-            moved[dim] = add(start, indices[dim])
-            if run.partial:
-                inside.append(compare("lt", moved[dim], _expr(shape_of(whole)[dim])))
+        moved[dim] = add(start, indices[dim])
+        if run.partial:
+            extent = shape_of(whole)[dim]
+            end = const(extent, dtype_of(start)) if isinstance(extent, int) else extent
+            inside.append((replace_outermost(moved[dim], table), end))
         return load(whole, moved)
 
-    made = map_loads(body, read)
-    if follows_rows:
-        return None
+    made = replace_outermost(map_loads(body, read), table)
     if inside:
-        made = if_then_else(all_of(inside), made, zero_like(made))
-    made = replace_outermost(made, table)
-    return make_stage(tensor.op.name, [piece, *axes], [made])[0]
-
-
-def _expr(extent: Extent) -> Expr:
-    return const(extent, "int32") if isinstance(extent, int) else extent
+        holds = all_of(compare("lt", place, end) for place, end in inside)
+        made = if_then_else(holds, made, zero_like(made))
+    return make_stage(tensor.op.name, [piece, *axes], [made])[0], inside
