@@ -441,6 +441,16 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidArgumentError,
         "starting from 0",
     ),
+    "static beyond": (
+        lambda: ad.jit(total, static_argnums=5),
+        InvalidArgumentError,
+        "static_argnums contains 5, but .* takes 1 positional",
+    ),
+    "donated beyond": (
+        lambda: ad.jit(lambda x, *, y: x, donate_argnums=1),
+        InvalidArgumentError,
+        "donate_argnums contains 1, but .* takes 1 positional",
+    ),
     "given up and read": (
         lambda: ad.jit(lambda w, g: w - g, donate_argnums=0)(X, X),
         CallError,

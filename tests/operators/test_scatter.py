@@ -176,6 +176,8 @@ S = te.placeholder((5,), "int32", name="S")
         (lambda: scatter_add(V, T, (-1, 3)), r"shape\[0\]"),
         (lambda: segment_sum(te.placeholder((4,), "bool", name="B"), T, 3), "B must be of a float"),
         (lambda: segment_sum(V, T, "3"), r"shape\[0\]"),
+        (lambda: segment_sum(V, T, te.placeholder((), "int32")), r"shape\[0\]"),
+        (lambda: segment_sum(V, T, T(0)), r"shape\[0\]"),
     ],
 )
 def test_errors_name_what_does_not_fit(call, message):

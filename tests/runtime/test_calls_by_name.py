@@ -101,6 +101,11 @@ def test_an_input_named_out_is_passed_in_order():
     assert function(X, W, b=B, out=result) is result
 
 
+def test_an_input_may_be_named_self():
+    function = build(*program("self", "a b", "b"))
+    np.testing.assert_array_equal(function(b=B, self=X, **{"a b": W}), X * W - B)
+
+
 def test_a_function_for_a_gpu_knows_its_names():
     function = build(*program(), "cuda")
     with pytest.raises(CallError, match="did you mean 'weight'"):

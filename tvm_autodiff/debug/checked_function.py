@@ -19,7 +19,7 @@ class CheckedFunction:
         self.function = function
         self._inspect = inspect
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run the program after computing the stages one by one and finding them finite.
 
         Parameters

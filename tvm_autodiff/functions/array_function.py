@@ -118,7 +118,7 @@ class ArrayFunction:
         self._lock = threading.RLock()
         update_wrapper(self, function, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         leaves: list[Any] = []
         if not self._options.static:
             key: Hashable = skeleton((args, kwargs) if kwargs else args, leaves)

@@ -85,8 +85,8 @@ def jit(
         "cache": cache,
     }
     options = Options(
-        _positions(static_argnums, "static_argnums"),
-        _positions(donate_argnums, "donate_argnums"),
+        _positions(f, static_argnums, "static_argnums"),
+        _positions(f, donate_argnums, "donate_argnums"),
         _checked_dynamic(f, dynamic),
         tuple((name, value) for name, value in build_options.items() if value is not None),
     )
@@ -98,7 +98,7 @@ def jit(
     return ArrayFunction(f, options)
 
 
-def _positions(value: Any, what: str) -> tuple[int, ...]:
+def _positions(f: Any, value: Any, what: str) -> tuple[int, ...]:
     numbers = (value,) if isinstance(value, int) else value
     if isinstance(numbers, str) or not hasattr(numbers, "__iter__"):
         raise InvalidArgumentError(f"{what} must be a number or a sequence, got {value!r}")
@@ -108,7 +108,25 @@ def _positions(value: Any, what: str) -> tuple[int, ...]:
             raise InvalidArgumentError(
                 f"{what} contains {number!r}: pass numbers of positional arguments, starting from 0"
             )
+    parameters = _parameters(f)
+    if parameters is not None and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
+        most = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+        most -= any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for number in found:
+            if number >= most:
+                raise InvalidArgumentError(
+                    f"{what} contains {number}, but {described(f)} takes {most} positional "
+                    "arguments, numbered from 0"
+                )
     return found
+
+
+def _parameters(f: Any) -> Mapping[str, inspect.Parameter] | None:
+    """The parameters of a function; None if they are unknown, as of a function in C."""
+    try:
+        return inspect.signature(f).parameters
+    except (TypeError, ValueError):
+        return None
 
 
 def _checked_dynamic(f: Any, dynamic: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -125,9 +143,8 @@ def _checked_dynamic(f: Any, dynamic: Any) -> tuple[tuple[str, tuple[int, ...]],
         if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in numbers):
             raise InvalidArgumentError(f"dynamic contains {name!r}: {axes!r}; pass one {form}")
         found.append((name, tuple(numbers)))
-    try:
-        parameters = inspect.signature(f).parameters
-    except (TypeError, ValueError):  # a function in C
+    parameters = _parameters(f)
+    if parameters is None:
         return tuple(found)
     open_ = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters.values())
     for name, _ in found:

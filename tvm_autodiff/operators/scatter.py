@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from ..expr.nodes import Tensor, const_value, dtype_of, is_float, is_integer, is_tensor, load
+from ..expr.rewrite import contains_load
 from ..expr.simplify import prove_equal
 from ..graph.kinds.scatter_add import ScatterLayout, scatter_add_stage
 from ..graph.stage import Extent, data_axis, make_stage, shape_of
@@ -149,7 +150,7 @@ def _extents(shape: Any) -> list[Any]:
     for number, extent in enumerate(extents):
         value = extent if isinstance(extent, int) else const_value(extent)
         is_extent = not isinstance(extent, (bool, float)) and (
-            isinstance(extent, int) or (hasattr(extent, "ty") and is_integer(extent))
+            isinstance(extent, int) or _is_size(extent)
         )
         if not is_extent or (value is not None and value < 0):
             raise InvalidArgumentError(
@@ -157,6 +158,12 @@ def _extents(shape: Any) -> list[Any]:
                 f"negative, got {extent!r}"
             )
     return extents
+
+
+def _is_size(extent: Any) -> bool:
+    """Whether an extent is an integer expression that reads no data."""
+    is_expr = hasattr(extent, "ty") and not is_tensor(extent)
+    return is_expr and is_integer(extent) and not contains_load(extent)
 
 
 def _check(values: Tensor, places: Sequence[Tensor], extents: Sequence[Any]) -> None:

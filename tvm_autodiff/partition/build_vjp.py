@@ -45,7 +45,7 @@ class ForwardPass:
         self._passed, self._kept = passes.passed, passes.kept
         self._count, self._single = count, single
 
-    def __call__(self, *arrays: Any, **named: Any) -> tuple[Any, tuple[Any, ...]]:
+    def __call__(self, /, *arrays: Any, **named: Any) -> tuple[Any, tuple[Any, ...]]:
         """Outputs and residuals.
 
         Parameters

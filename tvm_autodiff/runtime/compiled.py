@@ -95,7 +95,7 @@ class CompiledFunction(CheckedArguments):
         self._last: tuple[_Types | None, Makers, bool] = (None, None, False)
 
     def __call__(
-        self, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
+        self, /, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
     ) -> Any:
         """Run the program.
 

@@ -151,7 +151,7 @@ class SparseFunction:
         self._bound: dict[tuple[int, ...], tuple[tuple[Any, ...], list[Maker | None]]] = {}
         self._constant = None if sizes else self._at(())
 
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """Run the program.
 
         Parameters

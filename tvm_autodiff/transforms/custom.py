@@ -144,7 +144,7 @@ class CustomFunction:
     def _name(self) -> str:
         return getattr(self.function, "__name__", "the function")
 
-    def __call__(self, *inputs: Tensor, **constants: Any) -> Any:
+    def __call__(self, /, *inputs: Tensor, **constants: Any) -> Any:
         """Call the function and attach the rule to its results.
 
         Raises

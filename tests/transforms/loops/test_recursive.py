@@ -383,5 +383,6 @@ def test_what_is_no_number_of_slots_or_bytes() -> None:
     for wrong in (0, -5, "0B", "five", True, 1.5):
         with pytest.raises(ad.InvalidArgumentError, match="positive number of bytes"):
             ad.Budget(wrong)
-    sizes = [ad.Budget(text).size for text in ("64MB", "1.5GiB", "2 kB", "3KiB", "10B", "1GB")]
-    assert sizes == [64 * 10**6, 3 * 2**29, 2000, 3072, 10, 10**9]
+    texts = ("64MB", "1.5GiB", "2 kB", "2KB", "3KiB", "10B", "1GB")
+    sizes = [ad.Budget(text).size for text in texts]
+    assert sizes == [64 * 10**6, 3 * 2**29, 2000, 2000, 3072, 10, 10**9]

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from ...errors import InvalidArgumentError
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kMG]i?|Ki)?B\s*")
+_UNITS["K"] = _UNITS["k"]  # as it is often written
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMG]|[KMG]i)?B\s*")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class JaxFunction:
         self._programs: OrderedDict[Hashable, tuple[Program, Any]] = OrderedDict()
         update_wrapper(self, function, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         leaves, form = jax.tree.flatten((args, kwargs))
         arrays = _arrays(leaves, described(self.function))
         key = form, tuple((tuple(array.shape), array.dtype) for array in arrays)

@@ -186,7 +186,7 @@ class TorchFunction(ArrayFunction):
         self.save = save
         self._forms: dict[Hashable, Form] = {}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling():
             return _in_graph(self, args, kwargs)
         return self._run(args, kwargs)
