@@ -225,7 +225,7 @@ DIFFERENTIATE = {
     "manual returns an array": (
         lambda: ad.differentiate(y, [x], manual={(y, x): lambda *a: np.zeros(4)}),
         InvalidArgumentError,
-        "of y by x must be a te.Tensor.*got ndarray",
+        "of y with respect to x must be a te.Tensor.*got ndarray",
     ),
     "manual returns another shape": (
         lambda: ad.differentiate(y, [x], head, manual={(y, x): lambda *a: tensor(3, name="bad")}),
@@ -247,7 +247,7 @@ DIFFERENTIATE = {
     "fdiff returns nothing": (
         lambda: ad.differentiate(y, [x], fdiff=lambda *a: None),
         InvalidArgumentError,
-        "of y by x must be a te.Tensor.*got NoneType",
+        "of y with respect to x must be a te.Tensor.*got NoneType",
     ),
     "fdiff is no function": (
         lambda: ad.differentiate(y, [x], fdiff=3),
