@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ....expr.build import add, const, mul
 from ....expr.nodes import Expr, Tensor, Var, dtype_of, load, node_id
-from ....graph.stage import data_axis, make_stage
+from ....graph.stage import Extent, data_axis, make_stage
 from ...kernel import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
 from ...nest.in_range import Loops
@@ -34,24 +34,30 @@ class TileAxes:
 def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
     """The number of elements of an operand's copy, or None for unknown ranges.
 
-    A loop without a numeric range, whose variable is a linear form of its own, counts as
-    `SYMBOLIC_SIZE`.
+    A loop without a numeric range, the only one of a linear form, counts as `SYMBOLIC_SIZE`.
     """
     total = 1
     for atom in operand.atoms:
         bounds = interval(Affine(atom), ranges)
         if bounds is not None:
             total *= bounds[1] - bounds[0] + 1
-        elif _is_variable(atom):
-            total *= SYMBOLIC_SIZE
-        else:
+            continue
+        beside = _beside_a_size(atom, ranges)
+        if beside is None:
             return None
+        total *= SYMBOLIC_SIZE + beside[2] - beside[1]
     return total
 
 
-def _is_variable(atom: Atom) -> bool:
-    """Whether a linear form is a loop variable."""
-    return len(atom) == 1 and atom[0][1] == 1
+def _beside_a_size(atom: Atom, ranges: Mapping[int, Interval]) -> tuple[int, int, int] | None:
+    """The one variable of a linear form whose range is not numeric, and the least and greatest
+    that is added to it: those of ``t - r, r < 5`` are t, -4 and 0.
+    """
+    unknown = [(key, c) for key, c in atom if key not in ranges]
+    if len(unknown) != 1 or unknown[0][1] != 1:
+        return None
+    bounds = interval(Affine(tuple(term for term in atom if term not in unknown)), ranges)
+    return None if bounds is None else (unknown[0][0], *bounds)
 
 
 def pack(
@@ -77,7 +83,8 @@ def pack(
     Returns
     -------
     (Tensor, Expr) or None
-        None if the range of a linear form is not numeric, unless it is a loop variable alone.
+        None if the range of a linear form is not numeric, unless that is due to one loop variable
+        of symbolic extent.
     """
     by_id = {node_id(var): var for var in loops.variables}
     variables, ranges = loops.variables, loops.ranges
@@ -91,10 +98,14 @@ def pack(
     trailing_reads: list[Expr] = []
     for number, atom in enumerate(atoms):
         bounds = interval(Affine(atom), ranges)
-        low, high = bounds or (0, 0)
+        beside = None if bounds is not None else _beside_a_size(atom, ranges)
+        low, high = bounds or (beside[1:] if beside is not None else (0, 0))
         extent, dtype = high - low + 1, dtype_of(by_id[atom[0][0]])
         value = _value(atom, by_id, -low, dtype)
-        whole = extent if bounds is not None else loops.symbolic[atom[0][0]][1]
+        whole: Extent = extent
+        if beside is not None:
+            size = loops.symbolic[beside[0]][1]
+            whole = size if high == low else size + (high - low)
         width = tile.extents.get(atom[0][0], extent)
         if len(atom) == 1 and atom[0][1] == 1 and extent > width:
             # v → (v // width, ..., v % width): what one tile reads is contiguous

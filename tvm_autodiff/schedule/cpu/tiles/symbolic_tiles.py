@@ -12,7 +12,8 @@ from ....expr.nodes import tensor_key
 from ...declined import Declined
 from ...kernel import SYMBOLIC_SIZE, Kernel
 from ...machine import Machine
-from ...rule import Made
+from ...rule import Made, Rest, writes_to
+from .guarded_operands import without_guards
 from .nests import Nest
 from .panel_loops import Panels
 from .symbolic_panels import panel_functions
@@ -35,6 +36,10 @@ class _Blocks:
     cycles: float
 
 
+def _cycles(blocks: _Blocks) -> float:
+    return blocks.cycles
+
+
 def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     """The functions of a kernel in blocks, or None if that is not fastest."""
     symbolic = [n for n, key in enumerate(nest.spatial) if key not in nest.extents]
@@ -47,14 +52,20 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
         # the rest of the rows has smaller tiles
         least = min(least, WHOLE_BLOCKS * estimated_cycles(nest, tile, one))
     last = len(nest.spatial) - 1
-    found = _panels(kernel, nest, one) if last in symbolic else _rows(kernel, symbolic, nest, one)
-    best = min(found, key=lambda blocks: blocks.cycles, default=None)
-    if best is None or best.cycles >= least:
-        return None
     threads = machine.worth_threads(nest.iterations)  # at the call the size decides again
     if last in symbolic:
-        panels = Panels(kernel, best.block.axes, best.tile, machine, threads)
-        return panel_functions(panels)
+        plain = without_guards(kernel, nest)
+        if plain is None:
+            return None
+        best = min(_panels(plain.kernel, nest, one), key=_cycles, default=None)
+        if best is None or best.cycles >= least:
+            return None
+        panels = Panels(plain.kernel, best.block.axes, best.tile, machine, threads)
+        made = panel_functions(panels)
+        return None if made is None else writes_to([*map(Rest, plain.copies), *made], kernel)
+    best = min(_rows(kernel, symbolic, nest, one), key=_cycles, default=None)
+    if best is None or best.cycles >= least:
+        return None
     launches = tile_functions(best.block.kernel, best.nest, best.tile, machine, blocks=True)
     if isinstance(launches, Declined):
         return None
