@@ -307,6 +307,15 @@ def columns_in_panels(steps: int) -> Program:
     return Program([q, v, x, w], [s, y], [{"n": size} for size in (0, 1, 7, 16, 17, 64, 100)])
 
 
+def columns_over_time(steps: int) -> Program:
+    """A convolution over time, whose gradient reads zeros around its cotangent."""
+    [n] = symbols("n")
+    x, w = placeholder("x", 8, n + steps - 1), placeholder("w", 16, 8, steps)
+    c, r = axis(8), te.reduce_axis((0, steps), "r")
+    y = te.compute((16, n), lambda f, t: te.sum(x[c, t + r] * w[f, c, r], axis=[c, r]), name="y")
+    return Program([x, w], [y], [{"n": size} for size in (1, 7, 16, 64, 100)])
+
+
 def long_rows() -> Program:
     """Rows of symbolic length in one fusion group."""
     [n] = symbols("n")
@@ -346,6 +355,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "heavy-condition": lambda: heavy_condition(11),
     "classes-behind-conditions": lambda: classes_behind_conditions(21),
     "columns-in-panels": lambda: columns_in_panels(5),
+    "gradient-columns": lambda: gradient_of(columns_over_time(5)),
     "long-rows": long_rows,
     "gradient-long-rows": lambda: gradient_of(long_rows()),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),

@@ -75,6 +75,26 @@ def window():
     return [x, w], y, lambda n: [(2, 8, n + 4), (16, 8, 5)], want
 
 
+def guarded_window():
+    """The gradient of a convolution over time: zeros lie around what it reads."""
+    n = te.var("n")
+    h, w = placeholder("h", 2, 16, n), placeholder("w", 16, 8, 5)
+    f, r = axis(16, "f"), axis(5, "r")
+
+    def body(b, c, t):
+        inside = te.all(t - r >= 0, t - r < n)
+        return te.sum(te.if_then_else(inside, h[b, f, t - r] * w[f, c, r], 0.0), axis=[f, r])
+
+    def want(h, w):
+        found = np.zeros((2, 8, h.shape[2]), "float32")
+        for r in range(min(5, h.shape[2])):
+            found[:, :, r:] += np.einsum("bft,fc->bct", h[:, :, : h.shape[2] - r], w[:, :, r])
+        return found
+
+    y = te.compute((2, 8, n), body, name="y")
+    return [h, w], y, lambda n: [(2, 16, n), (16, 8, 5)], want
+
+
 CASES = {
     "rows of a matrix": rows_of_a_matrix,
     "float64": lambda: rows_of_a_matrix("float64"),
@@ -83,6 +103,7 @@ CASES = {
     "epilogue": with_epilogue,
     "squared distances": squared_distances,
     "window": window,
+    "guarded window": guarded_window,
 }
 
 
