@@ -31,10 +31,17 @@ ACROSS = 1.5  #: how much longer plain vectors take that end in a sum across lan
 def best_tile(nest: Nest, machine: Machine, rows: int | None = None) -> Tile | None:
     """The tile of least estimated time, or None when no axis can be vectorised.
 
-    With `rows`, the whole axis of that number is unrolled.
+    With `rows`, the whole axis of that number is unrolled. Half vectors are tried last: they do
+    half of the work in a cycle, but read in place what whole ones would read beyond.
     """
+    lanes = machine.lanes(nest.dtype)
+    whole = _best_of(_tiles(nest, machine, lanes), nest, machine, rows)
+    return whole or _best_of(_tiles(nest, machine, lanes // 2), nest, machine, rows)
+
+
+def _best_of(tiles: Iterator[Tile], nest: Nest, machine: Machine, rows: int | None) -> Tile | None:
     best: tuple[float, Tile] | None = None
-    for tile in _tiles(nest, machine):
+    for tile in tiles:
         if rows is not None and dict(tile.unrolled).get(rows) != nest.extents[nest.spatial[rows]]:
             continue
         padded = padded_extents(nest, tile)
@@ -47,13 +54,12 @@ def best_tile(nest: Nest, machine: Machine, rows: int | None = None) -> Tile | N
     return None if best is None else best[1]
 
 
-def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
-    """Every promising tile, in a fixed order."""
+def _tiles(nest: Nest, machine: Machine, lanes: int) -> Iterator[Tile]:
+    """Every promising tile with vectors of up to `lanes` elements, in a fixed order."""
     # a function of many steps needs additional registers
     calls = any(weight >= CALL for _, weight in nest.steps)
     registers = machine.vector_registers // 4 if calls else machine.vector_registers * 3 // 4
     registers //= len(nest.body.reduction.sources)
-    lanes = machine.lanes(nest.dtype)
     for vector, key in enumerate(nest.spatial):
         if key not in nest.extents or not all(_vectorizable(o, key) for o in nest.body.operands):
             continue
@@ -64,9 +70,12 @@ def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
             for axis, other in reversed(list(enumerate(nest.spatial)))
             if axis != vector and nest.extents.get(other, 1) > 1
         ]
-        for width, vectors in all_choices(_widths(lanes, extent), (1, 2, 3, 4)):
+        width = min(lanes, _power_of_two(extent))
+        if width < 4:
+            continue
+        for vectors in (1, 2, 3, 4):
             if width * vectors > extent + width - 1:
-                continue
+                break
             yield Tile(vector, width, vectors)
             for count in (1, 2):
                 for chosen in combinations(others, count):
@@ -78,14 +87,6 @@ def _tiles(nest: Nest, machine: Machine) -> Iterator[Tile]:
                             axes = [axis for axis, _ in chosen]
                             pairs = tuple(zip(axes, factors, strict=True))
                             yield Tile(vector, width, vectors, pairs)
-
-
-def _widths(lanes: int, extent: int) -> list[int]:
-    """Whole vectors, and half ones where only these divide an extent: nothing is padded then."""
-    whole = min(lanes, _power_of_two(extent))
-    half = whole // 2
-    widths = [whole, half] if extent % whole and extent % half == 0 else [whole]
-    return [width for width in widths if width >= 4]
 
 
 def _power_of_two(extent: int) -> int:
