@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
-from tvm_autodiff import build, differentiate
+from tvm_autodiff import build, differentiate, jvp
 
 
 def pair(keeps, other=None, value=None):
@@ -166,3 +166,39 @@ def test_a_single_component_and_an_index_that_is_no_place():
     np.testing.assert_array_equal(got[2], at[np.arange(6), best])
     [best] = winners(at.reshape(1, -1), False, True, np.abs)
     assert (got[3], got[4]) == (best, at.reshape(-1)[best])
+
+
+@pytest.mark.parametrize("name", ["ge", "gt", "lt", "swapped"])
+def test_an_initial_value_precedes_all_elements(name):
+    """Its index is data, so it is no place among the elements; tangents take places as well."""
+    combine, least, final, _ = REDUCERS[name]
+    worst = te.max_value if least else te.min_value
+    reducer = te.comm_reducer(combine, lambda i, v: (tirx.const(-1, i), worst(v)))
+    x, start = te.placeholder((5, 11), name="x"), te.placeholder((5,), name="start")
+    label = te.placeholder((5,), "int32", name="label")
+
+    def body(i):
+        k = te.reduce_axis((0, 11 - i), "k")
+        return reducer((k, x[i, k]), axis=k, init=[label[i], start[i]])
+
+    index, best = te.compute((5,), body, name="best")
+    head = te.placeholder((5,), name="head")
+    tangents = [te.placeholder(t.shape, name=f"d{t.op.name}") for t in (x, start)]
+    outputs = [index, best, *differentiate(best, [x, start], head)]
+    outputs += jvp([best], [x, start], tangents)
+    run = build([x, label, start, head, *tangents], outputs, cache=False)
+    rng = np.random.default_rng(3)
+    rows = rng.integers(1, 4, (5, 11)).astype("float32")
+    begin = np.array([3, 1, 2, 9, -1], "float32")
+    labels = np.arange(100, 105, dtype="int32")
+    moves, shift = rng.random((5, 11), "float32"), rng.random(5, "float32")
+    got = run(rows, labels, begin, np.ones(5, "float32"), moves, shift)
+    for i in range(5):
+        length = 11 - i
+        joined = np.concatenate([begin[i : i + 1], rows[i, :length]])[None]
+        [at] = winners(joined, least, final, None)
+        assert got[0][i] == (labels[i] if at == 0 else at - 1)
+        assert got[1][i] == joined[0, at]
+        np.testing.assert_array_equal(got[2][i], np.arange(11) == at - 1)
+        assert got[3][i] == (at == 0)
+        assert got[4][i] == (shift[i] if at == 0 else moves[i, at - 1])

@@ -151,7 +151,8 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
     if split is not None:
         reader, read = split
         merged = _plain(read[0].op, stages)
-        table = {tensor_key(old): new for old, new in zip(read, merged, strict=True)}
+        # a selection may have got its place as one more output
+        table = {tensor_key(old): new for old, new in zip(read, merged, strict=False)}
         readers = {hash(tensor.op): tensor.op for tensor in reader}.values()
         current = [retarget(op, lambda t: table.get(tensor_key(t)))[0].op for op in readers]
         return [

@@ -74,11 +74,13 @@ def _places_in_order(reduction: Reduction) -> bool:
 
 
 def _is_place(reduction: Reduction, component: int) -> bool:
-    """Whether a component is already the index in iteration order, with an identity before all."""
-    identity = const_value(reduction.combiner.identity[component])
-    if len(reduction.axes) != 1 or identity is None:
+    """Whether a component is already the index in iteration order, with a start before all."""
+    starts = [reduction.combiner.identity, *([reduction.init] if reduction.init else [])]
+    values = [const_value(start[component]) for start in starts]
+    if len(reduction.axes) != 1 or any(value is None for value in values):
         return False
     [axis] = reduction.axes
+    identity = values[0]
     source = reduction.sources[component]
     if op_name(source) == "if_then_else" and const_value(operands(source)[2]) == identity:
         source = operands(source)[1]
@@ -86,4 +88,6 @@ def _is_place(reduction: Reduction, component: int) -> bool:
         [inner] = operands(source)
         source = inner if keeps_values(dtype_of(inner), dtype_of(source)) else source
     low, _ = axis_range(axis)
-    return node_id(source) == node_id(axis.var) and isinstance(low, int) and identity < low
+    if node_id(source) != node_id(axis.var) or not isinstance(low, int):
+        return False
+    return all(value < low for value in values if value is not None)
