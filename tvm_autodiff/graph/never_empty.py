@@ -22,8 +22,9 @@ from .stage import (
 def never_empty(tensors: list[Tensor]) -> list[Tensor]:
     """``⊕_{k < n(i)} f  →  ⊕_{k < max(n(i), 1)} if k < n(i) then f else identity``.
 
-    With varying bounds TVM writes the identity in the first iteration. An empty range has no
-    iteration, so its result would be uninitialised memory.
+    If the bounds of one axis vary, TVM writes the identity in the first iteration of all axes. An
+    empty range has no iteration, so its result would be uninitialised memory. That holds for axes
+    of symbolic extent beside it, too.
 
     Parameters
     ----------
@@ -38,11 +39,12 @@ def never_empty(tensors: list[Tensor]) -> list[Tensor]:
     ranges: dict[Var, tuple[Extent, Extent]] = {axis.var: axis_range(axis) for axis in op.axis}
     axes: list[Axis] = []
     inside: list[Expr] = []
-    for axis in reduction.axes:
-        low, extent = axis.dom.min, axis.dom.extent
-        read, one = contains_load(extent), const(1, dtype_of(extent))
-        varies = read or depends_on(extent, moving)
-        if varies and (read or not prove(compare("ge", extent, one), ranges)):
+    extents = [axis.dom.extent for axis in reduction.axes]
+    if not any(contains_load(extent) or depends_on(extent, moving) for extent in extents):
+        return tensors
+    for axis, extent in zip(reduction.axes, extents, strict=True):
+        low, one = axis.dom.min, const(1, dtype_of(extent))
+        if contains_load(extent) or not prove(compare("ge", extent, one), ranges):
             inside.append(compare("lt", sub(axis.var, low), extent))
             least = binary("max", extent, one)
             axes.append(reduce_axis_within(axis.var, low, least))
