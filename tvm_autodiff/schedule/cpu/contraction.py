@@ -90,15 +90,18 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
 def _stays(nest: Nest, machine: Machine) -> bool:
     """Whether operands that every tile reads stay in the cache.
 
-    The operand that the outermost loop runs through is read once.
+    Of an operand that the outermost loop runs through, one step of that loop reads its part.
     """
-    first = nest.spatial[tile_order(nest, nest.extents)[0]]
+    tile = best_tile(nest, machine)
+    if tile is None:
+        return True
+    axis = tile_order(nest, nest.extents)[0]
+    first, step = nest.spatial[axis], tile.factors.get(axis, 1)
     held = 0
     for operand in nest.body.operands:
         size = packed_size(operand, ranges_of(nest.extents)) or 0
-        held += (
-            size if first not in operand.variables() else size * 16 // nest.extents.get(first, 16)
-        )
+        inside = first in operand.variables()
+        held += size * step // nest.extents.get(first, step) if inside else size
     # panels that were packed before the loop over steps are contiguous, and evict little else
     packed = nest.repetition.times > 1 and any(map(nest.is_fixed, nest.body.operands))
     return held * nest.itemsize <= (machine.cache_bytes if packed else machine.cache_bytes // 2)
