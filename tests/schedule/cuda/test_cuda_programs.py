@@ -120,7 +120,9 @@ ALIKE = frozenset(
     + ("lookup-select", "gradient-padded", "gradient-product", "rows-behind-selects")
     + ("kept-states-called",)
 )
-GUARDED = [name for name in guarded_programs.PROGRAMS if name not in ALIKE]
+#: two threads of the kernel of dx write one element: rows of n + 4 elements in tiles of TVM's rule
+RACING = ("gradient-columns",)
+GUARDED = [name for name in guarded_programs.PROGRAMS if name not in (*ALIKE, *RACING)]
 
 
 def of_guarded(name):
@@ -133,6 +135,12 @@ def of_guarded(name):
 @pytest.mark.parametrize("names", groups(GUARDED, 14))
 def test_guarded_programs(names):
     check({name: of_guarded(name) for name in names})
+
+
+@pytest.mark.xfail(reason="two threads write one element of dx", strict=True)
+@pytest.mark.parametrize("name", RACING)
+def test_known_races(name):
+    check({name: of_guarded(name)})
 
 
 def test_updates_are_in_place():
