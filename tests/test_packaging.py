@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -63,13 +64,17 @@ def test_the_source_holds_what_tests_need(built):
 
 
 def test_the_wheel_alone_differentiates(built, tmp_path):
+    """In an empty environment; the packages that it needs are those of this one, by a path."""
     [wheel] = built.glob("*.whl")
-    target = tmp_path / "installed"
-    zipfile.ZipFile(wheel).extractall(target)  # what pip does with a wheel of Python alone
+    run(sys.executable, "-m", "venv", "--without-pip", "empty", cwd=tmp_path)
+    [python] = tmp_path.glob("empty/bin/python")
+    install = ("-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index")
+    run(sys.executable, *install, wheel, cwd=tmp_path)
+    needed = f"import sys\nsys.path.append({sysconfig.get_path('purelib')!r})\n"
     script = tmp_path / "first.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(target)!r})\n{GRADIENT}")
-    text = run(sys.executable, "-P", script, cwd=tmp_path)
-    assert text.startswith(str(target))
+    script.write_text(needed + GRADIENT)
+    text = run(python, "-P", script, cwd=tmp_path)
+    assert text.startswith(str(tmp_path / "empty"))
     assert "dx[i0] = if i0%2 == 0 then h[i0//2] else 0.0" in text
 
 
