@@ -14,7 +14,17 @@ from ...codegen.passes.short_circuit import surely_evaluated
 from ...expr.costly import is_expensive
 from ...expr.fold import fold
 from ...expr.lets import merge_equal
-from ...expr.nodes import Expr, Var, is_const, is_load, load, load_tensor, node_id, operands
+from ...expr.nodes import (
+    Expr,
+    Var,
+    is_const,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    operands,
+    tensor_key,
+)
 from ...expr.rewrite import (
     contains,
     depends_on,
@@ -81,13 +91,13 @@ def with_shared_factors(
 
 def _shared(op: Operation, terms: Sequence[Term], values: Sequence[Expr]) -> dict[int, Expr]:
     """The nodes in the values of two terms of one tensor, whose places determine the point."""
-    counts: Counter[tuple[int, int]] = Counter()
+    counts: Counter[tuple[tuple[int, int], int]] = Counter()
     nodes: dict[int, Expr] = {}
     for term, value in zip(terms, values, strict=True):
         if _determines_point(op, term):
             for node in postorder(value):
                 nodes[node_id(node)] = node
-                counts[hash(term.tensor.op), node_id(node)] += 1
+                counts[tensor_key(term.tensor), node_id(node)] += 1
     return {key: nodes[key] for (_, key), count in counts.items() if count > 1}
 
 
