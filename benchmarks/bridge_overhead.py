@@ -17,7 +17,7 @@ from typing import Any
 from tvm import te, topi
 
 from tvm_autodiff import build, differentiate
-from tvm_autodiff.codegen.native_code import native_functions
+from tvm_autodiff.codegen.host.native_code import native_functions
 
 Row = tuple[str, Callable[[], Any], int]  #: what is called, and how often at a time
 

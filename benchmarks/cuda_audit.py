@@ -25,7 +25,7 @@ from cuda_kernels import SM_90, program
 from suite.cases import ENTRIES
 
 from tvm_autodiff import build
-from tvm_autodiff.codegen.primfunc import StageFunction
+from tvm_autodiff.codegen.stages.primfunc import StageFunction
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.machine import as_target, machine_of
@@ -121,9 +121,9 @@ def _waiting(launch: Launch, patterns: Sequence[Pattern]) -> float:
         warps = -(-launch.extent("threadIdx") // 32)
         asked = max(1e-9, pattern.each * pattern.sectors * warps)
         missed = min(1.0, pattern.block_sectors / asked)
-        rounds = max(1.0, times / (OVERLAP if not launch.shared else 2 * OVERLAP))
+        strips = max(1.0, times / (OVERLAP if not launch.shared else 2 * OVERLAP))
         key = tuple(id(loop.var) for loop in serial)
-        wait = rounds * (NEAR_LATENCY + missed * FAR_LATENCY)
+        wait = strips * (NEAR_LATENCY + missed * FAR_LATENCY)
         loops[key] = max(loops.get(key, 0.0), wait)
     return sum(loops.values()) + launch.phases * PHASE
 

@@ -1,10 +1,10 @@
 """The gradient of a product by its own rule beside that of any other reducer: ``python
 benchmarks/products_of_others.py``.
 
-The product's rule (`rules/product.py`) divides one product by each factor, the general rule
-(`rules/general_reducer.py`) takes the products before and after each factor by two scans. Both are
-built once, called in turns on one thread, and the least time of each is kept. With --check, how
-many of some products of extreme factors are wrong.
+The product's rule (`rules/reductions/product.py`) divides one product by each factor, the general
+rule (`rules/reductions/general_reducer.py`) takes the products before and after each factor by two
+scans. Both are built once, called in turns on one thread, and the least time of each is kept. With
+--check, how many of some products of extreme factors are wrong.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tvm import te, tirx
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import tvm_autodiff as ad
-from tvm_autodiff.rules import reducers
-from tvm_autodiff.rules.general_reducer import general
+from tvm_autodiff.rules.reductions import reducers
+from tvm_autodiff.rules.reductions.general_reducer import general
 
 PRODUCT = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="product")
 Make = Callable[[Any, str], Any]

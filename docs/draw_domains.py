@@ -13,7 +13,7 @@ from tvm_autodiff import draw_domain
 from tvm_autodiff.domain import Domain
 from tvm_autodiff.drawing.svg import INK, MUTED, Canvas
 from tvm_autodiff.expr.nodes import node_id
-from tvm_autodiff.schedule.nest.boxes import pieces
+from tvm_autodiff.schedule.nest.index_set_splitting import pieces
 
 FOLDER = Path(__file__).parent / "explanation"
 

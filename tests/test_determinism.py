@@ -14,7 +14,7 @@ import tvm_autodiff as ad
 from benchmarks._residual_network import residual_network
 from tests.processes import without_torch
 from tvm_autodiff import show
-from tvm_autodiff.runtime.build_key import build_key
+from tvm_autodiff.runtime.files.build_key import build_key
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,7 +8,7 @@ import tvm
 from tvm import te
 
 from tvm_autodiff.codegen.loop_nest import Places, allocated, function, local, parameter, sequence
-from tvm_autodiff.codegen.primfunc import relax_alignment
+from tvm_autodiff.codegen.stages.primfunc import relax_alignment
 from tvm_autodiff.codegen.vectors import filled_with, picked, whole, widened_read, widened_store
 from tvm_autodiff.expr.nodes import load
 

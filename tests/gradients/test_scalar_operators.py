@@ -12,7 +12,7 @@ from tvm import te, tirx
 from tests.gradient_case import Case
 from tvm_autodiff.expr.build import call, compare, if_then_else, select
 from tvm_autodiff.expr.nodes import binary, call_node
-from tvm_autodiff.graph.value_marks import MARKS
+from tvm_autodiff.graph.marks.value_marks import MARKS
 from tvm_autodiff.rules.scalar_rules import RULES
 
 REAL, UNIT, ABOVE_ONE = (-2.5, 2.5), (-0.9, 0.9), (1.2, 4.0)

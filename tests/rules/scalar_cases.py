@@ -19,7 +19,7 @@ from tvm import te, tirx
 from tests.evaluate import evaluate
 from tvm_autodiff.expr.build import cast, if_then_else, like, select, zero_like
 from tvm_autodiff.expr.nodes import binary, call_node, dtype_of, op_name, operands
-from tvm_autodiff.graph.checkpoint import checkpointed, recomputed
+from tvm_autodiff.graph.marks.checkpoint import checkpointed, recomputed
 from tvm_autodiff.rules.registry import called_name
 from tvm_autodiff.rules.scalar_rules import RULES, Branch, ScalarRule
 

@@ -14,7 +14,7 @@ from tvm_autodiff.expr.nodes import Tensor, load, op_name, tensor_key
 from tvm_autodiff.expr.rewrite import loaded_tensors, substitute
 from tvm_autodiff.graph.stage import axis_range, axis_vars, reduction_of, shape_of
 from tvm_autodiff.rules.linearize import linearize
-from tvm_autodiff.rules.reducers import classify
+from tvm_autodiff.rules.reductions.reducers import classify
 from tvm_autodiff.rules.terms import Term, guarded
 
 D = "float64"

@@ -18,7 +18,7 @@ from tests.schedule.cuda.serial import on_cpu
 from tvm_autodiff.compile.request import request_of
 from tvm_autodiff.runtime import device_arrays
 from tvm_autodiff.runtime.device import DeviceFunction
-from tvm_autodiff.runtime.record import Record
+from tvm_autodiff.runtime.files.manifest import Manifest
 
 needs_no_gpu = pytest.mark.skipif(tvm.cuda(0).exist, reason="there is a GPU")
 
@@ -72,10 +72,10 @@ def function(stages=1, n=4):
 def on_host(inputs, outputs):
     """A function for the GPU that runs on the CPU."""
     executable = on_cpu(inputs, outputs)
-    record = Record(
+    manifest = Manifest(
         request_of(inputs, outputs).signature, uses_vm=isinstance(executable, VMExecutable)
     )
-    return OnHost(executable, record, 1)
+    return OnHost(executable, manifest, 1)
 
 
 def following(before, A, n):
@@ -189,7 +189,7 @@ def test_updates_of_host_arrays_come_back():
     k = te.reduce_axis((0, n), "k")
     total = te.compute((), lambda: te.sum(A[k], axis=k), name="total")
     built = ad.build([A, B], total, updates={A: new}, cache=False)
-    step = OnHost(built._executable, built._record, 1)
+    step = OnHost(built._executable, built._manifest, 1)
     host, gpu = np.array([1, 2, 3], "float32"), GpuArray(aligned([1, 1, 5]))
     assert float(step(host, np.array([1, 1, 1], "float32"))) == 6
     np.testing.assert_array_equal(host, [2, 3, 4])
@@ -207,7 +207,7 @@ def test_updates_of_host_arrays_come_back():
 @pytest.mark.parametrize("stages", [1, 3])
 def test_profile(stages):
     built = ad.build(*program(stages, te.var("n")), cache=False)
-    call = OnHost(built._executable, built._record, 1)
+    call = OnHost(built._executable, built._manifest, 1)
     profile = call.profile(np.ones((4, 3), "float32"), 2.0, repeats=2)
     assert [kernel.seconds > 0 for kernel in profile.kernels] == [True] * len(profile.kernels)
-    assert len(profile.kernels) == len({launch.number for launch in built._record.launches}) > 0
+    assert len(profile.kernels) == len({launch.number for launch in built._manifest.launches}) > 0

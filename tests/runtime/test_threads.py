@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tvm import te
 
-from tvm_autodiff.codegen.host_cpu import default_threads
+from tvm_autodiff.codegen.host.host_cpu import default_threads
 from tvm_autodiff.compile import build
 from tvm_autodiff.runtime.threads import available_cpus, resolve_threads
 

@@ -21,7 +21,7 @@ from tests.schedule.guard_pages import arrays_for, shape_of, wanted
 from tests.schedule.guarded_programs import PROGRAMS, Program, Sizes
 from tests.schedule.sanitized_calls import Call, Task
 from tvm_autodiff.codegen.deep import run_deep
-from tvm_autodiff.codegen.direct_calls import PIPELINE
+from tvm_autodiff.codegen.host.direct_calls import PIPELINE
 from tvm_autodiff.compile.pipeline import _plan
 from tvm_autodiff.compile.request import request_of
 from tvm_autodiff.expr.nodes import tensor_key
@@ -75,7 +75,7 @@ def calls_of(program: Program, folder: Path) -> Task:
         ]
         results = zip(plan.results, wanted(program, arrays, sizes), strict=True)
         found = [(tensor_key(tensor), np.asarray(should)) for tensor, should in results]
-        task.rounds.append((given, calls, found))
+        task.strips.append((given, calls, found))
     return task
 
 

@@ -45,7 +45,7 @@ class Call:
 class Task:
     """Rounds of calls: the arrays that are given, the calls, and what the arrays are to hold."""
 
-    rounds: list[tuple[dict[Key, np.ndarray], list[Call], list[tuple[Key, np.ndarray]]]] = field(
+    strips: list[tuple[dict[Key, np.ndarray], list[Call], list[tuple[Key, np.ndarray]]]] = field(
         default_factory=list
     )
 
@@ -58,9 +58,9 @@ def save(tasks: Mapping[str, Task], path: Path) -> Path:
 
 def run(task: Task) -> None:
     """Run all calls, and compare the results."""
-    codes = {call.code for _, calls, _ in task.rounds for call in calls}
+    codes = {call.code for _, calls, _ in task.strips for call in calls}
     functions = {code: tvm.runtime.load_module(str(code))["main"] for code in codes}
-    for given, calls, wanted in task.rounds:
+    for given, calls, wanted in task.strips:
         found = dict(given)
         for call in calls:
             for key, (shape, dtype) in call.outputs.items():

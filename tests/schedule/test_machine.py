@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tvm_autodiff.codegen.host_cpu import Cache
+from tvm_autodiff.codegen.host.host_cpu import Cache
 from tvm_autodiff.codegen.targets import host_target
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
 

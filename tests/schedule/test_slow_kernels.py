@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
-from tests.schedule import cases, chain_cases
+from tests.schedule import cases, group_cases
 from tvm_autodiff.codegen.loop_nest import function, parameter, store
-from tvm_autodiff.codegen.primfunc import StageFunction, external_reads, stage_function
+from tvm_autodiff.codegen.stages.primfunc import StageFunction, external_reads, stage_function
 from tvm_autodiff.compile import build
 from tvm_autodiff.errors import LoweringError, PlainScheduleWarning
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
@@ -20,7 +20,7 @@ from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
-from tvm_autodiff.schedule.rule import ChainRule, Refusals, apply_rules
+from tvm_autodiff.schedule.rule import GroupRule, Refusals, apply_rules
 from tvm_autodiff.schedule.slow_kernels import notice_of, slow_kernels
 
 MACHINE = machine_of(as_target(None), 1)
@@ -71,7 +71,8 @@ def test_reasons_are_kept():
     assert found.rule == "rows"
     assert not found.plain
     assert [name for name, _ in found.declined] == [
-        *("running", "windows", "transposition", "interleaving", "elementwise", "contraction"),
+        *("prefix_reduction", "windows", "transposition", "interleaving"),
+        *("elementwise", "contraction"),
     ]
     assert all(declined.reason for _, declined in found.declined)
 
@@ -110,7 +111,7 @@ class TestRefused:
         assert "stage bad by" in str(told[0].message)
         assert "good" not in str(told[0].message)
         self.run(function)
-        launches = function._record.launches
+        launches = function._manifest.launches
         assert {launch.rule for launch in launches} == {"elementwise"}
         assert [bool(launch.reasons) for launch in launches] == [True, False, True]
 
@@ -125,19 +126,19 @@ class TestRefused:
         assert "broken: TVM rejects its code" in text
 
     def test_a_chain_comes_apart(self, monkeypatch):
-        def broken_chain(chain, machine):
-            tensors = [*external_reads(chain.ops), *chain.outputs]
+        def broken_chain(group, machine):
+            tensors = [*external_reads(group.ops), *group.outputs]
             buffers = [parameter(tensor, f"p{n}") for n, tensor in enumerate(tensors)]
             func = function(buffers, store(buffers[-1], WARP, [0, 0]))
-            count = len(tensors) - len(chain.outputs)
+            count = len(tensors) - len(group.outputs)
             return [StageFunction(func, tuple(tensors[:count]), tuple(tensors[count:]))]
 
-        rules = (ChainRule(broken_chain), *CPU_RULES[1:])
+        rules = (GroupRule(broken_chain), *CPU_RULES[1:])
         monkeypatch.setattr("tvm_autodiff.compile.pipeline.rules_for", lambda machine: rules)
         with pytest.warns(PlainScheduleWarning, match="broken_chain: TVM rejects") as told:
-            softmax = build(*chain_cases.softmax(40, 50), cache=False)
+            softmax = build(*group_cases.softmax(40, 50), cache=False)
         assert len(told) == 1
-        rules = {launch.rule for launch in softmax._record.launches}
+        rules = {launch.rule for launch in softmax._manifest.launches}
         assert "fallback" not in rules
         assert len(rules) > 1
         a = np.random.default_rng(0).random((40, 50), "float32")

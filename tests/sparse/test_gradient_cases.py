@@ -22,7 +22,7 @@ from tests.gradients import (
     test_reducers,
 )
 from tvm_autodiff.expr.nodes import is_float
-from tvm_autodiff.transforms.sparse_jacobian import _compressed
+from tvm_autodiff.transforms.linear.sparse_jacobian import _compressed
 
 MODULES = (
     test_guarded_branches,

@@ -9,9 +9,9 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import checkpoint
-from tvm_autodiff.graph.checkpoint import generation_of
 from tvm_autodiff.graph.graph import Graph
-from tvm_autodiff.graph.value_marks import has_marks
+from tvm_autodiff.graph.marks.checkpoint import generation_of
+from tvm_autodiff.graph.marks.value_marks import has_marks
 
 D = "float64"
 X = te.placeholder((3, 4), D, "x")

@@ -18,10 +18,10 @@ from tvm import s_tir, tirx
 from ..expr.build import add, cast, const, mul
 from ..expr.nodes import Expr, Tensor, Var, const_value, dtype_of, tensor_key
 from ..expr.rewrite import map_loads
-from ..graph.narrowed import plain_shape
+from ..graph.sizes.narrowed import plain_shape
 from ..graph.stage import Extent, index_dtype, shape_of
 from .passes.in_place import WRITES_ONCE
-from .primfunc import PrimFunc
+from .stages.primfunc import PrimFunc
 
 Statement = Any  #: a TVM statement
 Buffer = Any  #: a TVM buffer

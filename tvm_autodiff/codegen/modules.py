@@ -11,7 +11,7 @@ from tvm import relax, tirx
 from tvm.ir import GlobalVar
 
 from ..expr.nodes import node_id
-from .primfunc import PrimFunc
+from .stages.primfunc import PrimFunc
 
 Module: TypeAlias = tvm.IRModule
 FunctionVar: TypeAlias = GlobalVar  #: what a call within a module names its function by

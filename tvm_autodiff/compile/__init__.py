@@ -1,7 +1,7 @@
 """Compiles tensors into callable functions: `lower`, `build` and `load`."""
 
-from ..runtime.build_cache import clear_cache
-from ..runtime.loading import load
+from ..runtime.files.build_cache import clear_cache
+from ..runtime.files.loading import load
 from ..schedule.tuning.options import Tuning
 from .pipeline import build, lower
 

@@ -17,18 +17,13 @@ from ..debug.inspector import Inspector
 from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from ..graph.packed_calls import refuse_unknown_functions
 from ..keywords import checked_keywords
-from ..runtime.build_cache import BuildCache, cache_of
 from ..runtime.compiled import CompiledFunction
 from ..runtime.device import DeviceFunction, has_gpu
-from ..runtime.library import (
-    DamagedLibraryError,
-    LinkError,
-    UnloadableError,
-    library_bytes,
-)
-from ..runtime.loading import loaded
+from ..runtime.files.build_cache import BuildCache, cache_of
+from ..runtime.files.library import DamagedLibraryError, LinkError, UnloadableError, library_bytes
+from ..runtime.files.loading import loaded
+from ..runtime.files.manifest import Manifest
 from ..runtime.modules import can_link
-from ..runtime.record import Record
 from ..runtime.threads import check_threads, use_threads
 from ..schedule.backends import rules_for
 from ..schedule.compilation import compiled
@@ -40,7 +35,7 @@ from ..schedule.tuning.options import Tuning
 from ..sparse.function import takes_sparse
 from ..warn import warn
 from ..zero_elimination.passes.reductions import solve_masks
-from .record import record_of
+from .manifest import manifest_of
 from .request import Request, Tensors, Updates, request_of
 
 KEPT_SECONDS = 0.3  #: builds that take less are not worth a file
@@ -246,19 +241,19 @@ def _built(
         if found is not None:
             return found
     begin = time.perf_counter()
-    executable, record = _compiled(request, machine)
+    executable, manifest = _compiled(request, machine)
     slow = time.perf_counter() - begin >= KEPT_SECONDS or isinstance(cache, (str, os.PathLike))
     if store is None or key is None or not slow or not can_link():
-        return make(executable, record, threads)
+        return make(executable, manifest, threads)
     try:
-        data = library_bytes(executable, record)
+        data = library_bytes(executable, manifest)
         with contextlib.suppress(OSError):  # a full disk keeps nobody from computing
             store.put(key, data)
         # a linked program does not have to be compiled again at the first call
         return loaded(data, threads, folder=store.folder, recompile=lambda: executable, make=make)
     except (LinkError, UnloadableError, LoweringError):
         # there is no linker, no folder to load from, or the target is not this machine: compile
-        return make(executable, record, threads)
+        return make(executable, manifest, threads)
 
 
 def _from_cache(
@@ -291,8 +286,8 @@ def _plan(request: Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
 
 def _compiled(
     request: Request, machine: Machine, tune: Tuning | None = None
-) -> tuple[Any, Record]:
-    """The executable of a program, and its record."""
+) -> tuple[Any, Manifest]:
+    """The executable of a program, and its manifest."""
     rules = rules_for(machine)
     try:
         plan = run_deep(_plan, request, machine, rules)
@@ -303,7 +298,7 @@ def _compiled(
         raise
     except Exception as error:
         raise _fault(request, error) from error
-    return done.executable, record_of(request, done, plan)
+    return done.executable, manifest_of(request, done, plan)
 
 
 def _fault(request: Request, error: Exception) -> LoweringError:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..codegen.deep import run_deep
-from ..codegen.sizes import with_plain_sizes
+from ..codegen.stages.sizes import with_plain_sizes
 from ..errors import InvalidArgumentError
 from ..expr.nodes import Tensor, is_tensor, tensor_key
-from ..runtime.build_key import build_key
-from ..runtime.signature import Signature
-from ..runtime.tensor_signature import signature_of
+from ..runtime.calls.signature import Signature
+from ..runtime.calls.tensor_signature import signature_of
+from ..runtime.files.build_key import build_key
 from ..schedule.arguments import check_graph, plain_program, tensors_of, updates_of
 from ..schedule.emit.updates import Update
 from ..schedule.machine import Machine

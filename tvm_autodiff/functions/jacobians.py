@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import NotDifferentiableError
 from ..expr.nodes import dtype_of, is_float
 from ..keywords import checked_keywords
-from ..transforms.jacobian import jacobian
+from ..transforms.linear.jacobian import jacobian
 from .array_function import ArrayFunction, derived
 from .local import Argnums, checked_argnums, local_call, picked
 from .tracing import described

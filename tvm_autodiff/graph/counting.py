@@ -17,8 +17,8 @@ from ..expr.integers.loop_points import loop_points
 from ..expr.nodes import Axis, Expr, Tensor, Var, node_id, op_name, operands
 from ..expr.rewrite import contains_load, depends_on, postorder, variables_of
 from ..expr.simplify import constant_bounds
+from .marks.value_marks import MARKS
 from .stage import axis_range, shape_of
-from .value_marks import MARKS
 
 #: maps symbolic extents to their values
 Put = Callable[[Any], Any]

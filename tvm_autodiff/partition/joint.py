@@ -25,9 +25,9 @@ from ..expr.nodes import (
 )
 from ..expr.rewrite import postorder, substituter, variables_of
 from ..expr.simplify import simplify
-from ..graph.checkpoint import checkpoints, without_generations
 from ..graph.graph import Graph, tensors_read_by
 from ..graph.kinds.custom import without_rules
+from ..graph.marks.checkpoint import checkpoints, without_generations
 from ..graph.stage import (
     Extent,
     Operation,

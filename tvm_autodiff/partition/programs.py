@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..codegen.sizes import known_sizes
+from ..codegen.stages.sizes import known_sizes
 from ..expr.nodes import Tensor, node_id, tensor_key
 from ..graph.free_variables import free_variables
 from ..graph.graph import Graph, rebuild

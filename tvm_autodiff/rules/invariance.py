@@ -31,7 +31,7 @@ from ..expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ..expr.simplify import prove_equal
 from ..graph.graph import Graph
 from ..graph.stage import Operation, axis_vars, bodies, is_compute, outputs_of, reduction_of
-from .reducers import classify
+from .reductions.reducers import classify
 from .scalar_rules import NO_DERIVATIVE
 
 #: the maximum number of stages that a change is followed through

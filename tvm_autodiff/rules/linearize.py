@@ -37,7 +37,7 @@ from ..graph.stage import (
     reduction_of,
     rename_bounds,
 )
-from .reducers import source_seeds
+from .reductions.reducers import source_seeds
 from .terms import Condition, Contribution, Term, pull_back
 
 

@@ -49,8 +49,8 @@ from ..graph.stage import (
     shape_of,
     sum_combiner,
 )
-from .reducers import classify
-from .reducing import copy_of_stage
+from .reductions.reducers import classify
+from .reductions.reducing import copy_of_stage
 from .tangents import or_zero, push_forward
 
 TangentOf = Callable[[Tensor], Tensor | None]  #: None is zero

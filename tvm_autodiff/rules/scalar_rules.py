@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from ..expr.build import add, any_of, call, cast, compare, div, like, mul, neg, negate, select, sub
 from ..expr.nodes import Expr, call_node, const_value, dtype_of, is_float, same_node
-from ..graph.checkpoint import CHECKPOINT, RECOMPUTED
-from ..graph.stop_gradient import NAME as STOP
+from ..graph.marks.checkpoint import CHECKPOINT, RECOMPUTED
+from ..graph.marks.stop_gradient import NAME as STOP
 
 
 @dataclass(frozen=True)

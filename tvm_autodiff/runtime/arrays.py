@@ -18,7 +18,7 @@ import numpy as np
 import tvm_ffi
 
 from ..errors import CallError
-from .recycling import KEPT_BY_MALLOC, RecycledMemory
+from .calls.recycling import KEPT_BY_MALLOC, RecycledMemory
 from .tensors import empty, reinterpreted
 
 Array = Any  #: an array of some framework

@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.call_check import OVERLAP
 from ..codegen.deep import run_deep
-from ..codegen.direct_calls import ALL_LAUNCHES
+from ..codegen.host.call_check import OVERLAP
+from ..codegen.host.direct_calls import ALL_LAUNCHES
 from ..errors import CallError, InvalidArgumentError, LoweringError
-from .arguments import CheckedArguments
 from .arrays import Array, copy_of, is_recorded, is_torch_type, numpy_dtype
-from .call_sizes import carriers
-from .export import exportable_path, linked, write
-from .host import check_host
+from .calls.arguments import CheckedArguments
+from .calls.call_sizes import carriers
+from .calls.native_call import NativeCall, native_call
+from .calls.results import NUMBERS, Makers, makers_of
+from .calls.sized_calls import SizedCalls
+from .files.export import exportable_path, linked, write
+from .files.host import check_host
+from .files.manifest import Manifest
 from .memory import Memory, memory_of
 from .modules import machine_on, modules_in
-from .native_call import NativeCall, native_call
 from .profile import Profile, profile_of, profile_of_launches
-from .record import Record
-from .results import NUMBERS, Makers, makers_of
-from .sized_calls import SizedCalls
 from .tensors import cpu
 from .threads import use_threads
 
@@ -62,32 +62,32 @@ class CompiledFunction(CheckedArguments):
     def __init__(
         self,
         executable: Any,
-        record: Record,
+        manifest: Manifest,
         num_threads: int,
         *,
         code: bytes | None = None,
         recompile: Callable[[], Any] | None = None,
     ) -> None:
-        super().__init__(record)
-        signature = record.signature
+        super().__init__(manifest)
+        signature = manifest.signature
         self.num_threads = num_threads
         self._count, self._single = len(signature.inputs), signature.single
         self._executable = executable
         self._code = code  # the shared library, where there is one
         self._recompile = recompile  # gives a module that still has its source
-        self._parallel = record.parallel  # whether any kernel was scheduled for several threads
+        self._parallel = manifest.parallel  # whether any kernel was scheduled for several threads
         #: whether `main` returns what is wrong with arrays
-        self._direct = record.workspace is not None or record.sizes is not None
+        self._direct = manifest.workspace is not None or manifest.sizes is not None
         #: the inputs whose shapes select how a call of symbolic sizes is made
-        self._carriers = None if record.uses_vm else carriers(signature)
+        self._carriers = None if manifest.uses_vm else carriers(signature)
         self._machines = threading.local()  # machines and tables serve one call at a time
-        self._calls = SizedCalls(record)
+        self._calls = SizedCalls(manifest)
         self._shared: Callable[..., Any] | None = None
         self._is_code = False
         self._scalars = [
             (number, numpy_dtype(spec.dtype))
             for number, spec in enumerate(signature.inputs)
-            if not spec.shape and number not in record.updated
+            if not spec.shape and number not in manifest.updated
         ]
         #: array types → makers of the results, or None if such arrays need more than a call; for
         #: all types so far, and for the last ones
@@ -153,7 +153,7 @@ class CompiledFunction(CheckedArguments):
         results = list(listed)
         if out is None:  # a comprehension costs as much as the array
             results = [makers[0]()] if len(makers) == 1 else [make() for make in makers]
-        if not self._direct and (out is not None or self._record.updated):
+        if not self._direct and (out is not None or self._manifest.updated):
             self._refuse_overlap(arrays, results, out is not None)
         given: Sequence[Any] = self._numbers_as_arrays(arrays) if self._scalars else arrays
         if self._parallel:
@@ -174,7 +174,7 @@ class CompiledFunction(CheckedArguments):
         signature = self.signature
         if signature.static:
             return makers_of(
-                arrays, signature.inputs, signature.outputs, self._record.updated
+                arrays, signature.inputs, signature.outputs, self._manifest.updated
             )
         if self._carriers is None or len(arrays) < self._count:
             return None
@@ -220,7 +220,7 @@ class CompiledFunction(CheckedArguments):
     def _function_for(self, arrays: Sequence[Array]) -> Callable[..., Any]:
         """The raw function for the sizes of arrays that have been checked."""
         main = self._function()
-        return main if self._record.sizes is None else self._calls.function(main, arrays)
+        return main if self._manifest.sizes is None else self._calls.function(main, arrays)
 
     def _function(self) -> Callable[..., Any]:
         if self._shared is not None:
@@ -235,23 +235,23 @@ class CompiledFunction(CheckedArguments):
 
     def _new_function(self) -> Callable[..., Any]:
         """The raw function of one thread, or of all threads where it has no state."""
-        check_host(self._record)
-        if self._record.uses_vm:
+        check_host(self._manifest)
+        if self._manifest.uses_vm:
             return machine_on(self._executable, cpu())["main"]
         main = self._executable["main"]
-        if self._record.workspace is not None:
+        if self._manifest.workspace is not None:
             return functools.partial(main, ALL_LAUNCHES, *self._calls.in_front(()))
         self._shared = main
         return main
 
     def _native(self) -> NativeCall:
         """How machine code calls the program."""
-        check_host(self._record)
-        return run_deep(native_call, self._executable, self._record, self.num_threads)
+        check_host(self._manifest)
+        return run_deep(native_call, self._executable, self._manifest, self.num_threads)
 
     def _divide_by(self, launch: int) -> None:
         """Divide loops with the function at an address, if the sizes of the program are known."""
-        if self._record.workspace is not None and self._parallel:
+        if self._manifest.workspace is not None and self._parallel:
             self._native().exchange(launch)
 
     def memory(self, **sizes: int) -> Memory:
@@ -285,7 +285,7 @@ class CompiledFunction(CheckedArguments):
         256  temporary      B
         768  bytes: 256 in, 256 out, 256 between
         """
-        return memory_of(self._record, sizes)
+        return memory_of(self._manifest, sizes)
 
     def profile(self, *arrays: Array, repeats: int = 20, **named: Array) -> Profile:
         """Time each kernel of a call.
@@ -322,17 +322,17 @@ class CompiledFunction(CheckedArguments):
         arguments, _, _ = self._bound(self._with_copies(arrays), None)
         if self._parallel:
             use_threads(self.num_threads)
-        function, launches = self._function_for(arrays), self._record.launches
+        function, launches = self._function_for(arrays), self._manifest.launches
         if self._direct and len(launches) > 1:
             main, in_front = self._executable["main"], self._calls.in_front(arrays)
             run = lambda launch: main(launch, *in_front, *arguments)  # noqa: E731
             return profile_of_launches(run, launches, repeats)
-        machine = machine_on(self._executable, cpu()) if self._record.uses_vm else None
+        machine = machine_on(self._executable, cpu()) if self._manifest.uses_vm else None
         return profile_of(function, machine, arguments, launches, repeats)
 
     def _with_copies(self, arrays: Sequence[Array]) -> list[Array]:
         """The arguments with copies of those that a call writes."""
-        updated = self._record.updated
+        updated = self._manifest.updated
         return [copy_of(a) if number in updated else a for number, a in enumerate(arrays)]
 
     def source(self, language: str | None = None) -> str:
@@ -393,7 +393,7 @@ class CompiledFunction(CheckedArguments):
             write(target, self._code)
             return
         executable = self._executable if self._recompile is None else self._recompile()
-        write(target, linked(executable, self._record, self.num_threads, target))
+        write(target, linked(executable, self._manifest, self.num_threads, target))
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"

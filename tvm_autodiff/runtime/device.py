@@ -15,6 +15,7 @@ import tvm_ffi
 
 from ..errors import CallError, LoweringError
 from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
+from .calls.signature import TensorSpec
 from .compiled import CompiledFunction
 from .device_arrays import (
     borrow_on_device,
@@ -26,7 +27,6 @@ from .device_arrays import (
 )
 from .modules import machine_on
 from .profile import Profile, profile_of
-from .signature import TensorSpec
 from .tensors import empty, gpu
 
 
@@ -99,10 +99,10 @@ class DeviceFunction(CompiledFunction):
             arrays = self.in_order(arrays, named)
         call, _, _ = self._prepared(self._with_copies(arrays), None)
         machine = None
-        if self._record.uses_vm:
+        if self._manifest.uses_vm:
             machine = machine_on(self._executable, call.device)
         function = self._function_on(call.device, 0)
-        launches, wait = self._record.launches, call.device.sync
+        launches, wait = self._manifest.launches, call.device.sync
         return profile_of(function, machine, call.arguments, launches, repeats, wait)
 
     def _prepared(
@@ -125,7 +125,7 @@ class DeviceFunction(CompiledFunction):
         number = _one_gpu([*arrays, *(results or ())])
         call = _Call(self._gpu(number), {})
         for place, (array, spec) in enumerate(zip(arrays, signature.inputs, strict=True)):
-            self._take(call, array, spec, place in self._record.updated)
+            self._take(call, array, spec, place in self._manifest.updated)
         self._refuse_overlap(arrays, results or [], out is not None)
         if not signature.static:
             self._check_symbols(arrays, call.sizes)
@@ -212,7 +212,7 @@ class DeviceFunction(CompiledFunction):
     def _function_on(self, device: Any, stream: int) -> Callable[..., Any]:
         """The function for one GPU and stream, because streams do not share memory between kernels.
         """
-        if not self._record.uses_vm:
+        if not self._manifest.uses_vm:
             return self._function()
         key = f"main_{device.index}_{stream}"
         function = getattr(self._machines, key, None)

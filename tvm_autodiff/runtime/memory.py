@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import itemsize
 from ..graph.loop_plans import LoopPlan
-from .call_sizes import planned
-from .record import LoopBack, Record, Storage
-from .signature import TensorSpec, dim_value
+from .calls.call_sizes import planned
+from .calls.signature import TensorSpec, dim_value
+from .files.manifest import LoopBack, Manifest, Storage
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Memory:
         return "\n".join([*rows, total, *map(str, self.loops)])
 
 
-def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
+def memory_of(manifest: Manifest, sizes: Mapping[str, int]) -> Memory:
     """The memory of a call for some values of the symbols."""
     known = dict(sizes)
 
@@ -106,21 +106,21 @@ def memory_of(record: Record, sizes: Mapping[str, int]) -> Memory:
         return Buffer(kind, count * itemsize(spec.dtype), (spec.name,))
 
     buffers = [
-        tensor("updated input" if number in record.updated else "input", spec)
-        for number, spec in enumerate(record.signature.inputs)
+        tensor("updated input" if number in manifest.updated else "input", spec)
+        for number, spec in enumerate(manifest.signature.inputs)
     ]
-    buffers += [tensor("output", spec) for spec in record.signature.outputs]
-    storages = list(record.storages)
-    if record.sizes is not None:
-        for one in record.sizes.temporaries:
+    buffers += [tensor("output", spec) for spec in manifest.signature.outputs]
+    storages = list(manifest.storages)
+    if manifest.sizes is not None:
+        for one in manifest.sizes.temporaries:
             value(one.size, one.name)  # raises where a symbol has no value
-        plan = planned(record.sizes, known)
+        plan = planned(manifest.sizes, known)
         storages = [Storage(int(one.size), tuple(one.tensors)) for one in plan.storages]
     buffers += [
         Buffer("temporary", value(storage.size, "a temporary"), storage.tensors)
         for storage in storages
     ]
-    return Memory(tuple(buffers), tuple(_plan(loop, known) for loop in record.loops))
+    return Memory(tuple(buffers), tuple(_plan(loop, known) for loop in manifest.loops))
 
 
 def _plan(loop: LoopBack, sizes: dict[str, int]) -> LoopPlan:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..codegen.direct_calls import ALL_LAUNCHES, NO_LAUNCH
-from .record import Launch
+from ..codegen.host.direct_calls import ALL_LAUNCHES, NO_LAUNCH
+from .files.manifest import Launch
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
-from ..codegen.host_cpu import default_threads
+from ..codegen.host.host_cpu import default_threads
 from ..errors import InvalidArgumentError
 from .modules import size_thread_pool
 

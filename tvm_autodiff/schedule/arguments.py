@@ -10,8 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen.primfunc import external_symbols
-from ..codegen.sizes import known_sizes
+from ..codegen.stages.primfunc import external_symbols
+from ..codegen.stages.sizes import known_sizes
 from ..errors import InvalidArgumentError, LoweringError
 from ..expr.nodes import Tensor, dtype_of, is_tensor, node_id, tensor_key
 from ..expr.simplify import prove_equal

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen.deep import run_deep
+from ..codegen.host.workspace import PlannedStorage
 from ..codegen.modules import compiled_module, module_of
-from ..codegen.primfunc import first_line
-from ..codegen.workspace import PlannedStorage
+from ..codegen.stages.primfunc import first_line
 from ..errors import LoweringError
 from ..expr.nodes import Expr
 from .backends import finished, pipelines_for

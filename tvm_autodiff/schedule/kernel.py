@@ -1,6 +1,6 @@
 """A kernel: a stage that holds the work, and the stages fused with it; with estimates of its work.
 
-`kernels` decides which stages make a kernel, and `chains` which kernels run as one, row by row.
+`kernels` decides which stages make a kernel, and `groups` which kernels run as one, row by row.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ..graph.stage import is_placeholder
 from .declined import Declined
 from .kernel import SYMBOLIC_SIZE, Kernel
 from .machine import Machine
-from .rewrites.row_blocks import RowBlocks, row_blocks
+from .rewrites.loops.row_blocks import RowBlocks, row_blocks
 from .work import bytes_of, estimated_work
 
 SHARED_PART = 2  #: what all rows read may take one part in so many of a cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..codegen.host_cpu import Cache, host_caches, page_bytes
+from ..codegen.host.host_cpu import Cache, host_caches, page_bytes
 from ..codegen.targets import (
     Target,
     cpu_architecture,

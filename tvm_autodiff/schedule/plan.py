@@ -18,21 +18,21 @@ from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished, loop_rules_for
 from .declined import Declined
 from .emit.called_parts import Part
+from .emit.common_launches import without_common_launches
 from .emit.loop_carries import StepValues, step_values
 from .emit.loop_function import loop_step
 from .emit.program import Program, assemble
-from .emit.repeats import without_repeats
 from .emit.rewind_function import kept_step, rewind_step
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
-from .fusion.chains import Chain
+from .fusion.groups import FusionGroup
 from .fusion.kernels import cut
 from .fusion.repetition import repeated
 from .kernel import SYMBOLIC_SIZE, Kernel
 from .loop_rows import rows_apart
 from .machine import Machine
+from .rewrites.loops.row_blocks import RowBlocks
 from .rewrites.normal_form import copy_of
-from .rewrites.row_blocks import RowBlocks
 from .rewrites.table import BEFORE_KERNELS, rewritten
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
@@ -59,7 +59,7 @@ class Plan:
         How often the program runs; in a loop, the number of steps.
     varying : sequence of Tensor
         The inputs that differ from one step to the next.
-    kernels : list of Kernel or Chain
+    kernels : list of Kernel or FusionGroup
         The kernels in order of execution.
     results : list of Tensor
         The tensors that the kernels compute for `outputs`, and then for the new values of
@@ -78,7 +78,7 @@ class Plan:
     refusals: Refusals = field(default_factory=Refusals)
     times: int = 1
     varying: Sequence[Tensor] = ()
-    kernels: list[Kernel | Chain] = field(init=False)
+    kernels: list[Kernel | FusionGroup] = field(init=False)
     results: list[Tensor] = field(init=False)
     scheduled: list[Scheduled] = field(init=False, default_factory=list)
 
@@ -98,7 +98,7 @@ class Plan:
         self.scheduled = []
         steps = [step for kernel in self.kernels for step in self._steps(kernel)]
         kept = {tensor_key(result) for result in self.results}
-        return in_order_of_memory(without_repeats(steps, self.machine), kept)
+        return in_order_of_memory(without_common_launches(steps, self.machine), kept)
 
     def program(self, direct: bool) -> Program:
         """The module of the program; `direct` as in `program.assemble`.
@@ -123,7 +123,7 @@ class Plan:
         """Prevent the next `program` from scheduling a kernel by the same rule."""
         self.refusals.add(scheduled.kernel, scheduled.rule, reason)
 
-    def _steps(self, kernel: Kernel | Chain) -> list[Step]:
+    def _steps(self, kernel: Kernel | FusionGroup) -> list[Step]:
         if isinstance(kernel, Kernel) and self._calls:
             loop = kind_of(kernel.root)
             if isinstance(loop, Loop):

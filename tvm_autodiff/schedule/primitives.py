@@ -14,7 +14,7 @@ from tvm.error import InternalError
 from tvm.s_tir import dlight
 from tvm.s_tir.schedule import ScheduleError
 
-from ..codegen.primfunc import StageFunction, first_line
+from ..codegen.stages.primfunc import StageFunction, first_line
 from ..expr.nodes import Tensor, const_value
 from .declined import Declined
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..codegen.primfunc import RefusedStageError, StageFunction, external_reads, with_scalars
+from ..codegen.stages.primfunc import RefusedStageError, StageFunction, external_reads, with_scalars
 from ..errors import AutodiffError, LoweringError
 from ..expr.nodes import Tensor
 from ..expr.rewrite import contains_load, depends_on
@@ -21,7 +21,7 @@ from ..graph.kinds.loop import Loop
 from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of, shape_of
 from .declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, REDUCES, Declined, refused
-from .fusion.chains import Chain
+from .fusion.groups import FusionGroup
 from .kernel import Kernel, too_large
 from .machine import Machine
 from .rewrites.quotient_axes import split_at_quotients
@@ -53,7 +53,7 @@ class KindRule:
         return None
 
 
-class ChainRule(KindRule):
+class GroupRule(KindRule):
     """A rule for fusion groups."""
 
 
@@ -90,12 +90,12 @@ class Rest:
 
     Attributes
     ----------
-    kernel : Kernel or Chain
+    kernel : Kernel or FusionGroup
     then : callable, optional
         What the last of its launches becomes.
     """
 
-    kernel: Kernel | Chain
+    kernel: Kernel | FusionGroup
     then: Callable[[StageFunction], StageFunction] | None = None
 
     @property
@@ -110,7 +110,7 @@ class Scheduled:
 
     Attributes
     ----------
-    kernel : Kernel or Chain
+    kernel : Kernel or FusionGroup
     launches : list of StageFunction
     rule : str
         The rule that made them.
@@ -122,7 +122,7 @@ class Scheduled:
         How often the kernel runs, which is more than once in a loop.
     """
 
-    kernel: Kernel | Chain
+    kernel: Kernel | FusionGroup
     launches: Launches
     rule: str
     declined: tuple[tuple[str, Declined], ...] = ()
@@ -135,14 +135,15 @@ class Refusals:
     """Schedules that TVM could not compile; the next rules are tried instead."""
 
     _reasons: dict[tuple[int, str], Declined] = field(default_factory=dict)
-    _kernels: list[Kernel | Chain] = field(default_factory=list)  # alive, so that ids stay theirs
+    # alive, so that ids stay theirs
+    _kernels: list[Kernel | FusionGroup] = field(default_factory=list)
 
-    def add(self, kernel: Kernel | Chain, rule: str, reason: str) -> None:
+    def add(self, kernel: Kernel | FusionGroup, rule: str, reason: str) -> None:
         """Prevent a rule from being tried again for a kernel."""
         self._kernels.append(kernel)
         self._reasons[id(kernel), rule] = refused(reason)
 
-    def of(self, kernel: Kernel | Chain, rule: str) -> Declined | None:
+    def of(self, kernel: Kernel | FusionGroup, rule: str) -> Declined | None:
         """The reason why a rule must not be tried for a kernel."""
         return self._reasons.get((id(kernel), rule))
 
@@ -158,7 +159,7 @@ def is_ragged(op: Operation) -> bool:
 
 
 def apply_rules(
-    kernel: Kernel | Chain,
+    kernel: Kernel | FusionGroup,
     machine: Machine,
     rules: Sequence[Rule],
     refusals: Refusals | None = None,
@@ -170,13 +171,13 @@ def apply_rules(
     special rules and to the last one.
     """
     known = Refusals() if refusals is None else refusals
-    if not isinstance(kernel, Chain):
-        plain = [rule for rule in rules if not isinstance(rule, ChainRule)]
+    if not isinstance(kernel, FusionGroup):
+        plain = [rule for rule in rules if not isinstance(rule, GroupRule)]
         return [_by_kernel_rules(kernel, machine, plain, known)]
     declined: list[tuple[str, Declined]] = []
     large = [why for part in kernel.parts if (why := too_large(part)) is not None]
     for rule in rules:
-        if isinstance(rule, ChainRule):
+        if isinstance(rule, GroupRule):
             found = _tried(rule, kernel, machine, rules, known) if not large else large[0]
             if not isinstance(found, Declined):
                 return [Scheduled(kernel, found, name_of(rule), tuple(declined))]
@@ -216,7 +217,7 @@ def name_of(rule: Rule) -> str:
 
 def _tried(
     rule: Rule,
-    kernel: Kernel | Chain,
+    kernel: Kernel | FusionGroup,
     machine: Machine,
     rules: Sequence[Rule],
     refusals: Refusals,
@@ -228,7 +229,7 @@ def _tried(
         found = rule(kernel, machine)
         if isinstance(found, Declined):
             return found
-        parts = kernel.parts if isinstance(kernel, Chain) else [kernel]
+        parts = kernel.parts if isinstance(kernel, FusionGroup) else [kernel]
         ops = [op for part in parts for op in part.ops]
         return [
             launch

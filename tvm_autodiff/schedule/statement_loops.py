@@ -26,7 +26,7 @@ from ..codegen.loop_nest import (
     sequence,
     store,
 )
-from ..codegen.primfunc import StageFunction, external_reads
+from ..codegen.stages.primfunc import StageFunction, external_reads
 from ..codegen.statements import written
 from ..expr.build import add, cast, const, mul, variable
 from ..expr.nodes import Axis, Expr, Var, binary, dtype_of, tensor_key

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from ..codegen.primfunc import StageFunction
+from ..codegen.stages.primfunc import StageFunction
 from ..errors import UnsolvableError
 from ..expr.costly import EXPENSIVE
 from ..expr.dtypes import itemsize
@@ -32,14 +32,14 @@ from ..graph.stage import (
     reduction_of,
     shape_of,
 )
-from .fusion.chains import Chain
+from .fusion.groups import FusionGroup
 from .kernel import CALL, SYMBOLIC_SIZE, Kernel, size_of
 
 #: float nodes that compute nothing
 _FREE = frozenset(("var", "const", "load", "cast", "let", "select", "if_then_else", "likely"))
 
 
-def operations(kernel: Kernel | Chain) -> int | None:
+def operations(kernel: Kernel | FusionGroup) -> int | None:
     """Floating point operations of a kernel; a function such as exp counts as one."""
     counts = [_operations(op) for op in kernel.ops]
     return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
@@ -93,7 +93,7 @@ def _product(extents: Sequence[Any]) -> int | None:
 _UNCOUNTED = frozenset(("var", "const", "cast", "let", "reduce"))
 
 
-def estimated_work(kernel: Kernel | Chain) -> int:
+def estimated_work(kernel: Kernel | FusionGroup) -> int:
     """The operations and reads of a kernel, counting each evaluation of a body."""
     return sum(map(_work, kernel.ops))
 

@@ -35,7 +35,7 @@ from ..expr.rewrite import contains_load, expand_lets, postorder, substituter, v
 from ..expr.simplify import prove
 from ..expr.structural import StructuralKeys
 from ..graph.kinds.kind import Compute, kind_of
-from ..graph.nonnegative import nonnegative
+from ..graph.sizes.nonnegative import nonnegative
 from ..graph.stage import (
     Extent,
     axis_range,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ..graph.kinds.checkpoints import Budget, Recursive
 from ..graph.kinds.custom import Rule
 from .checkpoint import checkpoint
-from .custom import CustomFunction, custom_jvp, custom_vjp, with_rule
+from .custom_rules.custom import CustomFunction, custom_jvp, custom_vjp, with_rule
 from .differentiate import differentiate, gradient, pullback
-from .jacobian import hessian, hvp, jacobian
 from .jvp import jvp
-from .linear_operator import LinearOperator, linear_transpose, linearize
+from .linear.jacobian import hessian, hvp, jacobian
+from .linear.linear_operator import LinearOperator, linear_transpose, linearize
+from .linear.sparse_jacobian import sparsity
 from .loops.scan import scan
 from .result import DifferentiationResult, TensorMap
-from .sparse_jacobian import sparsity
 from .stop_gradient import stop_gradient
 from .vjp import vjp
 from .vmap import vmap

@@ -29,8 +29,8 @@ from ..graph.stage import (
 )
 from ..rules.batching import BatchedOf, batched_stage, repeated
 from ..rules.registry import ruled
-from .apply_rule import Entry
 from .arguments import check_derivative
+from .custom_rules.apply_rule import Entry
 from .loops.members import batched_loop
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..expr.nodes import Expr, Tensor
-from ..graph.checkpoint import checkpointed
-from ..graph.value_marks import with_mark
+from ..graph.marks.checkpoint import checkpointed
+from ..graph.marks.value_marks import with_mark
 
 
 def checkpoint(value: Tensor | Expr) -> Any:

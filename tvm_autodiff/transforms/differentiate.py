@@ -29,8 +29,8 @@ from .arguments import (
     require_function,
     require_read,
 )
-from .explain import warn_of_dense_sums
-from .marks import marked
+from .custom_rules.marks import marked
+from .reports.explain import warn_of_dense_sums
 from .result import DifferentiationResult
 from .sweep import Sweep
 

@@ -17,7 +17,6 @@ from ..graph.stage import Operation, is_placeholder, outputs_of, shape_of
 from ..keywords import checked_keywords
 from ..rules.pushforward import pushforward
 from ..rules.registry import ruled
-from .apply_rule import push_through, zeros_like
 from .arguments import (
     ByHand,
     Manual,
@@ -30,8 +29,9 @@ from .arguments import (
     require_function,
     require_like,
 )
+from .custom_rules.apply_rule import push_through, zeros_like
+from .custom_rules.marks import ForwardOverride, marked
 from .loops.forward import push_loop
-from .marks import ForwardOverride, marked
 
 Pushforward = Callable[[Tensor, list[Tensor], list[Tensor]], Tensor]
 _Key = tuple[int, int]

@@ -8,7 +8,7 @@ from ..expr.nodes import Tensor, tensor_key
 from ..graph.graph import tensors_read_by, topological
 from ..graph.stage import Operation, shape_of
 from ..zero_elimination.transposition.gather import Cotangent
-from .explain import warn_of_dense_sums
+from .reports.explain import warn_of_dense_sums
 
 
 def local_vjp(

@@ -21,16 +21,16 @@ from ..graph.kinds.prefix_scan import Scan
 from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.kinds.scatter_add import ScatterAdd
 from ..graph.kinds.update_loops import UpdateLoops
+from ..graph.marks.stop_gradient import stopped_reads
 from ..graph.stage import Extent, Operation, outputs_of
-from ..graph.stop_gradient import stopped_reads
 from ..rules.equal_forms import equal_forms
+from ..rules.reductions.scans import scan_adjoints
 from ..rules.registry import ruled
-from ..rules.scans import scan_adjoints
 from ..rules.terms import Term
 from ..zero_elimination.sums.sum import Target
 from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, transpose
-from .apply_rule import forms_of, pull_through
+from .custom_rules.apply_rule import forms_of, pull_through
 from .loops.reverse import pull_loop_over_prefix
 
 

@@ -12,8 +12,8 @@ from ..errors import InvalidArgumentError, UnknownTensorError
 from ..expr.nodes import Tensor, tensor_key
 from ..graph.stage import Operation
 from ..zero_elimination.transposition.transpose import Transposed
-from .explain import explain
-from .report import Report
+from .reports.explain import explain
+from .reports.report import Report
 
 Value = TypeVar("Value")
 

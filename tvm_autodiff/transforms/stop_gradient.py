@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..expr.nodes import Expr, Tensor, is_float, is_tensor
-from ..graph.stop_gradient import stopped
-from ..graph.value_marks import with_mark
+from ..graph.marks.stop_gradient import stopped
+from ..graph.marks.value_marks import with_mark
 
 
 def stop_gradient(value: Tensor | Expr) -> Any:

@@ -14,9 +14,9 @@ from functools import partial
 from ..expr.build import all_of, compare, const, if_then_else
 from ..expr.nodes import Tensor, dtype_of, is_float, load, tensor_key
 from ..graph.bounded_stage import bounded_stage
-from ..graph.checkpoint import computed_again
 from ..graph.graph import Graph, rebuild
 from ..graph.kinds.custom import custom_of
+from ..graph.marks.checkpoint import computed_again
 from ..graph.stage import (
     Extent,
     Operation,
@@ -33,7 +33,7 @@ from ..zero_elimination.sums.sum import Sum, Target
 from ..zero_elimination.transposition.copying import read_through_copies
 from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, target_of
-from .marks import Marked
+from .custom_rules.marks import Marked
 from .pull import NO_PULLBACK, Arrived, Pullback, pullback_of
 from .result import DifferentiationResult, TensorMap
 

@@ -24,8 +24,8 @@ from .arguments import (
     same_extents,
     shape_text,
 )
-from .explain import warn_of_dense_sums
-from .marks import marked
+from .custom_rules.marks import marked
+from .reports.explain import warn_of_dense_sums
 from .result import DifferentiationResult
 from .sweep import Sweep
 

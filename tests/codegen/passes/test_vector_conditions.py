@@ -8,7 +8,7 @@ import tvm
 from tvm import te, tirx
 
 import tvm_autodiff as ad
-from tvm_autodiff.codegen.direct_calls import PIPELINE
+from tvm_autodiff.codegen.host.direct_calls import PIPELINE
 from tvm_autodiff.codegen.loop_nest import bind, function, sequence
 
 LANES = 4

@@ -12,7 +12,7 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tests.graph.kinds.stages import EXAMPLES, arrays, graph, inputs
-from tvm_autodiff.codegen.sizes import with_plain_sizes
+from tvm_autodiff.codegen.stages.sizes import with_plain_sizes
 from tvm_autodiff.expr.nodes import load
 from tvm_autodiff.graph.free_variables import free_variables
 from tvm_autodiff.graph.graph import rebuild, replace_tensors, retarget, topological

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from tvm_autodiff import build
 from tvm_autodiff.interop.jax.foreign_call import handler_of
-from tvm_autodiff.runtime.native_call import NativeCall
+from tvm_autodiff.runtime.calls.native_call import NativeCall
 
 SIZE = 1 << 20
 

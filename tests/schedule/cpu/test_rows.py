@@ -8,7 +8,7 @@ from tvm import te, tirx
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
-from tvm_autodiff.schedule.cpu.loops.rounds import vectors_of_round
+from tvm_autodiff.schedule.cpu.loops.strip_mining import vectors_of_strip
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
@@ -148,7 +148,7 @@ def test_left_to_other_rules(name):
     ("extent", "vectors"), [(15, 1), (31, 1), (32, 2), (48, 2), (63, 2), (64, 4), (1000, 4)]
 )
 def test_vectors_of_a_round_are_a_power_of_two(extent, vectors):
-    assert vectors_of_round(extent, 16, 1) == vectors
+    assert vectors_of_strip(extent, 16, 1) == vectors
 
 
 def test_bounds_that_are_literals_in_disguise():

@@ -12,7 +12,7 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.schedule.loop_cases import LOOPS, LoopCase
 from tests.schedule.test_slow_kernels import WARP
-from tvm_autodiff.codegen.primfunc import StageFunction, stage_function
+from tvm_autodiff.codegen.stages.primfunc import StageFunction, stage_function
 from tvm_autodiff.errors import PlainScheduleWarning
 from tvm_autodiff.graph.kinds.loop import Loop, loop_stage, step_of
 from tvm_autodiff.schedule.kernel import Kernel

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te
 
-from tvm_autodiff.codegen.primfunc import StageFunction
+from tvm_autodiff.codegen.stages.primfunc import StageFunction
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of

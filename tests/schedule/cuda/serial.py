@@ -14,7 +14,7 @@ from tvm import tirx
 
 from tests.schedule.cuda.scheduled import SM_90
 from tvm_autodiff.codegen.passes.opaque_indices import C_CAST, hide_divisions
-from tvm_autodiff.codegen.primfunc import relax_alignment
+from tvm_autodiff.codegen.stages.primfunc import relax_alignment
 from tvm_autodiff.compile import lower
 from tvm_autodiff.schedule.machine import as_target
 

@@ -117,7 +117,7 @@ RULES = {
     "column maxima": (cases.columns(129, 64, te.max), ["reduction"]),
     "total of a prime": (cases.total(100_003), ["reduction"]),
     "channel sums": (cases.channel_sum(16, 24, 56), ["reduction"]),
-    "argmax": (place_of_maximum(37, 150, 1), ["library_chain"]),
+    "argmax": (place_of_maximum(37, 150, 1), ["library_rows"]),
     "argmax of columns": (place_of_maximum(350, 37, 0), ["reduction", "elementwise"]),
     "argmax of all": (place_of_maximum(37, 150, None), ["reduction", "elementwise"]),
     "user-made reducer": (own_reducer(37, 150), ["any_reducer"]),
@@ -223,10 +223,10 @@ def log_softmax(n, k):
 
 #: chains of row reductions, and the rules that take them
 CHAINS = {
-    "softmax": (cases.softmax(33, 70), ["library_chain"]),
-    "softmax of a prime": (cases.softmax(3, 1031), ["library_chain"]),
-    "log softmax": (log_softmax(33, 70), ["library_chain"]),
-    "layer norm": (layer_norm(16, 96), ["library_chain"]),
+    "softmax": (cases.softmax(33, 70), ["library_rows"]),
+    "softmax of a prime": (cases.softmax(3, 1031), ["library_rows"]),
+    "log softmax": (log_softmax(33, 70), ["library_rows"]),
+    "layer norm": (layer_norm(16, 96), ["library_rows"]),
     "softmax of two long rows": (cases.softmax(2, 20_011), None),
 }
 
@@ -236,7 +236,7 @@ def test_chains():
     rng = np.random.default_rng(0)
     for name, ((inputs, output), rules) in CHAINS.items():
         names = rules_of(output)
-        assert names == rules if rules else "library_chain" not in names
+        assert names == rules if rules else "library_rows" not in names
         for launch, _ in scheduled(output):
             assert problem_of(launch.func, gpu()) is None
         arrays = [rng.standard_normal([int(d) for d in t.shape]).astype("float32") for t in inputs]

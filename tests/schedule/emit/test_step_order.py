@@ -10,7 +10,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
-from tvm_autodiff.codegen.primfunc import StageFunction
+from tvm_autodiff.codegen.stages.primfunc import StageFunction
 from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.schedule.emit.step_order import in_order_of_memory
 from tvm_autodiff.schedule.emit.updates import Step

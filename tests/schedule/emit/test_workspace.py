@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tvm_autodiff.codegen.workspace import Temporary, plan_workspace
+from tvm_autodiff.codegen.host.workspace import Temporary, plan_workspace
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def row_sum(tensor, name="R", **keywords):
     )
 
 
-def chain():
+def group():
     B = mapped(A, lambda x: x + 1.0, "B")
     return [mapped(mapped(B, lambda x: x * 2.0, "C"), te.exp, "D")]
 
@@ -77,7 +77,7 @@ def two_readers():
 
 
 KERNELS = [
-    (chain, ["D"]),
+    (group, ["D"]),
     (shared_expensive, ["E", "F"]),
     (shared_cheap, ["F"]),
     (into_reduction, ["R"]),

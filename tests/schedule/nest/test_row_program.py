@@ -14,7 +14,7 @@ from tvm_autodiff.graph.kinds.loop import Step, step_of
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.nest.affine_states import AffineStates, affine_states
 from tvm_autodiff.schedule.nest.row_program import RowProgram, row_program
-from tvm_autodiff.schedule.nest.state_chain import chain_length
+from tvm_autodiff.schedule.nest.state_latency import latency_of
 
 Numbers = dict[Any, Any]
 
@@ -177,4 +177,4 @@ def test_states_that_are_not_affine(step: Callable[..., Any]) -> None:
     ],
 )
 def test_how_long_a_step_waits(step: Callable[..., Any], length: int) -> None:
-    assert chain_length(scalar_program(step, 1)[0]) == length
+    assert latency_of(scalar_program(step, 1)[0]) == length

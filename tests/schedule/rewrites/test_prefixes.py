@@ -9,7 +9,7 @@ from tvm import te, tirx
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.schedule.fusion.kernels import separate
-from tvm_autodiff.schedule.nest.running import running_of
+from tvm_autodiff.schedule.nest.prefix_reductions import prefix_reduction_of
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 N = 17
@@ -80,7 +80,7 @@ def check(outputs, inputs):
     got = evaluate_graph(results, data)
     for one, other in zip(got, evaluate_graph(outputs, data), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
-    return [running_of(kernel.root) is not None for kernel in kernels]
+    return [prefix_reduction_of(kernel.root) is not None for kernel in kernels]
 
 
 @pytest.mark.parametrize("name", SCANS)

@@ -19,7 +19,7 @@ s = te.placeholder((), "float64", name="s")
 INPUTS = (x, w, v, s)
 
 
-def chain():
+def group():
     k, n = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 5), "n")
     return te.compute(
         (6, 6), lambda i, j: te.sum(x[i, k] * w[k, n] * v[n, j] * s() * 2.0, axis=[k, n]), name="y"
@@ -58,7 +58,7 @@ def loop():
     return ad.scan(step, start, x)[0]
 
 
-PROGRAMS = {one.__name__: one for one in (chain, softmax, window, running, loop)}
+PROGRAMS = {one.__name__: one for one in (group, softmax, window, running, loop)}
 ROWS = {one.apply.__name__: one for one in (*BEFORE_KERNELS, *INTO_KERNELS)}
 
 

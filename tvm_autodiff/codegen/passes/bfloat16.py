@@ -13,7 +13,7 @@ from tvm import ir, s_tir, tirx
 from tvm.ir import prim
 
 from ...expr.nodes import Expr, Var, call_node, const_value, dtype_of, node_id, op_name, operands
-from ..primfunc import PrimFunc
+from ..stages.primfunc import PrimFunc
 
 _NARROW = "bfloat16"
 

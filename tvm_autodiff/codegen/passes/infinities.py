@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.ir import prim
 
 from ...expr.nodes import const_value, dtype_of
-from ..primfunc import PrimFunc
+from ..stages.primfunc import PrimFunc
 
 _FROM_BITS = "__ushort_as_bfloat16"  #: of cuda_bf16.h
 _POSITIVE, _NEGATIVE, _NOT_A_NUMBER = 0x7F80, 0xFF80, 0x7FC0

@@ -14,7 +14,7 @@ from tvm import tirx
 
 from ...expr.build import add, const, mul
 from ...expr.nodes import Expr, dtype_of
-from ..primfunc import PrimFunc
+from ..stages.primfunc import PrimFunc
 
 
 def with_merged_result(

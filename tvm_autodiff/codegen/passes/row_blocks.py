@@ -20,7 +20,7 @@ from ...expr.build import add, const, sub
 from ...expr.nodes import Expr, Var, binary, const_value, dtype_of, node_id, op_name
 from ...expr.rewrite import variables_of
 from ..loop_nest import SERIAL, UNROLLED, VECTORIZED, Buffer, Statement, element, local, sequence
-from ..primfunc import PrimFunc
+from ..stages.primfunc import PrimFunc
 from .launches import lowered
 
 

@@ -28,7 +28,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import postorder, replace_outermost, variables_of
 from ..loop_nest import PARALLEL, SERIAL
-from ..primfunc import PrimFunc
+from ..stages.primfunc import PrimFunc
 
 #: cycles of one thread below which waking others costs more than it saves, as for constant sizes;
 #: a store, of a vector or of a number, takes about one

@@ -17,7 +17,7 @@ from tvm import tirx
 from ...expr.build import const
 from ...expr.nodes import Expr, op_name
 from ..loop_nest import PARALLEL, Statement, allocated, element, local, sequence, store
-from ..primfunc import PrimFunc
+from ..stages.primfunc import PrimFunc
 from ..targets import cpu_architecture
 
 #: the mark of statements that run without subnormal numbers

@@ -33,6 +33,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import Rewriter, expand_lets
 from ..graph import topological
+from ..marks.value_marks import unmarked
 from ..stage import (
     Operation,
     Reduction,
@@ -45,7 +46,6 @@ from ..stage import (
     reduction_of,
     shape_of,
 )
-from ..value_marks import unmarked
 from .custom import without_rules
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ...codegen.native_code import native_functions
-from ...runtime.native_call import NativeCall
+from ...codegen.host.native_code import native_functions
+from ...runtime.calls.native_call import NativeCall
 from .xla_threads import LAUNCH
 
 

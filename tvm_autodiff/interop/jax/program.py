@@ -18,7 +18,7 @@ from ...graph.serialized import serialized
 from ...graph.stage import placeholder, placeholder_like, shape_of
 from ...partition.joint import Sizes
 from ...partition.split import split
-from ...runtime.native_call import NativeCall
+from ...runtime.calls.native_call import NativeCall
 from ...transforms.batch import batch_of_tensors
 
 Spec = tuple[tuple[int, ...], str]  #: shape and dtype

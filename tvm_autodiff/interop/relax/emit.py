@@ -13,10 +13,10 @@ from typing import Any
 from tvm import relax
 
 from ...codegen.deep import run_deep
-from ...codegen.kept_stages import keeping_stages
-from ...codegen.primfunc import StageFunction, stage_function
-from ...codegen.recovered import UnrecoveredError, recovered
-from ...codegen.sizes import with_plain_sizes
+from ...codegen.stages.kept_stages import keeping_stages
+from ...codegen.stages.primfunc import StageFunction, stage_function
+from ...codegen.stages.recovered import UnrecoveredError, recovered
+from ...codegen.stages.sizes import with_plain_sizes
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.graph import topological
 from ...graph.kinds.custom import without_rules

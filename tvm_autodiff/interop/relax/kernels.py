@@ -10,8 +10,8 @@ from typing import Any
 from tvm import relax
 
 from ...codegen.deep import run_deep
-from ...codegen.primfunc import StageFunction
-from ...codegen.sizes import known_sizes
+from ...codegen.stages.primfunc import StageFunction
+from ...codegen.stages.sizes import known_sizes
 from ...compile.request import request_of
 from ...expr.nodes import Tensor, Var, dtype_of, node_id, tensor_key
 from ...graph.free_variables import free_variables

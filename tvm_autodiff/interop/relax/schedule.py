@@ -65,7 +65,7 @@ def schedule(
     ...     _ = builder.emit_func_output(y)
     >>> print(explain(schedule(builder.get(), "llvm")))
     main: 1 kernel for 2 calls
-      T_softmax_maxelem_T_softmax_exp_T_softmax_expsum_compute: row_chain
+      T_softmax_maxelem_T_softmax_exp_T_softmax_expsum_compute: fused_rows
     """
     if not isinstance(module, ir.IRModule):
         raise InvalidArgumentError(f"schedule takes an IRModule, got {type(module).__name__}")

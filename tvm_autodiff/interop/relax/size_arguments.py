@@ -11,8 +11,8 @@ from typing import Any
 
 from tvm import ir, relax, tirx
 
-from ...codegen.kept_stages import ATTRIBUTE
-from ...codegen.primfunc import with_parameters
+from ...codegen.stages.kept_stages import ATTRIBUTE
+from ...codegen.stages.primfunc import with_parameters
 from ...expr.build import variable
 from ...expr.nodes import Expr, Var, const_value, dtype_of, node_id, op_name
 from .trace import dtype_of_type, holds_floats, is_tensor_type

@@ -14,13 +14,13 @@ from typing import Any
 import tvm_ffi
 from tvm import relax
 
-from ...codegen.primfunc import StageFunction
-from ...codegen.recovered import UnrecoveredError, recovered
+from ...codegen.stages.primfunc import StageFunction
+from ...codegen.stages.recovered import UnrecoveredError, recovered
 from ...errors import NotDifferentiableError
 from ...expr.nodes import Tensor, is_tensor
 from ...graph.graph import topological
 from ...graph.kinds.custom import custom_of
-from ...graph.value_marks import has_marks
+from ...graph.marks.value_marks import has_marks
 from .pullback import pull_back
 from .sizes import Sizes
 from .trace import Opaque, Trace, holds_floats, shape_of_expr

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tvm import ir, relax
 
-from ...codegen.recovered import UnrecoveredError, recovered
+from ...codegen.stages.recovered import UnrecoveredError, recovered
 from ...expr.nodes import FLOAT_DTYPES, Tensor, tensor_key
 from ...graph.stage import placeholder
 from .sizes import Sizes

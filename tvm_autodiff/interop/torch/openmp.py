@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...codegen.native_code import native_functions
+from ...codegen.host.native_code import native_functions
 
 _NAMES = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 

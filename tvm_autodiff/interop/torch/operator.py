@@ -17,8 +17,8 @@ from ...codegen.targets import Target
 from ...compile import build
 from ...functions.tracing import identifier
 from ...partition.programs import Program
-from ...runtime.build_key import build_key
 from ...runtime.compiled import CompiledFunction
+from ...runtime.files.build_key import build_key
 from . import derived
 from .openmp import launch
 from .shapes import shapes_of

@@ -13,8 +13,8 @@ import torch
 
 from ...errors import CallError
 from ...partition.programs import Program
-from ...runtime.signature import TensorSpec, dim_value, linear_in, symbols_of
-from ...runtime.tensor_signature import signature_of
+from ...runtime.calls.signature import TensorSpec, dim_value, linear_in, symbols_of
+from ...runtime.calls.tensor_signature import signature_of
 
 
 def shapes_of(program: Program) -> Callable[..., Any]:

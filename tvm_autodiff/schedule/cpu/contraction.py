@@ -14,7 +14,7 @@ from ...graph.stage import bodies
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import SYMBOLIC_SIZE, Kernel, size_of
 from ..machine import LAUNCH_CYCLES, Machine
-from ..rewrites.split_reduction import divisor_at_least, split_reduction
+from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import Made, in_parts, over_split_axes
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.nodes import dtype_of, is_load, load_tensor, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder
 from ...graph.stage import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.nodes import op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import bodies, is_compute

@@ -29,7 +29,7 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
-from ...codegen.primfunc import StageFunction
+from ...codegen.stages.primfunc import StageFunction
 from ...codegen.vectors import picked, whole, widened_store
 from ...expr.build import add, const, mul, variable
 from ...expr.fold import fold
@@ -53,7 +53,7 @@ from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, constant_extent, iterations
 from ..machine import Machine
 from ..nest.access import stride_of
-from ..nest.boxes import decided
+from ..nest.index_set_splitting import decided
 from .loops.crossed import VECTOR_OPS
 from .loops.parallel import shared_loops
 

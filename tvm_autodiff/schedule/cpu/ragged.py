@@ -25,7 +25,7 @@ from ...codegen.loop_nest import (
     store,
 )
 from ...codegen.passes.short_circuit import condition_of
-from ...codegen.primfunc import StageFunction, external_reads
+from ...codegen.stages.primfunc import StageFunction, external_reads
 from ...expr.build import add, const, mul, sub, variable
 from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, is_load, node_id, op_name, operands
 from ...expr.rewrite import contains, depends_on, expand_lets, postorder, substituter
@@ -37,7 +37,7 @@ from ...graph.stage import (
     bounds_of,
     reduction_of,
 )
-from ...rules.reducers import classify
+from ...rules.reductions.reducers import classify
 from ..declined import Declined, no_gain
 from ..kernel import Kernel, iterations
 from ..machine import Machine

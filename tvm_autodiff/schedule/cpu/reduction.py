@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.nodes import Axis, Tensor, dtype_of, load, tensor_key
 from ...expr.rewrite import substituter
 from ...graph.graph import retarget

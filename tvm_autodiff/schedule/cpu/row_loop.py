@@ -28,7 +28,7 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
-from ...codegen.primfunc import StageFunction, launch_of
+from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.build import add, cast, const, mul, sub, variable
 from ...expr.dtypes import bits_of
 from ...expr.nodes import Expr, Tensor, binary, dtype_of, tensor_key

@@ -13,11 +13,11 @@ from dataclasses import replace
 from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, reduction_of
 from ..declined import Declined
-from ..fusion.chains import Chain
-from ..fusion.members import Member, contiguous_run, lone_member, natural_member
+from ..fusion.groups import FusionGroup
+from ..fusion.row_kernels import RowKernel, contiguous_run, lone_rows, natural_rows
 from ..kernel import Kernel, iterations, size_of
 from ..machine import LATENCY, THREAD_CYCLES, Machine
-from ..rewrites.split_reduction import split_reduction
+from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.parallel import parts_for_threads
 from .loops.row_function import row_function, too_few_rows
@@ -26,11 +26,11 @@ MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
 MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by column
 
 
-def row_chain(chain: Chain, machine: Machine) -> Made | Declined:
+def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
     """Schedule a fusion group as one function."""
-    if too_few_rows(chain, machine):
+    if too_few_rows(group, machine):
         return Declined("it has too few rows for the threads")
-    return row_function(chain, machine)
+    return row_function(group, machine)
 
 
 def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -41,24 +41,24 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
         first = rows(partial, machine)
         if not isinstance(first, Declined):
             return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
-    member = natural_member(kernel, certain=False) or lone_member(kernel)
+    member = natural_rows(kernel, certain=False) or lone_rows(kernel)
     if member is None:
         return Declined("its reads do not run along rows of memory")
     if member.across and not _few_sums(member, machine):
         return Declined("its sums over rows are too many for the first cache, or of too few rows")
     extents = tuple(axis_range(axis)[1] for axis in member.row_axes)
-    chain = Chain((kernel,), (member,), extents, kernel.outputs)
+    group = FusionGroup((kernel,), (member,), extents, kernel.outputs)
     even = size_of(extents) % machine.threads == 0  # with a single result for each thread, too
-    if even or not too_few_rows(chain, machine):
-        return row_function(chain, machine)
+    if even or not too_few_rows(group, machine):
+        return row_function(group, machine)
     parts = parts_for_threads(kernel, machine)
     if parts is None:
-        return row_function(chain, replace(machine, threads=1))
+        return row_function(group, replace(machine, threads=1))
     partial, combined = parts
     return in_parts(rows(partial, machine), partial, combined, kernel)
 
 
-def _few_sums(member: Member, machine: Machine) -> bool:
+def _few_sums(member: RowKernel, machine: Machine) -> bool:
     """Whether sums over rows stay in cache between rows, get enough additions, and rows are
     contiguous.
     """

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ..rule import ChainRule, ElementwiseRule, LoopRule, RaggedRule, ReductionRule, Rule
+from ..rule import ElementwiseRule, GroupRule, LoopRule, RaggedRule, ReductionRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
 from .interleaving import interleaving
+from .prefix_reduction import prefix_reduction
 from .ragged import ragged
 from .reduction import reduction
 from .row_loop import row_loop
-from .rows import row_chain, rows
-from .running import running
+from .rows import fused_rows, rows
 from .scan import scan
 from .scatter import scatter
 from .small_loop import small_loop
@@ -20,8 +20,8 @@ from .transposition import transposition
 from .windows import windows
 
 CPU_RULES: tuple[Rule, ...] = (
-    ChainRule(row_chain),
-    running,
+    GroupRule(fused_rows),
+    prefix_reduction,
     windows,
     ElementwiseRule(transposition),
     ElementwiseRule(interleaving),

@@ -6,7 +6,7 @@ one by one; a step is mostly arithmetic. Groups of rows run in parallel if there
 
 from __future__ import annotations
 
-from ...codegen.primfunc import StageFunction, launch_of
+from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.nodes import dtype_of
 from ...graph.graph import tensors_read_by
 from ...graph.kinds.kind import kind_of

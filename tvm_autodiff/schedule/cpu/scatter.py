@@ -27,7 +27,7 @@ from ...codegen.loop_nest import (
     store,
     when,
 )
-from ...codegen.primfunc import StageFunction, launch_of
+from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
 from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ...graph.kinds.kind import kind_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...graph.graph import topological
 from ...graph.kinds.loop import Loop
 from ...graph.kinds.rewind import (

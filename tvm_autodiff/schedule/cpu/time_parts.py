@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ...codegen.primfunc import StageFunction, launch_of
+from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.dtypes import bits_of
 from ...expr.nodes import Tensor, dtype_of
 from ...graph.kinds.loop import Loop, Step
@@ -28,7 +28,7 @@ from ..machine import LATENCY, Machine
 from ..nest.access import MIN_LANES
 from ..nest.affine_states import AffineStates, affine_states
 from ..nest.row_program import row_program
-from ..nest.state_chain import chain_length
+from ..nest.state_latency import latency_of
 from ..rewrites.normal_form import normal_form
 from .lanes.part_passes import PartPasses
 
@@ -89,7 +89,7 @@ def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) 
         return "its steps are few"
     read, written = (sum(map(_bytes_of, part)) for part in (loop.step.xs, loop.step.ys))
     moved = (states.passes * read + written) * CYCLES_OF_A_BYTE / threads
-    if moved > GAIN * (LATENCY * chain_length(states.program) + 1):
+    if moved > GAIN * (LATENCY * latency_of(states.program) + 1):
         return "its rows are as fast side by side"
     return None
 

@@ -25,7 +25,7 @@ from ...codegen.loop_nest import (
     loop,
     sequence,
 )
-from ...codegen.primfunc import StageFunction
+from ...codegen.stages.primfunc import StageFunction
 from ...codegen.vectors import widened_read
 from ...expr.build import add, const, mul, variable
 from ...expr.nodes import (

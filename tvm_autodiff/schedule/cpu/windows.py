@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...codegen.primfunc import StageFunction
+from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import dtype_of, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
@@ -18,7 +18,7 @@ from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
 from ..kernel import MAX_COPIES, Kernel
 from ..machine import Machine
 from ..nest.access import is_flat
-from ..rewrites.unrolled import is_window, unrolled_bodies
+from ..rewrites.sums.unrolled import is_window, unrolled_bodies
 from .loops.class_loops import class_loops
 from .loops.elements import Elements, has_border, moduli_of
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.build import mul
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Expr, Tensor, dtype_of, load, node_id, tensor_key
@@ -31,7 +31,7 @@ from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.products import product_of
 from ..primitives import schedule_of, scheduled
-from ..rewrites.split_reduction import parts_of
+from ..rewrites.sums.split_reduction import parts_of
 from ..rule import Made, Rest, over_split_axes, writes_to
 from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .blocks.matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along

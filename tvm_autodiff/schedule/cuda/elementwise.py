@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.dtypes import bits_of
 from ...expr.nodes import Expr, dtype_of, is_float, is_load, op_name, operands
 from ...expr.rewrite import postorder

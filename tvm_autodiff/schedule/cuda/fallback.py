@@ -12,7 +12,7 @@ from functools import partial
 from ...codegen.loop_nest import function, parameter, sequence
 from ...codegen.passes.launches import launches_threads
 from ...codegen.passes.opaque_threads import allocated_bytes, bind_parallel
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...errors import LoweringError
 from ...graph.stage import (
     Operation,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...codegen.passes.launches import unrolled_by_cuda, with_nonempty_grids
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...graph.stage import axis_range
 from ..declined import Declined, other_kind
 from ..kernel import Kernel

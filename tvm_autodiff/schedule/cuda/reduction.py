@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...graph.stage import Operation, Reduction, axis_range, reduction_of
 from ..declined import Declined, no_gain
 from ..kernel import Kernel, iterations, size_of

@@ -7,16 +7,16 @@ combines in shared memory.
 from __future__ import annotations
 
 from ..declined import Declined
-from ..fusion.chains import Chain
+from ..fusion.groups import FusionGroup
 from ..kernel import Kernel
 from ..machine import Machine
 from ..rule import Made
-from .blocks.row_launch import rows_of_chain, rows_of_kernel
+from .blocks.row_launch import rows_of_group, rows_of_kernel
 
 
-def row_chain(chain: Chain, machine: Machine) -> Made | Declined:
+def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
     """Schedule the rows of a fusion group as one function."""
-    return rows_of_chain(chain, machine)
+    return rows_of_group(group, machine)
 
 
 def any_reducer(kernel: Kernel, machine: Machine) -> Made | Declined:

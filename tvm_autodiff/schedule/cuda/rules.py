@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from ..rule import ChainRule, ElementwiseRule, ReductionRule, Rule
+from ..rule import ElementwiseRule, GroupRule, ReductionRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
-from .library_chain import library_chain
 from .library_matmul import library_matmul
+from .library_rows import library_rows
 from .loops import loops
 from .reduction import reduction
-from .rows import any_reducer, row_chain
+from .rows import any_reducer, fused_rows
 from .scatter import scatter
 from .transposition import transposition
 from .verify import verified
 from .window_sums import window_sums
 
 CUDA_RULES: tuple[Rule, ...] = (
-    ChainRule(verified(library_chain)),
-    ChainRule(verified(row_chain)),
+    GroupRule(verified(library_rows)),
+    GroupRule(verified(fused_rows)),
     ElementwiseRule(verified(transposition)),
     ElementwiseRule(verified(elementwise)),
     ReductionRule(verified(contraction)),

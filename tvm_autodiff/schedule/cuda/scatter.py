@@ -7,8 +7,8 @@ thread adds one update atomically, and the last bits depend on the order of arri
 
 from __future__ import annotations
 
-from ...codegen.primfunc import StageFunction, launch_of
 from ...codegen.scatter_threads import scatter_add_threads
+from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.nodes import dtype_of
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.nodes import Tensor, is_load, load_tensor, node_id, operands, tensor_key
 from ...expr.rewrite import postorder
 from ...graph.stage import Operation, axis_range, axis_vars, bodies

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from ...codegen.passes.launches import fits_device, has_unbound_write, lowered
-from ...codegen.primfunc import StageFunction, first_line
+from ...codegen.stages.primfunc import StageFunction, first_line
 from ..declined import Declined
 from ..machine import Machine
 from ..rule import Made, Rule

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.direct_calls import ALL_LAUNCHES, called, sizes_of
+from ...codegen.host.direct_calls import ALL_LAUNCHES, called, sizes_of
+from ...codegen.host.pointers import Pointer, moved
 from ...codegen.loop_nest import Statement, bind
 from ...codegen.modules import function_var
-from ...codegen.pointers import Pointer, moved
-from ...codegen.primfunc import Callee
+from ...codegen.stages.primfunc import Callee
 from ...expr.build import const
 from ...expr.nodes import Expr, Tensor, Var, tensor_key
 from ...graph.stage import Extent

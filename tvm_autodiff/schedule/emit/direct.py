@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.call_check import further_words
-from ...codegen.direct_calls import (
+from ...codegen.host.call_check import further_words
+from ...codegen.host.direct_calls import (
     ALIGNMENT,
     DirectCall,
     Offset,
@@ -23,8 +23,8 @@ from ...codegen.direct_calls import (
     calling,
     sizes_of,
 )
+from ...codegen.host.workspace import Temporary, Workspace, plan_workspace
 from ...codegen.modules import function_var, module_of
-from ...codegen.workspace import Temporary, Workspace, plan_workspace
 from ...expr.nodes import Tensor, Var, node_id, tensor_key
 from ...expr.rewrite import variables_of
 from ...graph.stage import shape_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...codegen.direct_calls import by_address
+from ...codegen.host.direct_calls import by_address
 from ...codegen.modules import FunctionVar, function_hash, function_var, with_functions
 from ...codegen.passes.function_widths import with_safe_indices
-from ...codegen.primfunc import Callee, relax_alignment, same_function
+from ...codegen.stages.primfunc import Callee, relax_alignment, same_function
 from ...expr.nodes import Var
 from .names import identifier
 

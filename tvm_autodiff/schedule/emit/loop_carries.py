@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...codegen.host.pointers import Pointer, copied, either, moved
 from ...codegen.loop_nest import Statement, when
-from ...codegen.pointers import Pointer, copied, either, moved
 from ...expr.build import compare, const
 from ...expr.nodes import Expr, Tensor, binary, const_value, tensor_key
 from ...graph.stage import is_placeholder

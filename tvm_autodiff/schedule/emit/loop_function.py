@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...codegen.direct_calls import ALL_LAUNCHES, called, chosen, sizes_of
+from ...codegen.host.direct_calls import ALL_LAUNCHES, called, chosen, sizes_of
+from ...codegen.host.pointers import Pointer, address_of, moved, pointer, with_pointers
 from ...codegen.loop_nest import (
     PARALLEL,
     Statement,
@@ -24,15 +25,14 @@ from ...codegen.loop_nest import (
     when,
 )
 from ...codegen.modules import function_var
-from ...codegen.pointers import Pointer, address_of, moved, pointer, with_pointers
-from ...codegen.primfunc import Callee, StageFunction, launch_of
+from ...codegen.stages.primfunc import Callee, StageFunction, launch_of
 from ...expr.build import any_of, cast, compare, const, variable
 from ...expr.nodes import Expr, Tensor, binary, tensor_key
 from ...graph.graph import tensors_read_by
 from ...graph.kinds.loop import Loop
 from ...graph.stage import Extent, Operation, outputs_of, placeholder
 from ..kernel import Kernel
-from ..rewrites.row_blocks import RowBlocks
+from ..rewrites.loops.row_blocks import RowBlocks
 from .loop_carries import (
     AfterStep,
     BeforeStep,

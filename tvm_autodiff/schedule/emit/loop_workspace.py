@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...codegen.direct_calls import ALIGNMENT
-from ...codegen.workspace import Temporary, plan_workspace
+from ...codegen.host.direct_calls import ALIGNMENT
+from ...codegen.host.workspace import Temporary, plan_workspace
 from ...expr.build import cast, const
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Expr, Tensor, dtype_of

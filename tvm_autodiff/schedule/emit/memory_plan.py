@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from ...codegen.workspace import PlannedStorage
+from ...codegen.host.workspace import PlannedStorage
 from ...expr.nodes import Expr, const_value, node_id
 from .updates import Step
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ...codegen.modules import only_reshapes
 from ...codegen.passes.in_place import shared
-from ...codegen.primfunc import StageFunction
+from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import Tensor, tensor_key
 from .updates import Step
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from tvm import relax
 
-from ...codegen.direct_calls import ALL_LAUNCHES
+from ...codegen.host.direct_calls import ALL_LAUNCHES
+from ...codegen.host.workspace import Workspace
 from ...codegen.modules import module_of
 from ...codegen.passes.function_widths import with_safe_indices
 from ...codegen.passes.in_place import shared
-from ...codegen.primfunc import (
+from ...codegen.stages.primfunc import (
     StageFunction,
     buffer_of,
     relax_alignment,
@@ -27,7 +28,6 @@ from ...codegen.primfunc import (
     with_sizes_from_shapes,
     with_value,
 )
-from ...codegen.workspace import Workspace
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.stage import shape_of
 from .direct import CallSizes, are_sizes_known, direct_program, is_static

@@ -11,9 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...codegen.builders import collected, put
+from ...codegen.host.pointers import (
+    Pointer,
+    address_of,
+    copied,
+    either,
+    moved,
+    pointer,
+    with_pointers,
+)
 from ...codegen.loop_nest import bind, function, parameters, sequence, when
-from ...codegen.pointers import Pointer, address_of, copied, either, moved, pointer, with_pointers
-from ...codegen.primfunc import StageFunction, launch_of
+from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.build import compare
 from ...expr.nodes import Expr, Tensor, tensor_key
 from ...graph.graph import tensors_read_by

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...codegen.passes.in_place import may_share
-from ...codegen.primfunc import StageFunction
+from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import Tensor, tensor_key
-from ..fusion.chains import Chain
+from ..fusion.groups import FusionGroup
 from ..kernel import Kernel
 
 Update = tuple[Tensor, Tensor]  #: an input and its new value
@@ -26,7 +26,7 @@ class Step:
     Attributes
     ----------
     launch : StageFunction
-    kernel : Kernel or Chain
+    kernel : Kernel or FusionGroup
         The kernel that it computes completely or partly.
     rule : str
         The schedule rule that made it.
@@ -39,7 +39,7 @@ class Step:
     """
 
     launch: StageFunction
-    kernel: Kernel | Chain
+    kernel: Kernel | FusionGroup
     rule: str
     reasons: tuple[str, ...] = ()
     inner: tuple[Step, ...] = ()

@@ -2,7 +2,7 @@
 
 A kernel is one reduction or one elementwise stage, with elementwise producers inlined if that
 repeats no expensive work and, after a reduction, the elementwise stage that is its only reader.
-`chains` joins kernels that process the same rows. The rules decide how the loops of a kernel run.
+`groups` joins kernels that process the same rows. The rules decide how the loops of a kernel run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ...graph.stage import (
 )
 from ..kernel import MAX_TREE, SYMBOLIC_SIZE, Kernel, iterations, size_of
 from ..rewrites.table import INTO_KERNELS, rewritten
-from .chains import Chain, chained
+from .groups import FusionGroup, fusion_groups
 
-__all__ = ["SYMBOLIC_SIZE", "Chain", "Kernel", "cut", "iterations", "separate", "size_of"]
+__all__ = ["SYMBOLIC_SIZE", "FusionGroup", "Kernel", "cut", "iterations", "separate", "size_of"]
 
 MAX_CHEAP_TREE = 40  #: nodes of a body that may be computed twice
 
@@ -41,12 +41,12 @@ _COSTLY = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
 
 def cut(
     outputs: Sequence[Tensor], exact_math: bool = False
-) -> tuple[list[Kernel | Chain], list[Tensor]]:
+) -> tuple[list[Kernel | FusionGroup], list[Tensor]]:
     """The kernels and fusion groups for some outputs, in order of execution, and the computed
     outputs.
     """
     kernels, results = separate(outputs, exact_math)
-    return chained(kernels, {tensor_key(tensor) for tensor in results}), results
+    return fusion_groups(kernels, {tensor_key(tensor) for tensor in results}), results
 
 
 def separate(

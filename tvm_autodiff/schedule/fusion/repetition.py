@@ -9,12 +9,12 @@ from ...expr.nodes import Tensor, tensor_key
 from ...graph.graph import tensors_read_by
 from ...graph.stage import is_placeholder, outputs_of
 from ..kernel import Kernel, Repetition
-from .chains import Chain
+from .groups import FusionGroup
 
 
 def repeated(
-    kernels: Sequence[Kernel | Chain], times: int, varying: Sequence[Tensor]
-) -> list[Kernel | Chain]:
+    kernels: Sequence[Kernel | FusionGroup], times: int, varying: Sequence[Tensor]
+) -> list[Kernel | FusionGroup]:
     """Kernels of a step that is repeated, over inputs of which some vary.
 
     Parameters
@@ -53,6 +53,8 @@ def repeated(
         return replace(kernel, repetition=repetition)
 
     return [
-        replace(one, parts=tuple(map(known, one.parts))) if isinstance(one, Chain) else known(one)
+        replace(one, parts=tuple(map(known, one.parts)))
+        if isinstance(one, FusionGroup)
+        else known(one)
         for one in kernels
     ]

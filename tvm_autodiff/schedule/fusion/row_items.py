@@ -37,15 +37,15 @@ from ..machine import Machine
 from ..nest.access import has_branches
 from ..nest.inside import has_borders, unit_strides_inside
 from ..rewrites.guards import selected
-from .chains import Chain
-from .members import Member, inner_axes
+from .groups import FusionGroup
+from .row_kernels import RowKernel, inner_axes
 
 MAP, FOLD, BLOCK, SUM = "map", "fold", "block", "sum"
 
 
 @dataclass(frozen=True)
 class Item:
-    """A stage of a chain, as it runs in one row.
+    """A stage of a group, as it runs in one row.
 
     Attributes
     ----------
@@ -117,10 +117,10 @@ def _is_fold(item: Item) -> bool:
     return item.kind == FOLD or (item.kind == SUM and not item.spatial)
 
 
-def items_of(chain: Chain, machine: Machine) -> list[Item]:
+def items_of(group: FusionGroup, machine: Machine) -> list[Item]:
     """The stages of a fusion group that run in the row loop, in order."""
     found = []
-    for member in chain.members:
+    for member in group.members:
         for op in member.kernel.ops:
             if member.across and hash(op) != hash(member.kernel.root):
                 continue  # what becomes of a sum over the rows comes after them
@@ -128,7 +128,7 @@ def items_of(chain: Chain, machine: Machine) -> list[Item]:
     return found
 
 
-def _item(op: Operation, member: Member, machine: Machine) -> Item:
+def _item(op: Operation, member: RowKernel, machine: Machine) -> Item:
     reduction = reduction_of(op)
     root = member.kernel.root
     numbers = [n for n, axis in enumerate(root.axis) if axis in inner_axes(member)]

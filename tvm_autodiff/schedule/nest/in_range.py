@@ -27,8 +27,8 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import postorder
 from ...expr.simplify import prove
+from ...graph.sizes.widened import Widened
 from ...graph.stage import Extent, axis_range, shape_of
-from ...graph.widened import Widened
 from .access import Affine, Interval, affine_forms, interval
 
 _DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))

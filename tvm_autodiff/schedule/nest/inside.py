@@ -11,7 +11,7 @@ from ...expr.nodes import Axis, Expr, Var, is_integer, is_load, node_id, op_name
 from ...expr.rewrite import depends_on, postorder
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from .access import Interval, depends_on_any, stride_of
-from .boxes import decided, pieces
+from .index_set_splitting import decided, pieces
 
 _BORDERS = frozenset(("min", "max", "if_then_else", "select"))
 

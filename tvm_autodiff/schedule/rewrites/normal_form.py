@@ -34,14 +34,15 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import contains_load, rewrite, substituter
 from ...expr.simplify import normalize_node, simplify
-from ...graph.checkpoint import generation_of
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.kinds.custom import without_rules
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.loop import Loop
 from ...graph.kinds.rewind import KeptLoop, Rewind, loops_in, stage_of_loops, with_loops
-from ...graph.narrowed import narrowed
+from ...graph.marks.checkpoint import generation_of
+from ...graph.marks.value_marks import has_marks, unmarked
 from ...graph.plain_reduction import fold_condition, split_init
+from ...graph.sizes.narrowed import narrowed
 from ...graph.stage import (
     Extent,
     Operation,
@@ -63,10 +64,9 @@ from ...graph.stage import (
     with_bodies,
 )
 from ...graph.structural import EqualStages
-from ...graph.value_marks import has_marks, unmarked
-from .accumulation import accumulated_wide, scattered_wide
 from .guards import with_guards
 from .selections import selected_in_order
+from .sums.accumulation import accumulated_wide, scattered_wide
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Brings prefix reductions, in any notation, into the one form that `running` recognises.
+"""Brings prefix reductions, in any notation, into the one form that `prefix_reductions` recognises.
 
     ``out[i] = ⊕_{k<n-i} f(n-1-k)           →  out[i] = ⊕_{m<n} if m >= i then f(m)``
     ``out[i] = ⊕_{k<n} if i+k < n then f(i+k)  →  out[i] = ⊕_{m<n} if m >= i then f(m)``
@@ -40,7 +40,7 @@ from ...graph.stage import (
     reduction_stage,
 )
 from ..nest.access import affine_forms, combine
-from ..nest.running import MIN_LENGTH, running_of
+from ..nest.prefix_reductions import MIN_LENGTH, prefix_reduction_of
 
 #: comparison → sign and shift that make it ``form >= 0``
 _AT_LEAST = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
@@ -87,7 +87,7 @@ def _in_order(op: Operation) -> list[Tensor] | None:
     found = reduction_of(op) if is_compute(op) else None
     if found is None or len(found.sources) != 1 or len(found.axes) != 1 or found.init:
         return None
-    if running_of(op) is not None:
+    if prefix_reduction_of(op) is not None:
         return None
     value, conditions = _guarded(found)
     for axis in op.axis:
@@ -95,7 +95,7 @@ def _in_order(op: Operation) -> list[Tensor] | None:
         if made is None:
             continue
         ordered = reduction_stage(op.name, list(op.axis), made)
-        if running_of(ordered[0].op) is not None:
+        if prefix_reduction_of(ordered[0].op) is not None:
             return ordered
     return None
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...codegen.passes.merged_axes import with_merged_result
-from ...codegen.primfunc import StageFunction
+from ...codegen.stages.primfunc import StageFunction
 from ...expr.build import add, const, mul
 from ...expr.nodes import (
     Axis,

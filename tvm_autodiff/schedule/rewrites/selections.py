@@ -22,7 +22,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import depends_on
 from ...graph.choices import Choice, choices, is_open
 from ...graph.stage import Combiner, Reduction, axis_range
-from ...rules.reducing import flat_position
+from ...rules.reductions.reducing import flat_position
 
 
 def selected_in_order(reduction: Reduction) -> Reduction:

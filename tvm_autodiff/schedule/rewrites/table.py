@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...expr.nodes import Tensor
-from .added_sums import with_added_sums
-from .contraction_order import with_ordered_contractions
-from .extremes import with_shared_extremes
-from .factored_sums import with_factored_sums
-from .hoisting import without_loop_invariants
-from .joined_sums import with_joined_sums
-from .merged_loops import merged_loops
+from .argmax_fusion import with_fused_argmax
+from .loops.hoisting import without_loop_invariants
+from .loops.merged_loops import merged_loops
+from .loops.unread_results import without_unread_results
 from .normal_form import normal_form
 from .prefixes import with_prefixes_in_order
-from .quotient_sums import with_split_quotients
 from .reciprocals import with_reciprocals
-from .scanned_sums import with_scanned_sums
-from .unread_results import without_unread_results
-from .unrolled import with_inlined_borders, with_written_classes
-from .window_sums import with_window_sums
+from .sums.added_sums import with_added_sums
+from .sums.contraction_order import with_ordered_contractions
+from .sums.factored_sums import with_factored_sums
+from .sums.joined_sums import with_joined_sums
+from .sums.quotient_sums import with_split_quotients
+from .sums.scanned_sums import with_scanned_sums
+from .sums.unrolled import with_inlined_borders, with_written_classes
+from .sums.window_sums import with_window_sums
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ BEFORE_KERNELS = (
 
 #: what one pass over memory computes
 INTO_KERNELS = (
-    Rewrite(with_shared_extremes),
+    Rewrite(with_fused_argmax),
     Rewrite(with_added_sums),
     Rewrite(with_scanned_sums, exact=False),
     Rewrite(with_factored_sums, exact=False),  # of sums that are added, factors are in common

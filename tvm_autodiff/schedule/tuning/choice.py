@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ...codegen.modules import function_hash
-from ...codegen.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...codegen.targets import with_cores
 from ...errors import InvalidArgumentError
 from ...graph.stage import is_compute, shape_of
 from ..backends import finished
 from ..declined import Declined, other_kind
-from ..fusion.chains import Chain
+from ..fusion.groups import FusionGroup
 from ..kernel import Kernel
 from ..machine import Machine
 from ..primitives import scheduled
@@ -33,13 +33,13 @@ _TIMES = "times.json"  #: what the rules' schedules and the tuned ones take
 
 
 def tuned_rules(
-    kernels: Sequence[Kernel | Chain], machine: Machine, rules: Sequence[Rule], tuning: Tuning
+    kernels: Sequence[Kernel | FusionGroup], machine: Machine, rules: Sequence[Rule], tuning: Tuning
 ) -> tuple[Rule, ...]:
     """Search for schedules of kernels that the database lacks, and use the faster ones.
 
     Parameters
     ----------
-    kernels : sequence of Kernel or Chain
+    kernels : sequence of Kernel or FusionGroup
         The kernels. Those of constant shapes are tuned; fusion groups and opaque kernels keep the
         rules' schedules.
     machine : Machine
@@ -102,9 +102,11 @@ def tuned_rules(
     return (tuned, *rules)
 
 
-def _tunable(kernel: Kernel | Chain) -> StageFunction | None:
+def _tunable(kernel: Kernel | FusionGroup) -> StageFunction | None:
     """The unscheduled function of a kernel of constant shapes."""
-    if isinstance(kernel, Chain) or not is_compute(kernel.root) or any(map(is_ragged, kernel.ops)):
+    if isinstance(kernel, FusionGroup) or not is_compute(kernel.root):
+        return None
+    if any(map(is_ragged, kernel.ops)):
         return None
     function = stage_function(kernel.ops, kernel.outputs)
     tensors = (*function.inputs, *function.outputs)

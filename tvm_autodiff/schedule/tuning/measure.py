@@ -16,7 +16,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ...codegen.modules import compiled_module, module_of
-from ...codegen.primfunc import StageFunction
+from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import dtype_of
 from ...graph.stage import shape_of
 

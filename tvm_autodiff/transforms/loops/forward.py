@@ -9,7 +9,7 @@ from ...expr.nodes import Tensor, is_float
 from ...graph.graph import Graph
 from ...graph.kinds.loop import Loop, loop_stage, step_of
 from ...graph.stage import Operation, placeholder_like
-from ..apply_rule import zeros_like
+from ..custom_rules.apply_rule import zeros_like
 
 
 def push_loop(

@@ -27,8 +27,8 @@ from ...graph.stage import (
     placeholder_like,
     shape_of,
 )
-from ..apply_rule import zeros_like
 from ..batch import batch_of_tensors
+from ..custom_rules.apply_rule import zeros_like
 from ..local import local_vjp
 from .needs import Needs, needs_of
 from .rewound import pull_rewound

@@ -9,7 +9,7 @@ from ...expr.nodes import Tensor
 from ...graph.graph import replace_tensors, topological
 from ...graph.kinds.loop import Loop, Step, step_of
 from ...graph.stage import placeholder_like
-from ..apply_rule import zeros_like
+from ..custom_rules.apply_rule import zeros_like
 from ..local import local_vjp
 from .needs import Needs
 from .stored import stored_tensors, tensors_read_of

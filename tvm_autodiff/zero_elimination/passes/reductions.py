@@ -25,7 +25,7 @@ from ...graph.stage import (
     reduction_of,
     rename_bounds,
 )
-from ...rules.reducers import classify
+from ...rules.reductions.reducers import classify
 from ...rules.terms import Condition
 from ..strategies.table import cheapest
 from ..sums.assemble import assemble

@@ -13,7 +13,7 @@ from ...domain import Domain, simplify_domain
 from ...expr.build import all_of, if_then_else, zero_like
 from ...expr.nodes import Expr, dtype_of, load
 from ...expr.rewrite import depends_on, substituter
-from ...graph.nonnegative import nonnegative
+from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import data_axis
 from ..sums.assemble import assemble
 from ..sums.iterations import sum_iterations

@@ -35,7 +35,7 @@ from ...graph.kinds.scatter_add import (
     inside,
     scatter_add_stage,
 )
-from ...graph.nonnegative import nonnegative
+from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import (
     Extent,
     axis_range,

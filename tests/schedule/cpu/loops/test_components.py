@@ -10,10 +10,10 @@ from tvm import te
 
 from tests.machines import avx512
 from tests.schedule.cases import axis, placeholder
-from tests.schedule.fusion.test_chains import chains_of
+from tests.schedule.fusion.test_groups import groups_of
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cpu.loops.components import with_components
-from tvm_autodiff.schedule.cpu.rows import row_chain
+from tvm_autodiff.schedule.cpu.rows import fused_rows
 
 ROWS, POINTS = 19, 37
 
@@ -71,16 +71,16 @@ def in_numpy(x: np.ndarray, v: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
     return [largest, total]
 
 
-def names(chain: Any) -> set[str]:
-    return {member.kernel.root.name for member in with_components(chain, avx512()).members}
+def names(group: Any) -> set[str]:
+    return {member.kernel.root.name for member in with_components(group, avx512()).members}
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_values_agree_with_numpy(parts: int, threads: int) -> None:
     inputs, outputs = points(parts)
-    [chain] = chains_of(outputs)
-    made = names(chain)
+    [group] = groups_of(outputs)
+    made = names(group)
     assert {"rate_0", f"rate_{parts - 1}", "m_0"} <= made
     assert ("back_0" in made) == (parts == 2)
     rng = np.random.default_rng(parts)
@@ -102,8 +102,8 @@ def test_a_symbolic_number_of_rows() -> None:
 
 
 def test_loops_run_along_the_long_axis_and_nothing_is_selected() -> None:
-    [chain] = chains_of(points(2)[1])
-    [launch] = row_chain(chain, avx512())
+    [group] = groups_of(points(2)[1])
+    [launch] = fused_rows(group, avx512())
     text = launch.func.script()
     assert "Select" not in text
     assert "l in T.vectorized(2)" not in text
@@ -125,20 +125,20 @@ def same_formula(rows: int) -> list[Any]:
 
 
 def test_components_of_one_formula_stay_together() -> None:
-    [chain] = chains_of(same_formula(ROWS))
-    assert with_components(chain, avx512()) is chain
+    [group] = groups_of(same_formula(ROWS))
+    assert with_components(group, avx512()) is group
 
 
 def test_components_that_are_read_by_a_number_that_varies_stay_together() -> None:
     largest, total = points(2)[1]
-    [chain] = chains_of([largest, total])
-    rate = next(m.kernel.root for m in chain.members if m.kernel.root.name == "rate")
+    [group] = groups_of([largest, total])
+    rate = next(m.kernel.root for m in group.members if m.kernel.root.name == "rate")
     i, k = axis(POINTS, "i"), axis(2, "k")
     turned = te.compute(
         (ROWS,), lambda t: te.sum(rate.output(0)[t, i, 1 - k], axis=[i, k]), name="turned"
     )
-    [chain] = chains_of([turned, total])
-    assert "rate_0" not in names(chain)
+    [group] = groups_of([turned, total])
+    assert "rate_0" not in names(group)
 
 
 def test_a_guarded_read_beyond_its_tensor_is_not_copied() -> None:
@@ -153,8 +153,8 @@ def test_a_guarded_read_beyond_its_tensor_is_not_copied() -> None:
     total = te.compute((ROWS,), lambda t: te.sum(m[t, i, c], axis=[i, c]), name="total")
     j = axis(POINTS, "j")
     mixed = te.compute((ROWS,), lambda t: te.sum(m[t, j, 0] * m[t, j, 1], axis=j), name="mixed")
-    [chain] = chains_of([total, mixed])
-    made = names(chain)
+    [group] = groups_of([total, mixed])
+    made = names(group)
     assert "m_0" in made
     assert "y_copy" in made
     assert "x_copy" not in made

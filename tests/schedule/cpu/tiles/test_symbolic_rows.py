@@ -175,7 +175,7 @@ def test_operands_over_a_symbolic_axis_are_packed(size):
     head = te.placeholder((n, 16, 9, 9), name="head")
     gradients = ad.differentiate(y, [x, w], head)
     function = ad.build([x, w, head], [y, *gradients], num_threads=2)
-    assert {launch.rule for launch in function._record.launches} <= {"windows", "contraction"}
+    assert {launch.rule for launch in function._manifest.launches} <= {"windows", "contraction"}
     rng = np.random.default_rng(2)
     a, b, h = whole(rng, size, 8, 9, 9), whole(rng, 16, 8, 3, 3), whole(rng, size, 16, 9, 9)
     padded = np.pad(a, ((0, 0), (0, 0), (1, 1), (1, 1)))

@@ -28,7 +28,7 @@ from ....codegen.loop_nest import (
     sequence,
     store,
 )
-from ....codegen.primfunc import StageFunction
+from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, const, mul, variable
 from ....expr.lets import merge_equal
 from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id, op_name
@@ -39,11 +39,11 @@ from ...declined import Declined
 from ...kernel import size_of
 from ...machine import Machine
 from ...nest.access import MIN_LANES, Interval
-from ...nest.boxes import decided, pieces
 from ...nest.in_range import Loops
+from ...nest.index_set_splitting import decided, pieces
 from .elements import Elements, without_branches, worth_binding
 from .parallel import tasks
-from .vector_runs import Run, Write
+from .vector_strips import Run, Write
 
 MAX_NODES = 6_000  #: of all pieces together
 

@@ -54,12 +54,12 @@ from ....graph.stage import (
     shape_of,
     sources_of,
 )
-from ...fusion.chains import Chain
-from ...fusion.members import Member
+from ...fusion.groups import FusionGroup
+from ...fusion.row_kernels import RowKernel
 from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import stride_of
-from ...nest.boxes import decided
+from ...nest.index_set_splitting import decided
 
 Key = tuple[int, int]
 Points = tuple[dict[Var, int], ...]
@@ -67,12 +67,12 @@ Points = tuple[dict[Var, int], ...]
 MAX_COMPONENTS = 8
 
 
-def with_components(chain: Chain, machine: Machine) -> Chain:
+def with_components(group: FusionGroup, machine: Machine) -> FusionGroup:
     """The fusion group with a stage for each component if components differ; its outputs stay."""
-    ops = {hash(op): (op, member) for member in chain.members for op in member.kernel.ops}
+    ops = {hash(op): (op, member) for member in group.members for op in member.kernel.ops}
     if any(op.num_outputs != 1 for op, _ in ops.values()):
-        return chain
-    outputs = set(map(tensor_key, chain.outputs))
+        return group
+    outputs = set(map(tensor_key, group.outputs))
     split = {
         key: (op, member)
         for key, (op, member) in ops.items()
@@ -90,12 +90,12 @@ def with_components(chain: Chain, machine: Machine) -> Chain:
         unresolved = bool(lacking)
         split = {key: value for key, value in split.items() if key not in lacking}
     if not split or not any(_differ(*ops[key], key in split, split) for key in ops):
-        return chain
+        return group
     made = _Made(machine, set(split))
-    for member in chain.members:
+    for member in group.members:
         made.add(member)
-    current = [made.single[tensor_key(tensor)] for tensor in chain.outputs]
-    return replace(chain, members=tuple(made.members), outputs=current)
+    current = [made.single[tensor_key(tensor)] for tensor in group.outputs]
+    return replace(group, members=tuple(made.members), outputs=current)
 
 
 def _sources(op: Operation) -> list[Expr]:
@@ -111,7 +111,7 @@ def _is_short(axis: Axis) -> bool:
     return low == 0 and isinstance(extent, int) and 2 <= extent <= MAX_COMPONENTS
 
 
-def _last_is_short(op: Operation, member: Member, machine: Machine) -> bool:
+def _last_is_short(op: Operation, member: RowKernel, machine: Machine) -> bool:
     """Whether the last axis of a stage is short, the one before it long, and neither is a row."""
     if member.across or len(op.axis) < 2 or len(op.axis) - len(member.rows) < 2:
         return False
@@ -123,7 +123,7 @@ def _last_is_short(op: Operation, member: Member, machine: Machine) -> bool:
     return low == 0 and isinstance(extent, int) and extent >= lanes
 
 
-def _summed(op: Operation, member: Member) -> list[Axis]:
+def _summed(op: Operation, member: RowKernel) -> list[Axis]:
     """The short axes of a reduction within a row, which are unrolled."""
     reduction = reduction_of(op)
     if reduction is None or const_value(reduction.condition) != 1 or reduction.init:
@@ -133,7 +133,7 @@ def _summed(op: Operation, member: Member) -> list[Axis]:
     return axes if prod(int(axis_range(axis)[1]) for axis in axes) <= MAX_COMPONENTS else []
 
 
-def _expanded(op: Operation, member: Member, is_split: bool) -> list[Axis]:
+def _expanded(op: Operation, member: RowKernel, is_split: bool) -> list[Axis]:
     """The axes of a stage that take one value in each of the stages derived from it."""
     own = _summed(op, member) if hash(op) == hash(member.kernel.root) else []
     return [*own, *([op.axis[-1]] if is_split else [])]
@@ -146,7 +146,7 @@ def _at_a_component(node: Expr, expanded: Sequence[Axis]) -> bool:
     )
 
 
-def _differ(op: Operation, member: Member, is_split: bool, split: Mapping[int, object]) -> bool:
+def _differ(op: Operation, member: RowKernel, is_split: bool, split: Mapping[int, object]) -> bool:
     """Whether components are computed by different formulas, or from each other."""
     expanded = [axis.var for axis in _expanded(op, member, is_split)]
     for node in postorder(_sources(op)):
@@ -176,12 +176,12 @@ class _Made:
 
     machine: Machine
     split: set[int]
-    members: list[Member] = field(default_factory=list)
+    members: list[RowKernel] = field(default_factory=list)
     components: dict[Key, list[Tensor]] = field(default_factory=dict)
     single: dict[Key, Tensor] = field(default_factory=dict)
     _copies: dict[object, Tensor] = field(default_factory=dict)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: RowKernel) -> None:
         """Append the replacement of a member."""
         root, epilogue = member.kernel.root, member.kernel.epilogue
         if not self._changes(member):
@@ -203,9 +203,9 @@ class _Made:
                     self.single[key] = new.output(0)
                 news.append(new)
             rows = _rows_of(news[0], root, member)
-            self.members.append(Member(Kernel(news[0], *news[1:]), rows, member.across))
+            self.members.append(RowKernel(Kernel(news[0], *news[1:]), rows, member.across))
 
-    def _changes(self, member: Member) -> bool:
+    def _changes(self, member: RowKernel) -> bool:
         ops = member.kernel.ops
         if any(hash(op) in self.split for op in ops) or _summed(member.kernel.root, member):
             return True
@@ -216,7 +216,7 @@ class _Made:
     def _is_new(self, key: Key) -> bool:
         return key in self.single and tensor_key(self.single[key]) != key
 
-    def _component(self, op: Operation, member: Member, number: int | None) -> Operation:
+    def _component(self, op: Operation, member: RowKernel, number: int | None) -> Operation:
         """A stage at one value of its last axis, with short sums unrolled."""
         expanded = _expanded(op, member, number is not None)
         reduction = reduction_of(op)
@@ -247,7 +247,7 @@ class _Made:
         changed = replace(reduction, sources=tuple(result), axes=tuple(fresh))
         return reduction_stage(name, axes, changed)[0].op
 
-    def _value(self, op: Operation, member: Member, source: Expr, at: Mapping[Var, int]) -> Expr:
+    def _value(self, op: Operation, member: RowKernel, source: Expr, at: Mapping[Var, int]) -> Expr:
         """A source with some variables replaced by values, read from the replacements of tensors.
         """
         all_axes = loop_axes(op)
@@ -314,7 +314,7 @@ class _Made:
             copied = substituter(table)(node)
             made = make_stage(f"{tensor.op.name}_copy", list(map(as_data_axis, fresh)), [copied])[0]
             self._copies[key] = made
-            self.members.append(Member(Kernel(made.op), tuple(range(len(rows)))))
+            self.members.append(RowKernel(Kernel(made.op), tuple(range(len(rows)))))
         return load(self._copies[key], [axis.var for axis in axes])
 
 
@@ -330,7 +330,7 @@ def _among(var: Var, others: Sequence[Var]) -> bool:
     return any(node_id(var) == node_id(other) for other in others)
 
 
-def _rows_of(new: Operation, old: Operation, member: Member) -> tuple[int, ...]:
+def _rows_of(new: Operation, old: Operation, member: RowKernel) -> tuple[int, ...]:
     """The numbers of the row axes that remain; a reduction may have lost others."""
     if not member.across:
         return member.rows

@@ -13,7 +13,7 @@ from ....graph.stage import axis_range, reduction_of
 from ...kernel import Kernel, iterations, size_of
 from ...machine import Machine
 from ...primitives import extent_of
-from ...rewrites.split_reduction import divisor_at_least, split_reduction
+from ...rewrites.sums.split_reduction import divisor_at_least, split_reduction
 
 
 def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:

@@ -27,7 +27,7 @@ from ....codegen.loop_nest import (
     sequence,
     store,
 )
-from ....codegen.primfunc import StageFunction, external_reads
+from ....codegen.stages.primfunc import StageFunction, external_reads
 from ....expr.build import add, const, mul, sub
 from ....expr.costly import EXPENSIVE
 from ....expr.dtypes import bits_of
@@ -44,14 +44,14 @@ from ....graph.stage import (
     shape_of,
 )
 from ...declined import Declined
-from ...fusion.chains import Chain
-from ...fusion.members import Member, inner_axes
+from ...fusion.groups import FusionGroup
 from ...fusion.row_items import items_of, nests_of
+from ...fusion.row_kernels import RowKernel, inner_axes
 from ...kernel import iterations, size_of
 from ...machine import Machine
+from .common_subexpressions import with_common_subexpressions
 from .components import with_components
-from .rounds import filled
-from .shared_work import with_shared_work
+from .strip_mining import filled
 from .vector_loops import NestWriter, combined
 
 ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap
@@ -60,47 +60,47 @@ SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body
 MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 
 
-def row_function(chain: Chain, machine: Machine) -> list[StageFunction] | Declined:
+def row_function(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
     """A fusion group as one function."""
-    chunks = _chunks(chain, machine)
-    parts = with_components(chain, machine)
-    found = _scheduled(parts, chunks, machine, tuple(chain.outputs))
-    if isinstance(found, Declined) and parts is not chain:  # more buffers may be too many
-        return _scheduled(chain, chunks, machine, tuple(chain.outputs))
+    chunks = _chunks(group, machine)
+    parts = with_components(group, machine)
+    found = _scheduled(parts, chunks, machine, tuple(group.outputs))
+    if isinstance(found, Declined) and parts is not group:  # more buffers may be too many
+        return _scheduled(group, chunks, machine, tuple(group.outputs))
     return found
 
 
-def too_few_rows(chain: Chain, machine: Machine) -> bool:
+def too_few_rows(group: FusionGroup, machine: Machine) -> bool:
     """Whether the rows are fewer than would give each thread a fair share."""
-    chunks = _chunks(chain, machine)
-    return chunks > 1 and size_of(chain.extents) < 2 * chunks
+    chunks = _chunks(group, machine)
+    return chunks > 1 and size_of(group.extents) < 2 * chunks
 
 
-def _chunks(chain: Chain, machine: Machine) -> int:
-    return machine.threads_for(sum(map(_work, chain.members)) // SIMPLE)
+def _chunks(group: FusionGroup, machine: Machine) -> int:
+    return machine.threads_for(sum(map(_work, group.members)) // SIMPLE)
 
 
 def _scheduled(
-    chain: Chain, chunks: int, machine: Machine, results: tuple[Tensor, ...]
+    group: FusionGroup, chunks: int, machine: Machine, results: tuple[Tensor, ...]
 ) -> list[StageFunction] | Declined:
     """A fusion group as one function that writes `results`, on a given number of threads."""
-    chain = with_shared_work(chain, machine)
-    ops = [op for member in chain.members for op in member.kernel.ops]
+    group = with_common_subexpressions(group, machine)
+    ops = [op for member in group.members for op in member.kernel.ops]
     inputs = external_reads(ops)
-    if not _shapes_known(ops, [*inputs, *chain.outputs]):
+    if not _shapes_known(ops, [*inputs, *group.outputs]):
         return Declined("a symbolic size is not a dimension of its inputs or outputs")
-    buffers = _Buffers(chain, inputs)
-    items = items_of(chain, machine)
+    buffers = _Buffers(group, inputs)
+    items = items_of(group, machine)
     writer = NestWriter(buffers.places, buffers.sums)
-    rows = _Rows(chain.extents, chunks)
+    rows = _Rows(group.extents, chunks)
     nests = [writer.write(nest, rows.places) for nest in nests_of(items)]
     buffers.kept += writer.buffers
     if _bytes(buffers.kept) > machine.cache_bytes // 2:
         return Declined("what it keeps of a row takes more than half of a core's cache")
     body = rows.loops(
-        nests, buffers.kept, _begin(chain, buffers, machine), _end(chain, buffers, rows)
+        nests, buffers.kept, _begin(group, buffers, machine), _end(group, buffers, rows)
     )
-    after = _after(chain, buffers, rows, machine)
+    after = _after(group, buffers, rows, machine)
     if _bytes(buffers.shared) > MAX_SHARED:
         return Declined(f"the sums of all threads take more than {MAX_SHARED} bytes")
     if _bytes(_on_stack([*buffers.kept, *buffers.shared])) > MAX_STACK:
@@ -122,7 +122,7 @@ def _on_stack(buffers: Sequence[Local]) -> list[Local]:
     return [b for b in literal if b.elements * bits_of(b.buffer.dtype) <= 8 * ON_STACK]
 
 
-def _work(member: Member) -> int:
+def _work(member: RowKernel) -> int:
     """Elements that a kernel computes; one of an expensive function counts for several."""
     root = member.kernel.root
     costly = any(op_name(node) in EXPENSIVE for node in postorder(bodies(root)))
@@ -145,23 +145,23 @@ class _Buffers:
     rows.
     """
 
-    def __init__(self, chain: Chain, inputs: Sequence[Tensor]) -> None:
+    def __init__(self, group: FusionGroup, inputs: Sequence[Tensor]) -> None:
         self.places = Places()
         self.kept: list[Local] = []  #: of one thread
         self.shared: list[Local] = []  #: of all threads
         self.sums: dict[tuple[int, int], Local] = {}
         self.partial: dict[tuple[int, int], Local] = {}
         self.parameters: list[Any] = []
-        for letter, tensors in (("p", inputs), ("r", chain.outputs)):
+        for letter, tensors in (("p", inputs), ("r", group.outputs)):
             for number, tensor in enumerate(tensors):
                 buffer = parameter(tensor, f"{letter}{number}_{_word(tensor)}")
                 self.parameters.append(buffer)
                 self.places.put(tensor, buffer)
-        written = {tensor_key(tensor) for tensor in chain.outputs}
-        for member in chain.members:
+        written = {tensor_key(tensor) for tensor in group.outputs}
+        for member in group.members:
             self._place(member, written)
 
-    def _place(self, member: Member, written: set[tuple[int, int]]) -> None:
+    def _place(self, member: RowKernel, written: set[tuple[int, int]]) -> None:
         shape = inner_shape(member)
         inner = {node_id(axis.var) for axis in inner_axes(member)}
         root = member.kernel.root
@@ -179,7 +179,7 @@ class _Buffers:
                     self.sums[tensor_key(tensor)] = total
 
 
-def inner_shape(member: Member) -> list[Extent]:
+def inner_shape(member: RowKernel) -> list[Extent]:
     """Extents of the axes of a kernel that are not the rows; literals where rows are summed."""
     return [axis_range(axis)[1] for axis in inner_axes(member)]
 
@@ -248,14 +248,14 @@ def _int(value: Extent, dtype: str) -> Expr:
     return const(value, dtype) if isinstance(value, int) else value
 
 
-def _sums(chain: Chain) -> list[Member]:
-    return [member for member in chain.members if member.across]
+def _sums(group: FusionGroup) -> list[RowKernel]:
+    return [member for member in group.members if member.across]
 
 
-def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]:
+def _begin(group: FusionGroup, buffers: _Buffers, machine: Machine) -> list[Statement]:
     """Initialise every thread's sums with the identity."""
     statements = []
-    for member in _sums(chain):
+    for member in _sums(group):
         root = member.kernel.root
         reduction = reduction_of(root)
         assert reduction is not None
@@ -266,10 +266,10 @@ def _begin(chain: Chain, buffers: _Buffers, machine: Machine) -> list[Statement]
     return statements
 
 
-def _end(chain: Chain, buffers: _Buffers, rows: _Rows) -> list[Statement]:
+def _end(group: FusionGroup, buffers: _Buffers, rows: _Rows) -> list[Statement]:
     """Store the sums of every thread."""
     statements = []
-    for member in _sums(chain):
+    for member in _sums(group):
         shape = inner_shape(member)
         places = [counter("i", extent) for extent in shape]
         for tensor in outputs_of(member.kernel.root):
@@ -292,10 +292,10 @@ def _over(places: Sequence[Var], shape: Sequence[Extent], body: Statement) -> St
     return body
 
 
-def _after(chain: Chain, buffers: _Buffers, rows: _Rows, machine: Machine) -> list[Statement]:
+def _after(group: FusionGroup, buffers: _Buffers, rows: _Rows, machine: Machine) -> list[Statement]:
     """Combine the sums of the threads, and compute what reads them."""
     statements = []
-    for member in _sums(chain):
+    for member in _sums(group):
         for op in member.kernel.ops:
             shape = inner_shape(member)
             places = [counter("i", extent) for extent in shape]

@@ -28,17 +28,9 @@ from ....expr.rewrite import substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
 from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold, is_cut
 from ...kernel import MAX_COPIES
-from ...nest.boxes import split
+from ...nest.index_set_splitting import split
 from .merged_loops import merged
-from .rounds import (
-    Body,
-    filled,
-    plain_loop,
-    rounds,
-    vector_loop,
-    vectors,
-    vectors_of_round,
-)
+from .strip_mining import Body, filled, plain_loop, strips, vector_loop, vectors, vectors_of_strip
 
 Key = tuple[int, int]
 
@@ -71,10 +63,10 @@ class NestWriter:
         folds = nest.folds
         values, loops = self._outer(first, rows, first.loops[:-1])
         low, extent = _bounds(first, first.loops[-1], rows, values)
-        unroll = vectors_of_round(extent, first.lanes, len(folds))
+        unroll = vectors_of_strip(extent, first.lanes, len(folds))
         width = unroll * first.lanes
         width = min(width, extent) if isinstance(extent, int) else width
-        keepers = {id(item): self._buffers(item, "lanes", width) for item in folds}
+        accumulators = {id(item): self._buffers(item, "lanes", width) for item in folds}
 
         inner = []
         for begin, end, items in _cut(nest.items, low, extent):
@@ -83,11 +75,11 @@ class NestWriter:
                 statements = []
                 for item, whole in zip(items, nest.items, strict=True):
                     table = _table(item, rows, [*values, _plus(position, low)])
-                    keeper = keepers.get(id(whole))
-                    if keeper is None:
+                    accumulator = accumulators.get(id(whole))
+                    if accumulator is None:
                         statements += self._at(item, table)
                     else:
-                        statements += self._accumulated(item, keeper, [lane], table)
+                        statements += self._accumulated(item, accumulator, [lane], table)
                 return statements
 
             if any(item.guarded for item in items) and not folds:
@@ -95,9 +87,11 @@ class NestWriter:
             else:
                 inner.append(vector_loop(items, begin, end, unroll, body))
         within = loops(sequence(inner))
-        before = [part for item in folds for part in _identity(item, keepers[id(item)], width)]
+        before = [part for item in folds for part in _identity(item, accumulators[id(item)], width)]
         after = [
-            part for item in folds for part in self._folded(item, keepers[id(item)], width, rows)
+            part
+            for item in folds
+            for part in self._folded(item, accumulators[id(item)], width, rows)
         ]
         return sequence([*before, within, *after])
 
@@ -141,7 +135,7 @@ class NestWriter:
         return combined(item.reduction, targets, indices, values)
 
     def _folded(
-        self, item: Item, keepers: Sequence[Local], width: int, rows: Sequence[Expr]
+        self, item: Item, accumulators: Sequence[Local], width: int, rows: Sequence[Expr]
     ) -> list[Statement]:
         """Combine the partial results by halves, and store the result."""
         assert item.reduction is not None
@@ -149,11 +143,11 @@ class NestWriter:
         while width > 1:
             half = (width + 1) // 2
             lane = counter("lane", half)
-            others = [element(k, [add(lane, const(half, "int32"))]) for k in keepers]
-            step = sequence(combined(item.reduction, keepers, [lane], others))
+            others = [element(k, [add(lane, const(half, "int32"))]) for k in accumulators]
+            step = sequence(combined(item.reduction, accumulators, [lane], others))
             statements.append(loop(lane, width - half, step, VECTORIZED))
             width = half
-        values = [element(keeper, [const(0, "int32")]) for keeper in keepers]
+        values = [element(accumulator, [const(0, "int32")]) for accumulator in accumulators]
         if item.kind == SUM:
             return statements + combined(item.reduction, self._totals(item), [], values)
         indices = _indices(item, substituter(_table(item, rows, [], partial=True)))
@@ -173,8 +167,8 @@ class NestWriter:
         low, extent = _bounds(item, item.spatial[-1], rows, values)
         assert isinstance(extent, int)
         lanes = 1 if item.guarded else min(item.lanes, extent)
-        unroll = 1 if item.guarded else vectors_of_round(extent, lanes, 1)
-        [keeper] = self._buffers(item, "part", unroll * lanes)
+        unroll = 1 if item.guarded else vectors_of_strip(extent, lanes, 1)
+        [accumulator] = self._buffers(item, "part", unroll * lanes)
 
         def piece(base: Expr, groups: int, width: int) -> Statement:
             def at(body: Body) -> Statement:
@@ -194,22 +188,22 @@ class NestWriter:
                 table = _table(item, rows, [*values, _plus(position, low)])
                 for axis, value in zip(item.reduced, reduced, strict=True):
                     table[axis.var] = value
-                return self._accumulated(item, [keeper], [lane], table)
+                return self._accumulated(item, [accumulator], [lane], table)
 
             def finish(position: Expr, lane: Expr) -> list[Statement]:
                 rename = substituter(_table(item, rows, [*values, _plus(position, low)]))
                 indices = [rename(axis.var) for axis in item.op.axis]
-                value = element(keeper, [lane])
+                value = element(accumulator, [lane])
                 return [self._places.write(item.op.output(0), value, indices)]
 
             body = at(accumulate)
             for var, length in reversed(inner):
                 body = loop(var, length, body)
-            start = at(lambda _, lane: [store(keeper, identity, [lane])])
+            start = at(lambda _, lane: [store(accumulator, identity, [lane])])
             return sequence([start, body, at(finish)])
 
         dtype = dtype_of(item.spatial[-1].var)
-        return loops(rounds(extent, lanes, unroll, dtype, piece))
+        return loops(strips(extent, lanes, unroll, dtype, piece))
 
     def _buffers(self, item: Item, name: str, width: int) -> list[Local]:
         buffers = [

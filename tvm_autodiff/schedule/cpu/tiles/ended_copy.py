@@ -19,7 +19,7 @@ from ....codegen.loop_nest import (
     sequence,
     store,
 )
-from ....codegen.primfunc import StageFunction, external_reads
+from ....codegen.stages.primfunc import StageFunction, external_reads
 from ....expr.build import add, const, sub, variable
 from ....expr.nodes import Expr, binary, dtype_of, node_id, operands
 from ....expr.rewrite import replace_outermost

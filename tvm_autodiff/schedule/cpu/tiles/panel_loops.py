@@ -17,7 +17,7 @@ from ....codegen.loop_nest import (
     sequence,
 )
 from ....codegen.passes.row_blocks import Position, RowBlock, RowBlocks
-from ....codegen.primfunc import StageFunction
+from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, const, mul, variable
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ....graph.stage import (

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ....codegen.loop_nest import (
     function,
 )
-from ....codegen.primfunc import StageFunction
+from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, all_of, compare, const, if_then_else, zero_like
 from ....expr.nodes import Expr, Tensor, binary, dtype_of, load, node_id, tensor_key
 from ....expr.rewrite import map_loads, replace_outermost

@@ -25,7 +25,7 @@ from ....codegen.loop_nest import (
     when,
 )
 from ....codegen.passes.row_blocks import Position, RowBlock, RowBlocks
-from ....codegen.primfunc import StageFunction
+from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, const, mul, variable
 from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, load, node_id, tensor_key
 from ....expr.rewrite import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ....codegen.primfunc import StageFunction
+from ....codegen.stages.primfunc import StageFunction
 from ....expr.nodes import tensor_key
 from ...declined import Declined
 from ...kernel import SYMBOLIC_SIZE, Kernel

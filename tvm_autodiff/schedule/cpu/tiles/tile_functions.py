@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ....codegen.primfunc import StageFunction
+from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import true
 from ....expr.nodes import Axis, Expr, Tensor, Var, dtype_of, load, node_id, tensor_key
 from ....expr.rewrite import map_loads, substituter

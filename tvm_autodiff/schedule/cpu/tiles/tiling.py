@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ....codegen.primfunc import StageFunction, stage_function
+from ....codegen.stages.primfunc import StageFunction, stage_function
 from ....expr.nodes import Tensor
 from ....graph.stage import Operation
 from ...machine import Machine

@@ -9,7 +9,7 @@ from ....graph.stage import Operation, Reduction, axis_range
 from ...kernel import Kernel, iterations
 from ...machine import Machine
 from ...nest.access import strides_along
-from ...rewrites.split_reduction import parts_of
+from ...rewrites.sums.split_reduction import parts_of
 from .threads import BLOCK
 
 HELPERS = 32  #: threads that share a column, at most

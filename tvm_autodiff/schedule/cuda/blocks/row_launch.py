@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....codegen.primfunc import StageFunction, external_reads
+from ....codegen.stages.primfunc import StageFunction, external_reads
 from ....expr.nodes import always, node_id, op_name, tensor_key
 from ....graph.free_variables import free_variables
 from ....graph.stage import Operation, axis_range, is_compute, outputs_of, reduction_of, shape_of
 from ...declined import Declined, no_gain
-from ...fusion.chains import Chain
-from ...fusion.members import Member
+from ...fusion.groups import FusionGroup
 from ...fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
+from ...fusion.row_kernels import RowKernel
 from ...kernel import Kernel, iterations, size_of
 from ...machine import Machine
 from ...rule import Made, Rest, in_parts
@@ -27,33 +27,33 @@ MAX_SERIAL = 256  #: terms of a sum for each of several results that a thread ad
 MIN_BLOCK = 128  #: threads of a block, where there are rows enough
 
 
-def rows_of_chain(chain: Chain, machine: Machine) -> Made | Declined:
+def rows_of_group(group: FusionGroup, machine: Machine) -> Made | Declined:
     """A fusion group by blocks of threads; its sums over the rows are left to the rules."""
-    across = [member for member in chain.members if member.across]
+    across = [member for member in group.members if member.across]
     left = tuple(member.kernel for member in across)
-    kernels = [part for part in chain.parts if not any(part is kernel for kernel in left)]
+    kernels = [part for part in group.parts if not any(part is kernel for kernel in left)]
     ops = [op for kernel in kernels for op in kernel.ops]
     if not kernels or not all(map(is_compute, ops)):
         return Declined("all its stages are sums over the rows, or one is opaque")
-    if not _sizes_known(ops, chain):
+    if not _sizes_known(ops, group):
         return Declined("a symbolic size is not a dimension of its inputs or outputs")
-    items = [item for item in items_of(chain, machine) if item.kind != SUM]
+    items = [item for item in items_of(group, machine) if item.kind != SUM]
     if not all(map(_is_plain, items)):
         return Declined("an extent in a row is symbolic or empty, or a reduction has a condition")
-    if not _is_worth_it(chain, items, machine):
+    if not _is_worth_it(group, items, machine):
         return Declined("its rows are empty, few and long, or contain long sums of several results")
     written = {tensor_key(tensor): tensor for op in ops for tensor in outputs_of(op)}
-    wanted = {tensor_key(t): t for t in chain.outputs if tensor_key(t) in written}
+    wanted = {tensor_key(t): t for t in group.outputs if tensor_key(t) in written}
     for kernel in left:
         wanted |= {tensor_key(t): t for t in external_reads(kernel.ops) if tensor_key(t) in written}
     length = max(items_size(item.loops) for item in items)
-    literal = all(isinstance(extent, int) for extent in chain.extents)
-    threads, together = _block(size_of(chain.extents), length, machine)
+    literal = all(isinstance(extent, int) for extent in group.extents)
+    threads, together = _block(size_of(group.extents), length, machine)
     most = max((len(item.sources) for item in items if item.kind == FOLD), default=1)
     while threads > WARP and 9 * most * threads * together > machine.shared_bytes:
         threads //= 2  # what a thread reduces to takes eight bytes at most, and a little more
     block = threads, together if literal else 1
-    writer = RowWriter(items, wanted, chain.extents, block, machine)
+    writer = RowWriter(items, wanted, group.extents, block, machine)
     if not writer.fits:
         return Declined("its values of a row do not fit shared memory")
     inputs = external_reads(ops)
@@ -80,14 +80,14 @@ def rows_of_kernel(kernel: Kernel, machine: Machine) -> Made | Declined:
     if split is not None:
         partial, combined = split
         return in_parts(rows_of_kernel(partial, machine), partial, combined, kernel)
-    member = Member(kernel, tuple(range(len(op.axis))))
-    chain = Chain((kernel,), (member,), extents, kernel.outputs)
-    return rows_of_chain(chain, machine)
+    member = RowKernel(kernel, tuple(range(len(op.axis))))
+    group = FusionGroup((kernel,), (member,), extents, kernel.outputs)
+    return rows_of_group(group, machine)
 
 
-def _sizes_known(ops: Sequence[Operation], chain: Chain) -> bool:
+def _sizes_known(ops: Sequence[Operation], group: FusionGroup) -> bool:
     """Whether every size is one of a parameter's dimensions."""
-    parameters = [*external_reads(ops), *chain.outputs]
+    parameters = [*external_reads(ops), *group.outputs]
     dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
     known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
     return all(node_id(var) in known for op in ops for var in free_variables(op))
@@ -101,12 +101,12 @@ def _is_plain(item: Item) -> bool:
     return literal and (found is None or (always(found.condition) and not found.init))
 
 
-def _is_worth_it(chain: Chain, items: Sequence[Item], machine: Machine) -> bool:
-    if any(extent == 0 for extent in chain.extents if isinstance(extent, int)):
+def _is_worth_it(group: FusionGroup, items: Sequence[Item], machine: Machine) -> bool:
+    if any(extent == 0 for extent in group.extents if isinstance(extent, int)):
         return False
     if any(item.kind == BLOCK and items_size(item.reduced) > MAX_SERIAL for item in items):
         return False
-    rows, length = size_of(chain.extents), max(items_size(item.loops) for item in items)
+    rows, length = size_of(group.extents), max(items_size(item.loops) for item in items)
     return rows >= machine.multiprocessors // 4 or length <= LONG_ROW
 
 

@@ -1,0 +1,169 @@
+"""What a chain does once a row: shared values, reciprocals, merged loops, stores on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tvm import te
+
+from tests.schedule import group_cases as cases
+from tests.schedule.fusion.test_groups import groups_of
+from tvm_autodiff.codegen.passes.in_place import may_share
+from tvm_autodiff.compile import build
+from tvm_autodiff.schedule.cpu.loops.common_subexpressions import with_common_subexpressions
+from tvm_autodiff.schedule.cpu.rows import fused_rows
+from tvm_autodiff.schedule.fusion.row_items import items_of, nests_of
+from tvm_autodiff.schedule.fusion.row_kernels import MAX_ROW
+from tvm_autodiff.schedule.machine import as_target, machine_of
+
+MACHINE = machine_of(as_target(None), 1)
+
+
+def text_of(outputs, machine=MACHINE):
+    [group] = groups_of(outputs)
+    [launch] = fused_rows(group, machine)
+    return launch.func.script()
+
+
+def test_an_expensive_value_is_computed_once():
+    [group] = groups_of(cases.cross_entropy(16, 64)[1])
+    members = with_common_subexpressions(group, MACHINE).members
+    exponentials = [m for m in members if m.kernel.name == "exp"]
+    assert len(exponentials) == 1
+    assert text_of(cases.cross_entropy(16, 64)[1]).count("T.exp(") == 1
+
+
+def test_a_divisor_of_a_row_becomes_a_reciprocal():
+    [group] = groups_of(cases.softmax(16, 64)[1])
+    names = [member.kernel.name for member in with_common_subexpressions(group, MACHINE).members]
+    assert names.count("reciprocal") == 1
+    exact = replace(MACHINE, exact_math=True)
+    names = [member.kernel.name for member in with_common_subexpressions(group, exact).members]
+    assert "reciprocal" not in names
+
+
+#: dtype → the largest element of each row: near the smallest and the largest numbers, and between
+QUOTIENTS = {
+    "float16": [6e-8, 1e-6, 1e-5, 1.0, 1e3, 6e4],
+    "bfloat16": [1e-40, 1e-38, 1e-19, 1.0, 1e19, 3e38],
+    "float32": [1e-45, 1e-40, 1e-20, 1e-19, 1.0, 1e20, 3e38],
+    "float64": [5e-324, 1e-310, 1e-155, 1e-154, 1.0, 1e155, 1.7e308],
+}
+
+
+@pytest.mark.parametrize("dtype", QUOTIENTS)
+@pytest.mark.parametrize("exact_math", [False, True])
+def test_a_quotient_of_a_row_is_right_at_every_magnitude(dtype, exact_math):
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    peaks = np.array(QUOTIENTS[dtype], "longdouble")
+    if not exact_math and dtype != "float16":  # quotients of subnormal numbers are 0/0
+        peaks = peaks[peaks > 20 * float(ml_dtypes.finfo(kind).smallest_normal)]
+    rows, columns = len(peaks), 64
+    x, s = (
+        te.placeholder((rows, columns), dtype, name="x"),
+        te.placeholder((rows,), dtype, name="s"),
+    )
+    k = te.reduce_axis((0, columns), "k")
+    largest = te.compute((rows,), lambda i: te.max(x[i, k], axis=k), name="largest")
+    y = te.compute((rows, columns), lambda i, j: x[i, j] / largest[i], name="y")
+    z = te.compute((rows, columns), lambda i, j: x[i, j] / (largest[i] * s[i]), name="z")
+    [group] = groups_of([y, z])
+    names = [member.kernel.name for member in with_common_subexpressions(group, MACHINE).members]
+    assert names.count("reciprocal") == 2
+    values = np.random.default_rng(0).uniform(0.1, 1, (rows, columns)) * peaks[:, None]
+    given = values.astype(kind)
+    signs = np.where(np.arange(rows) % 2, -1, 1).astype(kind)
+    results = build([x, s], [y, z], cache=False, exact_math=exact_math)(given, signs)
+    for got, sign in zip(results, (1, signs), strict=True):
+        exact = given.astype("longdouble")
+        want = exact / (exact.max(axis=1) * np.asarray(sign, "longdouble"))[:, None]
+        error = np.abs(got.astype("longdouble") - want)
+        assert np.all(error <= 2 * ml_dtypes.finfo(kind).eps * np.abs(want))
+
+
+@pytest.mark.parametrize("dtype", QUOTIENTS)
+def test_quotients_by_zero_infinity_and_nan_stay(dtype):
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    divisors = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0], kind)
+    rows = np.zeros((len(divisors), 64), kind)
+    rows[:, :6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.0]
+    x = te.placeholder(rows.shape, dtype, name="x")
+    s = te.placeholder(divisors.shape, dtype, name="s")
+    t = te.compute(s.shape, lambda i: te.abs(s[i]) * s[i], name="t")
+    y = te.compute(rows.shape, lambda i, j: x[i, j] / t[i], name="y")
+    k = te.reduce_axis((0, 64), "k")
+    total = te.compute(s.shape, lambda i: te.sum(x[i, k] / t[i], axis=k), name="total")
+    got, _ = build([x, s], [y, total], cache=False)(rows, divisors)
+    with np.errstate(all="ignore"):
+        want = rows.astype("float64") / (np.abs(divisors) * divisors).astype("float64")[:, None]
+    np.testing.assert_array_equal(got.astype("float64"), want)
+    np.testing.assert_array_equal(np.signbit(got.astype("float64")[:4]), np.signbit(want[:4]))
+
+
+def test_stages_of_equal_loops_share_a_nest():
+    [group] = groups_of(cases.two_maps(8, 64)[1])
+    assert len(nests_of(items_of(group, MACHINE))) == 1
+
+
+def test_a_result_of_a_row_waits_for_its_loop():
+    [group] = groups_of(cases.winners(8, 64)[1])
+    nests = nests_of(items_of(group, MACHINE))
+    names = [{item.op.name for item in nest.items} for nest in nests]
+    largest = next(n for n, found in enumerate(names) if "largest" in found)
+    below = next(n for n, found in enumerate(names) if "below" in found)
+    assert largest < below
+
+
+def test_height_and_width_are_one_loop():
+    # 6x6 makes two vectors of 16 and one of 4, not six of 6
+    text = text_of(cases.batch_norm(3, 5, 6)[1])
+    assert "T.vectorized(16)" in text
+    assert "T.vectorized(6)" not in text
+
+
+def test_conditions_leave_no_branch():
+    assert "if_then_else" not in text_of(cases.gates(8, 32)[1])
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_sums_are_kept_for_each_thread(threads, monkeypatch):
+    monkeypatch.setattr("tvm_autodiff.schedule.machine.THREAD_CYCLES", 0)
+    machine = replace(MACHINE, threads=threads)
+    text = text_of(cases.squared_error(64, 32)[1], machine)
+    assert f"T.parallel({threads})" in text
+    assert f"loss_part = T.alloc_buffer(({threads},))" in text
+
+
+def test_rows_that_no_cache_holds_are_not_joined():
+    A = te.placeholder((4, MAX_ROW + 1), name="A")
+    k = te.reduce_axis((0, MAX_ROW + 1), "k")
+    total = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="total")
+    out = te.compute(A.shape, lambda i, j: A[i, j] - total[i], name="out")
+    assert groups_of([out, total]) == []
+
+
+def test_a_new_value_may_take_the_place_of_the_old():
+    old = te.placeholder((8, 64), name="old")
+    other = te.placeholder((8, 64), name="other")
+    step = te.placeholder((8, 64), name="step")
+    new = te.compute(old.shape, lambda i, j: old[i, j] - step[i, j], name="new")
+    kept = te.compute(old.shape, lambda i, j: other[i, j] * 0.9 + step[i, j], name="kept")
+    [group] = groups_of([new, kept])
+    [launch] = fused_rows(group, MACHINE)
+    params = {
+        tensor.op.name: param
+        for tensor, param in zip((*launch.inputs, *launch.outputs), launch.func.params, strict=True)
+    }
+    assert may_share(launch.func, params["old"], params["new"])
+    assert may_share(launch.func, params["other"], params["kept"])
+    # read for the other result as well
+    assert not may_share(launch.func, params["step"], params["new"])
+
+
+def test_a_row_that_is_read_again_keeps_its_place():
+    [group] = groups_of(cases.softmax(8, 64)[1][:1])
+    [launch] = fused_rows(group, MACHINE)
+    assert not may_share(launch.func, launch.func.params[0], launch.func.params[-1])

@@ -1,0 +1,155 @@
+"""Chains: which kernels run as one, and that they compute what an evaluation in numpy gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, topi
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tests.machines import avx512
+from tests.schedule import group_cases as cases
+from tests.schedule.test_rules import arrays_for
+from tvm_autodiff.compile import build
+from tvm_autodiff.schedule import machine as hardware
+from tvm_autodiff.schedule.cpu.rows import fused_rows
+from tvm_autodiff.schedule.declined import Declined
+from tvm_autodiff.schedule.fusion.groups import FusionGroup
+from tvm_autodiff.schedule.fusion.kernels import cut
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+
+
+def groups_of(outputs):
+    return [kernel for kernel in cut(normal_form(outputs))[0] if isinstance(kernel, FusionGroup)]
+
+
+def assert_values(got, inputs, outputs, arrays):
+    """Compare values with an evaluation in numpy."""
+    want = evaluate_graph(outputs, list(zip(inputs, arrays, strict=True)))
+    for ours, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+CASES = {
+    **{f"softmax {n}x{m}": cases.softmax(n, m) for n, m in ((7, 13), (1, 64), (9, 1), (33, 101))},
+    "softmax of three axes": cases.softmax(3, 4, 37),
+    "softmax of eight": cases.softmax(11, 8),
+    **{f"layer norm {n}x{m}": cases.layer_norm(n, m) for n, m in ((5, 8), (31, 67), (64, 48))},
+    "batch norm": cases.batch_norm(3, 5, 6),
+    "batch norm of one row each": cases.batch_norm(2, 3, 1),
+    "cross entropy": cases.cross_entropy(13, 29),
+    "cross entropy of two classes": cases.cross_entropy(40, 2),
+    "squared error": cases.squared_error(17, 23),
+    "gates": cases.gates(6, 24),
+    "gates of seven": cases.gates(5, 7),
+    "rows and columns": cases.two_sums(19, 33),
+    "two maps": cases.two_maps(9, 77),
+    "two maps of small rows": cases.two_maps(5, 6, 3, 3),
+    "conditions": cases.guarded(8, 53),
+    "conditions in short rows": cases.guarded(8, 9),
+    "triangle": cases.triangle(21),
+    "winners": cases.winners(14, 45),
+    "blocks": cases.blocks(12, 9, 19),
+    "few blocks": cases.blocks(12, 5, 19),
+    "blocks of vectors": cases.blocks(6, 40, 16),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_values(name, threads, monkeypatch):
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
+    inputs, outputs = CASES[name]
+    arrays = arrays_for(inputs, {})
+    arrays = [abs(a) % 2 if a.dtype == "int32" else a for a in arrays]
+    got = build(inputs, outputs, num_threads=threads)(*arrays)
+    assert_values(got, inputs, outputs, arrays)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_every_chain_is_taken(name, threads, monkeypatch):
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
+    machine = avx512(threads)
+    for group in groups_of(CASES[name][1]):
+        rows = np.prod([int(extent) for extent in group.extents])
+        taken = fused_rows(group, machine)
+        # a chain of fewer rows than the threads need is better run kernel by kernel
+        assert isinstance(taken, Declined) == (threads > 1 and rows < 2 * threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", [cases.softmax, cases.layer_norm], ids=["softmax", "layer norm"])
+def test_symbolic_rows(case, threads, monkeypatch):
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
+    inputs, outputs = case(te.var("n"), 37)
+    assert groups_of(outputs)
+    function = build(inputs, outputs, num_threads=threads)
+    for n in (1, 2, 7, 64):
+        arrays = arrays_for(inputs, {"n": n})
+        assert_values(function(*arrays), *case(n, 37), arrays)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_symbolic_length(dtype, threads, monkeypatch):
+    """Softmax and its gradient are one kernel for any length, shorter than a vector or not."""
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
+    n = te.var("n")
+    x, head = te.placeholder((6, n), dtype, name="x"), te.placeholder((6, n), dtype, name="head")
+    y = topi.nn.softmax(x)
+    outputs = [y, *ad.differentiate(y, [x], head)]
+    [group] = groups_of(outputs)
+    assert not isinstance(fused_rows(group, avx512(threads)), Declined)
+    function = build([x, head], outputs, num_threads=threads)
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 3, 7, 16, 31, 64, 150):
+        a, h = rng.standard_normal((2, 6, size)).astype(dtype)
+        powers = np.exp(a - a.max(1, keepdims=True, initial=-np.inf))
+        want = powers / powers.sum(1, keepdims=True)
+        got, da = function(a, h)
+        tolerance = 1e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(got, want, rtol=tolerance)
+        slope = want * (h - (want * h).sum(1, keepdims=True))
+        np.testing.assert_allclose(da, slope, rtol=tolerance, atol=tolerance)
+
+
+#: case → names of the stages that run as one
+JOINED = {
+    "layer norm 64x48": [{"mean", "var", "Y", "dX", "dG", "dB"}],
+    "squared error": [{"loss", "dA"}],
+    "rows and columns": [{"rows", "columns"}],
+    "two maps": [{"sum_", "product"}],
+    "gates": [{"open", "new", "out", "dbiased", "dB"}],
+    "blocks": [{"sums", "top", "out"}],
+    "batch norm": [{"total", "var", "Y", "dX"}],
+    "conditions": [{"shifted", "total"}],
+    "triangle": [{"part", "rest"}],
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_what_is_joined(name):
+    chains = groups_of(CASES[name][1])
+    assert len(chains) == len(JOINED[name])
+    for group, expected in zip(chains, JOINED[name], strict=True):
+        assert expected <= {op.name for op in group.ops}
+
+
+def test_a_row_of_another_row_is_not_joined():
+    A = te.placeholder((8, 32), name="A")
+    k = te.reduce_axis((0, 32), "k")
+    total = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="total")
+    back = te.compute((8, 32), lambda i, j: A[i, j] - total[7 - i], name="back")
+    assert groups_of([back, total]) == []
+
+
+def test_large_matrix_products_stay_alone():
+    A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+    k, j = te.reduce_axis((0, 64), "k"), te.reduce_axis((0, 64), "j")
+    C = te.compute((64, 64), lambda i, q: te.sum(A[i, k] * B[k, q], axis=k), name="C")
+    total = te.compute((64,), lambda i: te.sum(C[i, j], axis=j), name="total")
+    out = te.compute((64, 64), lambda i, q: C[i, q] / total[i], name="out")
+    [group] = groups_of([out])
+    assert {op.name for op in group.ops} == {"total", "out"}

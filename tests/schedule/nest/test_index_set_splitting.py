@@ -1,0 +1,123 @@
+"""Expressions on a box have the values that they have without it; pieces decide all they can."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tvm import te, tirx
+
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.expr.nodes import node_id, op_name
+from tvm_autodiff.expr.rewrite import contains, postorder
+from tvm_autodiff.schedule.nest.index_set_splitting import decided, pieces, split
+
+i, j = te.var("i"), te.var("j")
+RANGES = {node_id(i): (0, 6), node_id(j): (0, 4)}
+
+EXPRESSIONS = [
+    (i * 4 + j) // 4,
+    (i * 4 + j) % 4,
+    (i * 3 + j) // 3,
+    (i * 3 + 7) % 3,
+    (5 - i * 2) // 2,
+    (i * 9 + j * 8 + 8) % 9,
+    (i * 9 + j * 8 + 8) // 9,
+    (j * 5 - i * 4 + 20) // 6,
+    te.min(i + j, 10),
+    te.min(i, 3 - j),
+    te.max(i - 7, j),
+    te.if_then_else(te.all(i >= 0, i + j < 11), i * 2, -1),
+    te.if_then_else(te.any(i > 6, j > 2), i, j),
+    te.if_then_else(te.all(i == 2, i % 2 == 1), i, j),
+    te.if_then_else((i * 2 + 1) % 2 == 0, i, j - i),
+    te.max(te.min(i * 2 + 1, 11) - te.max(i * 2 - 1, 0), 1),
+]
+
+
+@pytest.mark.parametrize("expr", EXPRESSIONS, ids=str)
+def test_values_stay(expr):
+    before = compile_integers([expr], [i, j])
+    after = compile_integers([decided(expr, [i, j], RANGES)], [i, j])
+    for point in itertools.product(range(7), range(5)):
+        assert before(*point) == after(*point), point
+
+
+DECIDED = [
+    (te.if_then_else(i + j < 11, i, j), i),
+    (te.if_then_else(i > 6, i, j), j),
+    (te.if_then_else((i * 2) % 2 == 0, i, j), i),
+    ((i * 6 + j + 1) // 6, i),
+    (te.min(i, 6), i),
+]
+
+
+@pytest.mark.parametrize(("expr", "value"), DECIDED, ids=str)
+def test_what_is_decided(expr, value):
+    assert node_id(decided(expr, [i, j], RANGES)) == node_id(value)
+
+
+def guarded(condition):
+    return te.if_then_else(condition, 1, 2)
+
+
+PIECES = [
+    ([guarded(i < 7)], 7, [(0, 6)]),
+    ([guarded(i * 2 + 1 < 8)], 7, [(0, 3), (4, 6)]),
+    ([guarded(te.all(i >= 2, i <= 4))], 7, [(0, 1), (2, 4), (5, 6)]),
+    ([guarded(i == 3)], 7, [(0, 2), (3, 3), (4, 6)]),
+    ([te.min(i * 2, 5)], 7, [(0, 2), (3, 6)]),
+    ([guarded(i + j < 5)], 7, [(0, 6)]),
+    ([guarded(i == n) for n in range(1, 7)], 7, [(0, 6)]),
+]
+
+
+@pytest.mark.parametrize(("exprs", "extent", "expected"), PIECES, ids=str)
+def test_pieces(exprs, extent, expected):
+    found = pieces(exprs, i, extent, [i, j], {node_id(j): (0, 4)})
+    assert found == expected
+    if len(found) > 1:
+        for low, high in found:
+            here = [decided(e, [i, j], {node_id(i): (low, high)}) for e in exprs]
+            assert not any(op_name(n) in ("lt", "le", "ge", "eq", "min") for n in postorder(here))
+
+
+A, N = te.placeholder((64,), name="A"), te.var("n")
+ZERO = tirx.const(0.0, "float32")
+
+
+def branch(condition, value):
+    return tirx.if_then_else(condition, value, ZERO)
+
+
+SPLIT = [
+    (A(i), [(0, 63)]),
+    (branch(i < 16, A(i)), [(0, 15), (16, 63)]),
+    (branch(i >= 16, A(i)), [(0, 15), (16, 63)]),
+    (branch(te.all(i > 3, i <= 9), A(i)), [(0, 3), (4, 9), (10, 63)]),
+    (branch(i == 5, A(i)), [(0, 4), (5, 5), (6, 63)]),
+    (branch(i * 2 < 7, A(i)), [(0, 3), (4, 63)]),
+    (branch(7 - i * 3 > 0, A(i)), [(0, 2), (3, 63)]),
+    (branch(i < 100, A(i)), [(0, 63)]),
+    (branch(te.any(i < 8, i >= 60), A(i)), [(0, 7), (8, 59), (60, 63)]),
+    (A(te.min(te.max(i - 2, 0), 63)), [(0, 1), (2, 63)]),
+    (A(te.max(te.min(i + 3, 63), 0)), [(0, 59), (60, 63)]),
+    (A(te.if_then_else(i < 2, 2 - i, i - 2)), [(0, 1), (2, 63)]),
+    (branch(i < N, A(i)), [(0, 63)]),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), SPLIT)
+def test_loops_are_split_where_conditions_and_clamps_change(body, expected):
+    found = split([body], i, 64, 16)
+    assert [(first, last) for first, last, _ in found] == expected
+    choices = {"if_then_else", "min", "max"}
+    decided_ones = [body for _, _, [body] in found if not contains(body, lambda n: n.same_as(N))]
+    assert not any(contains(b, lambda n: op_name(n) in choices) for b in decided_ones)
+
+
+def test_too_many_pieces_are_none():
+    body = ZERO
+    for place in range(32):
+        body = body + branch(2 * place + 1 > i, A(i))
+    assert len(split([body], i, 64, 16)) == 1

@@ -1,0 +1,285 @@
+"""Sums of products in the cheapest order: equal values, recorded costs, and what stays as it is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import te
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.schedule.rewrites.sums.contraction_order import (
+    POINTS_PER_ELEMENT,
+    cheapest_order,
+    with_ordered_contractions,
+)
+
+
+def axes(**extents):
+    return [te.reduce_axis((0, extent), name) for name, extent in extents.items()]
+
+
+def arrays(*shapes):
+    names = "abcdefg"
+    return [te.placeholder(s, "float64", name=names[n]) for n, s in enumerate(shapes)]
+
+
+def chain():
+    a, b, c, d = inputs = arrays((6, 9), (9, 8), (8, 7), (7, 5))
+    k, n, m = axes(k=9, n=8, m=7)
+
+    def body(i, j):
+        return te.sum(a[i, k] * b[k, n] * c[n, m] * d[m, j], axis=[k, n, m])
+
+    return inputs, te.compute((6, 5), body, name="y")
+
+
+def two_matrices():
+    x, w, y = inputs = arrays((6, 30), (30, 3), (3, 7))
+    i, j = axes(i=30, j=3)
+
+    def body(b, o):
+        return te.sum(x[b, i] * w[i, j] * y[j, o], axis=[i, j])
+
+    return inputs, te.compute((6, 7), body, name="y")
+
+
+def one_factor_first():
+    h, p = inputs = arrays((16, 20, 20), (24, 24))
+    f, y, x = axes(f=16, y=20, x=20)
+
+    def body(r, s):
+        return te.sum(h[f, y, x] * p[y + r, x + s], axis=[f, y, x])
+
+    return inputs, te.compute((5, 5), body, name="y")
+
+
+def invariant_factors():
+    a, u, v, w = inputs = arrays((30, 40), (30,), (40,), (20,))
+    k, n = axes(k=30, n=40)
+
+    def body(i):
+        return te.sum(w[i] * u[k] * a[k, n] * v[n] * 3.0, axis=[k, n])
+
+    return inputs, te.compute((20,), body, name="y")
+
+
+def terms():
+    x, u, v, w = inputs = arrays((24, 24), (24,), (24,), (24,))
+    [k] = axes(k=24)
+
+    def body(i, j):
+        return te.sum(w[k] * x[k, j] * u[i] * v[j] - w[i] * u[k] * v[j] * x[k, j], axis=k)
+
+    return inputs, te.compute((24, 24), body, name="y")
+
+
+def guarded():
+    a, b, c = inputs = arrays((12, 9), (12, 10), (10, 11))
+    k, n = axes(k=12, n=10)
+
+    def body(i, j):
+        value = te.if_then_else(te.all(i + k >= 3, i + k < 12), a[i + k - 3, 2] * b[k, n], 0.0)
+        return te.sum(value * c[n, j], axis=[k, n])
+
+    return inputs, te.compute((8, 11), body, name="y")
+
+
+#: name → (program, multiplications as written, and after)
+CASES = {
+    "chain": (chain, 6 * 5 * 504 * 3, 6 * 9 * 8 + 6 * 8 * 7 + 6 * 7 * 5),
+    "two matrices": (two_matrices, 6 * 7 * 90 * 2, 6 * 90 + 6 * 7 * 3),
+    "one factor first": (one_factor_first, 25 * 6400, 25 * 400),
+    "invariant factors": (invariant_factors, 20 * 1200 * 4, 2 * 1200 + 40),
+    "terms": (terms, 24**3 * 6, 4 * 24**2 + 24**2 * 4),
+    "guarded": (guarded, 8 * 11 * 120 * 2, 8 * 12 * 10 + 8 * 10 * 11),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal_values_with_fewer_multiplications(name):
+    program, written, fewer = CASES[name]
+    inputs, y = program()
+    [ordered] = with_ordered_contractions([y])
+    rng = np.random.default_rng(0)
+    # integers: sums in any order are equal to the last bit
+    given = {x: rng.integers(-4, 5, [int(n) for n in x.shape]).astype("float64") for x in inputs}
+    [want], [got] = evaluate_graph([y], given), evaluate_graph([ordered], given)
+    np.testing.assert_array_equal(got, want)
+    assert np.abs(want).sum() > 0
+    assert ad.estimate_cost(y).multiplications == written
+    assert ad.estimate_cost(ordered).multiplications <= fewer
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_gradient_compiled(name):
+    inputs, y = CASES[name][0]()
+    head = te.placeholder(y.shape, "float64", name="head")
+    gradients = ad.differentiate(y, inputs, head)
+    rng = np.random.default_rng(1)
+    every = (*inputs, head)
+    given = {t: rng.integers(-3, 4, [int(n) for n in t.shape]).astype("float64") for t in every}
+    want = evaluate_graph([y, *gradients], given)
+    got = ad.build([*inputs, head], [y, *gradients])(*given.values())
+    for ours, exact in zip(got, want, strict=True):
+        np.testing.assert_array_equal(ours, exact)
+
+
+def test_exact_math_keeps_the_order():
+    inputs, y = chain()
+    counts = [
+        len(ad.build(inputs, y, exact_math=exact).profile(*zeros(inputs)).kernels)
+        for exact in (False, True)
+    ]
+    assert counts == [3, 1]
+
+
+def zeros(inputs):
+    return [np.zeros([int(n) for n in x.shape]) for x in inputs]
+
+
+def matmul():
+    a, b = arrays((20, 30), (30, 40))
+    [k] = axes(k=30)
+    return te.compute((20, 40), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="y")
+
+
+def scaled_matmul():
+    a, b, w = arrays((20, 30), (30, 40), (30,))
+    [k] = axes(k=30)
+    return te.compute((20, 40), lambda i, j: te.sum(a[i, k] * w[k] * b[k, j], axis=k), name="y")
+
+
+def mttkrp():  # the sum over k alone would be as long, and have a result for each j
+    a, b, c = arrays((20, 30, 40), (30, 16), (40, 16))
+    k, j = axes(k=40, j=30)
+
+    def body(i, r):
+        return te.sum(a[i, j, k] * b[j, r] * c[k, r], axis=[k, j])
+
+    return te.compute((20, 16), body, name="y")
+
+
+def maximum():
+    a, b, c = arrays((20, 30), (30, 40), (40, 20))
+    k, n = axes(k=30, n=40)
+
+    def body(i, j):
+        return te.max(a[i, k] * b[k, n] * c[n, j], axis=[k, n])
+
+    return te.compute((20, 20), body, name="y")
+
+
+def integers():
+    a = te.placeholder((20, 30), "int32", name="a")
+    b = te.placeholder((30, 40), "int32", name="b")
+    k, n = axes(k=30, n=40)
+    return te.compute((20,), lambda i: te.sum(a[i, k] * b[k, n], axis=[k, n]), name="y")
+
+
+def ragged():
+    lengths = te.placeholder((20,), "int32", name="lengths")
+    a, b, c = arrays((20, 30), (30, 40), (40, 20))
+    k, n = te.reduce_axis((0, lengths[0]), "k"), te.reduce_axis((0, 40), "n")
+
+    def body(i, j):
+        return te.sum(a[i, k] * b[k, n] * c[n, j], axis=[k, n])
+
+    return te.compute((20, 20), body, name="y")
+
+
+@pytest.mark.parametrize("program", [matmul, scaled_matmul, mttkrp, maximum, integers, ragged])
+def test_what_stays(program):
+    y = program()
+    [same] = with_ordered_contractions([y])
+    assert same.same_as(y)
+
+
+def test_symbolic_sizes():
+    size = te.var("size")
+    a, b, c = arrays((size, 9), (9, size), (size, 4))
+    k, n = te.reduce_axis((0, 9), "k"), te.reduce_axis((0, size), "n")
+
+    def body(i, j):
+        return te.sum(a[i, k] * b[k, n] * c[n, j], axis=[k, n])
+
+    function = ad.build([a, b, c], te.compute((size, 4), body, name="y"))
+    assert len(function.profile(np.ones((5, 9)), np.ones((9, 5)), np.ones((5, 4))).kernels) == 2
+    rng = np.random.default_rng(2)
+    for rows in (0, 1, 5, 16):
+        shapes = (rows, 9), (9, rows), (rows, 4)
+        given = [rng.integers(-4, 5, shape).astype("float64") for shape in shapes]
+        np.testing.assert_array_equal(function(*given), given[0] @ given[1] @ given[2])
+
+
+@dataclass
+class Exhaustive:
+    """The least cost, by trying every set of factors whose product some axes end with.
+
+    Factors that depend on other variables than those with the axes are multiplied later.
+    """
+
+    kept: frozenset[int]
+    extents: dict[int, int]
+
+    def cost(self, factors: tuple[frozenset[int], ...]) -> float:
+        together = self.points(frozenset().union(*factors, self.kept))
+        best = float(together)
+        for count in range(1, len(factors) + 1):
+            for chosen in itertools.combinations(range(len(factors)), count):
+                bucket = [factors[n] for n in chosen]
+                rest = [f for n, f in enumerate(factors) if n not in chosen]
+                here = frozenset().union(*bucket)
+                inside = here - self.kept - frozenset().union(*rest)
+                needed = frozenset().union(*(f for f in bucket if f & inside))
+                if not inside or not rest or needed != here:
+                    continue
+                left = here - inside
+                stored = 0 if left == self.kept else POINTS_PER_ELEMENT * self.points(left)
+                step = self.points(here) + stored
+                if step < best:
+                    best = min(best, step + self.cost((*rest, left)))
+        return best
+
+    def points(self, variables: Any) -> int:
+        return math.prod(self.extents[v] for v in variables)
+
+
+def price(order, factors, kept, extents):
+    """The points of an order and what it stores, counted from its eliminations."""
+    count = Exhaustive(kept, extents)
+    left, total, known = dict(enumerate(factors)), 0, len(factors)
+    for one in order:
+        parts = [left.pop(number) for number in one.factors]
+        new = frozenset().union(*parts) - one.axes
+        stored = 0 if new == kept else POINTS_PER_ELEMENT * count.points(new)
+        total += count.points(frozenset().union(*parts)) + stored
+        left[known] = new
+        known += 1
+    return total + count.points(frozenset().union(*left.values(), kept))
+
+
+def test_no_order_is_cheaper():
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(150):
+        count = int(rng.integers(3, 6))
+        extents = {v: int(rng.integers(2, 30)) for v in range(count)}
+        factors = [
+            frozenset(rng.choice(count, int(rng.integers(1, 4)), replace=False).tolist())
+            for _ in range(int(rng.integers(2, 5)))
+        ]
+        used = sorted(frozenset().union(*factors))
+        kept = frozenset(used[: int(rng.integers(0, len(used)))])
+        order = cheapest_order(factors, kept, extents)
+        if order is None:
+            continue
+        found += 1
+        least = Exhaustive(kept, extents).cost(tuple(factors))
+        assert price(order, factors, kept, extents) == least
+    assert found > 30

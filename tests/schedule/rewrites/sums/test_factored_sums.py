@@ -1,0 +1,97 @@
+"""Factors pulled out of sums: equal values, what stays in the loop, and what is not touched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.expr.nodes import is_load, load_tensor, op_name
+from tvm_autodiff.expr.rewrite import postorder
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import bodies, reduction_of
+from tvm_autodiff.schedule.rewrites.sums.factored_sums import with_factored_sums
+
+N, M = 6, 9
+x = te.placeholder((N, M), "float64", name="x")
+u = te.placeholder((N,), "float64", name="u")
+s = te.placeholder((), "float64", name="s")
+INPUTS = (x, u, s)
+
+
+def row_sum(body, reduce=te.sum):
+    k = te.reduce_axis((0, M), "k")
+    return te.compute((N,), lambda i: reduce(body(i, k), axis=k), name="y")
+
+
+#: name → (terms, what they read in the loop afterwards)
+CASES = {
+    "loop invariants": (lambda i, k: 2.0 * te.exp(x[i, k]) * s() / s(), "x"),
+    "two terms": (lambda i, k: te.exp(x[i, k]) * s() * 2.0 + te.exp(x[i, k]) * s() * 3.0, "x"),
+    "a factor of a row": (lambda i, k: te.exp(x[i, k]) * u[i], "xu"),
+    "several invariant factors": (lambda i, k: te.tanh(x[i, k]) * s() * u[0] * u[1] * -1.0, "x"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_factors_leave_the_loop(name):
+    body, left = CASES[name]
+    y = row_sum(body)
+    [changed] = with_factored_sums([y])
+    rng = np.random.default_rng(0)
+    given = {t: rng.uniform(0.5, 2.0, [int(n) for n in t.shape]) for t in INPUTS}
+    [want], [got] = evaluate_graph([y], given), evaluate_graph([changed], given)
+    np.testing.assert_allclose(got, want, rtol=1e-14)
+    [reduction] = [found for op in Graph([changed]).ops if (found := reduction_of(op)) is not None]
+    reads = {load_tensor(node) for node in postorder(list(reduction.sources)) if is_load(node)}
+    assert {str(tensor.op.name) for tensor in reads} == set(left)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda i, k: te.exp(x[i, k]),
+        lambda i, k: x[i, k] * s(),  # waits for memory, whatever it multiplies
+        lambda i, k: te.if_then_else(s() > 0.0, te.exp(x[i, k]) / s(), 0.0),
+    ],
+)
+def test_what_stays(body):
+    y = row_sum(body)
+    assert with_factored_sums([y])[0].same_as(y)
+
+
+def test_a_maximum_stays():
+    y = row_sum(lambda i, k: te.exp(x[i, k]) * s() * 2.0 + te.exp(x[i, k]) * s(), te.max)
+    assert with_factored_sums([y])[0].same_as(y)
+
+
+def test_the_winner_of_a_maximum_is_found():
+    # the gradient compares elements, computed again, with the stored maximum
+    y = row_sum(lambda i, k: te.exp(x[i, k]) * s() * 0.1 + te.exp(x[i, k]) * u[i] * s(), te.max)
+    [dx] = ad.differentiate(te.compute((), lambda: y[0] + y[N - 1], name="loss"), [x])
+    rng = np.random.default_rng(1)
+    given = [rng.uniform(0.5, 2.0, [int(n) for n in t.shape]) for t in INPUTS]
+    got = ad.build(list(INPUTS), dx)(*given)
+    assert (got[[0, N - 1]] != 0).sum(axis=1).tolist() == [1, 1]
+
+
+def test_exact_math_multiplies_each_term():
+    y = row_sum(lambda i, k: te.exp(x[i, k]) * s())
+    sources = [ad.build(list(INPUTS), y, exact_math=exact).source("ll") for exact in (False, True)]
+    assert sources[0] != sources[1]
+    given = [np.ones((N, M)), np.ones(N), np.array(3.0)]
+    np.testing.assert_allclose(ad.build(list(INPUTS), y)(*given), np.full(N, 3 * M * np.e))
+
+
+def test_functions_are_computed_once():
+    y = row_sum(lambda i, k: te.exp(x[i, k]) * s() + te.exp(x[i, k]) * u[i])
+    [changed] = with_factored_sums([y])
+    count = sum(
+        op_name(node) == "exp"
+        for op in Graph([changed]).ops
+        if op.input_tensors
+        for node in postorder(list(bodies(op)))
+    )
+    assert count == 1

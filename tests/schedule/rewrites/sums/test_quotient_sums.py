@@ -1,0 +1,97 @@
+"""Reduce axes split at their quotients: equal values, no division left, and what stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+from tests.schedule import cases
+from tests.schedule.test_rules import arrays_for, check, expected, rules_of
+from tvm_autodiff.expr.nodes import op_name
+from tvm_autodiff.expr.rewrite import contains
+from tvm_autodiff.graph.stage import reduction_of
+from tvm_autodiff.schedule.rewrites.sums.quotient_sums import with_split_quotients
+
+
+def tiled(body, extent, reducer=te.sum):
+    """``y[i] = ⊕_k body(X, i, k)`` for X of 9x8."""
+    X, k = cases.placeholder("X", 9, 8), cases.axis(extent)
+    return [X], te.compute((6,), lambda i: reducer(body(X, i, k.var), axis=k), name="y")
+
+
+SPLIT = {
+    "a quotient and a remainder": tiled(lambda X, i, k: X[k // 4, k % 4] * X[i, k % 4], 24),
+    "shifted remainders": tiled(lambda X, i, k: X[k // 4, (k * 3 + 3) % 4] * X[i, k % 4], 24),
+    "multiples": tiled(lambda X, i, k: X[(k * 2 + 1) // 8, k * 2 % 8 // 2], 24),
+    "a sum of an axis": tiled(lambda X, i, k: X[(i * 4 + k) // 4 - i, k % 4], 24),
+    "a maximum": tiled(lambda X, i, k: X[k // 4, k % 4] - X[i, k // 4], 24, te.max),
+    "under a guard": tiled(
+        lambda X, i, k: te.if_then_else(te.all(k // 4 <= i, k % 4 > 0), X[k // 4, k % 4], 0.0), 24
+    ),
+}
+
+STAYS = {
+    "no division": tiled(lambda X, i, k: X[i, k], 8),
+    "a rest": tiled(lambda X, i, k: X[k // 4, k % 4], 23),
+    "two divisors": tiled(lambda X, i, k: X[k // 4, k % 3], 24),
+    "a remainder across axes": tiled(lambda X, i, k: X[i, (i + k) % 4], 24),
+}
+
+
+def divides(output):
+    sources = list(reduction_of(output.op).sources)
+    return contains(sources, lambda node: op_name(node) in ("floordiv", "floormod"))
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_no_division_is_left(name):
+    inputs, output = SPLIT[name]
+    [split] = with_split_quotients([output])
+    assert len(reduction_of(split.op).axes) == 2
+    assert not divides(split)
+    arrays = arrays_for(inputs, {})
+    np.testing.assert_array_equal(expected(inputs, split, arrays), expected(inputs, output, arrays))
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays(name):
+    _, output = STAYS[name]
+    [same] = with_split_quotients([output])
+    assert same.same_as(output)
+
+
+def cost_volume(channels, height, width, reach):
+    """Products with every displacement of a second image, summed over channels."""
+    side = 2 * reach + 1
+    A = cases.placeholder("A", channels, height, width)
+    B = cases.placeholder("B", side * side, height, width)
+    d = cases.axis(side * side)
+
+    def total(c, i, j):
+        place = (i + d // side - reach, j + d % side - reach)
+        inside = te.all(place[0] >= 0, place[0] < height, place[1] >= 0, place[1] < width)
+        return te.sum(te.if_then_else(inside, A(c, *place) * B[d, i, j], 0.0), axis=d)
+
+    return [A, B], te.compute((channels, height, width), total, name="y")
+
+
+def rolled_windows(windows, side, channels):
+    """Weights of a window times what a rolled image has there."""
+    size, width = windows * side, side * side
+    X = cases.placeholder("X", size, size, channels)
+    P = cases.placeholder("P", windows * windows, width, width)
+    q = cases.axis(width)
+
+    def total(n, p, c):
+        i = (n // windows * side + q // side + 2) % size
+        j = (n % windows * side + q % side + 2) % size
+        return te.sum(P[n, p, q] * X[i, j, c], axis=q)
+
+    return [X, P], te.compute((windows * windows, width, channels), total, name="y")
+
+
+@pytest.mark.parametrize("case", [cost_volume(16, 12, 19, 2), rolled_windows(3, 4, 24)])
+def test_tiles_take_what_divided(case):
+    check(case)
+    assert rules_of(with_split_quotients([case[1]])[0]) == ["contraction"]

@@ -1,0 +1,104 @@
+"""Prefix sums inside of sums of products: equal values, one step for each element, what stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.schedule.nest.prefix_reductions import prefix_reduction_of
+from tvm_autodiff.schedule.rewrites.sums.scanned_sums import with_scanned_sums
+
+N, M = 5, 24
+x = te.placeholder((N, M), "float64", name="x")
+w = te.placeholder((M,), "float64", name="w")
+head = te.placeholder((N, M), "float64", name="head")
+INPUTS = (x, w, head)
+
+#: name → whether element k counts for result j
+ORDERS = {
+    "inclusive": lambda k, j: k <= j,
+    "exclusive": lambda k, j: k < j,
+    "reversed": lambda k, j: k >= j,
+    "reversed, exclusive": lambda k, j: k > j,
+}
+
+
+def running_product(counts):
+    k = te.reduce_axis((0, M), "k")
+    zero = te.const(0.0, "float64")
+    return te.compute(
+        (N, M),
+        lambda i, j: te.sum(te.if_then_else(counts(k, j), x[i, k] * w[k], zero), axis=k),
+        name="y",
+    )
+
+
+def arrays(seed):
+    rng = np.random.default_rng(seed)
+    return {t: rng.integers(-4, 5, [int(n) for n in t.shape]).astype("float64") for t in INPUTS}
+
+
+def prefixes(tensors):
+    return sum(prefix_reduction_of(op) is not None for op in Graph(tensors).ops if op.input_tensors)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_gradients_of_running_products(order):
+    y = running_product(ORDERS[order])
+    gradients = ad.differentiate(y, [x, w], head)
+    changed = with_scanned_sums(gradients)
+    given = arrays(0)
+    want = evaluate_graph(gradients, given)
+    for got, exact in zip(evaluate_graph(changed, given), want, strict=True):
+        np.testing.assert_array_equal(got, exact)
+    assert prefixes(changed) == 1  # both read the same prefix sum
+    function = ad.build(list(INPUTS), [y, *gradients])
+    for got, exact in zip(function(*given.values())[1:], want, strict=True):
+        np.testing.assert_array_equal(got, exact)
+    rules = {kernel.rule for kernel in function.profile(*given.values()).kernels}
+    assert "fallback" not in rules
+
+
+def total(body):
+    i, k = te.reduce_axis((0, N), "i"), te.reduce_axis((0, M), "k")
+    return te.compute((M,), lambda j: te.sum(body(i, j, k), axis=[i, k]), name="t")
+
+
+ZERO = te.const(0.0, "float64")
+STAYS = {
+    "no prefix": total(lambda i, j, k: head[i, k] * x[i, j]),
+    "a factor of both": total(
+        lambda i, j, k: te.if_then_else(k > j, head[i, k] * x[i, (j + k) % M] * w[j], ZERO)
+    ),
+    "a read that the condition keeps inside": total(
+        lambda i, j, k: te.if_then_else(k > j, head[i, k] * x[i, j + 1], ZERO)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays(name):
+    assert with_scanned_sums([STAYS[name]])[0].same_as(STAYS[name])
+
+
+def test_exact_math_leaves_out_what_does_not_count():
+    [dx] = ad.differentiate(running_product(ORDERS["exclusive"]), [x], head)
+    given = arrays(1)
+    given[w][M - 1] = np.inf  # no result counts the last element
+    got = ad.build(list(INPUTS), dx, exact_math=True)(*given.values())
+    assert (got[:, M - 1] == 0).all()
+
+
+def test_an_axis_within_the_summed_one_stays():
+    i = te.reduce_axis((0, 20), "i")
+    k = te.reduce_axis((0, i.var + 1), "k")
+    body = lambda j: te.sum(te.if_then_else(i <= j, x[1, i] * w[k], ZERO), axis=[i, k])  # noqa: E731
+    y = te.compute((M,), body, name="y")
+    given = arrays(2)
+    [want] = evaluate_graph([y], given)
+    np.testing.assert_array_equal(evaluate_graph(with_scanned_sums([y]), given)[0], want)
+    np.testing.assert_array_equal(ad.build(list(INPUTS), y)(*given.values()), want)

@@ -1,0 +1,1 @@
+"""Stages as TIR functions, and TIR functions as stages."""

@@ -1,0 +1,1 @@
+"""Operators in expressions that mark what transforms treat differently."""

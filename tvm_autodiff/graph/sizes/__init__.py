@@ -1,0 +1,1 @@
+"""Rewrites of sizes and extents: their dtype, their sign, and ranges that may be empty."""

@@ -1,0 +1,1 @@
+"""The derivatives of reductions, one for each kind of reducer."""

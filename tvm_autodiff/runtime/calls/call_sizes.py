@@ -1,0 +1,67 @@
+"""What a call of a program of symbolic sizes takes with its arrays: the table and the workspace.
+
+Both follow from the values of the symbols, so a call computes them once for each combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ...codegen.host.call_check import call_table
+from ...codegen.host.direct_calls import ALIGNMENT
+from ...codegen.host.workspace import Temporary, Workspace, plan_workspace
+from ..files.manifest import Manifest, Sizes
+from .signature import Signature, TensorSpec, dim_value, symbols_of
+
+
+def with_sizes(spec: TensorSpec, values: Mapping[str, int]) -> TensorSpec:
+    """The description of an array for known symbols.
+
+    Examples
+    --------
+    >>> with_sizes(TensorSpec("x", ("n", 3), "float32"), {"n": 2}).shape
+    (2, 3)
+    """
+    known = dict(values)
+    return replace(spec, shape=tuple(dim_value(dim, known) for dim in spec.shape))
+
+
+def carriers(signature: Signature) -> tuple[int, ...] | None:
+    """The inputs whose shapes determine those of all arguments, or None if there are none.
+
+    Each symbol is a dimension of one of them.
+    """
+    found: dict[str, int] = {}
+    symbols: set[str] = set()
+    for number, spec in enumerate(signature.inputs):
+        for dim in spec.shape:
+            if isinstance(dim, str):
+                found.setdefault(dim, number)
+            symbols |= set(symbols_of(dim))
+    return tuple(sorted(set(found.values()))) if found and symbols == set(found) else None
+
+
+def planned(sizes: Sizes, values: Mapping[str, int]) -> Workspace:
+    """The workspace of a call for known symbols."""
+    known = dict(values)
+    temporaries = [
+        Temporary(one.name, dim_value(one.size, known) or 0, one.first, one.last)
+        for one in sizes.temporaries
+    ]
+    return plan_workspace(temporaries, ALIGNMENT)
+
+
+def table_for(manifest: Manifest, values: Mapping[str, int]) -> tuple[np.ndarray, int]:
+    """The array table for known symbols, and the bytes of the workspace."""
+    assert manifest.sizes is not None
+    signature = manifest.signature
+    specs = [with_sizes(spec, values) for spec in (*signature.inputs, *signature.outputs)]
+    results = range(len(signature.inputs), len(specs))
+    workspace = planned(manifest.sizes, values)
+    read = [dim_value(dim, dict(values)) or 0 for dim in manifest.sizes.values]
+    further = [*read, *workspace.offsets]
+    arrays = [(spec.dtype, spec.shape) for spec in specs]
+    return call_table(arrays, {*manifest.updated, *results}, further), workspace.size

@@ -1,0 +1,142 @@
+"""Strip-mines one loop into rounds of vectors, with a remainder.
+
+A row of n elements becomes n // (U*L) rounds of U vectors of L lanes, then the remaining vectors,
+then one narrower vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....codegen.loop_nest import (
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Local,
+    Statement,
+    counter,
+    loop,
+    sequence,
+    store,
+)
+from ....expr.build import add, const, mul, sub
+from ....expr.nodes import Expr, binary, dtype_of
+from ....graph.sizes.nonnegative import nonnegative
+from ....graph.stage import Extent
+from ...fusion.row_items import Item
+from ...machine import LATENCY
+
+#: statements at a position of the innermost loop, which is lane number so and so of a round
+Body = Callable[[Expr, Expr], Sequence[Statement]]
+
+
+def filled(target: Local, value: Expr, shape: Sequence[int], lanes: int) -> Statement:
+    """``target[...] = value``."""
+    outer = [counter("i", extent) for extent in shape[:-1]]
+
+    def body(position: Expr, _: Expr) -> list[Statement]:
+        return [store(target, value, [*outer, position])]
+
+    if not shape:
+        return store(target, value, [])
+    inner = strips(
+        shape[-1],
+        lanes,
+        1,
+        "int32",
+        lambda base, groups, width: vectors(base, groups, width, body, VECTORIZED),
+    )
+    for var, extent in zip(reversed(outer), reversed(shape[:-1]), strict=True):
+        inner = loop(var, extent, inner)
+    return inner
+
+
+def vectors_of_strip(extent: Extent, lanes: int, folds: int) -> int:
+    """The number of vectors in a round: enough to hide the latency of a sum, and a power of two.
+
+    Halves of three vectors would be written as one and a half vectors and read as others.
+    """
+    if not folds:
+        return 1
+    most = max(1, LATENCY // folds)
+    most = max(1, min(most, extent // lanes)) if isinstance(extent, int) else most
+    return 1 << (most.bit_length() - 1)
+
+
+def plain_loop(item: Item, begin: int, end: Extent, body: Body) -> Statement:
+    """A loop that is left to the compiler, including its branches."""
+    extent = end - begin if isinstance(end, int) else end
+    var = counter(item.loops[-1].var.name, extent)
+    place = add(var, const(begin, dtype_of(var)))
+    return loop(var, extent, sequence(body(place, const(0, "int32"))))
+
+
+def vector_loop(
+    items: Sequence[Item], begin: int, end: Extent, unroll: int, body: Body
+) -> Statement:
+    """A loop in vectors; the compiler vectorises it if conditions remain."""
+    kind = SERIAL if any(item.guarded for item in items) else VECTORIZED
+    item, extent = items[0], end
+    dtype = dtype_of(item.loops[-1].var)
+
+    def group(base: Expr, groups: int, width: int) -> Statement:
+        return vectors(add(base, const(begin, dtype)), groups, width, body, kind)
+
+    if isinstance(end, int):
+        return strips(end - begin, item.lanes, unroll, dtype, group)
+    extent = nonnegative(extent)  # of -2 elements, none are left after -1 rounds of 32
+    # narrower vectors after the last whole ones: a row may be shorter than a register
+    widths = [w for w in (unroll * item.lanes, item.lanes, item.lanes // 4) if w > 1]
+    if kind == SERIAL:
+        widths = widths[:1]
+    statements, done = [], const(0, dtype)
+    for number, width in enumerate(dict.fromkeys(widths)):
+        left = sub(extent, done)
+        trips = binary("floordiv", left, const(width, dtype))
+        trip = counter("o", trips)
+        position = add(done, mul(trip, const(width, dtype)))
+        groups = unroll if number == 0 else 1
+        statements.append(loop(trip, trips, group(position, groups, width // groups)))
+        done = sub(extent, binary("floormod", extent, const(width, dtype)))
+    rest = counter("rest", extent)
+    one = sequence(body(add(done, rest), const(0, "int32")))
+    return sequence([*statements, loop(rest, sub(extent, done), one)])
+
+
+def strips(
+    extent: int,
+    lanes: int,
+    unroll: int,
+    dtype: str,
+    group: Callable[[Expr, int, int], Statement],
+) -> Statement:
+    """Rounds of vectors, the remaining vectors, and their remainder."""
+    length = unroll * lanes
+    trips, left = divmod(extent, length)
+    groups, rest = divmod(left, lanes)
+    statements: list[Statement] = []
+    if trips:
+        trip = counter("o", trips)
+        statements.append(loop(trip, trips, group(mul(trip, const(length, dtype)), unroll, lanes)))
+    if groups:
+        statements.append(group(const(trips * length, dtype), groups, lanes))
+    if rest:
+        statements.append(group(const(extent - rest, dtype), 1, rest))
+    return sequence(statements)
+
+
+def vectors(base: Expr, groups: int, width: int, body: Body, kind: Any) -> Statement:
+    """``groups`` vectors of ``width`` elements."""
+    dtype = dtype_of(base)
+    group, lane = counter("u", groups), counter("l", width)
+
+    def at(number: Expr) -> Statement:
+        start = mul(number, const(width, "int32"))
+        inside = add(start, lane)
+        position = add(base, inside if dtype == "int32" else inside.astype(dtype))
+        return loop(lane, width, sequence(body(position, inside)), kind)
+
+    if groups == 1:
+        return at(const(0, "int32"))
+    return loop(group, groups, at(group), UNROLLED)

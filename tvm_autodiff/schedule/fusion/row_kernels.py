@@ -1,0 +1,267 @@
+"""Finds the axes at which a kernel can join the rows of a fusion group.
+
+A member computes elements of a row, reduces within it, or reduces across the rows. A kernel that
+shares no rows with the group, reads outside its row, or does not run well row by row is not a
+member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, tensor_key
+from ...expr.rewrite import contains_load, postorder
+from ...graph.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    is_compute,
+    outputs_of,
+    reduced_axes,
+    reduction_bounds,
+    reduction_of,
+    shape_of,
+)
+from ..declined import Declined
+from ..kernel import Kernel, iterations, size_of
+from ..machine import LAUNCH_CYCLES
+from ..nest.access import depends_on_any, stride_of
+from ..nest.elementwise_body import body_of
+from ..nest.inside import inside_stage, unit_strides_inside
+from ..nest.prefix_reductions import prefix_reduction_of
+from ..nest.products import product_of
+
+MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
+MIN_ROW = 64  #: elements of a row of an elementwise kernel
+MAX_ROW = 32_768  #: elements of a row of one tensor, which has to stay in cache
+
+
+@dataclass(frozen=True)
+class RowKernel:
+    """A kernel of a fusion group.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    rows : tuple of int
+        The numbers of the axes that are the rows: output axes, or reduce axes when `across`.
+    across : bool
+        Whether the rows are reduced.
+    """
+
+    kernel: Kernel
+    rows: tuple[int, ...]
+    across: bool = False
+
+    @property
+    def row_axes(self) -> list[Axis]:
+        """The axes of the root that are the rows."""
+        reduction = reduction_of(self.kernel.root)
+        axes = reduction.axes if self.across and reduction else self.kernel.root.axis
+        return [axes[number] for number in self.rows]
+
+    def row_vars(self, op: Operation) -> list[Var]:
+        """The variables of a stage of the kernel that are the rows."""
+        if hash(op) == hash(self.kernel.root):
+            return [axis.var for axis in self.row_axes]
+        return [] if self.across else [op.axis[number].var for number in self.rows]
+
+
+def natural_rows(kernel: Kernel, certain: bool) -> RowKernel | None:
+    """A kernel by itself, with its natural rows.
+
+    With `certain`, only if there is no choice: a reduction along memory has its output axes as
+    rows. Otherwise also the outer axes of an elementwise stage, and the first axis that a column
+    reduction reduces.
+    """
+    op = kernel.root
+    if not is_compute(op) or not _starts_at_zero(op):
+        return None
+    reduction = reduction_of(op)
+    if reduction is None:
+        return None if certain else _checked(RowKernel(kernel, _outer_axes(op)))
+    if _has_reuse(op, reduction):
+        return None
+    if len(op.axis) and contiguous_run(op, reduction.axes) >= MIN_RUN:
+        return _checked(RowKernel(kernel, tuple(range(len(op.axis)))))
+    if certain or contiguous_run(op, op.axis) < MIN_RUN:
+        return None
+    return _checked(RowKernel(kernel, (0,), across=True))
+
+
+def lone_rows(kernel: Kernel) -> RowKernel | None:
+    """A reduction along memory by itself, each result a row: for which no tile was found, or that
+    has a single result.
+    """
+    op = kernel.root
+    reduction = reduction_of(op)
+    if reduction is None or not _starts_at_zero(op) or prefix_reduction_of(op) is not None:
+        return None
+    if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
+        return None
+    along = contiguous_run(op, reduction.axes) >= MIN_RUN
+    return RowKernel(kernel, tuple(range(len(op.axis)))) if along else None
+
+
+def _starts_at_zero(op: Operation) -> bool:
+    return all(axis_range(axis)[0] == 0 for axis in op.axis)
+
+
+def _outer_axes(op: Operation) -> tuple[int, ...]:
+    """Leading axes that leave a row long enough for a loop."""
+    inner, count = 1, len(op.axis)
+    while count > 1 and inner < MIN_ROW:
+        count -= 1
+        inner *= size_of([axis_range(op.axis[count])[1]])
+    return tuple(range(count)) if inner >= MIN_RUN else ()
+
+
+def placed_rows(kernel: Kernel, members: Sequence[RowKernel]) -> RowKernel | None:
+    """The kernel as a member of a fusion group, if its reads determine which axes are the rows."""
+    if not is_compute(kernel.root) or not _starts_at_zero(kernel.root):
+        return None
+    found = list(_votes(kernel, members)) or list(_sibling_votes(kernel, members))[:1]
+    if not found or any(vote is None or vote != found[0] for vote in found):
+        return None
+    assert found[0] is not None
+    across, rows = found[0]
+    return _checked(RowKernel(kernel, rows, across))
+
+
+_Vote = tuple[bool, tuple[int, ...]]
+
+
+def _votes(kernel: Kernel, members: Sequence[RowKernel]) -> Iterator[_Vote | None]:
+    """The rows according to each read between the kernel and the members."""
+    writers = {
+        tensor_key(tensor): member
+        for member in members
+        for op in member.kernel.ops
+        for tensor in outputs_of(op)
+    }
+    for op in kernel.ops:
+        for tensor, indices in kernel.reads[hash(op)]:
+            writer = writers.get(tensor_key(tensor))
+            if writer is not None:
+                yield None if writer.across else _axes_at(op, [indices[n] for n in writer.rows])
+    mine = {tensor_key(tensor) for op in kernel.ops for tensor in outputs_of(op)}
+    for member in members:
+        for op in member.kernel.ops:
+            for tensor, indices in member.kernel.reads[hash(op)]:
+                if tensor_key(tensor) in mine:
+                    places = _places(indices, member.row_vars(op))
+                    yield None if places is None else (False, places)
+
+
+def _sibling_votes(kernel: Kernel, members: Sequence[RowKernel]) -> Iterator[_Vote | None]:
+    """The rows of a kernel that reads what members read in their rows."""
+    known: dict[tuple[int, int], tuple[int, ...]] = {}
+    for member in members:
+        for op in member.kernel.ops:
+            for tensor, indices in member.kernel.reads[hash(op)]:
+                places = _places(indices, member.row_vars(op))
+                if places:
+                    known.setdefault(tensor_key(tensor), places)
+    for op in kernel.ops:
+        for tensor, indices in kernel.reads[hash(op)]:
+            if tensor_key(tensor) in known:
+                vote = _axes_at(op, [indices[n] for n in known[tensor_key(tensor)]])
+                if vote is not None:
+                    yield vote
+
+
+def _axes_at(op: Operation, indices: Sequence[Expr]) -> _Vote | None:
+    """The axes of a stage that are indices: all output axes, or all reduced ones."""
+    for across, axes in ((False, list(op.axis)), (True, list(reduced_axes(op)))):
+        numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
+        if all(node_id(index) in numbers for index in indices):
+            return across, tuple(numbers[node_id(index)] for index in indices)
+    return None
+
+
+def _places(indices: Sequence[Expr], rows: Sequence[Var]) -> tuple[int, ...] | None:
+    """The positions of the rows in an index."""
+    ids = [node_id(index) for index in indices]
+    if not rows or any(node_id(var) not in ids for var in rows):
+        return None
+    return tuple(ids.index(node_id(var)) for var in rows)
+
+
+def _checked(member: RowKernel) -> RowKernel | None:
+    """The member, if it runs well row by row."""
+    op = member.kernel.root
+    reduction = reduction_of(op)
+    if not member.rows or len(set(member.rows)) != len(member.rows):
+        return None
+    if contains_load([bound for part in member.kernel.ops for bound in reduction_bounds(part)]):
+        return None  # loops of a row that data end
+    if prefix_reduction_of(op) is not None:
+        return None  # one step per element, which a separate row cannot express
+    if reduction is not None and _has_reuse(op, reduction, member.across):
+        return None
+    inner = inner_axes(member)
+    if op.num_outputs != 1 and (reduction is None or (inner and not member.across)):
+        return None
+    if inner and node_id(inner[-1].var) != node_id(op.axis[-1].var):
+        return None  # a row would be written with gaps
+    symbolic = any(not isinstance(axis_range(axis)[1], int) for axis in inner)
+    if symbolic and reduction is not None:
+        return None  # its results are kept in registers, or for each thread
+    if size_of([axis_range(axis)[1] for axis in inner]) > MAX_ROW:
+        return None
+    if not inner or unit_strides_inside(op, inner[-1].var):
+        return member
+    # results of a row one by one, each a sum along memory
+    sums = (
+        reduction is not None
+        and not member.across
+        and contiguous_run(op, reduction.axes) >= MIN_RUN
+    )
+    return member if sums else None
+
+
+def inner_axes(member: RowKernel) -> list[Axis]:
+    """Output axes of the root that are not the rows."""
+    axes = list(member.kernel.root.axis)
+    return axes if member.across else [a for n, a in enumerate(axes) if n not in member.rows]
+
+
+def _has_reuse(op: Operation, reduction: Reduction, across: bool = False) -> bool:
+    """Whether a reduction needs a separate tile: its body has several operands, all of which are
+    reused. Windows count as reused if the rows are summed `across`: each row would read and write
+    all results for each place of the window.
+    """
+    if iterations(op) < LAUNCH_CYCLES:
+        return False
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    streams = any(
+        all(depends_on_any(node, var) for var in variables)
+        and (not across or size_of(shape_of(load_tensor(node))) >= iterations(op))
+        for node in postorder(list(reduction.sources))
+        if is_load(node)
+    )
+    if streams:
+        return False
+    body = product_of(op) or body_of(op)
+    return not isinstance(body, Declined) and len(body.operands) > 1
+
+
+def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
+    """The number of elements of trailing axes along which reads are contiguous inside borders."""
+    if not len(axes) or not unit_strides_inside(op, axes[-1].var):
+        return 0
+    roots, variables = inside_stage(op, axes[-1].var)
+    loads = [node for node in postorder(roots) if is_load(node)]
+    if not any(depends_on_any(node, axes[-1].var) for node in loads):
+        return 0
+    run = 1
+    near, extent = [0] * len(loads), 1
+    for axis in reversed(axes):
+        strides = [stride_of(node, node_id(axis.var), variables) for node in loads]
+        if run > 1 and any(s != n * extent for s, n in zip(strides, near, strict=True)):
+            break
+        extent = size_of([axis_range(axis)[1]])
+        near = [0 if stride is None else stride for stride in strides]
+        run *= extent
+    return run

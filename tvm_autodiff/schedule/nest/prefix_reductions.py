@@ -1,0 +1,140 @@
+"""Recognises prefix reductions, such as cumulative sums and their gradients, as te expresses them.
+
+Such a stage reduces all elements under a condition that compares the reduce axis with an output
+axis. Each of its elements is the previous one combined with one more element.
+
+    ``out[i] = ⊕_{k<n} if k <= i then f(k)  →  out[i] = out[i - 1] ⊕ f(i)``
+    ``out[i] = argmax_{k<n} (if k <= i then f(k) else c, k)
+        →  s[i] = argmax(s[i - 1], (f(i), i)), out[i] = argmax(s[i], (c, i + 1))``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...expr.build import all_of, conjuncts, if_then_else
+from ...expr.nodes import COMPARISONS, Expr, Var, const_value, node_id, op_name, operands
+from ...expr.printing.reducer_signs import sign_of
+from ...expr.rewrite import depends_on, expand_lets
+from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
+from .access import affine_forms, combine
+
+MIN_LENGTH = 16  #: elements of a row below which all of them are reduced for each
+
+_HOLDS: dict[str, Callable[[int], bool]] = {
+    "le": lambda left: left <= 0,
+    "lt": lambda left: left < 0,
+    "ge": lambda left: left >= 0,
+    "gt": lambda left: left > 0,
+}
+
+#: for k - i = -1, 0, 1: whether element k counts for result i → (from the last, itself included)
+_ORDERS: dict[tuple[bool, ...], tuple[bool, bool]] = {
+    (True, True, False): (False, True),
+    (True, False, False): (False, False),
+    (False, True, True): (True, True),
+    (False, False, True): (True, False),
+}
+
+
+@dataclass(frozen=True)
+class PrefixReduction:
+    """``out[.., i, ..] = out[.., i - 1, ..] ⊕ value(i)``.
+
+    Attributes
+    ----------
+    axis : int
+        The output axis that results accumulate along.
+    values : tuple of Expr
+        The reduced value, over the reduce axis and the other output axes; for a maximum with its
+        index, both.
+    backward : bool
+        Whether accumulation starts at the last result: ``k >= i``.
+    inclusive : bool
+        Whether a result includes its own element: ``k <= i`` instead of ``k < i``.
+    other : Expr or None
+        What a maximum takes for each of the elements that do not count; None if these are
+        identities.
+    """
+
+    axis: int
+    values: tuple[Expr, ...]
+    backward: bool
+    inclusive: bool
+    other: Expr | None = None
+
+
+def prefix_reduction_of(op: Operation) -> PrefixReduction | None:
+    """How a stage accumulates, or None if it does not."""
+    found = reduction_of(op) if is_compute(op) else None
+    if found is None or len(found.axes) != 1 or found.init:
+        return None
+    if len(found.sources) != 1 and not _is_first_extreme(found):
+        return None
+    source = expand_lets(found.sources[0])
+    if op_name(source) not in ("if_then_else", "select"):
+        return None
+    condition, value, otherwise = operands(source)
+    identity = const_value(found.combiner.identity[0])
+    other = const_value(otherwise)
+    if other is None or (len(found.sources) == 1 and other != identity):
+        return None
+    parts = conjuncts(condition)
+    for number, part in enumerate(parts):
+        order = _order(part, op, found)
+        if order is None:
+            continue
+        axis, (backward, inclusive) = order
+        rest = [other for place, other in enumerate(parts) if place != number]
+        if rest:
+            value = if_then_else(all_of(rest), value, otherwise)
+        if depends_on(value, [op.axis[axis].var]):
+            return None
+        if len(found.sources) == 1:
+            return PrefixReduction(axis, (value,), backward, inclusive)
+        return PrefixReduction(axis, (value, found.sources[1]), backward, inclusive, otherwise)
+    return None
+
+
+def _is_first_extreme(found: Reduction) -> bool:
+    """Whether the first of the largest or smallest elements is kept, with its place as the index.
+
+    Elements that do not count are all equal then, and the first one stands for them.
+    """
+    if sign_of(found.combiner) not in ("argmax", "argmin"):
+        return False
+    return node_id(found.sources[1]) == node_id(found.axes[0].var)
+
+
+def _order(
+    condition: Expr, op: Operation, found: Reduction
+) -> tuple[int, tuple[bool, bool]] | None:
+    """The output axis that a condition compares the reduce axis with, and the elements it selects.
+    """
+    if op_name(condition) not in COMPARISONS or op_name(condition) not in _HOLDS:
+        return None
+    [summed] = found.axes
+    low, extent = axis_range(summed)
+    if low != 0 or not isinstance(extent, int) or extent < MIN_LENGTH:
+        return None
+    variables: Sequence[Var] = [*(axis.var for axis in op.axis), summed.var]
+    left, right = operands(condition)
+    forms = affine_forms([left, right], variables)
+    a, b = forms.get(node_id(left)), forms.get(node_id(right))
+    if a is None or b is None:
+        return None
+    form = combine(a, b, -1, {node_id(var): number for number, var in enumerate(variables)})
+    factor = form.coefficient(node_id(summed.var))
+    for number, axis in enumerate(op.axis):
+        if axis_range(axis) != (0, extent) or len(form.terms) != 2 or not factor:
+            continue
+        if form.coefficient(node_id(axis.var)) == -factor:
+            holds = _HOLDS[op_name(condition)]
+            # the pattern of three neighbours shows it only if the condition changes there
+            near = tuple(holds(factor * distance + form.constant) for distance in (-1, 0, 1))
+            far = tuple(holds(factor * distance + form.constant) for distance in (-2, 2))
+            order = _ORDERS.get(near)
+            if order is not None and far == (near[0], near[2]):
+                return number, order
+    return None

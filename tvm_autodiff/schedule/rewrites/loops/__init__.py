@@ -1,0 +1,1 @@
+"""Rewrites of loops over time."""

@@ -1,0 +1,1 @@
+"""Rewrites of sums: their order, their parts, and what several of them share."""

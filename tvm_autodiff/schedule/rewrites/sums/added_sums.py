@@ -1,0 +1,134 @@
+"""Merges sums over the same indices that are added later, so that they share their work.
+
+The gradient with respect to something that several stages read has a sum for each of them. With
+respect to the width of a normalised filter, one comes from the weighted values and one from the
+weights, with the same exponentials.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ....expr.build import add, zero_like
+from ....expr.nodes import (
+    Expr,
+    Tensor,
+    is_float,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    same_node,
+    tensor_key,
+)
+from ....expr.rewrite import postorder, replace_outermost, rewrite
+from ....graph.graph import Graph, rebuild
+from ....graph.stage import Operation, bodies, is_compute, make_stage, reduction_of, reduction_stage
+from ...nest.products import is_sum
+from .common_functions import aligned
+
+
+def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``Σ_a f(a) + Σ_b g(b) → Σ_a (f(a) + g(a))`` where f and g have an expensive function of all
+    axes in common: others are computed before the loops, as operands of products are.
+    """
+    current = list(outputs)
+    while table := _joins(current):
+        current = rebuild(current, partial(_looked_up, table))
+    return current
+
+
+def _looked_up(table: Mapping[tuple[int, int], Tensor], tensor: Tensor) -> Tensor | None:
+    return table.get(tensor_key(tensor))
+
+
+def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
+    """Stages with two of their summands merged, by the stages that they replace."""
+    graph = Graph(outputs)
+    wanted = {tensor_key(tensor) for tensor in outputs}
+    found = {}
+    for op in graph.ops:
+        if is_compute(op) and op.num_outputs == 1 and reduction_of(op) is None:
+            joined = _joined(op, graph, wanted)
+            if joined is not None:
+                found[tensor_key(op.output(0))] = joined
+    return found
+
+
+def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor | None:
+    """The stage with two of its summands merged, or None."""
+    body = bodies(op)[0]
+    reads = _reads(body)
+    found = [
+        (node, load_tensor(node).op)
+        for node in _summands(body)
+        if is_load(node)
+        and reads[tensor_key(load_tensor(node))] == 1
+        and _is_own_sum(load_tensor(node), graph, wanted)
+    ]
+    for number, (node, first) in enumerate(found):
+        for other, second in found[number + 1 :]:
+            places = zip(operands(node), operands(other), strict=True)
+            if len(first.axis) != len(second.axis) or not all(same_node(a, b) for a, b in places):
+                continue
+            moved = aligned(second, first)
+            reduction = reduction_of(first)
+            if moved is None or reduction is None:
+                continue
+            both = replace(reduction, sources=(add(reduction.sources[0], *moved),))
+            total = reduction_stage(first.name, list(first.axis), both)[0]
+            table = {
+                node_id(node): load(total, operands(node)),
+                node_id(other): zero_like(other),
+            }
+            return make_stage(op.name, list(op.axis), [_without(body, table)], op.tag)[0]
+    return None
+
+
+def _reads(body: Expr) -> Counter[tuple[int, int]]:
+    """How often tensors are read, counting all occurrences of a node."""
+    places = Counter({node_id(body): 1})
+    reads: Counter[tuple[int, int]] = Counter()
+    for node in reversed(list(postorder(body))):
+        if is_load(node):
+            reads[tensor_key(load_tensor(node))] += places[node_id(node)]
+        for part in operands(node):
+            places[node_id(part)] += places[node_id(node)]
+    return reads
+
+
+def _summands(body: Expr) -> Iterator[Expr]:
+    pending = [body]
+    while pending:
+        part = pending.pop()
+        if op_name(part) == "add":
+            pending += reversed(operands(part))
+        else:
+            yield part
+
+
+def _without(body: Expr, table: dict[int, Expr]) -> Expr:
+    """The sum with some summands replaced; those that are zero now are left out."""
+
+    def visit(node: Expr) -> Expr | None:
+        return add(*operands(node)) if op_name(node) == "add" else None
+
+    return rewrite(replace_outermost(body, table), visit)
+
+
+def _is_own_sum(tensor: Tensor, graph: Graph, wanted: set[tuple[int, int]]) -> bool:
+    """Whether a tensor is a floating point sum with a single reader."""
+    reduction = reduction_of(tensor.op) if is_compute(tensor.op) else None
+    return (
+        reduction is not None
+        and is_sum(reduction)
+        and not reduction.init
+        and is_float(reduction.sources[0])
+        and tensor_key(tensor) not in wanted
+        and len(graph.consumers(tensor)) == 1
+    )

@@ -1,0 +1,71 @@
+"""Whether two reductions compute the same expensive function wherever their loops are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from ....expr.costly import is_expensive
+from ....expr.nodes import Axis, Expr, node_id
+from ....expr.rewrite import depends_on, expand_lets, postorder, substituter
+from ....expr.structural import StructuralKeys
+from ....graph.stage import Operation, axis_range, reduction_of
+from ...kernel import MAX_TREE
+
+MAX_ORDERS = 24  #: of the axes of a sum that are tried
+
+
+def aligned(op: Operation, like: Operation) -> list[Expr] | None:
+    """What a reduction reduces, over the axes of another one whose work it shares.
+
+    None where the loops differ, or where no expensive function of all loop variables is computed
+    by both: others are computed before the loops, as operands of products are.
+    """
+    mine, other = reduction_of(op), reduction_of(like)
+    if mine is None or other is None or len(mine.axes) != len(other.axes):
+        return None
+    if _ranges(op.axis) != _ranges(like.axis):
+        return None
+    f = [expand_lets(source) for source in other.sources]
+    g = [expand_lets(source) for source in mine.sources]
+    if len(list(postorder([*f, *g]))) > MAX_TREE or not _expensive(g):
+        return None
+    keys = StructuralKeys()
+    have = {keys.expr(node) for node in expensive_everywhere(like, f)}
+    outer = dict(zip((a.var for a in op.axis), (a.var for a in like.axis), strict=True))
+    for axes in _orders(other.axes, mine.axes):
+        inner = zip((a.var for a in mine.axes), (a.var for a in axes), strict=True)
+        move = substituter({**outer, **dict(inner)})
+        if any(keys.expr(node) in have for source in g for node in _expensive([move(source)])):
+            return [move(source) for source in mine.sources]
+    return None
+
+
+def expensive_everywhere(op: Operation, sources: Sequence[Expr]) -> list[Expr]:
+    """The expensive functions in the sources of a reduction that depend on all of its loops."""
+    reduction = reduction_of(op)
+    assert reduction is not None
+    loops = [axis.var for axis in (*op.axis, *reduction.axes)]
+    return [n for n in _expensive(sources) if all(depends_on(n, [var]) for var in loops)]
+
+
+def _expensive(roots: Sequence[Expr]) -> list[Expr]:
+    nodes = postorder(list(roots))
+    return [node for node in nodes if is_expensive(node)]
+
+
+def _orders(axes: Sequence[Axis], others: Sequence[Axis]) -> Iterator[Sequence[Axis]]:
+    """The permutations of the axes whose ranges equal those of others."""
+    ranges = _ranges(others)
+    for number, order in enumerate(permutations(axes)):
+        if number == MAX_ORDERS:
+            return
+        if _ranges(order) == ranges:
+            yield order
+
+
+def _ranges(axes: Sequence[Axis]) -> list[object]:
+    return [
+        tuple(end if isinstance(end, int) else ("symbol", node_id(end)) for end in axis_range(axis))
+        for axis in axes
+    ]

@@ -1,0 +1,101 @@
+"""Joins sums over the same indices that share work, as several results of one pass.
+
+The gradients with respect to several parameters of one expression are sums of different values over
+the same indices, as are a weighted sum and the sum of its weights. Separately, each would compute
+the same exponentials again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ....expr.lets import merge_equal
+from ....expr.nodes import Expr, Tensor, dtype_of, is_float, is_load, node_id, operands, tensor_key
+from ....expr.rewrite import expand_lets, postorder
+from ....graph.graph import Graph, rebuild
+from ....graph.stage import (
+    Combiner,
+    Operation,
+    Reduction,
+    is_compute,
+    reduction_of,
+    reduction_stage,
+    sum_combiner,
+)
+from ...kernel import iterations
+from ...machine import LAUNCH_CYCLES
+from ...nest.products import is_sum
+from .common_functions import aligned, expensive_everywhere
+
+Key = tuple[int, int]
+
+MOST = 4  #: sums of one pass: each keeps registers
+
+
+def with_joined_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``s[i] = Σ_k f(i, k), t[i] = Σ_k g(i, k) → (s, t)[i] = Σ_k (f(i, k), g(i, k))`` where f and g
+    have an expensive function of all axes in common. Sums along rows are left to chains of rows.
+    """
+    current = list(outputs)
+    while table := _join(current):
+        current = rebuild(current, partial(_looked_up, table))
+    return current
+
+
+def _looked_up(table: Mapping[Key, Tensor], tensor: Tensor) -> Tensor | None:
+    return table.get(tensor_key(tensor))
+
+
+def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
+    """The results of one pass, by the sums that they replace; empty if no two are joined."""
+    graph = Graph(outputs)
+    found = [(op, reduction) for op in graph.ops if (reduction := _candidate(op)) is not None]
+    for number, (first, reduction) in enumerate(found):
+        group, sources = [first], [reduction.sources[0]]
+        for other, _ in found[number + 1 :]:
+            late = graph.depends_on([op.output(0) for op in group])
+            if len(group) == MOST or hash(other) in late:
+                continue
+            moved = aligned(other, first)
+            if moved is not None and dtype_of(moved[0]) == dtype_of(sources[0]):
+                group.append(other)
+                sources += moved
+        if len(group) > 1:
+            results = _together(first, reduction, sources)
+            return {
+                tensor_key(op.output(0)): result
+                for op, result in zip(group, results, strict=True)
+            }
+    return {}
+
+
+def _candidate(op: Operation) -> Reduction | None:
+    """The reduction of a stage that sums an expensive function, but not along rows."""
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None or not is_sum(reduction) or reduction.init:
+        return None
+    if not len(op.axis) or iterations(op) < LAUNCH_CYCLES:
+        return None
+    source = expand_lets(reduction.sources[0])
+    if not is_float(source) or not expensive_everywhere(op, [source]):
+        return None
+    loops = {node_id(axis.var) for axis in (*op.axis, *reduction.axes)}
+    for node in postorder(source):
+        if is_load(node) and loops <= {node_id(index) for index in operands(node)}:
+            return None
+    return reduction
+
+
+def _together(first: Operation, reduction: Reduction, sources: Sequence[Expr]) -> list[Tensor]:
+    """One stage that computes all sums over the loops of the first."""
+    plain = [sum_combiner(dtype_of(source)) for source in sources]
+    combiner = Combiner(
+        tuple(one.lhs[0] for one in plain),
+        tuple(one.rhs[0] for one in plain),
+        tuple(one.result[0] for one in plain),
+        tuple(one.identity[0] for one in plain),
+    )
+    merged = tuple(merge_equal([expand_lets(source) for source in sources]))
+    joined = Reduction(combiner, merged, reduction.axes, reduction.condition, ())
+    return reduction_stage(f"{first.name}_joined", list(first.axis), joined)

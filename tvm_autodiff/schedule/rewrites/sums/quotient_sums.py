@@ -1,0 +1,101 @@
+"""Splits reduce axes whose quotients and remainders are read: no inner loop divides.
+
+The order of the elements stays, so every reducer and its rounding do.
+
+    ``Σ_{k<49} f(k//7, k%7)  →  Σ_{a<7, b<7} f(a, b)``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import gcd
+
+from ....expr.build import add, const, mul
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    node_id,
+    op_name,
+    operands,
+)
+from ....expr.rewrite import depends_on, expand_lets, postorder, substituter
+from ....graph.graph import each_stage
+from ....graph.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    is_compute,
+    reduce_axis,
+    reduction_of,
+    reduction_stage,
+)
+from ...nest.access import Interval, affine_forms
+from ...nest.index_set_splitting import decided
+
+_DIVISIONS = ("floordiv", "floormod")
+
+
+def with_split_quotients(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``Σ_{k<n*d} f(k//d, k%d) → Σ_{a<n, b<d} f(a, b)`` where that leaves no division of k."""
+    return each_stage(outputs, _split)
+
+
+def _split(op: Operation) -> list[Tensor] | None:
+    found = reduction_of(op) if is_compute(op) else None
+    if found is None or found.init:
+        return None
+    current: Reduction | None = None
+    for axis in found.axes:
+        made = _along(op, current or found, axis)
+        current = made or current
+    return None if current is None else reduction_stage(op.name, list(op.axis), current)
+
+
+def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
+    """The reduction with one of its axes split, or None."""
+    low, extent = axis_range(axis)
+    sources = [expand_lets(source) for source in found.sources]
+    sizes = _periods(sources, axis.var, [*op.axis, *found.axes])
+    if low != 0 or not isinstance(extent, int) or len(sizes) != 1:
+        return None
+    [size] = sizes
+    if not 1 < size < extent or extent % size:
+        return None
+    name, dtype = axis.var.name, dtype_of(axis.var)
+    outer = reduce_axis(f"{name}_outer", extent // size, 0, dtype)
+    inner = reduce_axis(f"{name}_inner", size, 0, dtype)
+    place = add(mul(outer.var, const(size, dtype)), inner.var)
+    number = [node_id(other.var) for other in found.axes].index(node_id(axis.var))
+    axes = (*found.axes[:number], outer, inner, *found.axes[number + 1 :])
+    every = [*op.axis, *axes]
+    variables = [one.var for one in every]
+    ranges: dict[int, Interval] = {}
+    for one in every:
+        begin, count = axis_range(one)
+        if isinstance(begin, int) and isinstance(count, int):
+            ranges[node_id(one.var)] = (begin, begin + count - 1)
+    rename = substituter({axis.var: place})
+    moved = tuple(decided(rename(source), variables, ranges) for source in sources)
+    if any(_periods(moved, var, every) for var in (outer.var, inner.var)):
+        return None
+    return replace(found, sources=moved, axes=axes)
+
+
+def _periods(sources: Sequence[Expr], var: Var, axes: Sequence[Axis]) -> set[int]:
+    """After how many elements of a variable quotients by literals move on and remainders repeat."""
+    nodes = [node for node in postorder(list(sources)) if op_name(node) in _DIVISIONS]
+    near = [node for node in nodes if depends_on(operands(node)[0], [var])]
+    forms = affine_forms([operands(node)[0] for node in near], [axis.var for axis in axes])
+    found = set()
+    for node in near:
+        numerator, divisor = operands(node)
+        size = const_value(divisor)
+        form = forms.get(node_id(numerator))
+        if isinstance(size, int) and form is not None and form.coefficient(node_id(var)) % size:
+            found.add(size // gcd(form.coefficient(node_id(var)), size))
+    return found

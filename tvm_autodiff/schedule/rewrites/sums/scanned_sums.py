@@ -1,0 +1,114 @@
+"""Computes sums of products that hold a prefix sum as that prefix sum, and a product with it.
+
+The gradients of a cumulative sum of a product are such sums. A prefix sum takes one step for each
+element, where the sum under its condition has one for each pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ....expr.build import all_of, if_then_else, mul, zero_like
+from ....expr.nodes import Axis, Expr, Tensor, const_value, is_float, load, node_id
+from ....expr.rewrite import depends_on, expand_lets, variables_of
+from ....graph.graph import each_stage
+from ....graph.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    bounds_of,
+    data_axis,
+    is_compute,
+    make_stage,
+    reduction_of,
+    reduction_stage,
+    renewed_reduction,
+)
+from ....graph.structural import EqualStages
+from ...nest.in_range import is_safe, loops_of
+from ...nest.prefix_reductions import prefix_reduction_of
+from ...nest.products import factors_of, is_sum
+from ..prefixes import with_prefixes_in_order
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A read of a tensor."""
+
+    tensor: Tensor
+    indices: Sequence[Expr]
+
+
+def with_scanned_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``y[k] = Σ_{i,j} if j > k then a[i,j]*b[i,k] → t[i,k] = Σ_j if j > k then a[i,j]; y[k] = Σ_i
+    t[i,k]*b[i,k]``, where t is a prefix sum.
+
+    Where no element of the prefix sum counts, b is multiplied by zero in place of being left out.
+    """
+    equal = EqualStages()  # gradients with respect to several factors have the same prefix sum
+    return each_stage(outputs, lambda op: _scanned(op, equal))
+
+
+def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None or not is_sum(reduction) or reduction.init:
+        return None
+    if not is_float(reduction.sources[0]) or not const_value(reduction.condition):
+        return None
+    guards, factors = factors_of(expand_lets(reduction.sources[0]))
+    for summed in reduction.axes:
+        inside = [factor for factor in factors if depends_on(factor, [summed.var])]
+        outside = [factor for factor in factors if not depends_on(factor, [summed.var])]
+        if not inside or not outside:
+            continue
+        within = [guard for guard in guards if depends_on(guard, [summed.var])]
+        others = [axis for axis in reduction.axes if node_id(axis.var) != node_id(summed.var)]
+        if any(depends_on(bound, [summed.var]) for axis in others for bound in bounds_of(axis)):
+            continue  # another axis is within it
+        prefix = _prefix(op, reduction, summed, others, inside, within)
+        if prefix is None or not is_safe(outside, loops_of([*op.axis, *others]), thorough=True):
+            continue
+        rest = [guard for guard in guards if not depends_on(guard, [summed.var])]
+        tensor = equal.first(prefix.tensor.op).output(0)
+        value = load(tensor, prefix.indices)
+        for factor in outside:
+            value = mul(value, factor)
+        value = if_then_else(all_of(rest), value, zero_like(value)) if rest else value
+        if not others:
+            return make_stage(op.name, list(op.axis), [value])
+        left = replace(reduction, axes=tuple(others), sources=(value,))
+        return reduction_stage(op.name, list(op.axis), left)
+    return None
+
+
+def _prefix(
+    op: Operation,
+    reduction: Reduction,
+    summed: Axis,
+    others: Sequence[Axis],
+    factors: Sequence[Expr],
+    guards: Sequence[Expr],
+) -> _Read | None:
+    """The sum of factors over one axis, as a read of a stage, if it is a prefix sum."""
+    used = {node_id(v) for v in variables_of([*factors, *guards, *bounds_of(summed)])}
+    kept = [axis for axis in (*op.axis, *others) if node_id(axis.var) in used]
+    # the axis that the prefixes end at is the last one, whatever sum they are in
+    conditions = [*guards, *bounds_of(summed)]
+    kept.sort(key=lambda axis: any(depends_on(part, [axis.var]) for part in conditions))
+    if any(axis_range(axis)[0] != 0 for axis in kept):
+        return None
+    if not all(isinstance(axis_range(axis)[1], int) for axis in kept):
+        return None
+    axes = [data_axis(str(axis.var.name), axis_range(axis)[1]) for axis in kept]
+    rename = {old.var: new.var for old, new in zip(kept, axes, strict=True)}
+    [value, *more] = factors
+    for factor in more:
+        value = mul(value, factor)
+    source = if_then_else(all_of(guards), value, zero_like(value)) if guards else value
+    inner = renewed_reduction(replace(reduction, axes=(summed,), sources=(source,)), rename)
+    stage = reduction_stage(f"{op.name}_prefix", axes, inner)
+    [tensor] = with_prefixes_in_order(stage)
+    if prefix_reduction_of(tensor.op) is None:
+        return None
+    return _Read(tensor, [axis.var for axis in kept])

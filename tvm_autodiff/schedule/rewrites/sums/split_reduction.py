@@ -1,0 +1,141 @@
+"""Splits a reduction in two (split-K): partial results over parts of one axis, then their
+combination.
+
+Parts can run in parallel, and each has a smaller working set. The first output axis of the first
+kernel is the part; the second kernel keeps the epilogue.
+
+    ``out[s] = ⊕_k f(s, k)  →  part[p, s] = ⊕_i f(s, p*size + i),  out[s] = ⊕_p part[p, s]``
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....expr.build import add, compare, const, if_then_else, mul
+from ....expr.nodes import Axis, Tensor, dtype_of, load, tensor_key
+from ....expr.rewrite import substituter
+from ....graph.graph import retarget
+from ....graph.stage import (
+    Reduction,
+    axis_range,
+    data_axis,
+    reduce_axis,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    renewed,
+)
+from ...kernel import Kernel
+
+
+def divisor_at_least(extent: int, wanted: int) -> int:
+    """The smallest divisor of `extent` that is at least `wanted`."""
+    return next(d for d in range(min(wanted, extent), extent + 1) if extent % d == 0)
+
+
+def split_reduction(
+    kernel: Kernel, axis: int, parts: int, *, interleaved: bool = False
+) -> tuple[Kernel, Kernel]:
+    """Split reduce axis number `axis`, whose extent `parts` divides.
+
+    A part is one piece of the axis, or, `interleaved`, every element with the same remainder:
+    ``part[p, s] = ⊕_i f(s, i*parts + p)``.
+    """
+    op = kernel.root
+    reduction = reduction_of(op)
+    assert reduction is not None
+    low, extent = axis_range(reduction.axes[axis])
+    assert isinstance(extent, int)
+    dtype = dtype_of(reduction.axes[axis].var)
+    part = data_axis("part", parts, dtype)
+    spatial, table = renewed(op.axis)
+    reduced: list[Axis] = []
+    for number, old in enumerate(reduction.axes):
+        if number != axis:
+            fresh = renew_axis(old)
+            table[old.var] = fresh.var
+        else:
+            fresh = reduce_axis(old.var.name, extent // parts, 0, dtype)
+            outer, inner, size = part.var, fresh.var, extent // parts
+            if interleaved:
+                outer, inner, size = fresh.var, part.var, parts
+            base = add(mul(outer, const(size, dtype)), inner)
+            table[old.var] = add(base, const(low, dtype)) if isinstance(low, int) else base + low
+        if axis_range(fresh)[1] != 1:
+            reduced.append(fresh)
+        else:
+            table[old.var] = substituter({fresh.var: const(0, dtype)})(table[old.var])
+    if not reduced:
+        reduced = [reduce_axis("one", 1)]
+    rename = substituter(table)
+    partial = reduction_stage(
+        f"{op.name}_part",
+        [part, *spatial],
+        Reduction(
+            reduction.combiner,
+            tuple(rename(source) for source in reduction.sources),
+            tuple(reduced),
+            reduction.condition,
+            (),
+        ),
+    )
+    first = replace(kernel, root=partial[0].op, epilogue=None)
+    return first, _combine(kernel, partial, parts, reduction, dtype)
+
+
+def _combine(
+    kernel: Kernel, partial: list[Tensor], parts: int, reduction: Reduction, dtype: str
+) -> Kernel:
+    op = kernel.root
+    axes = [renew_axis(old) for old in op.axis]
+    over = reduce_axis("part", parts, 0, dtype)
+    indices = [over.var, *(axis.var for axis in axes)]
+    combined = reduction_stage(
+        f"{op.name}_sum",
+        axes,
+        replace(
+            reduction, sources=tuple(load(tensor, indices) for tensor in partial), axes=(over,)
+        ),
+    )
+    if kernel.epilogue is None:
+        return Kernel(combined[0].op)
+    table = {tensor_key(op.output(index)): tensor for index, tensor in enumerate(combined)}
+    epilogue = retarget(kernel.epilogue, lambda tensor: table.get(tensor_key(tensor)))
+    return Kernel(combined[0].op, epilogue[0].op)
+
+
+def parts_of(kernel: Kernel, axis: int, parts: int) -> tuple[Kernel, Kernel]:
+    """Split reduce axis number `axis`, of literal extent, into `parts` parts."""
+    return split_reduction(_lengthened(kernel, axis, parts), axis, parts)
+
+
+def _lengthened(kernel: Kernel, axis: int, multiple: int) -> Kernel:
+    op = kernel.root
+    reduction = reduction_of(op)
+    assert reduction is not None
+    low, extent = axis_range(reduction.axes[axis])
+    assert isinstance(extent, int)
+    longer = -(-extent // multiple) * multiple
+    if longer == extent:
+        return kernel
+    reduced, inner = renewed(reduction.axes)
+    old = reduction.axes[axis]
+    reduced[axis] = reduce_axis(old.var.name, longer, low, dtype_of(old.var))
+    spatial, table = renewed(op.axis)
+    rename = substituter(table | inner | {old.var: reduced[axis].var})
+    var = reduced[axis].var
+    inside = compare("lt", var, const(extent, dtype_of(var)) + low)
+    sources = tuple(
+        if_then_else(inside, rename(source), identity)
+        for source, identity in zip(reduction.sources, reduction.combiner.identity, strict=True)
+    )
+    tensors = reduction_stage(
+        op.name,
+        spatial,
+        replace(reduction, sources=sources, axes=tuple(reduced)),
+    )
+    if kernel.epilogue is None:
+        return Kernel(tensors[0].op)
+    moved = {tensor_key(op.output(n)): tensor for n, tensor in enumerate(tensors)}
+    epilogue = retarget(kernel.epilogue, lambda tensor: moved.get(tensor_key(tensor)))
+    return Kernel(tensors[0].op, epilogue[0].op)

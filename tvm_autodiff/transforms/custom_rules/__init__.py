@@ -1,0 +1,1 @@
+"""Rules of differentiation that users give for tensors, and how they are applied."""

@@ -1,0 +1,1 @@
+"""Derivatives as linear maps and as matrices, dense and sparse."""

@@ -1,0 +1,1 @@
+"""What a gradient costs and why, as text and as tables."""
