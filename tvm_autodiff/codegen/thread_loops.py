@@ -11,10 +11,11 @@ from math import prod
 from tvm import tirx
 
 from ..expr.build import const
-from ..expr.nodes import Var, dtype_of
+from ..expr.nodes import Expr, Var, dtype_of
 from .loop_nest import Local, Statement
 
 SHARED, REGISTERS = "shared", "local"
+WARP = 32  #: threads that run in step
 
 
 def bound(var: Var, extent: int, tag: str, body: Statement) -> Statement:
@@ -34,3 +35,11 @@ def buffer_in(scope: str, name: str, shape: Sequence[int], dtype: str) -> Local:
     """A buffer of constant shape that a block shares, or that is private to each thread."""
     flat = tirx.decl_buffer([max(1, prod(shape))], dtype, name, scope=scope)
     return Local(flat, tuple(shape))
+
+
+def value_of_lane(value: Expr, below: int) -> Expr:
+    """The value that the lane `below` places behind the own one has; all lanes of a warp ask."""
+    mask = tirx.const(0xFFFFFFFF, "uint32")
+    number, warp = const(below, "int32"), const(WARP, "int32")
+    call = "tirx.tvm_warp_shuffle_down"
+    return tirx.call_intrin(dtype_of(value), call, mask, value, number, warp, warp)

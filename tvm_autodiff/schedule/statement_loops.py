@@ -8,9 +8,8 @@ TVM's passes walk expressions as trees, some of them several times at each level
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from math import prod
 
+from ..codegen.flat_axes import flat_dtype, flat_extent, indices_at
 from ..codegen.loop_nest import (
     PARALLEL,
     SERIAL,
@@ -28,10 +27,19 @@ from ..codegen.loop_nest import (
 )
 from ..codegen.stages.primfunc import StageFunction, external_reads
 from ..codegen.statements import written
-from ..expr.build import add, cast, const, mul, variable
-from ..expr.nodes import Axis, Expr, Var, binary, dtype_of, tensor_key
+from ..expr.build import variable
+from ..expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
 from ..expr.rewrite import expand_lets, map_loads, substituter
-from ..graph.stage import Extent, Reduction, axis_range, axis_vars, bodies, is_compute, reduction_of
+from ..graph.stage import (
+    Combiner,
+    Extent,
+    Reduction,
+    axis_range,
+    axis_vars,
+    bodies,
+    is_compute,
+    reduction_of,
+)
 from .declined import NOT_COMPUTED, Declined
 from .kernel import Kernel, iterations
 from .machine import Machine
@@ -77,23 +85,9 @@ def _loops(axes: Sequence[Axis], table: dict[Var, Expr]) -> list[_Loop]:
 
 def _flat_loop(axes: Sequence[Axis], table: dict[Var, Expr]) -> list[_Loop]:
     """``for i: for j: f(i, j) → for e: f(e // n, e % n)``; the table gets what axes are."""
-    ranges = [axis_range(axis) for axis in axes]
-    count = prod(extent for _, extent in ranges if isinstance(extent, int))
-    wide = count >= 2**31 or any(dtype_of(axis.var) == "int64" for axis in axes)
-    dtype = "int64" if wide else "int32"
-
-    def of_dtype(bound: Extent) -> Expr:
-        return const(bound, dtype) if isinstance(bound, int) else cast(dtype, bound)
-
-    extents = [of_dtype(extent) for _, extent in ranges]
-    known = all(isinstance(extent, int) for _, extent in ranges)
-    whole = const(count, dtype) if known else reduce(mul, extents)
-    rest = place = variable("element", dtype)
-    for number, (axis, (low, _)) in reversed(list(enumerate(zip(axes, ranges, strict=True)))):
-        own = binary("floormod", rest, extents[number]) if number else rest
-        table[axis.var] = cast(dtype_of(axis.var), add(own, of_dtype(low)))
-        rest = binary("floordiv", rest, extents[number])
-    return [(place, 0, whole)]
+    place = variable("element", flat_dtype(axes))
+    table |= indices_at(axes, place)
+    return [(place, 0, flat_extent(axes))]
 
 
 def _nest(loops: Sequence[_Loop], body: Statement, kind: object = SERIAL) -> Statement:
@@ -105,7 +99,6 @@ def _nest(loops: Sequence[_Loop], body: Statement, kind: object = SERIAL) -> Sta
 def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places, scope: str) -> Statement:
     """One element of every output; `scope` is that of local buffers."""
     op = kernel.root
-    here = [table[var] for var in axis_vars(op)]
     reduction = reduction_of(op)
     before: list[Statement] = []
     buffers: list[Local] = []
@@ -115,8 +108,25 @@ def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places, scope: s
         buffers = [local("acc", [], dtype_of(source), scope) for source in reduction.sources]
         before = _reduced(reduction, table, buffers, places, scope)
         values = [element(buffer, []) for buffer in buffers]
+    here = [table[var] for var in axis_vars(op)]
+    last = element_stored(kernel, values, here, places, scope)
+    return allocated(buffers, sequence([*before, last]))
+
+
+def element_stored(
+    kernel: Kernel, values: Sequence[Expr], here: Sequence[Expr], places: Places, scope: str
+) -> Statement:
+    """An element of the outputs, from the values of the root's elements and through the epilogue.
+
+    Parameters
+    ----------
+    here : sequence of Expr
+        The indices of the element.
+    scope : str
+        The scope of local buffers.
+    """
     if kernel.epilogue is not None:
-        root, [value] = tensor_key(op.output(0)), values
+        root, [value] = tensor_key(kernel.root.output(0)), values
         rename = substituter(dict(zip(axis_vars(kernel.epilogue), here, strict=True)))
         values = [
             map_loads(
@@ -130,7 +140,7 @@ def _element(kernel: Kernel, table: Mapping[Var, Expr], places: Places, scope: s
         places.write(tensor, value, here)
         for tensor, value in zip(kernel.outputs, values, strict=True)
     ]
-    return allocated([*buffers, *stored], sequence([*before, *statements, *writes]))
+    return allocated(stored, sequence([*statements, *writes]))
 
 
 def _reduced(
@@ -147,7 +157,21 @@ def _reduced(
         for var, *bounds in _loops(reduction.axes, table)
     ]
     sources = [substituter(table)(source) for source in reduction.sources]
-    combined = reduction.combiner.apply([element(buffer, []) for buffer in buffers], sources)
+    body = accumulated(reduction.combiner, buffers, sources, places, scope)
+    identity = reduction.init or reduction.combiner.identity
+    begin = [store(acc, value, []) for acc, value in zip(buffers, identity, strict=True)]
+    return [*begin, _nest(loops, body)]
+
+
+def accumulated(
+    combiner: Combiner,
+    buffers: Sequence[Local],
+    sources: Sequence[Expr],
+    places: Places,
+    scope: str,
+) -> Statement:
+    """``acc = combine(acc, sources)``, all components at once."""
+    combined = combiner.apply([element(buffer, []) for buffer in buffers], sources)
     stored, statements, values = written(combined, places, scope)
     # every new value is computed before the first is stored
     several = len(values) > 1
@@ -155,7 +179,4 @@ def _reduced(
     steps = [store(place, value, []) for place, value in zip(new, values, strict=False)]
     values = [element(place, []) for place in new] or values
     steps += [store(acc, value, []) for acc, value in zip(buffers, values, strict=True)]
-    body = allocated([*stored, *new], sequence([*statements, *steps]))
-    identity = reduction.init or reduction.combiner.identity
-    begin = [store(acc, value, []) for acc, value in zip(buffers, identity, strict=True)]
-    return [*begin, _nest(loops, body)]
+    return allocated([*stored, *new], sequence([*statements, *steps]))

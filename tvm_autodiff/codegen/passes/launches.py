@@ -14,7 +14,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from ...expr.build import const
-from ...expr.nodes import const_value, dtype_of
+from ...expr.nodes import const_value, dtype_of, node_id
+from ...expr.rewrite import variables_of
 
 
 def lowered(func: Any) -> Any:
@@ -39,6 +40,39 @@ def without_blocks(func: Any) -> Any:
     root = s_tir.SBlock([], [], [], "root", made.body)
     body = s_tir.SBlockRealize([], const(1, "bool"), root)
     return tirx.PrimFunc(made.params, body, made.ret_type, made.attrs)
+
+
+def leaves_threads_apart(func: Any) -> bool:
+    """Whether threads each reduce a part that TVM does not combine.
+
+    TVM combines them only if it can solve the bindings of the block, and is silent otherwise: each
+    thread then writes its own part. It cannot solve ``i // (n + 4)`` over a symbolic size.
+    """
+    threads: set[int] = set()
+    shared = combined = 0
+
+    def loop(node: Any) -> None:
+        if node.thread_binding is not None:
+            threads.add(node_id(node.loop_var))
+
+    def realize(node: Any) -> None:
+        nonlocal shared
+        pairs = zip(node.block.iter_vars, node.iter_values, strict=True)
+        reduced = [value for axis, value in pairs if axis.iter_type == tirx.IterVar.CommReduce]
+        shared += any(node_id(var) in threads for var in variables_of(reduced))
+
+    def attribute(node: Any) -> None:
+        nonlocal combined
+        combined += node.attr_key == "reduce_scope"
+
+    tvm_ffi.structural_walk(func.body, [(tirx.For, loop)])
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlockRealize, realize)])
+    if not shared:
+        return False
+    module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    body = s_tir.transform.LowerCrossThreadReduction()(module)["main"].body
+    tvm_ffi.structural_walk(body, [(tirx.AttrStmt, attribute)])
+    return combined < shared
 
 
 def has_unbound_write(func: Any) -> bool:

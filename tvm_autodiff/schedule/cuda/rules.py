@@ -10,7 +10,7 @@ from .library_matmul import library_matmul
 from .library_rows import library_rows
 from .loops import loops
 from .reduction import reduction
-from .rows import any_reducer, fused_rows
+from .rows import fused_rows
 from .scatter import scatter
 from .transposition import transposition
 from .verify import verified
@@ -25,7 +25,6 @@ CUDA_RULES: tuple[Rule, ...] = (
     ReductionRule(verified(library_matmul)),
     ReductionRule(verified(window_sums)),
     ReductionRule(verified(reduction)),
-    ReductionRule(verified(any_reducer)),
     verified(scatter),
     loops,
     fallback,

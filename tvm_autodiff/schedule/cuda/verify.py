@@ -1,7 +1,8 @@
 """Checks every CUDA schedule: threads do all writes, and a device can start its blocks.
 
 A rule is declined if one of its functions would write from the host (TVM compiles that without an
-error), needs more threads or shared memory than a block has, or cannot be lowered by TVM.
+error), leaves the parts of several threads apart, needs more threads or shared memory than a block
+has, or cannot be lowered by TVM.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from ...codegen.passes.launches import fits_device, has_unbound_write, lowered
+from ...codegen.passes.launches import fits_device, has_unbound_write, leaves_threads_apart, lowered
 from ...codegen.stages.primfunc import StageFunction, first_line
 from ..declined import Declined
 from ..machine import Machine
@@ -22,6 +23,8 @@ def problem_of(func: Any, machine: Machine) -> str | None:
         function = lowered(func)
     except Exception as error:  # of TVM's passes, for example for a reducer that TVM does not have
         return f"code that TVM cannot lower: {first_line(error)}"
+    if leaves_threads_apart(func):
+        return "parts of a reduction that TVM does not combine"
     if has_unbound_write(function):
         return "a write outside of every thread"
     if not fits_device(function, machine.block_threads, machine.shared_bytes):

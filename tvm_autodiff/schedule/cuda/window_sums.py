@@ -38,7 +38,7 @@ from ..machine import Machine
 from ..nest.access import MAX_STRIDE, stride_of
 from ..nest.products import is_sum
 from ..rule import Made, Rest, writes_to
-from .blocks.row_launch import rows_of_kernel
+from .blocks.joint_reduction import joint_reduction
 
 MIN_ITERATIONS = 4_000_000  #: below this reading again takes less than two launches more
 
@@ -59,7 +59,7 @@ def window_sums(kernel: Kernel, machine: Machine) -> Made | Declined:
     if len(places) < 2 or len(places) * tree_size(source) > MAX_NODES:
         return Declined("its window has one place, or its code would be too large")
     sums = _sums(op, found, source, count, places)
-    first = rows_of_kernel(Kernel(sums[0].op), machine)
+    first = joint_reduction(Kernel(sums[0].op), machine)
     if isinstance(first, Declined):
         return first
     last = Kernel(_side_by_side(kernel, sums, count, places))

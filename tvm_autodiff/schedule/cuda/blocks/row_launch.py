@@ -1,5 +1,4 @@
-"""Writes fusion groups for blocks of threads: softmax and norms with their gradients, any
-reducer.
+"""Writes fusion groups for blocks of threads: softmax and norms with their gradients.
 
 A block processes one or a few rows (`row_phases`).
 """
@@ -11,15 +10,13 @@ from collections.abc import Sequence
 from ....codegen.stages.primfunc import StageFunction, external_reads
 from ....expr.nodes import always, node_id, op_name, tensor_key
 from ....graph.free_variables import free_variables
-from ....graph.stage import Operation, axis_range, is_compute, outputs_of, reduction_of, shape_of
-from ...declined import Declined, no_gain
+from ....graph.stage import Operation, axis_range, is_compute, outputs_of, shape_of
+from ...declined import Declined
 from ...fusion.groups import FusionGroup
 from ...fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
-from ...fusion.row_kernels import RowKernel
-from ...kernel import Kernel, iterations, size_of
+from ...kernel import size_of
 from ...machine import Machine
-from ...rule import Made, Rest, in_parts
-from .parts import parts_for_device, runs_along_rows
+from ...rule import Made, Rest
 from .row_phases import RowWriter, items_size
 from .threads import LONG_ROW, WARP
 
@@ -60,29 +57,6 @@ def rows_of_group(group: FusionGroup, machine: Machine) -> Made | Declined:
     func = writer.function(inputs)
     launch = StageFunction(func, tuple(inputs), tuple(writer.outputs.values()))
     return [launch, *map(Rest, left)]
-
-
-def rows_of_kernel(kernel: Kernel, machine: Machine) -> Made | Declined:
-    """A reduction along memory by any reducer, as a fusion group of one.
-
-    Few elements with long reductions use two functions.
-    """
-    op = kernel.root
-    found = reduction_of(op)
-    assert found is not None
-    if not runs_along_rows(op, found):
-        return Declined("its reads do not run along rows of memory")
-    extents = tuple(axis_range(axis)[1] for axis in op.axis)
-    outputs = size_of(extents)
-    if outputs < 1 or iterations(op) // outputs <= WARP:
-        return no_gain("a thread for each output has little to reduce")
-    split = parts_for_device(kernel, found, outputs, machine)
-    if split is not None:
-        partial, combined = split
-        return in_parts(rows_of_kernel(partial, machine), partial, combined, kernel)
-    member = RowKernel(kernel, tuple(range(len(op.axis))))
-    group = FusionGroup((kernel,), (member,), extents, kernel.outputs)
-    return rows_of_group(group, machine)
 
 
 def _sizes_known(ops: Sequence[Operation], group: FusionGroup) -> bool:
