@@ -109,9 +109,99 @@ def embedding(n: Any) -> Program:
     return with_gradients(topi.matmul(rows, w), [table, places, w], [table, w])
 
 
+def recurrent(n: Any) -> Program:
+    """A recurrent cell with 48 units over 24 steps of 32 inputs, of n sequences."""
+    xs, h0 = te.placeholder((24, n, 32), name="xs"), te.placeholder((n, 48), name="h0")
+    w, u = te.placeholder((32, 48), name="w"), te.placeholder((48, 48), name="u")
+
+    def cell(h: Any, x: Any) -> tuple[Any, None]:
+        return topi.tanh(topi.add(topi.matmul(x, w), topi.matmul(h, u))), None
+
+    last, _ = ad.scan(cell, h0, xs)
+    return with_gradients(last, [xs, h0, w, u], [xs, h0, w, u])
+
+
+def long_norm(n: Any) -> Program:
+    """Layer norm of 128 rows of n + 1 numbers: the size is the axis of the sums."""
+    rows, columns = 128, n + 1
+    x = te.placeholder((rows, columns), name="x")
+    scale, shift = (te.placeholder((columns,), name=name) for name in ("scale", "shift"))
+    count = te.compute((), lambda: te.const(1, "float32") / (columns * te.const(1, "float32")))
+    mean = topi.multiply(topi.sum(x, axis=1, keepdims=True), count)
+    apart = topi.subtract(x, mean)
+    variance = topi.multiply(topi.sum(topi.multiply(apart, apart), axis=1, keepdims=True), count)
+    deviation = topi.rsqrt(variance + te.const(1e-5, "float32"))
+    y = topi.add(topi.multiply(topi.multiply(apart, deviation), scale), shift)
+    return with_gradients(y, [x, scale, shift], [x, scale, shift])
+
+
+def long_softmax(n: Any) -> Program:
+    """The softmax of 64 rows of n."""
+    x = te.placeholder((64, n), name="x")
+    return with_gradients(topi.nn.softmax(x), [x], [x])
+
+
+def cross_entropy(n: Any) -> Program:
+    """The mean cross entropy of 64 rows of n classes, of a target distribution."""
+    x, target = te.placeholder((64, n), name="x"), te.placeholder((64, n), name="target")
+    chosen = topi.multiply(topi.nn.log_softmax(x), target)
+    loss = topi.sum(chosen, axis=[0, 1]) * te.const(-1 / 64, "float32")
+    return [x, target], [loss, *ad.differentiate(loss, [x])]
+
+
+def column_sums(n: Any) -> Program:
+    """Sums and largest values of 256 numbers in each of n columns."""
+    x = te.placeholder((256, n), name="x")
+    return [x], [topi.sum(x, axis=0), topi.max(x, axis=0)]
+
+
+def row_sums(n: Any) -> Program:
+    """Sums and largest values of n numbers in each of 100 rows."""
+    x = te.placeholder((100, n), name="x")
+    return [x], [topi.sum(x, axis=1), topi.max(x, axis=1)]
+
+
+def conv1d(n: Any) -> Program:
+    """A padded convolution of 32 to 32 channels over n steps, with bias and relu."""
+    x, w = te.placeholder((4, 32, n), name="x"), te.placeholder((32, 32, 5), name="w")
+    b = te.placeholder((32, 1), name="b")
+    y = topi.nn.relu(topi.add(topi.nn.conv1d_ncw(x, w, 1, "SAME", 1), b))
+    return with_gradients(y, [x, w, b], [x, w, b])
+
+
+def pool(n: Any) -> Program:
+    """The largest of each 3 neighbours of n + 2 steps, of 4 by 32 channels."""
+    x = te.placeholder((4, 32, n + 2), name="x")
+    r = te.reduce_axis((0, 3), "r")
+    y = te.compute((4, 32, n), lambda b, c, t: te.max(x[b, c, t + r], axis=r), name="y")
+    return with_gradients(y, [x], [x])
+
+
+def columns(n: Any) -> Program:
+    """A product of 128 by 256 weights with n columns."""
+    w, x = te.placeholder((128, 256), name="w"), te.placeholder((256, n), name="x")
+    return with_gradients(topi.matmul(w, x), [w, x], [w, x])
+
+
+def distances(n: Any) -> Program:
+    """Squared distances of n points of 16 numbers to 100 others, and the least of each."""
+    x, y = te.placeholder((n, 16), name="x"), te.placeholder((100, 16), name="y")
+    k = te.reduce_axis((0, 16), "k")
+
+    def squared(i: Any, j: Any) -> Any:
+        return te.sum((x[i, k] - y[j, k]) * (x[i, k] - y[j, k]), axis=k)
+
+    d = te.compute((n, 100), squared, name="d")
+    return with_gradients(d, [x, y], [x, y])
+
+
 PROGRAMS: dict[str, Callable[[Any], Program]] = {
     made.__name__: made
-    for made in (mlp, cnn, layer_norm, softmax, elementwise, attention, window, embedding)
+    for made in (
+        *(mlp, cnn, layer_norm, softmax, elementwise, attention, window, embedding),
+        *(recurrent, long_norm, long_softmax, cross_entropy, column_sums, row_sums),
+        *(conv1d, pool, columns, distances),
+    )
 }
 
 

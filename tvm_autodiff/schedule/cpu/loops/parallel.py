@@ -19,18 +19,27 @@ from ...rewrites.sums.split_reduction import divisor_at_least, split_reduction
 def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
     """Parallelise leading loops: as few as give every thread a fair share.
 
-    The others stay separate loops, so that no index is computed by divisions in them.
+    The others stay separate loops, so that no index is computed by divisions in them. One loop of
+    symbolic extent takes part at most, as the outermost one: all divisors are literal then, and
+    the bounds of the quotients are known.
     """
     chosen: list[Any] = []
+    symbolic: list[Any] = []
     count = 1
     for each in loops:
-        chosen.append(each)
-        # a symbolic extent may be 1
-        count *= extent_of(schedule, each) or 1
+        extent = extent_of(schedule, each)
+        if extent is None and symbolic:
+            continue
+        (symbolic if extent is None else chosen).append(each)
+        count *= extent or 1  # a symbolic extent may be 1
         if count >= 2 * machine.threads and count % machine.threads == 0:
             break
         if count >= 16 * machine.threads:
             break
+    chosen = symbolic + chosen
+    if symbolic:
+        rest = [each for each in loops if all(each is not one for one in chosen)]
+        schedule.reorder(*chosen, *rest)
     schedule.parallel(schedule.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
 
