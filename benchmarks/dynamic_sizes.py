@@ -237,11 +237,11 @@ def compared(calls: Sequence[Callable[[], Any]]) -> list[float]:
 
 def figures(name: str, threads: int | None, profile: int | None) -> list[tuple[float, float]]:
     """Seconds of the constant and of the symbolic build for each size."""
-    symbolic = ad.build(*PROGRAMS[name](te.var("n")), num_threads=threads)
+    symbolic = ad.build(*PROGRAMS[name](te.var("n")), num_threads=threads, cache=False)
     found = []
     for size in SIZES if profile is None else (profile,):
         inputs, outputs = PROGRAMS[name](size)
-        constant = ad.build(inputs, outputs, num_threads=threads)
+        constant = ad.build(inputs, outputs, num_threads=threads, cache=False)
         arrays = arrays_for(inputs)
         results = [[np.empty_like(a) for a in constant(*arrays)] for _ in range(2)]
 

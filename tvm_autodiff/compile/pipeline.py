@@ -17,7 +17,7 @@ from ..debug.inspector import Inspector
 from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from ..graph.packed_calls import refuse_unknown_functions
 from ..keywords import checked_keywords
-from ..runtime.compiled import CompiledFunction
+from ..runtime.compiled import CompiledFunction, Standalone
 from ..runtime.device import DeviceFunction, has_gpu
 from ..runtime.files.build_cache import BuildCache, cache_of
 from ..runtime.files.library import DamagedLibraryError, LinkError, UnloadableError, library_bytes
@@ -231,33 +231,46 @@ def _built(
 ) -> CompiledFunction:
     threads = machine.threads
     make = DeviceFunction if machine.kind == "cuda" else CompiledFunction
+    alone = partial(_compiled, request, machine, tune, direct=False)
     if tune is not None:
-        return make(*_compiled(request, machine, tune), threads)
+        return make(*_compiled(request, machine, tune), threads, standalone=alone)
     # a library for a GPU cannot be loaded without one
     store = cache_of(cache) if machine.kind != "cuda" or has_gpu() else None
     key = request.key(machine) if store is not None else None
     if store is not None and key is not None:
-        found = _from_cache(store, key, request, machine, make)
+        found = _from_cache(store, key, request, machine, make, alone)
         if found is not None:
             return found
     begin = time.perf_counter()
     executable, manifest = _compiled(request, machine)
     slow = time.perf_counter() - begin >= KEPT_SECONDS or isinstance(cache, (str, os.PathLike))
     if store is None or key is None or not slow or not can_link():
-        return make(executable, manifest, threads)
+        return make(executable, manifest, threads, standalone=alone)
     try:
         data = library_bytes(executable, manifest)
         with contextlib.suppress(OSError):  # a full disk keeps nobody from computing
             store.put(key, data)
         # a linked program does not have to be compiled again at the first call
-        return loaded(data, threads, folder=store.folder, recompile=lambda: executable, make=make)
+        return loaded(
+            data,
+            threads,
+            folder=store.folder,
+            recompile=lambda: executable,
+            standalone=alone,
+            make=make,
+        )
     except (LinkError, UnloadableError, LoweringError):
         # there is no linker, no folder to load from, or the target is not this machine: compile
-        return make(executable, manifest, threads)
+        return make(executable, manifest, threads, standalone=alone)
 
 
 def _from_cache(
-    store: BuildCache, key: str, request: Request, machine: Machine, make: type[CompiledFunction]
+    store: BuildCache,
+    key: str,
+    request: Request,
+    machine: Machine,
+    make: type[CompiledFunction],
+    standalone: Standalone,
 ) -> CompiledFunction | None:
     data = store.get(key)
     if data is None:
@@ -268,6 +281,7 @@ def _from_cache(
             machine.threads,
             folder=store.folder,
             recompile=lambda: _compiled(request, machine)[0],
+            standalone=standalone,
             make=make,
         )
         function.from_cache = True
@@ -285,15 +299,15 @@ def _plan(request: Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
 
 
 def _compiled(
-    request: Request, machine: Machine, tune: Tuning | None = None
+    request: Request, machine: Machine, tune: Tuning | None = None, *, direct: bool = True
 ) -> tuple[Any, Manifest]:
-    """The executable of a program, and its manifest."""
+    """The executable of a program, and its manifest; `direct` as in `emit.program.assemble`."""
     rules = rules_for(machine)
     try:
         plan = run_deep(_plan, request, machine, rules)
         if tune is not None:
             plan.rules = run_deep(_tuned, plan, tune)
-        done = compiled(plan)
+        done = compiled(plan, direct=direct)
     except AutodiffError:
         raise
     except Exception as error:

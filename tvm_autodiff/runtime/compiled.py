@@ -10,7 +10,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from .tensors import cpu
 from .threads import use_threads
 
 _Types = tuple[type, ...]
+#: gives the module and the manifest of a program that takes arrays only
+Standalone: TypeAlias = Callable[[], tuple[Any, Manifest]]
 
 
 class CompiledFunction(CheckedArguments):
@@ -67,6 +69,7 @@ class CompiledFunction(CheckedArguments):
         *,
         code: bytes | None = None,
         recompile: Callable[[], Any] | None = None,
+        standalone: Standalone | None = None,
     ) -> None:
         super().__init__(manifest)
         signature = manifest.signature
@@ -75,6 +78,7 @@ class CompiledFunction(CheckedArguments):
         self._executable = executable
         self._code = code  # the shared library, where there is one
         self._recompile = recompile  # gives a module that still has its source
+        self._standalone = standalone
         self._parallel = manifest.parallel  # whether any kernel was scheduled for several threads
         #: whether `main` returns what is wrong with arrays
         self._direct = manifest.workspace is not None or manifest.sizes is not None
@@ -392,8 +396,22 @@ class CompiledFunction(CheckedArguments):
         if self._code is not None and self._recompile is None:  # from such a file
             write(target, self._code)
             return
+        executable, manifest = self._exported()
+        write(target, linked(executable, manifest, self.num_threads, target))
+
+    def _exported(self) -> tuple[Any, Manifest]:
+        """The module to export, with its manifest.
+
+        A kernel that is called with a table of its symbolic sizes is compiled again without one:
+        the function `run` takes only arrays.
+        """
+        single = self._manifest.sizes is not None and len(self._manifest.launches) == 1
+        if single and self._standalone is not None:
+            found = self._standalone()
+            if not found[1].uses_vm:
+                return found
         executable = self._executable if self._recompile is None else self._recompile()
-        write(target, linked(executable, self._manifest, self.num_threads, target))
+        return executable, self._manifest
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"

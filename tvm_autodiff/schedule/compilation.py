@@ -35,8 +35,8 @@ class _RefusedError(Exception):
     """TVM cannot compile a module."""
 
 
-def compiled(plan: Plan) -> Compiled:
-    """Compile a program.
+def compiled(plan: Plan, *, direct: bool = True) -> Compiled:
+    """Compile a program; `direct`, for a CPU, as in `emit.program.assemble`.
 
     One module is compiled as long as TVM accepts it. Otherwise every kernel is compiled separately,
     and the rejected ones are scheduled by the next rules; all are if none is rejected separately.
@@ -47,7 +47,7 @@ def compiled(plan: Plan) -> Compiled:
         If TVM rejects the plain loops of a stage.
     """
     while True:
-        program = run_deep(plan.program, plan.machine.kind == "llvm")
+        program = run_deep(plan.program, direct and plan.machine.kind == "llvm")
         try:
             return _attempt(program, plan.machine)
         except _RefusedError as refused:

@@ -14,7 +14,7 @@ from ...codegen.host.call_check import call_table
 from ...codegen.host.direct_calls import ALIGNMENT
 from ...codegen.host.workspace import Temporary, Workspace, plan_workspace
 from ..files.manifest import Manifest, Sizes
-from .signature import Signature, TensorSpec, dim_value, symbols_of
+from .signature import Signature, TensorSpec, dim_value, linear_in, symbols_of
 
 
 def with_sizes(spec: TensorSpec, values: Mapping[str, int]) -> TensorSpec:
@@ -32,15 +32,21 @@ def with_sizes(spec: TensorSpec, values: Mapping[str, int]) -> TensorSpec:
 def carriers(signature: Signature) -> tuple[int, ...] | None:
     """The inputs whose shapes determine those of all arguments, or None if there are none.
 
-    Each symbol is a dimension of one of them.
+    Each symbol is a dimension of one of them, or the only unknown of a linear one: ``n + 1``.
     """
+    dims = [(number, dim) for number, s in enumerate(signature.inputs) for dim in s.shape]
+    symbols = {name for _, dim in dims for name in symbols_of(dim)}
     found: dict[str, int] = {}
-    symbols: set[str] = set()
-    for number, spec in enumerate(signature.inputs):
-        for dim in spec.shape:
-            if isinstance(dim, str):
-                found.setdefault(dim, number)
-            symbols |= set(symbols_of(dim))
+    for number, dim in dims:
+        if isinstance(dim, str):
+            found.setdefault(dim, number)
+    for _ in symbols - set(found):
+        for number, dim in dims:
+            unknown = set(symbols_of(dim)) - set(found)
+            if len(unknown) == 1:
+                [symbol] = unknown
+                if linear_in(symbol, dim, dict.fromkeys(found, 1)) is not None:
+                    found[symbol] = number
     return tuple(sorted(set(found.values()))) if found and symbols == set(found) else None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidArgumentError, LoweringError
-from ..compiled import CompiledFunction
+from ..compiled import CompiledFunction, Standalone
 from ..device import DeviceFunction
 from ..threads import check_threads
 from .host import check_host
@@ -34,6 +34,7 @@ def loaded(
     *,
     folder: Path | None = None,
     recompile: Callable[[], Any] | None = None,
+    standalone: Standalone | None = None,
     make: type[CompiledFunction] | None = None,
 ) -> CompiledFunction:
     """The function in the bytes of a library.
@@ -64,7 +65,9 @@ def loaded(
     if make is None:
         make = DeviceFunction if _holds_kernels(module) else CompiledFunction
     executable = module if manifest.uses_vm else _LoadedLibrary(module)
-    return make(executable, manifest, num_threads, code=data, recompile=recompile)
+    return make(
+        executable, manifest, num_threads, code=data, recompile=recompile, standalone=standalone
+    )
 
 
 def _holds_kernels(module: Any) -> bool:

@@ -47,8 +47,13 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
 def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, threads: bool) -> None:
     loops = schedule.get_loops(block)
     if _flat(op):
-        loop = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-        if threads:
+        # one loop over what is one run of memory: a quotient by a symbolic size would stay in it
+        first = _last_symbolic_axis(op)
+        rows, run = loops[:first], loops[first:]
+        loop = schedule.fuse(*run) if len(run) > 1 else run[0]
+        if threads and rows:
+            share_out(schedule, rows, machine)
+        elif threads:
             # one piece per thread, each in one run of memory
             outer, _ = schedule.split(loop, [machine.threads, None])
             schedule.parallel(outer)
@@ -117,6 +122,12 @@ def _flat(op: Operation) -> bool:
             if indices != here or not same:
                 return False
     return not _uses_axes_as_values(op)
+
+
+def _last_symbolic_axis(op: Operation) -> int:
+    """The number of the last axis of symbolic extent; 0 if all extents are literal."""
+    extents = [axis_range(axis)[1] for axis in op.axis]
+    return max((n for n, extent in enumerate(extents) if not isinstance(extent, int)), default=0)
 
 
 def _contiguous_run(op: Operation) -> int:

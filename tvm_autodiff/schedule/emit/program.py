@@ -77,9 +77,7 @@ def assemble(
     direct
         Whether ``main`` may take more than arrays, and call CPU kernels directly.
     """
-    several = len(steps) > 1 or any(step.launch.callees for step in steps)
-    static = is_static(steps, [*inputs, *outputs])
-    if direct and (static or (several and are_sizes_known(steps, inputs))):
+    if direct and (is_static(steps, [*inputs, *outputs]) or are_sizes_known(steps, inputs)):
         made = direct_program(steps, inputs, outputs, updates)
         found = tuple(steps)
         return Program(made.module, False, found, made.names, made.workspace, made.sizes)
