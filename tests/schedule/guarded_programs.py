@@ -316,6 +316,15 @@ def columns_over_time(steps: int) -> Program:
     return Program([x, w], [y], [{"n": size} for size in (1, 7, 16, 64, 100)])
 
 
+def column_strips(rows: int) -> Program:
+    """Sums and largest values of columns, some of them read two places further on."""
+    [n] = symbols("n")
+    x, r = placeholder("x", rows, n + 2), axis(rows)
+    sums = te.compute((n,), lambda j: te.sum(x[r, j + 2], axis=r), name="sums")
+    largest = te.compute((n,), lambda j: te.max(x[r, j], axis=r), name="largest")
+    return Program([x], [sums, largest], [{"n": n} for n in (0, 1, 3, 5, 17, 63, 130)])
+
+
 def long_rows() -> Program:
     """Rows of symbolic length in one fusion group."""
     [n] = symbols("n")
@@ -356,6 +365,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "classes-behind-conditions": lambda: classes_behind_conditions(21),
     "columns-in-panels": lambda: columns_in_panels(5),
     "gradient-columns": lambda: gradient_of(columns_over_time(5)),
+    "column-strips": lambda: column_strips(9),
     "long-rows": long_rows,
     "gradient-long-rows": lambda: gradient_of(long_rows()),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),

@@ -17,9 +17,10 @@ from ..debug.inspector import Inspector
 from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from ..graph.packed_calls import refuse_unknown_functions
 from ..keywords import checked_keywords
-from ..runtime.compiled import CompiledFunction, Standalone
+from ..runtime.compiled import CompiledFunction
 from ..runtime.device import DeviceFunction, has_gpu
 from ..runtime.files.build_cache import BuildCache, cache_of
+from ..runtime.files.export import Standalone
 from ..runtime.files.library import DamagedLibraryError, LinkError, UnloadableError, library_bytes
 from ..runtime.files.loading import loaded
 from ..runtime.files.manifest import Manifest

@@ -10,7 +10,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from .calls.call_sizes import carriers
 from .calls.native_call import NativeCall, native_call
 from .calls.results import NUMBERS, Makers, makers_of
 from .calls.sized_calls import SizedCalls
-from .files.export import exportable_path, linked, write
+from .files.export import Standalone, exportable_path, for_arrays_alone, linked, write
 from .files.host import check_host
 from .files.manifest import Manifest
 from .memory import Memory, memory_of
@@ -34,8 +34,6 @@ from .tensors import cpu
 from .threads import use_threads
 
 _Types = tuple[type, ...]
-#: gives the module and the manifest of a program that takes arrays only
-Standalone: TypeAlias = Callable[[], tuple[Any, Manifest]]
 
 
 class CompiledFunction(CheckedArguments):
@@ -77,8 +75,7 @@ class CompiledFunction(CheckedArguments):
         self._count, self._single = len(signature.inputs), signature.single
         self._executable = executable
         self._code = code  # the shared library, where there is one
-        self._recompile = recompile  # gives a module that still has its source
-        self._standalone = standalone
+        self._recompile, self._standalone = recompile, standalone  # modules with their source
         self._parallel = manifest.parallel  # whether any kernel was scheduled for several threads
         #: whether `main` returns what is wrong with arrays
         self._direct = manifest.workspace is not None or manifest.sizes is not None
@@ -177,9 +174,8 @@ class CompiledFunction(CheckedArguments):
         """
         signature = self.signature
         if signature.static:
-            return makers_of(
-                arrays, signature.inputs, signature.outputs, self._manifest.updated
-            )
+            updated = self._manifest.updated
+            return makers_of(arrays, signature.inputs, signature.outputs, updated)
         if self._carriers is None or len(arrays) < self._count:
             return None
         return [] if all(hasattr(arrays[n], "shape") for n in self._carriers) else None
@@ -396,22 +392,9 @@ class CompiledFunction(CheckedArguments):
         if self._code is not None and self._recompile is None:  # from such a file
             write(target, self._code)
             return
-        executable, manifest = self._exported()
-        write(target, linked(executable, manifest, self.num_threads, target))
-
-    def _exported(self) -> tuple[Any, Manifest]:
-        """The module to export, with its manifest.
-
-        A kernel that is called with a table of its symbolic sizes is compiled again without one:
-        the function `run` takes only arrays.
-        """
-        single = self._manifest.sizes is not None and len(self._manifest.launches) == 1
-        if single and self._standalone is not None:
-            found = self._standalone()
-            if not found[1].uses_vm:
-                return found
         executable = self._executable if self._recompile is None else self._recompile()
-        return executable, self._manifest
+        found = for_arrays_alone(executable, self._manifest, self._standalone)
+        write(target, linked(*found, self.num_threads, target))
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {self.signature}>"

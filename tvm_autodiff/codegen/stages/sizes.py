@@ -1,5 +1,5 @@
 """Rewrites sizes that are only defined by expressions in an input's shape, in terms of the
-dimension.
+dimension, and gives equal extents the same expression.
 
 ``x: (2*p + 1,) → x: (d,)`` with ``(d - 1)//2`` instead of p everywhere. TVM and Relax read a size
 from a dimension that is a variable, and solve nothing. A call must check that d is valid.
@@ -27,12 +27,16 @@ from ...graph.kinds.prefix_scan import Scan, scan_stage
 from ...graph.kinds.rewind import KeptLoop, Rewind, kept_stage, rewind_stage
 from ...graph.kinds.scatter_add import ScatterAdd, scatter_add_stage
 from ...graph.kinds.update_loops import UpdateLoops, update_stage
+from ...graph.sizes.equal_sizes import EqualSizes, is_same
 from ...graph.stage import (
     Extent,
     Operation,
+    axis_range,
     bodies,
+    is_compute,
     is_extern,
     is_placeholder,
+    loop_axes,
     outputs_of,
     reduction_of,
     reduction_stage,
@@ -53,19 +57,20 @@ def with_plain_sizes(
         If an opaque stage uses a size that has to be solved for.
     """
     table, dims = _solved(inputs)
-    if not table:
-        return list(inputs), list(others)
-    rename = substituter(table)
+    sizes = _Sizes(table)
 
     def placed(tensor: Tensor) -> Tensor:
+        old = shape_of(tensor)
         shape = [
-            dim if isinstance(dim, int) else dims.get(node_id(dim), rename(dim))
-            for dim in shape_of(tensor)
+            dim if isinstance(dim, int) else dims.get(node_id(dim), sizes.extent(dim))
+            for dim in old
         ]
+        if all(is_same(a, b) for a, b in zip(old, shape, strict=True)):
+            return tensor
         return te.placeholder(shape, dtype_of(tensor), name=tensor.op.name)
 
     moved = [placed(tensor) for tensor in inputs]
-    return moved, moved_over(others, dict(zip(map(tensor_key, inputs), moved, strict=True)), table)
+    return moved, _moved(others, dict(zip(map(tensor_key, inputs), moved, strict=True)), sizes)
 
 
 def moved_over(
@@ -87,19 +92,49 @@ def moved_over(
     LoweringError
         If an opaque stage uses one of the sizes.
     """
-    done, replaced = dict(news), {node_id(var) for var in table}
+    return _moved(tensors, news, _Sizes(table))
+
+
+def _moved(
+    tensors: Sequence[Tensor], news: Mapping[tuple[int, int], Tensor], sizes: _Sizes
+) -> list[Tensor]:
+    done = dict(news)
     for op in topological(tensors):
         if is_placeholder(op):
             continue
         moved = retarget(op, lambda tensor: done.get(tensor_key(tensor)))
-        sizes = free_variables(moved[0].op)
+        used = free_variables(moved[0].op)
         if is_extern(op) and type(kind_of(op)) in _RENAMED:  # loops over sizes of what is read
-            sizes += [var for tensor in tensors_read_by(op) for var in free_variables(tensor.op)]
-        if any(node_id(var) in replaced for var in sizes):
-            moved = _renamed(moved[0].op, table)
+            used += [var for tensor in tensors_read_by(op) for var in free_variables(tensor.op)]
+        if sizes.changes(moved[0].op, used):
+            moved = _renamed(moved[0].op, sizes)
         for old, new in zip(outputs_of(op), moved, strict=True):
             done[tensor_key(old)] = new
     return [done.get(tensor_key(tensor), tensor) for tensor in tensors]
+
+
+class _Sizes:
+    """Replaces sizes by expressions, and extents by equal ones."""
+
+    def __init__(self, table: Mapping[Var, Expr]) -> None:
+        self.replaced = tuple(table)
+        self._ids = {node_id(var) for var in table}
+        self._rename, self._equal = substituter(dict(table)), EqualSizes()
+
+    def __call__(self, expr: Expr) -> Expr:
+        """An expression over the new sizes."""
+        return self._rename(expr)
+
+    def extent(self, extent: Extent) -> Extent:
+        """An extent over the new sizes."""
+        return extent if isinstance(extent, int) else self._equal(self._rename(extent))
+
+    def changes(self, op: Operation, used: Sequence[Var]) -> bool:
+        """Whether a stage that uses some variables differs over the new sizes."""
+        if any(node_id(var) in self._ids for var in used):
+            return True
+        extents = [axis_range(axis)[1] for axis in loop_axes(op)] if is_compute(op) else []
+        return any(not is_same(extent, self.extent(extent)) for extent in extents)
 
 
 def known_sizes(inputs: Sequence[Tensor]) -> list[Var]:
@@ -150,30 +185,30 @@ def _solution(dim: Expr, var: Var, value: Var) -> Expr | None:
     return cast(dtype_of(var), divided)
 
 
-def _renamed(op: Operation, table: Mapping[Var, Expr]) -> list[Tensor]:
+def _renamed(op: Operation, rename: _Sizes) -> list[Tensor]:
     """A stage with sizes replaced by expressions."""
     kind = kind_of(op)
     rule = _RENAMED.get(type(kind))
     if rule is None:
-        names = ", ".join(var.name for var in table)
+        names = ", ".join(var.name for var in rename.replaced)
         raise LoweringError(
             f"stage {op.name} is opaque and uses a size ({names}) that is not a dimension of an "
             "input: add an input with that dimension"
         )
-    return rule(op, kind, substituter(table))
+    return rule(op, kind, rename)
 
 
-_Rename = Callable[[Expr], Expr]
+def _extents(extents: Sequence[Extent], rename: _Sizes) -> tuple[Extent, ...]:
+    return tuple(map(rename.extent, extents))
 
 
-def _extents(extents: Sequence[Extent], rename: _Rename) -> tuple[Extent, ...]:
-    return tuple(extent if isinstance(extent, int) else rename(extent) for extent in extents)
-
-
-def _compute(op: Operation, kind: Compute, rename: _Rename) -> list[Tensor]:
+def _compute(op: Operation, kind: Compute, rename: _Sizes) -> list[Tensor]:
     def axis_of(axis: Axis) -> Axis:
-        low, extent = rename(axis.dom.min), rename(axis.dom.extent)
-        return tirx.IterVar(ir.Range.from_min_extent(low, extent), axis.var, axis.iter_type)
+        extent = rename.extent(axis_range(axis)[1])
+        if isinstance(extent, int):
+            extent = const(extent, dtype_of(axis.var))
+        bounds = ir.Range.from_min_extent(rename(axis.dom.min), extent)
+        return tirx.IterVar(bounds, axis.var, axis.iter_type)
 
     axes = [axis_of(axis) for axis in op.axis]
     reduction = reduction_of(op)
@@ -189,17 +224,17 @@ def _compute(op: Operation, kind: Compute, rename: _Rename) -> list[Tensor]:
     return reduction_stage(op.name, axes, moved)
 
 
-def _prefix_scan(op: Operation, scan: Scan, rename: _Rename) -> list[Tensor]:
+def _prefix_scan(op: Operation, scan: Scan, rename: _Sizes) -> list[Tensor]:
     rows, scanned = _extents(scan.rows, rename), _extents(scan.scanned, rename)
     return scan_stage(op.name, replace(scan, rows=rows, scanned=scanned))
 
 
-def _scatter_add(op: Operation, found: ScatterAdd, rename: _Rename) -> list[Tensor]:
+def _scatter_add(op: Operation, found: ScatterAdd, rename: _Sizes) -> list[Tensor]:
     shape = _extents(shape_of(found.result), rename)
     return [scatter_add_stage(op.name, found.positions, found.updates, shape, found.layout)]
 
 
-def _update_loops(op: Operation, loops: UpdateLoops, rename: _Rename) -> list[Tensor]:
+def _update_loops(op: Operation, loops: UpdateLoops, rename: _Sizes) -> list[Tensor]:
     moved = UpdateLoops(
         tuple(rename_bounds(axis, rename) for axis in loops.axes),
         tuple(map(rename, loops.conditions)),
@@ -209,20 +244,20 @@ def _update_loops(op: Operation, loops: UpdateLoops, rename: _Rename) -> list[Te
     return [update_stage(op.name, moved, _extents(shape_of(op.output(0)), rename))]
 
 
-def _loop(op: Operation, loop: Loop, rename: _Rename) -> list[Tensor]:
+def _loop(op: Operation, loop: Loop, rename: _Sizes) -> list[Tensor]:
     return loop_stage(op.name, _renamed_loop(loop, rename))
 
 
-def _kept_loop(op: Operation, kept: KeptLoop, rename: _Rename) -> list[Tensor]:
+def _kept_loop(op: Operation, kept: KeptLoop, rename: _Sizes) -> list[Tensor]:
     return kept_stage(op.name, replace(kept, loop=_renamed_loop(kept.loop, rename)))
 
 
-def _rewind(op: Operation, rewind: Rewind, rename: _Rename) -> list[Tensor]:
+def _rewind(op: Operation, rewind: Rewind, rename: _Sizes) -> list[Tensor]:
     ahead, back = (_renamed_loop(loop, rename) for loop in (rewind.ahead, rewind.back))
     return rewind_stage(op.name, replace(rewind, ahead=ahead, back=back))
 
 
-def _renamed_loop(loop: Loop, rename: _Rename) -> Loop:
+def _renamed_loop(loop: Loop, rename: _Sizes) -> Loop:
     step = loop.step
     fresh = [
         te.placeholder(_extents(shape_of(x), rename), dtype_of(x), name=x.op.name)
@@ -247,7 +282,7 @@ def _renamed_loop(loop: Loop, rename: _Rename) -> Loop:
     return replace(loop, step=renamed, length=length)
 
 
-_RENAMED: dict[type, Callable[[Operation, Any, _Rename], list[Tensor]]] = {
+_RENAMED: dict[type, Callable[[Operation, Any, _Sizes], list[Tensor]]] = {
     Compute: _compute,
     Scan: _prefix_scan,
     ScatterAdd: _scatter_add,

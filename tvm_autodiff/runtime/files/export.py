@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from ...codegen.host.standalone import standalone_source
 from ...errors import InvalidArgumentError, LoweringError
 from .library import SUFFIXES, LinkError, library_bytes, write_whole
 from .manifest import Manifest
+
+#: gives the module and the manifest of a program that takes arrays only
+Standalone: TypeAlias = Callable[[], tuple[Any, Manifest]]
 
 
 def table_of(manifest: Manifest) -> np.ndarray:
@@ -36,6 +40,20 @@ def exportable_path(path: str | os.PathLike[str]) -> Path:
             f"cannot export to {str(path)!r}: the name of a shared library must end in .so"
         )
     return target
+
+
+def for_arrays_alone(
+    executable: Any, manifest: Manifest, standalone: Standalone | None
+) -> tuple[Any, Manifest]:
+    """The module to export, with its manifest.
+
+    A kernel that is called with a table of its symbolic sizes is compiled again without one: the
+    function `run` takes only arrays.
+    """
+    if manifest.sizes is None or len(manifest.launches) > 1 or standalone is None:
+        return executable, manifest
+    found = standalone()
+    return (executable, manifest) if found[1].uses_vm else found
 
 
 def linked(executable: Any, manifest: Manifest, threads: int, path: Path) -> bytes:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidArgumentError, LoweringError
-from ..compiled import CompiledFunction, Standalone
+from ..compiled import CompiledFunction
 from ..device import DeviceFunction
 from ..threads import check_threads
+from .export import Standalone
 from .host import check_host
 from .library import DamagedLibraryError, UnloadableError, load_code, split_library
 

@@ -11,6 +11,7 @@ from typing import Any
 from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.nodes import dtype_of, is_load, load_tensor, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder
+from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
     Operation,
     axis_range,
@@ -115,10 +116,7 @@ def _flat(op: Operation) -> bool:
             if not indices or all(op_name(index) == "const" for index in operands(node)):
                 continue
             dims = shape_of(load_tensor(node))
-            same = len(dims) == len(shape) and all(
-                a == b if isinstance(a, int) or isinstance(b, int) else node_id(a) == node_id(b)
-                for a, b in zip(dims, shape, strict=True)
-            )
+            same = len(dims) == len(shape) and all(map(is_same, dims, shape))
             if indices != here or not same:
                 return False
     return not _uses_axes_as_values(op)

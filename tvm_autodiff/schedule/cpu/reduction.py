@@ -31,6 +31,7 @@ from ..nest.access import MIN_LANES, has_branches, is_flat, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
 from ..rule import Made, in_parts
+from .loops.column_strips import column_strips
 from .loops.parallel import parts_for_threads
 from .tiles.tiling import Tile, schedule_tile
 
@@ -54,10 +55,23 @@ def _columns_of(kernel: Kernel, machine: Machine) -> StageFunction:
         return _flat_columns(kernel, lanes, machine)
     axes = [*kernel.root.axis, *found.axes]
     plain = replace(found, sources=selected(found.sources, axes))
+    if _symbolic_columns(kernel, plain):
+        return column_strips(kernel, plain, machine)
     tile = _column_tile(kernel.root, plain, lanes)
     if tile is not None:
         return _columns(kernel, plain, tile, machine)
     return _columns(kernel, found, Tile(None), machine)
+
+
+def _symbolic_columns(kernel: Kernel, found: Reduction) -> bool:
+    """Whether every read is contiguous along the last output axis, of symbolic extent."""
+    op = kernel.root
+    if not len(op.axis) or has_branches(found.sources, op.axis[-1].var):
+        return False
+    low, extent = axis_range(op.axis[-1])
+    strides = strides_along(list(found.sources), op.axis[-1].var, [a.var for a in loop_axes(op)])
+    zero = low == 0 and all(axis_range(axis)[0] == 0 for axis in op.axis)
+    return zero and not isinstance(extent, int) and max(strides or [0]) == 1
 
 
 def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:

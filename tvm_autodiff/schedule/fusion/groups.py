@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...expr.nodes import Tensor, node_id, tensor_key
+from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import Extent, Operation, axis_range, outputs_of
 from ..kernel import Kernel
 from .row_kernels import RowKernel, natural_rows, placed_rows
@@ -168,10 +169,7 @@ def _taken(group: _Group, other: _Group) -> list[RowKernel] | None:
 
 
 def _same_extents(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
-    return len(left) == len(right) and all(
-        a == b if isinstance(a, int) or isinstance(b, int) else node_id(a) == node_id(b)
-        for a, b in zip(left, right, strict=True)
-    )
+    return len(left) == len(right) and all(map(is_same, left, right))
 
 
 def _ordered(members: list[RowKernel], left: _Group, right: _Group) -> _Group | None:

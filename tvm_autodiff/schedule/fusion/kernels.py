@@ -14,6 +14,7 @@ from ...expr.costly import EXPENSIVE
 from ...expr.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
 from ...graph.graph import Graph, retarget
+from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
     Operation,
     axis_vars,
@@ -97,10 +98,7 @@ def _epilogue_of(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> O
 
 def _same_shape(left: Operation, right: Operation) -> bool:
     a, b = shape_of(left.output(0)), shape_of(right.output(0))
-    return len(a) == len(b) and all(
-        x == y if isinstance(x, int) or isinstance(y, int) else node_id(x) == node_id(y)
-        for x, y in zip(a, b, strict=True)
-    )
+    return len(a) == len(b) and all(map(is_same, a, b))
 
 
 def inline_producers(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-from ....codegen.loop_nest import PARALLEL, Statement, bind, counter, loop, sequence
-from ....expr.build import const
-from ....expr.nodes import Var, binary, dtype_of
-from ....graph.stage import axis_range, reduction_of
+from ....codegen.loop_nest import PARALLEL, Statement, bind, loop, sequence
+from ....expr.build import cast, const, mul, variable
+from ....expr.nodes import Expr, Var, binary, const_value, dtype_of
+from ....graph.stage import Extent, axis_range, index_dtype, reduction_of
 from ...kernel import Kernel, iterations, size_of
 from ...machine import Machine
 from ...primitives import extent_of
@@ -56,19 +55,22 @@ def shared_loops(loops: Sequence[tuple[Var, int]], body: Statement, threads: int
     return tasks(loops[:chosen], body) if chosen else body
 
 
-def tasks(loops: Sequence[tuple[Var, int]], body: Statement) -> Statement:
+def tasks(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
     """``for v, count in loops: body`` as one parallel loop, whose index is divided once for each
     task.
     """
-    below = prod(count for _, count in loops)
-    task = counter("task", below)
-    total = below
+    symbol = next((count for _, count in loops if not isinstance(count, int)), 1)
+    dtype = index_dtype(symbol)
+    counts = [const(n, dtype) if isinstance(n, int) else cast(dtype, n) for _, n in loops]
+    task = variable("task", dtype)
     values: list[Statement] = []
-    for var, count in loops:
-        below //= count
-        value = binary("floordiv", task, const(below, dtype_of(task)))
-        values.append(bind(var, binary("floormod", value, const(count, dtype_of(task)))))
-    return loop(task, total, sequence([*values, body]), PARALLEL)
+    below: Expr = const(1, dtype)
+    for (var, _), count in zip(reversed(loops), reversed(counts), strict=True):
+        value = binary("floormod", binary("floordiv", task, below), count)
+        values.insert(0, bind(var, cast(dtype_of(var), value)))
+        below = mul(below, count)
+    total = const_value(below)
+    return loop(task, below if total is None else int(total), sequence([*values, body]), PARALLEL)
 
 
 def parts_for_threads(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:

@@ -35,6 +35,7 @@ from ....expr.rewrite import (
     postorder,
     replace_outermost,
 )
+from ....graph.sizes.equal_sizes import is_same
 from ....graph.stage import (
     Extent,
     Operation,
@@ -127,7 +128,7 @@ class _Reads:
                     if dim in dims or axis.number in dims.values():
                         return None
                     ahead = _ahead(index, var, variables, ranges)
-                    same = _same(shape[dim], self._extents[axis.number])
+                    same = is_same(shape[dim], self._extents[axis.number])
                     if ahead is None or not (axis.shifted or (ahead == 0 and same)):
                         return None
                     dims[dim] = axis.number
@@ -164,10 +165,6 @@ def _ahead(
     rest = tuple(term for term in form.terms if term[0] != node_id(var))
     bounds = interval(Affine(rest, form.constant), ranges)
     return None if bounds is None or bounds[0] < 0 else bounds[1]
-
-
-def _same(left: Extent, right: Expr) -> bool:
-    return not isinstance(left, int) and node_id(left) == node_id(right)
 
 
 def block_kernel(kernel: Kernel, axes: Sequence[BlockAxis]) -> BlockKernel | None:
