@@ -20,6 +20,7 @@ DERIVATIVES = {
     "gradient": "the value of a scalar and its gradients",
     "step": "the value of a scalar and the parameters after a step of gradient descent",
     "pullback": "the gradients for a cotangent that is one more input",
+    "both": "the value of a tensor, and the gradients for a cotangent that is one more input",
     "jacobian": "for outputs [n, m] that read row n of each input: [m, n, ...] of each",
     "hessian": "the second derivative of a scalar by one input",
     "hvp": "the Hessian of a scalar times one direction for each differentiated input",
@@ -81,7 +82,7 @@ class Case:
     def __post_init__(self) -> None:
         assert self.derivative in DERIVATIVES, self.derivative
         assert set(self.wrt) <= set(self.inputs)
-        assert (self.head is not None) == (self.derivative == "pullback")
+        assert (self.head is not None) == (self.derivative in ("pullback", "both"))
         assert bool(self.examples) == (self.derivative == "per-example")
 
     @property

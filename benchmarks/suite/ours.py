@@ -32,6 +32,10 @@ def _pullback(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any
     return list(differentiate(output, wrt, *heads))
 
 
+def _both(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
+    return [output, *differentiate(output, wrt, *heads)]
+
+
 def _step(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
     gradients = differentiate(output, wrt)
     return [output, *(map(_descended, wrt, gradients))]
@@ -72,6 +76,7 @@ def _csr(case: Case, output: Any, wrt: Tensors, heads: Tensors) -> list[Any]:
 _DERIVATIVES: dict[str, Callable[..., list[Any]]] = {
     "gradient": _gradient,
     "pullback": _pullback,
+    "both": _both,
     "step": _step,
     "jacobian": _jacobian,
     "hessian": _hessian,

@@ -79,6 +79,14 @@ def _pullback(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Ca
     return lambda: torch.autograd.grad(forward(), wrt, head)
 
 
+def _both(torch: Any, forward: Forward, wrt: Sequence[Any], head: Any) -> Callable[[], Any]:
+    def call() -> Any:
+        value = forward()
+        return (value, *torch.autograd.grad(value, wrt, head))
+
+    return call
+
+
 def _step(torch: Any, forward: Forward, wrt: Sequence[Any]) -> Callable[[], Any]:
     def call() -> Any:
         loss = forward()
@@ -105,6 +113,7 @@ def _jacobian(torch: Any, forward: Forward, wrt: Sequence[Any]) -> Callable[[], 
 _AUTOGRAD = {
     "gradient": _gradient,
     "pullback": _pullback,
+    "both": _both,
     "step": _step,
     "jacobian": _jacobian,
 }
@@ -145,6 +154,15 @@ def _pullback_function(torch: Any, forward: Forward, places: tuple[int, ...]) ->
     def derivative(*tensors: Any) -> Any:
         *inputs, head = tensors
         return _pulled_back(torch, forward, places, inputs)[1](head)
+
+    return derivative
+
+
+def _both_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    def derivative(*tensors: Any) -> Any:
+        *inputs, head = tensors
+        value, pull = _pulled_back(torch, forward, places, inputs)
+        return (value, *pull(head))
 
     return derivative
 
@@ -195,6 +213,7 @@ def _csr_function(torch: Any, forward: Forward, places: tuple[int, ...]) -> Forw
 _FUNCTIONAL = {
     "gradient": _gradient_function,
     "pullback": _pullback_function,
+    "both": _both_function,
     "step": _step_function,
     "jacobian": _jacobian_function,
     "hessian": _hessian_function,

@@ -74,6 +74,15 @@ def _pullback(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
     return derivative
 
 
+def _both(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
+    def derivative(*arrays: Any) -> Any:
+        *inputs, head = arrays
+        value, pull = _pulled_back(jax, forward, places, inputs)
+        return (value, *pull(head))
+
+    return derivative
+
+
 def _step(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
     gradient = _gradient(jax, forward, places)
 
@@ -119,6 +128,7 @@ def _csr(jax: Any, forward: Forward, places: tuple[int, ...]) -> Forward:
 _DERIVATIVES = {
     "gradient": _gradient,
     "pullback": _pullback,
+    "both": _both,
     "step": _step,
     "jacobian": _jacobian,
     "hessian": _hessian,
