@@ -42,9 +42,7 @@ def shifted_windows(size: int, window: int, shift: int, heads: int, width: int) 
 
         def back(y: Any, x: Any, h: Any, d: Any) -> Any:
             i, j = (y + size - shift) % size, (x + size - shift) % size
-            return out[
-                i // window * many + j // window, h, i % window * window + j % window, d
-            ]
+            return out[i // window * many + j // window, h, i % window * window + j % window, d]
 
         return mapped(full, back)
 
@@ -96,9 +94,7 @@ def _attention(
     full = (batch, length, width)
 
     def ours(q: Any, k: Any, v: Any, *more: Any) -> Any:
-        raw = reduced(
-            (batch, length, length), (width,), lambda n, a, b, d: q[n, a, d] * k[n, b, d]
-        )
+        raw = reduced((batch, length, length), (width,), lambda n, a, b, d: q[n, a, d] * k[n, b, d])
         scores = mapped(
             raw.shape, lambda n, a, b: score(raw[n, a, b] * width**-0.5, n, a, b, *more)
         )
@@ -144,9 +140,7 @@ def band(batch: int, length: int, width: int, reach: int) -> Case:
         batch,
         length,
         width,
-        lambda s, n, a, b: te.if_then_else(
-            te.abs(a - b) <= reach, s, te.const(-1e9, "float32")
-        ),
+        lambda s, n, a, b: te.if_then_else(te.abs(a - b) <= reach, s, te.const(-1e9, "float32")),
         array,
         {},
     )
@@ -179,8 +173,9 @@ def local_windows(batch: int, length: int, width: int, reach: int) -> Case:
         return reduced(
             full,
             (span,),
-            lambda n, a, d, o: weights[n, a, o]
-            * te.if_then_else(inside(a, o), v[n, a + o - reach, d], 0.0),
+            lambda n, a, d, o: (
+                weights[n, a, o] * te.if_then_else(inside(a, o), v[n, a + o - reach, d], 0.0)
+            ),
         )
 
     def array(numpy: Any, pad: Any, soft: Any, q: Any, k: Any, v: Any) -> Any:
@@ -261,9 +256,7 @@ def linear_attention(batch: int, length: int, width: int) -> Case:
 
     def ours(q: Any, k: Any, v: Any) -> Any:
         def positive(x: Any) -> Any:
-            return mapped(
-                full, lambda *p: te.if_then_else(x[p] > 0.0, x[p] + 1.0, te.exp(x[p]))
-            )
+            return mapped(full, lambda *p: te.if_then_else(x[p] > 0.0, x[p] + 1.0, te.exp(x[p])))
 
         a, b = positive(q), positive(k)
         states = reduced(
@@ -282,9 +275,7 @@ def linear_attention(batch: int, length: int, width: int) -> Case:
         {name: Input(full) for name in "qkv"},
         full,
         ours,
-        lambda torch, *arrays: array(
-            torch.nn.functional.elu, lambda x: x.transpose(1, 2), *arrays
-        ),
+        lambda torch, *arrays: array(torch.nn.functional.elu, lambda x: x.transpose(1, 2), *arrays),
         lambda jax, *arrays: array(jax.nn.elu, lambda x: x.transpose(0, 2, 1), *arrays),
     )
 

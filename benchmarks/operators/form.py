@@ -26,9 +26,7 @@ def operator(
 
     A tensor of rank 0 is a loss; others get a cotangent as one more input.
     """
-    wrt = tuple(
-        name for name, spec in inputs.items() if spec.below is None and name not in fixed
-    )
+    wrt = tuple(name for name, spec in inputs.items() if spec.below is None and name not in fixed)
     return Case(
         inputs=inputs,
         wrt=wrt,

@@ -17,9 +17,7 @@ def dense_convolution(n: int, width: int, out: int) -> Case:
     """``relu(D^-½ (A + I) D^-½ x w)`` with a weighted matrix A of logits."""
 
     def ours(a: Any, x: Any, w: Any) -> Any:
-        own = mapped(
-            (n, n), lambda i, j: te.sigmoid(a[i, j]) + te.if_then_else(i == j, 1.0, 0.0)
-        )
+        own = mapped((n, n), lambda i, j: te.sigmoid(a[i, j]) + te.if_then_else(i == j, 1.0, 0.0))
         degree = reduced((n,), (n,), lambda i, j: own[i, j])
         y = reduced((n, out), (width,), lambda i, o, k: x[i, k] * w[k, o])
         z = reduced(
@@ -52,14 +50,10 @@ def edge_convolution(n: int, edges: int, width: int, out: int) -> Case:
         y = reduced((n, out), (width,), lambda i, o, k: x[i, k] * w[k, o])
         sent = mapped(
             (edges, out),
-            lambda e, o: (
-                factor[source[e]] * weight[e] * factor[target[e]] * y[source[e], o]
-            ),
+            lambda e, o: factor[source[e]] * weight[e] * factor[target[e]] * y[source[e], o],
         )
         received = segment_sum(sent, target, n)
-        return mapped(
-            (n, out), lambda i, o: received[i, o] + factor[i] * factor[i] * y[i, o]
-        )
+        return mapped((n, out), lambda i, o: received[i, o] + factor[i] * factor[i] * y[i, o])
 
     def in_torch(torch: Any, source: Any, target: Any, weight: Any, x: Any, w: Any) -> Any:
         factor = torch.zeros(n).to(x.dtype).index_add(0, target, weight).add(1.0) ** -0.5

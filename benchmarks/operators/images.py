@@ -76,9 +76,9 @@ def similarity(batch: int, size: int, window: int) -> Case:
 
         return array(mean, x, y, w)
 
-    shape = (batch, size, size)
+    images = Input((batch, size, size), 0.2, 0.5)
     return operator(
-        {"x": Input(shape, 0.2, 0.5), "y": Input(shape, 0.2, 0.5), "w": Input((window,), 0.01, 0.1)},
+        {"x": images, "y": images, "w": Input((window,), 0.01, 0.1)},
         (),
         ours,
         in_torch,

@@ -118,9 +118,7 @@ def triplets(n: int, width: int) -> Case:
     """``Σ_ijk max(0, d[i, j] - d[i, k] + 1)`` over all pairs of distances of each row."""
 
     def ours(x: Any, p: Any) -> Any:
-        d = reduced(
-            (n, n), (width,), lambda i, j, k: (x[i, k] - p[j, k]) * (x[i, k] - p[j, k])
-        )
+        d = reduced((n, n), (width,), lambda i, j, k: (x[i, k] - p[j, k]) * (x[i, k] - p[j, k]))
         return reduced(
             (),
             (n, n, n),
@@ -146,13 +144,9 @@ def sinkhorn(n: int, m: int, width: int) -> Case:
     eps = 0.5
 
     def ours(x: Any, y: Any, g: Any) -> Any:
-        cost = reduced(
-            (n, m), (width,), lambda i, j, k: (x[i, k] - y[j, k]) * (x[i, k] - y[j, k])
-        )
+        cost = reduced((n, m), (width,), lambda i, j, k: (x[i, k] - y[j, k]) * (x[i, k] - y[j, k]))
         low = reduced((n,), (m,), lambda i, j: (g[j] - cost[i, j]) * (1 / eps), te.max)
-        total = reduced(
-            (n,), (m,), lambda i, j: te.exp((g[j] - cost[i, j]) * (1 / eps) - low[i])
-        )
+        total = reduced((n,), (m,), lambda i, j: te.exp((g[j] - cost[i, j]) * (1 / eps) - low[i]))
         f = mapped((n,), lambda i: -eps * (te.log(total[i]) + low[i]))
         plan = mapped((n, m), lambda i, j: te.exp((f[i] + g[j] - cost[i, j]) * (1 / eps)))
         return reduced((), (n, m), lambda i, j: plan[i, j] * cost[i, j])

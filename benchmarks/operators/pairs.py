@@ -31,9 +31,7 @@ def log_sum_exp_of_distances(n: int, m: int) -> Case:
     """``log Σ_j exp(b[j] - (x[i] - c[j])²)``: a mixture of Gaussians on a line."""
 
     def ours(x: Any, c: Any, b: Any) -> Any:
-        total = reduced(
-            (n,), (m,), lambda i, j: te.exp(b[j] - (x[i] - c[j]) * (x[i] - c[j]))
-        )
+        total = reduced((n,), (m,), lambda i, j: te.exp(b[j] - (x[i] - c[j]) * (x[i] - c[j])))
         return mapped((n,), lambda i: te.log(total[i]))
 
     return operator(
@@ -95,9 +93,7 @@ def pairwise_ranking(n: int) -> Case:
         return reduced(
             (),
             (n, n),
-            lambda i, j: te.if_then_else(
-                y[i] > y[j], te.log(1.0 + te.exp(s[j] - s[i])), 0.0
-            ),
+            lambda i, j: te.if_then_else(y[i] > y[j], te.log(1.0 + te.exp(s[j] - s[i])), 0.0),
         )
 
     def in_torch(torch: Any, s: Any, y: Any) -> Any:
@@ -108,9 +104,7 @@ def pairwise_ranking(n: int) -> Case:
         loss = jax.numpy.log(1.0 + jax.numpy.exp(s - s[:, None]))
         return jax.numpy.where(y[:, None] > y, loss, 0.0).sum()
 
-    return operator(
-        {"s": Input((n,)), "y": Input((n,))}, (), ours, in_torch, in_jax, fixed=("y",)
-    )
+    return operator({"s": Input((n,)), "y": Input((n,))}, (), ours, in_torch, in_jax, fixed=("y",))
 
 
 def mahalanobis(n: int, m: int, k: int) -> Case:
@@ -118,9 +112,7 @@ def mahalanobis(n: int, m: int, k: int) -> Case:
 
     def ours(x: Any, c: Any, p: Any) -> Any:
         d = mapped((n, m, k), lambda i, j, a: x[i, a] - c[j, a])
-        return reduced(
-            (n, m), (k, k), lambda i, j, a, b: d[i, j, a] * p[a, b] * d[i, j, b]
-        )
+        return reduced((n, m), (k, k), lambda i, j, a, b: d[i, j, a] * p[a, b] * d[i, j, b])
 
     def array(einsum: Any, x: Any, c: Any, p: Any) -> Any:
         d = x[:, None] - c

@@ -15,9 +15,7 @@ def gravity(n: int) -> Case:
     """The acceleration of each of n bodies by all, softened."""
 
     def ours(x: Any, m: Any) -> Any:
-        square = reduced(
-            (n, n), (3,), lambda i, j, c: (x[j, c] - x[i, c]) * (x[j, c] - x[i, c])
-        )
+        square = reduced((n, n), (3,), lambda i, j, c: (x[j, c] - x[i, c]) * (x[j, c] - x[i, c]))
         pull = mapped(
             (n, n),
             lambda i, j: m[j] / ((square[i, j] + 0.01) * te.sqrt(square[i, j] + 0.01)),

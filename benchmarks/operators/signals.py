@@ -47,14 +47,10 @@ def spectrogram(batch: int, length: int, frame: int, hop: int) -> Case:
     step = 2.0 * pi / frame
 
     def ours(x: Any, w: Any) -> Any:
-        angles = mapped(
-            (frame, bins), lambda k, f: ((k * f) % frame).astype("float32") * step
-        )
+        angles = mapped((frame, bins), lambda k, f: ((k * f) % frame).astype("float32") * step)
         cosine = mapped((frame, bins), lambda k, f: te.cos(angles[k, f]))
         sine = mapped((frame, bins), lambda k, f: te.sin(angles[k, f]))
-        windowed = mapped(
-            (batch, frames, frame), lambda n, t, k: x[n, t * hop + k] * w[k]
-        )
+        windowed = mapped((batch, frames, frame), lambda n, t, k: x[n, t * hop + k] * w[k])
         real, imaginary = (
             reduced(
                 (batch, frames, bins),
@@ -112,9 +108,7 @@ def wavelet(rows: int, length: int) -> Case:
         {"x": Input((rows, length)), "h": Input((4,))},
         (rows, length),
         ours,
-        lambda torch, x, h: array(
-            lambda v: torch.roll(v, -1, 1), lambda v: torch.cat(v, 1), x, h
-        ),
+        lambda torch, x, h: array(lambda v: torch.roll(v, -1, 1), lambda v: torch.cat(v, 1), x, h),
         lambda jax, x, h: array(
             lambda v: jax.numpy.roll(v, -1, 1), lambda v: jax.numpy.concatenate(v, 1), x, h
         ),

@@ -49,6 +49,8 @@ DECIDED = [
     (te.if_then_else((i * 2) % 2 == 0, i, j), i),
     ((i * 6 + j + 1) // 6, i),
     (te.min(i, 6), i),
+    ((i + 7) % 7, i),
+    ((i + 21) // 7 - 3 + j, j),
 ]
 
 
@@ -69,6 +71,12 @@ PIECES = [
     ([te.min(i * 2, 5)], 7, [(0, 2), (3, 6)]),
     ([guarded(i + j < 5)], 7, [(0, 6)]),
     ([guarded(i == n) for n in range(1, 7)], 7, [(0, 6)]),
+    ([(i + 2) % 7], 7, [(0, 4), (5, 6)]),
+    ([(i + 6) % 7 + (i + 1) % 7], 7, [(0, 0), (1, 5), (6, 6)]),
+    ([(8 - i) % 7], 7, [(0, 1), (2, 6)]),
+    ([(i * 2 + 1) // 9], 7, [(0, 3), (4, 6)]),
+    ([i // 2], 7, [(0, 6)]),
+    ([(i + j) % 7], 7, [(0, 6)]),
 ]
 
 
@@ -79,7 +87,8 @@ def test_pieces(exprs, extent, expected):
     if len(found) > 1:
         for low, high in found:
             here = [decided(e, [i, j], {node_id(i): (low, high)}) for e in exprs]
-            assert not any(op_name(n) in ("lt", "le", "ge", "eq", "min") for n in postorder(here))
+            left = ("lt", "le", "ge", "eq", "min", "floordiv", "floormod")
+            assert not any(op_name(n) in left for n in postorder(here))
 
 
 A, N = te.placeholder((64,), name="A"), te.var("n")
@@ -104,6 +113,7 @@ SPLIT = [
     (A(te.max(te.min(i + 3, 63), 0)), [(0, 59), (60, 63)]),
     (A(te.if_then_else(i < 2, 2 - i, i - 2)), [(0, 1), (2, 63)]),
     (branch(i < N, A(i)), [(0, 63)]),
+    (A((i + 63) % 64) + A((i + 1) % 64), [(0, 0), (1, 62), (63, 63)]),
 ]
 
 

@@ -30,6 +30,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import postorder
 from .circular_bounds import hide_circular_bounds
 from .opaque_indices import C_CAST, REINTERPRET, hidden, hide_divisions, is_hidden_function
+from .wrapped_remainders import choose_remainders
 
 BUFFER_READS: Reads = {
     "tensorload": (
@@ -159,7 +160,8 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     """
     if is_hidden_function(func):
         return func
-    made = hide_divisions(func, by)
+    made = func if by == C_CAST else choose_remainders(func, _variables(func, _sizes(func)))
+    made = hide_divisions(made, by)
     made = hide_circular_bounds(made, lambda e: hidden(e, by), _variables(made, _sizes(made)))
     renamed = _wide_variables(made) if _is_large(made) else {}
     return _bounded(made, lambda index: hidden(index, by), renamed, in_c=by == C_CAST)

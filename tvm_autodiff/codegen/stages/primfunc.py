@@ -155,7 +155,8 @@ def _lets_once(tensors: list[Tensor]) -> list[Tensor]:
     """The stage with every let bound once: TVM rejects a variable that is bound twice.
 
     A let occurs twice if the node that contains it is shared. It is expanded, and parts that are
-    then shared too often are bound anew.
+    then shared too often are bound anew. What a combiner uses repeatedly has no lets: TVM writes it
+    once for each use.
     """
     op = tensors[0].op
     if not is_compute(op):
@@ -164,10 +165,23 @@ def _lets_once(tensors: list[Tensor]) -> list[Tensor]:
     roots = sources_of(op)
     if not any(op_name(node) == "let" for node in postorder(roots)):
         return tensors
-    fresh = [bind_shared(expand_lets(root)) for root in roots]
+    plain = [expand_lets(root) for root in roots]
     if reduction is None:
-        return with_bodies(op, fresh)
-    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(fresh)))
+        return with_bodies(op, [bind_shared(root) for root in plain])
+    fresh = tuple(
+        bind_shared(root) if _uses(reduction.combiner.result, var) < 2 else root
+        for root, var in zip(plain, reduction.combiner.rhs, strict=True)
+    )
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=fresh))
+
+
+def _uses(roots: Sequence[Expr], var: Var) -> int:
+    """How often a variable occurs in expressions written as trees."""
+    uses: dict[int, int] = {node_id(var): 1}
+    for node in postorder(list(roots)):
+        if node_id(node) not in uses:
+            uses[node_id(node)] = sum(uses[node_id(part)] for part in operands(node))
+    return sum(uses[node_id(root)] for root in roots)
 
 
 def _identifier(name: str) -> str:

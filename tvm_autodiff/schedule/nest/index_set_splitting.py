@@ -107,7 +107,9 @@ def _compared(node: Expr, forms: AffineForms, ranges: Mapping[int, Interval]) ->
 def _divided(
     node: Expr, forms: AffineForms, variables: Sequence[Var], ranges: Mapping[int, Interval]
 ) -> Expr | None:
-    """``(d*A + r)//d → A``, ``(d*A + r)%d → r`` where r is known to lie in 0 .. d-1."""
+    """``(d*A + r)//d → A + k``, ``(d*A + r)%d → r - d*k`` where r is known to lie in d*k .. d*k +
+    d-1.
+    """
     numerator, divisor = operands_of(node)
     value = const_value(divisor)
     form = forms.of(numerator)
@@ -119,7 +121,10 @@ def _divided(
         whole = Affine(tuple((k, q) for k, _, q in parts if q), form.constant // d)
         rest = Affine(tuple((k, c - d * q) for k, c, q in parts if c - d * q), form.constant % d)
         bounds = interval(rest, ranges)
-        if bounds is not None and bounds[0] >= 0 and bounds[1] < d:
+        if bounds is not None and bounds[0] // d == bounds[1] // d:
+            turns = bounds[0] // d
+            whole = Affine(whole.terms, whole.constant + turns)
+            rest = Affine(rest.terms, rest.constant - d * turns)
             chosen = whole if op_name(node) == "floordiv" else rest
             return _expression(chosen, variables, dtype_of(node))
     return None
@@ -188,10 +193,14 @@ def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece
 def _cut(
     exprs: Sequence[Expr], var: Var, variables: Sequence[Var], low: int, high: int
 ) -> int | None:
-    """An index in low+1 .. high at which a condition or a clamp on `var` alone changes."""
+    """An index in low+1 .. high at which a condition, a clamp or a quotient of `var` alone changes."""
     forms = AffineForms(variables)
     for node in postorder(list(exprs)):
         name = op_name(node)
+        if name in ("floordiv", "floormod"):
+            place = wrap(node, forms, node_id(var), (low, high))
+            if place is not None:
+                return place
         if name not in COMPARISONS and name not in ("min", "max"):
             continue
         if not is_integer(operands_of(node)[0]):
@@ -208,3 +217,39 @@ def _cut(
             ):
                 return place
     return None
+
+
+def changes(form: Affine, divisor: int, inside: Interval) -> int:
+    """How often the quotient of a form of one variable changes in an interval, at most.
+
+    Examples
+    --------
+    >>> changes(Affine(((1, 1),), 3), 8, (0, 7))
+    1
+    """
+    [(_, factor)] = form.terms
+    first, last = ((factor * place + form.constant) // divisor for place in inside)
+    return abs(last - first)
+
+
+def wrap(node: Expr, forms: AffineForms, key: int, inside: Interval) -> int | None:
+    """The index from which on a quotient is the next one, where it changes once in an interval.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> wrap((i + 3) % 8, AffineForms([i]), node_id(i), (0, 7))
+    5
+    """
+    numerator, divisor = operands_of(node)
+    d = const_value(divisor)
+    form = forms.of(numerator)
+    if not isinstance(d, int) or d < 1 or form is None:
+        return None
+    if len(form.terms) != 1 or form.terms[0][0] != key or changes(form, d, inside) != 1:
+        return None
+    [(_, factor)] = form.terms
+    last = max((factor * place + form.constant) // d for place in inside)
+    limit = last * d - form.constant  # of factor*place, at which the quotient changes
+    return -(-limit // factor) if factor > 0 else limit // factor + 1

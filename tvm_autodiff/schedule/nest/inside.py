@@ -1,4 +1,5 @@
-"""What a loop reads away from its borders, where clamps and reflections of indices change nothing.
+"""What a loop reads away from its borders, where clamps, reflections and wraps of indices change
+nothing.
 
 Rules that split a loop where conditions change judge it by its longest piece.
 """
@@ -13,11 +14,11 @@ from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from .access import Interval, depends_on_any, stride_of
 from .index_set_splitting import decided, pieces
 
-_BORDERS = frozenset(("min", "max", "if_then_else", "select"))
+_BORDERS = frozenset(("min", "max", "if_then_else", "select", "floordiv", "floormod"))
 
 
 def has_borders(roots: Sequence[Expr], var: Var) -> bool:
-    """Whether an index is clamped or reflected along a variable."""
+    """Whether an index is clamped or reflected along a variable, or may wrap around."""
     reads = [node for node in postorder(list(roots)) if is_load(node)]
     indices = [index for read in reads for index in operands(read)]
     return any(
@@ -29,7 +30,7 @@ def has_borders(roots: Sequence[Expr], var: Var) -> bool:
 def inside(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
     """Expressions on the longest piece of an axis.
 
-    ``x[min(max(i - 1, 0), 9)] → x[i - 1]``
+    ``x[min(max(i - 1, 0), 9)] → x[i - 1]``, ``x[(i + 1)%10] → x[i + 1]``
     """
     if not has_borders(roots, var):
         return list(roots)

@@ -29,8 +29,9 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import postorder, rewrite
 from ....graph.stage import axis_range
-from ...nest.access import Affine, affine_forms, strides_along
+from ...nest.access import Affine, AffineForms, affine_forms, strides_along
 from ...nest.in_range import Loops, is_safe
+from ...nest.index_set_splitting import changes
 from ...nest.inside import has_borders, inside
 from ...rewrites.guards import unmarked
 
@@ -88,10 +89,13 @@ def _sides(node: Expr, variables: Sequence[Var]) -> list[Affine]:
 def moduli_of(elements: Elements) -> list[int] | None:
     """For each axis the least common multiple of its divisors.
 
-    None if a division involves several axes, or one of unknown extent.
+    A quotient that changes at most once is not counted: the axis is cut there. None if a division
+    involves several axes, or one of unknown extent.
     """
     variables = [axis.var for axis in elements.axes]
     found = dict.fromkeys(map(node_id, variables), 1)
+    forms = AffineForms(variables)
+    extents = {node_id(axis.var): axis_range(axis)[1] for axis in elements.axes}
     for node in postorder(list(elements.values)):
         if op_name(node) not in ("floordiv", "floormod"):
             continue
@@ -99,11 +103,13 @@ def moduli_of(elements: Elements) -> list[int] | None:
         value = const_value(divisor)
         if not isinstance(value, int) or value < 1:
             return None
-        form = affine_forms([numerator], variables).get(node_id(numerator))
+        form = forms.of(numerator)
         if form is None or len(form.terms) > 1:
             return None
         for key, _ in form.terms:
-            found[key] = lcm(found[key], value)
+            extent = extents[key]
+            if not isinstance(extent, int) or changes(form, value, (0, extent - 1)) > 1:
+                found[key] = lcm(found[key], value)
     for axis in elements.axes:
         if found[node_id(axis.var)] > 1 and not isinstance(axis_range(axis)[1], int):
             return None
