@@ -16,7 +16,7 @@ from tvm.script.ir_builder import IRBuilder, tirx as T
 
 from ..expr.build import cast, compare, const, mul
 from ..expr.nodes import Expr, binary, const_value, dtype_of
-from ..graph.kinds.scatter_add import ScatterAdd, as_index, inside_result
+from ..graph.kinds.scatter_add import ScatterAdd, inside_result, nest_index
 from ..graph.stage import index_dtype, shape_of
 
 _BLOCK = 256  #: threads of a block
@@ -50,7 +50,7 @@ def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
 
         def add_update(index: Mapping[int, Expr], store: Callable) -> None:
             found = [
-                as_index(buffer[tuple(layout.place(number, index))])
+                nest_index(buffer[tuple(layout.place(number, index))])
                 for number, buffer in enumerate(places)
             ]
             with T.If(inside_result(found, shape, layout.dims)), T.Then():

@@ -9,7 +9,7 @@ from tvm import te, tirx
 import tvm_autodiff as ad
 from tests.evaluate import evaluate
 from tvm_autodiff.expr.integers.intervals import Intervals, range_intervals
-from tvm_autodiff.expr.integers.wrapping import opaque_narrowing, opaque_unsigned
+from tvm_autodiff.expr.integers.wrapping import opaque_conversions, opaque_unsigned
 from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.expr.simplify import prove
@@ -34,14 +34,15 @@ CASES = {
     "wraps below": (narrowed(times(i, -(2**31))), True),
     "fits": (narrowed(times(i, 2**26)), False),
     "a size": (narrowed(times(n, 2**33)), False),
-    "data": (narrowed(PLACES[i] * tirx.const(8, "int64")), False),
+    "data": (narrowed(PLACES[i]), False),
+    "arithmetic on data": (narrowed(PLACES[i] * tirx.const(8, "int64")), True),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_hidden(name):
     expr, hidden = CASES[name]
-    written = opaque_narrowing(expr, INTERVALS)
+    written = opaque_conversions(expr, INTERVALS)
     assert any(op_name(node) == "reinterpret" for node in postorder(written)) == hidden
     values = {i: np.arange(16, dtype="int32"), n: np.int32(3)}
     arrays = [(PLACES, np.arange(16) - 3)]
@@ -149,7 +150,7 @@ def test_guarded_reads_at_signed_unsigned(bits):
     np.testing.assert_array_equal(gradient, [2, 0, 0, 0, 0, 0, 0, 32])
 
 
-u32, u64 = tirx.Var("a", "uint32"), tirx.Var("b", "uint64")
+u16, u32, u64 = (tirx.Var(name, name) for name in ("uint16", "uint32", "uint64"))
 k = te.var("k")
 #: condition over 0 <= k < 9 and unknown a, b → whether it holds always
 PROVED = {
@@ -157,6 +158,8 @@ PROVED = {
     "int64 of uint64": (u64.astype("int64") >= 0, False),
     "int64 of uint32": (u32.astype("int64") >= 0, True),
     "negative uint64": ((k - 5).astype("uint64").astype("int64") >= 0, False),
+    "int32 of uint32 in int64": (u32.astype("int64").astype("int32") >= 0, False),
+    "int16 of uint16 in int32": (u16.astype("int32").astype("int16") >= tirx.const(0, "int16"), False),
     "positive uint64": ((k + 5).astype("uint64").astype("int64") >= 0, True),
 }
 
@@ -165,6 +168,12 @@ PROVED = {
 def test_what_is_proved_of_conversions(name):
     condition, holds = PROVED[name]
     assert prove(condition, {k: (0, 9)}) == holds
+
+
+def test_conversions_of_two_tensors_are_told_apart():
+    a, b = (te.placeholder((16,), "uint32", name=name)(i).astype("int32") for name in "ab")
+    assert not prove(a >= b)
+    assert prove(a - a >= 0)
 
 
 def test_hiding_twice_is_hiding_once():

@@ -65,6 +65,7 @@ def _bounded(
     hide: Callable[[Expr], Expr] | None,
     renamed: Mapping[int, Var],
     in_c: bool = False,
+    most_bits: int = 64,
 ) -> Any:
     """The function with bounded arithmetic, and with int64 variables instead of `renamed`."""
     sizes = _sizes(func)
@@ -77,6 +78,7 @@ def _bounded(
         wide=bool(renamed),
         explicit=True,
         in_c=in_c,
+        most_bits=most_bits,
     )
     value = widths.value
 
@@ -164,7 +166,9 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     made = hide_divisions(made, by)
     made = hide_circular_bounds(made, lambda e: hidden(e, by), _variables(made, _sizes(made)))
     renamed = _wide_variables(made) if _is_large(made) else {}
-    return _bounded(made, lambda index: hidden(index, by), renamed, in_c=by == C_CAST)
+    in_c = by == C_CAST
+    most_bits = 64 if in_c else 128
+    return _bounded(made, lambda index: hidden(index, by), renamed, in_c, most_bits)
 
 
 def needs_wider_indices(func: Any) -> bool:

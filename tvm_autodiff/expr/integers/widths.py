@@ -16,6 +16,7 @@ from typing import Any
 from tvm.ir import prim
 
 from ..build import cast
+from ..dtypes import bits_of
 from ..nodes import (
     COMPARISONS,
     Expr,
@@ -49,6 +50,9 @@ _INT32 = integer_range("int32")
 _NUMBERS = ("int", "uint", "bool", "float", "bfloat")
 #: nodes whose value is exact arithmetic of their operands
 _EXACT = frozenset((*ARITHMETIC, "select", "if_then_else", "likely", "ramp", "broadcast", "abs"))
+
+#: types that C computes in int, so that nothing wraps before it is stored
+_PROMOTED = ("int8", "uint8", "int16", "uint16")
 
 #: type and operation → a type that holds every result; to LLVM, TVM calls unsigned arithmetic of 32
 #: and 64 bits free of overflow
@@ -98,7 +102,9 @@ class Widths:
     wide : bool
         Whether widened values stay wide, as in indices of tensors with more than 2**31 elements.
     in_c : bool
-        Whether the code becomes C, where unsigned arithmetic may wrap and has at most 64 bits.
+        Whether the code becomes C, which computes narrow types in int, and lets unsigned ones wrap.
+    most_bits : int
+        The number of bits of the widest arithmetic: 128 only in what LLVM gets next.
 
     Examples
     --------
@@ -121,6 +127,7 @@ class Widths:
         wide: bool = False,
         explicit: bool = False,
         in_c: bool = False,
+        most_bits: int = 64,
     ) -> None:
         self._variable = variable
         self._reads = reads
@@ -130,6 +137,7 @@ class Widths:
         self._wide = wide
         self._explicit = explicit
         self._in_c = in_c
+        self._most_bits = most_bits
         self._natural = _Rewriting(self, Intervals(variable))
 
     def value(self, root: Expr) -> Expr:
@@ -269,7 +277,7 @@ class _Rewriting:
     def _wider(self, dtype: str, name: str) -> str | None:
         """The type that holds all results of wide unsigned arithmetic."""
         kind = _WIDER.get((dtype, name))
-        return None if kind is None or (kind.endswith("128") and self._widths._in_c) else kind
+        return None if kind is None or bits_of(kind) > self._widths._most_bits else kind
 
     def _comparison(self, node: Expr) -> Expr:
         old = operands(node)
@@ -314,7 +322,10 @@ class _Rewriting:
         name = op_name(node)
         if not self._widths._explicit or not is_integer(node):
             return new
-        if not (name in ARITHMETIC or name == "cast") or not self._counts(node, exact):
+        if not (name in ARITHMETIC or name == "cast"):
+            return new
+        promoted = self._widths._in_c and scalar_dtype(node) in _PROMOTED and name != "cast"
+        if not promoted and not self._counts(node, exact):
             return new
         if (is_index(node) and name != "cast") or not all(map(is_integer, parts)):
             return new

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm_ffi
-
-from ..build import cast, variable
+from ..build import variable
+from ..dtypes import bits_of
 from ..nodes import (
     Expr,
     Var,
@@ -26,6 +25,7 @@ from ..nodes import (
     with_operands,
 )
 from ..rewrite import contains, postorder, rewrite
+from ..structural import StructuralKeys
 from .intervals import MOST_SYMBOLIC, Intervals, contains as holds
 
 #: types whose arithmetic wraps; that of indices, int32 and int64, does not
@@ -60,6 +60,7 @@ def hide_wrapping(exprs: Sequence[Expr], analyzer: Any) -> tuple[list[Expr], dic
     (T.Cast("int32", wrapped), [T.Cast("uint8", k - 5)])
     """
     values: dict[Var, Expr] = {}
+    keys, hidden = StructuralKeys(), dict[int, Var]()
 
     def visit(node: Expr) -> Expr | None:
         if not _may_wrap(node):
@@ -72,12 +73,11 @@ def hide_wrapping(exprs: Sequence[Expr], analyzer: Any) -> tuple[list[Expr], dic
             most = integer_range("uint64")[1]  # the analyzer has no larger bound than that of int64
         if low <= bound.min_value and most <= high:
             return None
-        for var, value in values.items():
-            if tvm_ffi.structural_equal(value, node, map_free_vars=False):
-                return var
-        fresh = variable("wrapped", dtype_of(node))
-        values[fresh] = node
-        return fresh
+        key = keys.expr(node)
+        if key not in hidden:
+            hidden[key] = variable("wrapped", dtype_of(node))
+            values[hidden[key]] = node
+        return hidden[key]
 
     if not contains(exprs, _may_wrap):
         return list(exprs), values
@@ -85,25 +85,17 @@ def hide_wrapping(exprs: Sequence[Expr], analyzer: Any) -> tuple[list[Expr], dic
 
 
 def _may_wrap(node: Expr) -> bool:
-    """Whether a node is arithmetic of a narrow type, or a conversion that may change the value.
-
-    Conversions between index types are exact, because index arithmetic is.
-    """
-    if op_name(node) not in _WRAPPING:
-        return False
-    if dtype_of(node) in _NARROW:
-        return True
-    if op_name(node) != "cast" or not is_integer(node):
-        return False
-    source = dtype_of(operands(node)[0])
-    return source.startswith("uint") and not keeps_values(source, dtype_of(node))
+    """Whether a node is arithmetic of a narrow type, or a conversion that may change the value."""
+    return (op_name(node) in _WRAPPING and dtype_of(node) in _NARROW) or _may_change(node)
 
 
-def opaque_narrowing(expr: Expr, intervals: Intervals) -> Expr:
-    """``int32(int64(i)*2**33) → int32(reinterpret(int64(i)*2**33))``, which LLVM removes.
+def opaque_conversions(expr: Expr, intervals: Intervals) -> Expr:
+    """Hide conversions that may change a value in calls that LLVM removes.
 
-    TVM moves such a conversion to the parts of a sum, and fails at a part that does not fit int32.
-    A conversion that depends on a size or on data comes from this library or is treated as exact.
+    ``int32(a) → reinterpret(a)`` of a uint32, ``int32(int64(a)) → int32(reinterpret(int64(a)))``,
+    and ``uint32(a) → reinterpret(uint32(a))`` of an int8. TVM bounds a conversion by the part of the
+    source's interval that the type holds, so that ``int32(int64(a)) >= 0`` of a uint32 is true to
+    it. It also moves conversions to the parts of a sum, and fails at a part that does not fit.
 
     Parameters
     ----------
@@ -111,73 +103,85 @@ def opaque_narrowing(expr: Expr, intervals: Intervals) -> Expr:
         An expression of any dtype.
     intervals : Intervals
         Intervals of its parts.
+
+    Examples
+    --------
+    >>> from tvm import tirx
+    >>> a, intervals = variable("a", "uint32"), Intervals(lambda var: (0, 2**32 - 1))
+    >>> opaque_conversions(tirx.Cast("int32", a), intervals)
+    T.reinterpret("int32", a)
+    >>> opaque_conversions(tirx.Cast("int64", a), intervals)
+    T.Cast("int64", a)
     """
 
     def visit(node: Expr) -> Expr | None:
-        if not _narrows(node):
+        if not _may_change(node):
             return None
-        [wide] = operands(node)
-        fits = holds(integer_range("int32"), intervals.of(wide))
-        if fits or not all(_is_small(part, intervals) for part in postorder(wide)):
+        dtype, [wide] = dtype_of(node), operands(node)
+        if holds(integer_range(dtype), intervals.of(wide)) or _is_plain(wide, dtype, intervals):
             return None
-        return with_operands(node, [call_node("reinterpret", (wide,), "int64")])
+        source = dtype_of(wide)
+        if bits_of(source) > bits_of(dtype):
+            return with_operands(node, [call_node("reinterpret", (wide,), source.lstrip("u"))])
+        return call_node("reinterpret", (node if dtype.startswith("u") else wide,), dtype)
 
-    return rewrite(expr, visit) if contains([expr], _narrows) else expr
+    return rewrite(expr, visit) if contains([expr], _may_change) else expr
+
+
+def _may_change(node: Expr) -> bool:
+    """Whether a node is a conversion between integers that does not keep every value."""
+    if op_name(node) != "cast" or not is_integer(node):
+        return False
+    [source] = operands(node)
+    return is_integer(source) and not keeps_values(dtype_of(source), dtype_of(node))
+
+
+def _is_plain(wide: Expr, dtype: str, intervals: Intervals) -> bool:
+    """Whether TVM bounds a conversion to `dtype` by that type alone, or it counts as exact.
+
+    A conversion of a symbolic size comes from this library, or is treated as exact.
+    """
+    least, most = integer_range(dtype_of(wide))
+    low, high = integer_range(dtype)
+    if is_load(wide) or op_name(wide) == "reinterpret":
+        return least <= low and high <= most
+    if dtype != "int32" or dtype_of(wide) != "int64":
+        return False
+    parts = postorder(wide)
+    return not any(map(is_load, parts)) and not all(_is_small(part, intervals) for part in parts)
+
+
+def _is_small(node: Expr, intervals: Intervals) -> bool:
+    """Whether a node is no size, which may have any value of its type."""
+    return op_name(node) != "var" or intervals.of(node)[1] < MOST_SYMBOLIC
 
 
 def opaque_unsigned(expr: Expr) -> Expr:
-    """Hide arithmetic and conversions of uint32 and uint64 in calls that LLVM removes.
+    """``a - b → reinterpret(a - b)`` of uint32 and uint64, which LLVM removes.
 
-    ``a - b → reinterpret(a - b)``, ``int32(a) → reinterpret(a)`` of a uint32, and ``int32(a) →
-    int32(reinterpret(a))`` of a uint64. TVM turns ``a - 3 < 2`` into ``a < 5`` and
-    ``int32(a) >= 0`` into true, and fails at ``a % 3 < 7``.
+    TVM turns ``a - 3 < 2`` into ``a < 5``, and fails at ``a % 3 < 7``.
 
     Examples
     --------
     >>> from tvm import tirx
     >>> a = variable("a", "uint32")
-    >>> opaque_unsigned(tirx.Cast("int32", a) + 1), opaque_unsigned(tirx.Cast("int64", a))
-    (T.reinterpret("int32", a) + 1, T.Cast("int64", a))
+    >>> opaque_unsigned(a - tirx.const(3, "uint32"))
+    T.reinterpret("uint32", a - T.uint32(3))
     """
 
     def visit(node: Expr) -> Expr | None:
-        name, dtype = op_name(node), dtype_of(node)
-        if name == "reinterpret":  # of what has been hidden before
+        dtype = dtype_of(node)
+        if op_name(node) == "reinterpret":  # of what has been hidden before
             [inner] = operands(node)
             again = op_name(inner) == "reinterpret" and dtype_of(inner) == dtype
             return inner if again else None
-        if not _is_opaque(node):
-            return None
-        if dtype in _WIDE_UNSIGNED:
-            return call_node("reinterpret", (node,), dtype)
-        [source] = operands(node)
-        return cast(dtype, call_node("reinterpret", (source,), dtype_of(source)[1:]))
+        return call_node("reinterpret", (node,), dtype) if _is_wide_unsigned(node) else None
 
-    return rewrite(expr, visit) if contains([expr], _is_opaque) else expr
+    return rewrite(expr, visit) if contains([expr], _is_wide_unsigned) else expr
 
 
-def _is_opaque(node: Expr) -> bool:
-    """Whether a node computes a uint32 or a uint64, or converts one to a signed type that is
-    narrower.
-    """
-    name, dtype = op_name(node), dtype_of(node)
-    if dtype in _WIDE_UNSIGNED:
-        return bool(operands(node)) and not is_load(node) and name not in ("reinterpret", "let")
-    if name != "cast" or not dtype.startswith("int"):
+def _is_wide_unsigned(node: Expr) -> bool:
+    """Whether a node computes a uint32 or a uint64."""
+    if dtype_of(node) not in _WIDE_UNSIGNED or is_load(node):
         return False
-    source = dtype_of(operands(node)[0])
-    return source in _WIDE_UNSIGNED and not keeps_values(source, dtype)
-
-
-def _narrows(node: Expr) -> bool:
-    """Whether a node is a conversion from int64 to int32."""
-    if op_name(node) != "cast" or dtype_of(node) != "int32":
-        return False
-    return dtype_of(operands(node)[0]) == "int64"
-
-
-def _is_small(node: Expr, intervals: Intervals) -> bool:
-    """Whether a node is neither a size nor data. A size may have any value of its type."""
-    if is_load(node):
-        return False
-    return op_name(node) != "var" or intervals.of(node)[1] < MOST_SYMBOLIC
+    return bool(operands(node)) and op_name(node) not in ("reinterpret", "let")

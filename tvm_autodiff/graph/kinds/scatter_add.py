@@ -18,7 +18,7 @@ from tvm import te
 from tvm.script.ir_builder import IRBuilder, tirx as T
 
 from ...expr.build import all_of, cast, compare, const, zero_like
-from ...expr.nodes import Expr, Tensor, const_value, dtype_of
+from ...expr.nodes import Expr, Tensor, call_node, const_value, dtype_of
 from ..stage import Extent, Operation, index_dtype, is_extern, shape_of
 
 #: attributes of a scatter-add stage: the fields of its `ScatterLayout`
@@ -196,7 +196,7 @@ def scatter_add_stage(
                     if axis >= 0
                 }
                 found = [
-                    as_index(buffer[tuple(layout.place(number, index))])
+                    nest_index(buffer[tuple(layout.place(number, index))])
                     for number, buffer in enumerate(places)
                 ]
                 loops.enter_context(T.If(inside_result(found, shape, layout.dims)))
@@ -237,8 +237,15 @@ def _parallel(extents: Sequence[Any], tasks: ExitStack) -> list[Any]:
 
 
 def as_index(position: Expr) -> Expr:
-    """A position in a signed dtype that holds all of its values and can index a buffer."""
+    """A position in a signed dtype that can index a buffer, and holds all valid positions."""
     return cast(_INDEX_DTYPES.get(dtype_of(position), "int64"), position)
+
+
+def nest_index(position: Expr) -> Expr:
+    """`as_index` in what TVM lowers: it takes the int64 of a uint64 for non-negative."""
+    if dtype_of(position) == "uint64":
+        return call_node("reinterpret", (position,), "int64")
+    return as_index(position)
 
 
 def inside_result(place: Sequence[Expr], shape: Sequence[Any], dims: Sequence[int]) -> Expr:

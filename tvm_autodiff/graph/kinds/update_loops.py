@@ -31,7 +31,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import Rewriter, postorder, substituter
 from ..stage import Extent, Operation, is_extern, reduce_axis_within
-from .scatter_add import as_index, inside
+from .scatter_add import inside, nest_index
 
 #: attributes of such a stage: variables of reads with tensor numbers and indices, variables of
 #: loops with bounds, conditions, place and value
@@ -100,7 +100,7 @@ def update_stage(name: str, loops: UpdateLoops, shape: Sequence[Extent]) -> Tens
                 counter = nest.enter_context(T.serial(low, add(low, extent)))
                 counters[node_id(axis.var)] = cast(dtype_of(axis.var), counter)
             move = Rewriter(visit)
-            at = [as_index(move(index)) for index in loops.place]
+            at = [nest_index(move(index)) for index in loops.place]
             tests = [test for i, n in zip(at, shape, strict=True) for test in inside(i, n)]
             for condition in (*map(move, loops.conditions), *tests):
                 nest.enter_context(T.If(condition))

@@ -16,6 +16,7 @@ from typing import Any
 from tvm import ir, sym, te, tirx
 
 from ...expr.build import cast, const, if_then_else, select
+from ...expr.integers.wrapping import hide_wrapping
 from ...expr.nodes import (
     BINARY_CLASSES,
     COMPARISONS,
@@ -166,7 +167,9 @@ class _Narrowing:
             return None
         if self._weights[node_id(node)] > MAX_PROVED:
             return None
-        bounds = self._analyzer.const_int_bound(with_operands(node, _widened(chosen, small, parts)))
+        whole = with_operands(node, _widened(chosen, small, parts))
+        [exact], _ = hide_wrapping([whole], self._analyzer)
+        bounds = self._analyzer.const_int_bound(exact)
         return result if bounds.min_value >= -_LIMIT and bounds.max_value < _LIMIT else None
 
 

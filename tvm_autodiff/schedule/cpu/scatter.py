@@ -31,7 +31,7 @@ from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
 from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ...graph.kinds.kind import kind_of
-from ...graph.kinds.scatter_add import ScatterAdd, as_index, inside
+from ...graph.kinds.scatter_add import ScatterAdd, inside, nest_index
 from ...graph.stage import Extent, shape_of
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
@@ -145,7 +145,7 @@ class _ScatterNest:
         places: list[Var] = []
         binds: list[Statement] = []
         for number, tensor in enumerate(self.scatter.positions):
-            read = as_index(element(self._buffer(tensor), self.layout.place(number, self.index)))
+            read = nest_index(element(self._buffer(tensor), self.layout.place(number, self.index)))
             places.append(variable("at", dtype_of(read)))
             binds.append(bind(places[-1], read))
         tests: list[list[Expr]] = [[] for _ in places]

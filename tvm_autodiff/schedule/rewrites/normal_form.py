@@ -16,7 +16,7 @@ from ...errors import LoweringError
 from ...expr.build import cast
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
-from ...expr.integers.wrapping import opaque_narrowing, opaque_unsigned
+from ...expr.integers.wrapping import opaque_conversions, opaque_unsigned
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -39,6 +39,7 @@ from ...graph.kinds.custom import without_rules
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.loop import Loop
 from ...graph.kinds.rewind import KeptLoop, Rewind, loops_in, stage_of_loops, with_loops
+from ...graph.kinds.update_loops import UpdateLoops, update_stage
 from ...graph.marks.checkpoint import generation_of
 from ...graph.marks.value_marks import has_marks, unmarked
 from ...graph.plain_reduction import fold_condition, split_init
@@ -132,6 +133,8 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
         kind = kind_of(op)
         if isinstance(kind, (Loop, KeptLoop, Rewind)):
             return outputs_of(stages.first(_normal_loops(op, kind)))
+        if isinstance(kind, UpdateLoops):
+            return outputs_of(stages.first(_normal_updates(op, kind)))
         scattered = scattered_wide(op)
         return outputs_of(stages.first(op)) if scattered is None else [scattered]
     op = narrowed(op)
@@ -185,9 +188,27 @@ def _normal_node(node: Expr) -> Expr | None:
 
 
 def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
+    return with_guards(_without_wraps(body, axes), axes)
+
+
+def _without_wraps(body: Expr, axes: Sequence[Axis]) -> Expr:
+    """The normal form but for guards of reads."""
     intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
-    plain = opaque_narrowing(without_narrow_types(body, intervals), intervals)
-    return with_guards(opaque_unsigned(rewrite(plain, _normal_node)), axes)
+    plain = opaque_conversions(without_narrow_types(body, intervals), intervals)
+    return opaque_unsigned(rewrite(plain, _normal_node))
+
+
+def _normal_updates(op: Operation, loops: UpdateLoops) -> Operation:
+    """Update loops in normal form; their conditions guard the reads behind them already."""
+    conditions, place = (
+        tuple(_without_wraps(part, loops.axes) for part in parts)
+        for parts in (loops.conditions, loops.place)
+    )
+    value = _without_wraps(loops.value, loops.axes)
+    if _same((*loops.conditions, *loops.place, loops.value), (*conditions, *place, value)):
+        return op
+    normal = replace(loops, conditions=conditions, place=place, value=value)
+    return update_stage(str(op.name), normal, shape_of(op.output(0))).op
 
 
 def _with_normal_nodes(op: Operation) -> Operation:
