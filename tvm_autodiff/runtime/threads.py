@@ -1,7 +1,8 @@
 """Sets the number of CPU threads that kernels use.
 
 TVM keeps one thread pool for each calling thread, gives it half of the machine's CPUs by default,
-and pins the workers. Here a pool has all CPUs of the process, and its workers move freely.
+and pins the workers. Here a pool has all CPUs of the process, and its workers move freely. In a
+forked process the threads of the pool are gone, and the thread that forked works alone.
 """
 
 from __future__ import annotations
@@ -52,10 +53,24 @@ def use_threads(count: int) -> None:
     """Run kernels called from this Python thread on `count` threads; this costs nothing if
     unchanged.
     """
-    if getattr(_configured, "count", None) == count:
+    if getattr(_configured, "count", None) == count or getattr(_configured, "forked", False):
         return
     cpus = available_cpus()
     size_thread_pool(count, cpus)
     if hasattr(os, "sched_setaffinity") and set(os.sched_getaffinity(0)) != set(cpus):
         os.sched_setaffinity(0, cpus)  # creating the pool can pin the calling thread
     _configured.count = count
+
+
+def _work_alone() -> None:
+    """After a fork: the pool of the thread that forked waits forever for workers of the parent.
+
+    Other threads of the new process get pools of their own, as does this one if it had none.
+    """
+    if getattr(_configured, "count", None) is not None:
+        use_threads(1)
+        _configured.forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_work_alone)
