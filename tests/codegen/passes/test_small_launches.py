@@ -6,10 +6,12 @@ import pytest
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import prim
 
 from tests.evaluate import evaluate
 from tvm_autodiff.codegen.loop_nest import PARALLEL, loop, sequence, when
 from tvm_autodiff.codegen.passes.small_launches import LEAST_WORK, without_small_launches
+from tvm_autodiff.expr.rewrite import postorder
 
 
 def function(extent_of):
@@ -56,3 +58,16 @@ def test_a_branch_that_sizes_rule_out_is_no_work(size):
     [param] = [p for p in made.params if not hasattr(p.ty, "shape")]
     [branch] = branches(made)
     assert bool(evaluate(branch.condition, {param: size})) == (size <= 2000)
+
+
+def test_sizes_of_zero_divide_nothing():
+    """The work of a triangle is that of its middle row, ``n // 2 % m``."""
+    n, m = tirx.Var("n", "int32"), tirx.Var("m", "int32")
+    y = tirx.decl_buffer((n, m), "float32", "y")
+    i, j = tirx.Var("i", "int32"), tirx.Var("j", "int32")
+    store = tirx.BufferStore(y, tirx.const(1.0, "float32"), [i // m, j])
+    func = tirx.PrimFunc([n, m, y], loop(i, n, loop(j, i % m, store), PARALLEL))
+    [branch] = branches(rewritten(func))
+    for node in postorder(branch.condition):
+        if isinstance(node, (prim.FloorMod, prim.FloorDiv)):
+            assert isinstance(node.b, (prim.IntImm, prim.Max)), node

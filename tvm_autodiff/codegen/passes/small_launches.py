@@ -25,8 +25,9 @@ from ...expr.nodes import (
     is_load,
     node_id,
     op_name,
+    operands,
 )
-from ...expr.rewrite import postorder, replace_outermost, variables_of
+from ...expr.rewrite import postorder, replace_outermost, rewrite, variables_of
 from ..loop_nest import PARALLEL, SERIAL
 from ..stages.primfunc import PrimFunc
 
@@ -37,6 +38,7 @@ CALL = 16.0  #: cycles of a function such as exp, in vectors
 FUNCTIONS = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid", "erf")
 )
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _UNKNOWN = 64.0  #: iterations of a loop whose extent is no expression of sizes
 
 
@@ -56,7 +58,7 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
             return node
         changed = True
         alone = tirx.For(node.loop_var, node.min, node.extent, SERIAL, node.body)
-        few = work < const(float(LEAST_WORK), "float64")
+        few = rewrite(work, _safely_divided) < const(float(LEAST_WORK), "float64")
         return tirx.IfThenElse(few, alone, node)
 
     body = tvm_ffi.structural_map(func.body, (tirx.For, loop), order="post")
@@ -64,6 +66,16 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
         return func
     made = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
     return tirx.transform.ConvertSSA()(tvm.IRModule({"main": made}))["main"]
+
+
+def _safely_divided(node: Expr) -> Expr | None:
+    """``i // n → i // max(n, 1)``: in front of an empty loop a size may be zero."""
+    if op_name(node) not in _DIVISIONS or not is_integer(node):
+        return None
+    dividend, divisor = operands(node)
+    if const_value(divisor) is not None:
+        return None
+    return binary(op_name(node), dividend, binary("max", divisor, const(1, dtype_of(divisor))))
 
 
 class _Work:
