@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tvm
 from tvm import te, tirx
 from tvm.ir.prim import Let
 
 from tvm_autodiff.codegen.loop_nest import (
+    combination,
     counter,
     element,
     function,
@@ -16,6 +18,7 @@ from tvm_autodiff.codegen.loop_nest import (
     sequence,
     store,
 )
+from tvm_autodiff.graph.stage import reduction_of
 
 
 def test_an_expression_may_bind_its_variables_in_several_places():
@@ -31,3 +34,22 @@ def test_an_expression_may_bind_its_variables_in_several_places():
     result, numbers = np.zeros(8, "float32"), np.arange(4, dtype="float32")
     tvm.compile(tvm.IRModule({"main": main}), target="llvm")["main"](numbers, result)
     np.testing.assert_array_equal(result, [*(2 * numbers), *(3 * numbers)])
+
+
+#: reducer → statements in front of a combination: names of what it repeats
+REDUCERS = {
+    "sum": (lambda a, b: a + b, 0),
+    "probabilities": (lambda a, b: a + b - a * b, 1),
+}
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_operands_that_a_reducer_repeats_are_named(name: str) -> None:
+    combine, count = REDUCERS[name]
+    reducer = te.comm_reducer(combine, lambda dtype: tirx.const(0, dtype))
+    x, k = te.placeholder((9,), name="x"), te.reduce_axis((0, 9), "k")
+    reduction = reduction_of(te.compute((), lambda: reducer(x[k] * x[k], axis=k)).op)
+    assert reduction is not None
+    before, [result] = combination(reduction.combiner, [tirx.const(0.5)], reduction.sources)
+    assert len(before) == count
+    assert ("element" in str(result)) == bool(count)

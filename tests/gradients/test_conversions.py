@@ -72,9 +72,7 @@ def program(chain: str) -> tuple[list[Any], list[Any], list[np.ndarray], list[np
     read = stage(lambda e: te.if_then_else(inside(e), table[converted(e)] * table[7], 0.0))
     k = te.reduce_axis((0, len(data)), "k")
     masked = stage(
-        lambda i: te.sum(
-            te.if_then_else(converted(k).equal(i.astype(last)), head[k], 0.0), axis=k
-        ),
+        lambda i: te.sum(te.if_then_else(converted(k).equal(i.astype(last)), head[k], 0.0), axis=k),
         16,
     )
     there = np.array([0 <= int(n) < 16 for n in numbers])

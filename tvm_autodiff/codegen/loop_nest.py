@@ -15,11 +15,11 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from ..expr.build import add, cast, const, mul
+from ..expr.build import add, cast, const, mul, variable
 from ..expr.nodes import Expr, Tensor, Var, const_value, dtype_of, tensor_key
 from ..expr.rewrite import map_loads
 from ..graph.sizes.narrowed import plain_shape
-from ..graph.stage import Extent, index_dtype, shape_of
+from ..graph.stage import Combiner, Extent, index_dtype, shape_of
 from .passes.in_place import WRITES_ONCE
 from .stages.primfunc import PrimFunc
 
@@ -116,6 +116,22 @@ def branch(condition: Expr, then: Statement, otherwise: Statement) -> Statement:
 def bind(var: Var, value: Expr) -> Statement:
     """``var = value`` for the statements that follow in the same sequence."""
     return tirx.Bind(var, value)
+
+
+def combination(
+    combiner: Combiner, old: Sequence[Expr], values: Sequence[Expr]
+) -> tuple[list[Statement], list[Expr]]:
+    """``old ⊕ values``, after bindings of the values that a combiner repeats.
+
+    Expressions are trees to TVM: a combiner that writes its operand ten times would make one ten
+    times as large.
+    """
+    before: list[Statement] = []
+    if combiner.repeats():
+        names = [variable("element", dtype_of(value)) for value in values]
+        before = [bind(name, value) for name, value in zip(names, values, strict=True)]
+        values = names
+    return before, list(combiner.apply(old, values))
 
 
 def store(place: Buffer | Local, value: Expr, indices: Sequence[Expr]) -> Statement:

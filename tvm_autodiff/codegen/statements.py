@@ -102,7 +102,7 @@ class _Writer:
         value = with_operands(node, values) if parts else node
         if is_load(node):
             value = self._places.read(value)
-        size = weighed(node, sum(size for _, size in parts))
+        size = weighed(node, [size for _, size in parts])
         if parts and (self._uses.get((node_id(node), home), 0) > 1 or size > _STORED):
             place = self._buffer(node, home)
             self._out.setdefault(home, []).append(store(place, value, []))

@@ -7,6 +7,7 @@ inside bodies.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from ..expr.nodes import (
     op_name,
     operands,
 )
-from ..expr.rewrite import Rewriter, expand_lets, substituter
+from ..expr.rewrite import Rewriter, expand_lets, postorder, substituter
 
 Operation = Any  #: a te operation
 Extent = Any  #: an int or a TVM integer expression
@@ -51,7 +52,18 @@ class Combiner:
             for var, value in zip((*self.lhs, *self.rhs), (*lhs, *rhs), strict=True)
         }
         visit = Rewriter(lambda node: table.get(node_id(node)) if op_name(node) == "var" else None)
-        return tuple(visit(expand_lets(result)) for result in self.result)
+        return tuple(visit(result) for result in self.expanded())
+
+    def expanded(self) -> list[Expr]:
+        """The results without lets."""
+        return [expand_lets(result) for result in self.result]
+
+    def repeats(self) -> bool:
+        """Whether a combination contains an element more than once."""
+        results = self.expanded()
+        parts = [part for node in postorder(results) for part in operands(node)]
+        uses = Counter(map(node_id, (*results, *parts)))
+        return any(uses[node_id(var)] > 1 for var in self.rhs)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ..graph.stage import (
     loop_axes,
     outputs_of,
     reduction_bounds,
+    reduction_of,
     sources_of,
 )
 from .declined import Declined
@@ -125,14 +126,20 @@ def constant_extent(axis: Axis) -> int:
     return extent if low == 0 and isinstance(extent, int) else 0
 
 
-def too_large(kernel: Kernel) -> Declined | None:
-    """The reason why rules that leave a kernel's bodies to TVM must not take it; None for small
-    ones.
+def too_large(kernel: Kernel, expanded: bool = False) -> Declined | None:
+    """The reason why a kernel's expressions must not reach TVM; None for small ones.
+
+    With `expanded`, reducers count with their operands in them, as TVM writes them. What this
+    library writes names the operands.
     """
     for op in kernel.ops:
         if not is_compute(op):
             continue
-        for body in sources_of(op):
+        sources = sources_of(op)
+        reduction = reduction_of(op)
+        if reduction is not None and expanded:
+            sources = list(reduction.combiner.apply(reduction.combiner.lhs, sources))
+        for body in sources:
             if weight(body) > MAX_WEIGHT:
                 return Declined(
                     f"the expression of {op.name} has more than {MAX_WEIGHT} nodes as TVM's "

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import tirx
 
-from tvm_autodiff.codegen.passes.size_divisions import with_sizes_divided
+from tvm_autodiff.codegen.passes.size_divisions import with_rounding_to_zero, with_sizes_divided
 
 #: an index of a size `n` and of a loop `i`, and what becomes of it
 DIVISIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -32,3 +32,25 @@ def test_divisions(name: str) -> None:
     body = tirx.For(i, 0, 1000, tirx.ForKind.SERIAL, store)
     module = tvm.IRModule({"main": tirx.PrimFunc([A, n], body)})
     assert f"A[i] = {wanted}" in with_sizes_divided(module)["main"].script()
+
+
+#: an index of a size, a loop and data, and what becomes of it where rounding is in question
+ROUNDED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "of a loop": (lambda n, i, data: i // n + i % n, "T.Div(i, n) + T.truncmod(i, n)"),
+    "by more sizes": (lambda n, i, data: (i + 3) % (n * 2), "T.truncmod(i + 3, n * 2)"),
+    "of what may be negative": (lambda n, i, data: (i - 1) // n, "(i - 1) // n"),
+    "by what may be negative": (lambda n, i, data: i // (n - 2), "i // (n - 2)"),
+    "by a number": (lambda n, i, data: i // 4, "i // 4"),
+    "by data": (lambda n, i, data: i // data, "i // data"),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounding(name: str) -> None:
+    index, wanted = ROUNDED[name]
+    n, i, data = (tirx.Var(v, "int32") for v in ("n", "i", "data"))
+    A = tirx.decl_buffer((n,), "int32", "A")
+    store = tirx.BufferStore(A, index(n, i, data), [i])
+    read = tirx.Bind(data, tirx.BufferLoad(A, [tirx.const(0, "int32")]))
+    body = tirx.SeqStmt([read, tirx.For(i, 0, 1000, tirx.ForKind.SERIAL, store)])
+    assert f"A[i] = {wanted}" in with_rounding_to_zero(tirx.PrimFunc([A], body)).script()

@@ -159,7 +159,10 @@ PROVED = {
     "int64 of uint32": (u32.astype("int64") >= 0, True),
     "negative uint64": ((k - 5).astype("uint64").astype("int64") >= 0, False),
     "int32 of uint32 in int64": (u32.astype("int64").astype("int32") >= 0, False),
-    "int16 of uint16 in int32": (u16.astype("int32").astype("int16") >= tirx.const(0, "int16"), False),
+    "int16 of uint16 in int32": (
+        u16.astype("int32").astype("int16") >= tirx.const(0, "int16"),
+        False,
+    ),
     "positive uint64": ((k + 5).astype("uint64").astype("int64") >= 0, True),
 }
 

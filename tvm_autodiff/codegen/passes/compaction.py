@@ -15,6 +15,8 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from .size_divisions import with_rounding_to_zero
+
 _COMPACTION = "s_tir.CompactBufferAllocation"
 
 #: TVM's passes up to the compaction; they are idempotent
@@ -38,6 +40,8 @@ def compacting_blocks(lower: Any) -> Any:
     def lowered(module: Any, context: Any) -> Any:
         nested = {name: f for name, f in module.functions_items() if _has_nested_blocks(f)}
         module.update(_UP_TO_COMPACTION(tvm.IRModule(nested)))
+        functions = [(n, f) for n, f in module.functions_items() if isinstance(f, tirx.PrimFunc)]
+        module.update(tvm.IRModule({name: with_rounding_to_zero(f) for name, f in functions}))
         with tvm.transform.PassContext(
             opt_level=context.opt_level,
             required_pass=list(context.required_pass),

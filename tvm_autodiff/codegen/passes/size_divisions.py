@@ -11,12 +11,23 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import sym, tirx
+from tvm import s_tir, sym, tirx
 from tvm.ir import prim
 
 from ...expr.build import const
-from ...expr.nodes import Expr, binary, const_value, dtype_of, node_id, operands
+from ...expr.nodes import (
+    INDEX_DTYPES,
+    Expr,
+    binary,
+    const_value,
+    dtype_of,
+    integer_range,
+    node_id,
+    op_name,
+    operands,
+)
 from ...expr.rewrite import postorder
+from ...expr.weights import provable
 
 _TRUNCATED = {prim.FloorDiv: "truncdiv", prim.FloorMod: "truncmod"}
 
@@ -56,3 +67,80 @@ def with_sizes_divided(func: Any, _module: Any, _context: Any) -> Any:
         return func
     body = tvm_ffi.structural_map(func.body, [(kind, divided) for kind in _TRUNCATED])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def with_rounding_to_zero(func: Any) -> Any:
+    """``i // n → truncdiv(i, n)`` for a size n and an i that is not negative, as indices are.
+
+    TVM does not know the signs, and writes a choice between two roundings into every index. Its
+    simplifier walks choices again and again.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> n = te.var("n")
+    >>> A = te.placeholder((n, n), name="A")
+    >>> B = te.compute((n * n,), lambda i: A[i // n, i % n], name="B")
+    >>> text = with_rounding_to_zero(te.create_prim_func([A, B])).script()
+    >>> text[text.rindex("A[") :].strip()
+    'A[T.Div(v_i, n), T.truncmod(v_i, n)]'
+    """
+    found: list[Any] = []
+    for kind in _TRUNCATED:
+        tvm_ffi.structural_walk(func.body, [(kind, found.append)])
+    if all(const_value(operands(node)[1]) is not None for node in found):
+        return func
+    known = _Signs(func)
+    body = tvm_ffi.structural_map(func.body, [(kind, known.divided) for kind in _TRUNCATED])
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+class _Signs:
+    """What the loops, the bindings and the sizes of a function say about signs."""
+
+    def __init__(self, func: Any) -> None:
+        self._analyzer = sym.Analyzer()
+        self._sizes: set[int] = set()
+        for param in func.params:
+            shape = getattr(param.ty, "shape", None)
+            parts = [param] if shape is None else list(shape)
+            for var in (part for part in postorder(parts) if op_name(part) == "var"):
+                if dtype_of(var) in INDEX_DTYPES:
+                    self._sizes.add(node_id(var))
+                    self._at_least(var, 0)
+        visitors = [
+            (tirx.For, lambda node: self._at_least(node.loop_var, self._low(node.min))),
+            (tirx.Bind, lambda node: self._bound(node.var, node.value)),
+            (s_tir.SBlockRealize, self._block),
+        ]
+        tvm_ffi.structural_walk(func.body, visitors, order="pre")
+
+    def divided(self, node: Any) -> Any:
+        """A division of what is not negative by a size, rounded to zero."""
+        dividend, divisor = operands(node)
+        if const_value(divisor) is not None or self._low(dividend) < 0:
+            return node
+        leaves = [part for part in postorder([divisor]) if not operands(part)]
+        sizes = all(
+            const_value(leaf) is not None or node_id(leaf) in self._sizes for leaf in leaves
+        )
+        if not sizes or self._low(divisor) < 0:
+            return node
+        return binary(_TRUNCATED[type(node)], dividend, divisor)
+
+    def _block(self, realize: Any) -> None:
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            self._bound(axis.var, value)
+
+    def _bound(self, var: Any, value: Any) -> None:
+        if dtype_of(var) in INDEX_DTYPES:
+            self._at_least(var, self._low(value))
+
+    def _at_least(self, var: Any, low: int) -> None:
+        self._analyzer.update(var, sym.ConstIntBound(low, integer_range(dtype_of(var))[1]), True)
+
+    def _low(self, value: Any) -> int:
+        if not provable(value):
+            return -1
+        # conversions of indices are exact here: others are calls (`expr/integers/wrapping.py`)
+        return int(self._analyzer.const_int_bound(value).min_value)

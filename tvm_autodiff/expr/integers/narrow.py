@@ -32,6 +32,18 @@ _KINDS = {
     "uint32": "int64",
 }
 
+#: types that C computes in int, so that nothing wraps before it is stored
+PROMOTED = ("int8", "uint8", "int16", "uint16")
+
+#: type and operation → a type that holds every result; to LLVM, TVM calls unsigned arithmetic of 32
+#: and 64 bits free of overflow
+WIDER = {
+    ("uint32", "mul"): "uint64",
+    ("uint64", "add"): "uint128",
+    ("uint64", "sub"): "int128",
+    ("uint64", "mul"): "uint128",
+}
+
 
 def without_narrow_types(root: Expr, intervals: Intervals) -> Expr:
     """``int32(uint8(i*9) - 3)  →  (i*9 & 255) - 3 & 255``, without masks where nothing wraps.

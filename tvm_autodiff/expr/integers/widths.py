@@ -44,24 +44,12 @@ from .intervals import (
     is_index,
     scalar_dtype,
 )
-from .narrow import reduced
+from .narrow import PROMOTED, WIDER, reduced
 
 _INT32 = integer_range("int32")
 _NUMBERS = ("int", "uint", "bool", "float", "bfloat")
 #: nodes whose value is exact arithmetic of their operands
 _EXACT = frozenset((*ARITHMETIC, "select", "if_then_else", "likely", "ramp", "broadcast", "abs"))
-
-#: types that C computes in int, so that nothing wraps before it is stored
-_PROMOTED = ("int8", "uint8", "int16", "uint16")
-
-#: type and operation → a type that holds every result; to LLVM, TVM calls unsigned arithmetic of 32
-#: and 64 bits free of overflow
-_WIDER = {
-    ("uint32", "mul"): "uint64",
-    ("uint64", "add"): "uint128",
-    ("uint64", "sub"): "int128",
-    ("uint64", "mul"): "uint128",
-}
 
 #: kind of read → the shape of what it reads, its indices, and the read at others
 Reads = Mapping[
@@ -276,7 +264,7 @@ class _Rewriting:
 
     def _wider(self, dtype: str, name: str) -> str | None:
         """The type that holds all results of wide unsigned arithmetic."""
-        kind = _WIDER.get((dtype, name))
+        kind = WIDER.get((dtype, name))
         return None if kind is None or bits_of(kind) > self._widths._most_bits else kind
 
     def _comparison(self, node: Expr) -> Expr:
@@ -324,7 +312,7 @@ class _Rewriting:
             return new
         if not (name in ARITHMETIC or name == "cast"):
             return new
-        promoted = self._widths._in_c and scalar_dtype(node) in _PROMOTED and name != "cast"
+        promoted = self._widths._in_c and scalar_dtype(node) in PROMOTED and name != "cast"
         if not promoted and not self._counts(node, exact):
             return new
         if (is_index(node) and name != "cast") or not all(map(is_integer, parts)):

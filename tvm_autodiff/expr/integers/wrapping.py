@@ -93,8 +93,8 @@ def opaque_conversions(expr: Expr, intervals: Intervals) -> Expr:
     """Hide conversions that may change a value in calls that LLVM removes.
 
     ``int32(a) → reinterpret(a)`` of a uint32, ``int32(int64(a)) → int32(reinterpret(int64(a)))``,
-    and ``uint32(a) → reinterpret(uint32(a))`` of an int8. TVM bounds a conversion by the part of the
-    source's interval that the type holds, so that ``int32(int64(a)) >= 0`` of a uint32 is true to
+    and ``uint32(a) → reinterpret(uint32(a))`` of an int8. TVM bounds a conversion by what of the
+    interval of the source fits the type, so that ``int32(int64(a)) >= 0`` of a uint32 is true to
     it. It also moves conversions to the parts of a sum, and fails at a part that does not fit.
 
     Parameters

@@ -20,7 +20,7 @@ from ..statement_loops import statement_loops
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     """Schedule any kernel, correctness first."""
-    if too_large(kernel) is not None or _has_lets(kernel):
+    if too_large(kernel, expanded=True) is not None or _has_lets(kernel):
         launch = statement_loops(kernel, machine)
         if not isinstance(launch, Declined):
             return [launch]

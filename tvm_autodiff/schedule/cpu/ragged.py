@@ -16,6 +16,7 @@ from ...codegen.loop_nest import (
     Statement,
     allocated,
     bind,
+    combination,
     element,
     function,
     local,
@@ -134,10 +135,11 @@ class _Nest:
     def _step(self, sums: list[Local], index: Expr, sources: list[Expr]) -> Statement:
         """``sums[index] = sums[index] ⊕ sources``."""
         before = [element(s, [index]) for s in sums]
-        after = self.reduction.combiner.apply(before, [self.places.read(e) for e in sources])
+        values = [self.places.read(source) for source in sources]
+        bound, after = combination(self.reduction.combiner, before, values)
         new = [variable("new", dtype) for dtype in self.dtypes]
         stores = [store(s, var, [index]) for s, var in zip(sums, new, strict=True)]
-        return sequence([*map(bind, new, after), *stores])
+        return sequence([*bound, *map(bind, new, after), *stores])
 
     def _reduced(self, body: Statement, axes: list[Axis]) -> Statement:
         for axis in reversed(axes):

@@ -37,7 +37,7 @@ THREAD_BYTES = 512 << 10
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     """Schedule any kernel, correctness first."""
-    if too_large(kernel) is not None:
+    if too_large(kernel, expanded=True) is not None:
         launch = statement_loops(kernel, machine)
         if not isinstance(launch, Declined):
             return [replace(launch, func=bind_parallel(launch.func))]

@@ -15,6 +15,7 @@ from ....codegen.loop_nest import (
     Places,
     Statement,
     bind,
+    combination,
     counter,
     element,
     local,
@@ -231,13 +232,12 @@ def combined(
 ) -> list[Statement]:
     """``targets[indices] = targets[indices] ⊕ values``, all components at once."""
     old = [element(target, indices) for target in targets]
-    results: Sequence[Expr] = reduction.combiner.apply(old, values)
-    before: list[Statement] = []
+    before, results = combination(reduction.combiner, old, values)
     if len(results) > 1:
         # a component may read those that are stored before it
         kept = [variable("component", dtype_of(result)) for result in results]
-        before = [bind(var, result) for var, result in zip(kept, results, strict=True)]
-        results = kept
+        before += [bind(var, result) for var, result in zip(kept, results, strict=True)]
+        results = list(kept)
     after = [store(t, result, indices) for t, result in zip(targets, results, strict=True)]
     return before + after
 

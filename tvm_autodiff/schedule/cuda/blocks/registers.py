@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....codegen.loop_nest import Local, Statement, element, sequence, store
+from ....codegen.loop_nest import Local, Statement, combination, element, sequence, store
 from ....codegen.thread_loops import REGISTERS, buffer_in
 from ....expr.build import const
 from ....expr.nodes import Expr, dtype_of
@@ -36,13 +36,15 @@ def accumulated(
 ) -> Statement:
     """``totals = totals ⊕ values``, all components at once."""
     zero = const(0, "int32")
-    combined = combiner_of(item).apply([element(total, [zero]) for total in totals], values)
+    old = [element(total, [zero]) for total in totals]
+    bound, combined = combination(combiner_of(item), old, values)
     if len(totals) == 1:
-        return store(totals[0], combined[0], [zero])
+        return sequence([*bound, store(totals[0], combined[0], [zero])])
     fresh = registers_of("next", item, registers)
     pairs = list(zip(totals, fresh, strict=True))
     return sequence(
         [
+            *bound,
             *(store(new, value, [zero]) for new, value in zip(fresh, combined, strict=True)),
             *(store(total, element(new, [zero]), [zero]) for total, new in pairs),
         ]

@@ -1,0 +1,54 @@
+"""Weights of expressions follow the time that TVM's simplifier takes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tvm import te, tirx
+
+from tvm_autodiff.expr.weights import MAX_WEIGHT, weight
+
+i = te.var("i")
+x = te.placeholder((9,), name="x")
+
+
+def chosen(value: Any) -> Any:
+    """``2 if |value| >= 4 else 3``."""
+    return tirx.Select(tirx.abs(value) >= 4.0, tirx.const(2.0), tirx.const(3.0))
+
+
+def level(value: Any) -> Any:
+    return tirx.Select(value >= 4, i, i + 1)
+
+
+def branch(value: Any) -> Any:
+    return tirx.Select(i >= 4, value, tirx.const(3.0))
+
+
+#: what is nested, around what, and the levels whose simplification takes about a second
+LEVELS: dict[str, tuple[Callable[[Any], Any], Any, int]] = {
+    "conditions of floats": (chosen, x(i), 8),
+    "conditions of integers": (level, i, 5),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_nested_choices(name: str) -> None:
+    """Each level costs a multiple, and the limit is near where TVM takes a second."""
+    nest, value, most = LEVELS[name]
+    sizes = []
+    for _ in range(most):
+        value = nest(value)
+        sizes.append(weight(value, limit=10**9))
+    assert all(after > 2 * before for before, after in itertools.pairwise(sizes))
+    assert sizes[-3] <= MAX_WEIGHT < sizes[-1]
+
+
+def test_branches_of_floats_are_walked_once() -> None:
+    value = x(i)
+    for _ in range(100):
+        value = branch(value)
+    assert weight(value) < MAX_WEIGHT
