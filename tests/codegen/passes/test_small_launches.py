@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import ir, tirx
 from tvm.ir import prim
 
 from tests.evaluate import evaluate
+from tvm_autodiff.codegen.host.direct_calls import called, chosen
 from tvm_autodiff.codegen.loop_nest import PARALLEL, loop, sequence, when
 from tvm_autodiff.codegen.passes.small_launches import LEAST_WORK, without_small_launches
 from tvm_autodiff.expr.rewrite import postorder
@@ -49,6 +50,16 @@ def test_the_work_decides(size):
     assert branch.then_case.kind == tirx.ForKind.SERIAL
     assert branch.else_case.kind == PARALLEL
     assert bool(evaluate(branch.condition, {param: size})) == (size * 8 < LEAST_WORK)
+
+
+@pytest.mark.parametrize(("launch", "few"), [(-1, False), (0, False), (1, True)])
+def test_calls_of_kernels_are_worth_threads(launch, few):
+    only, i = tirx.Var("only", "int32"), tirx.Var("i", "int32")
+    call = called(ir.GlobalVar("kernel"), [i])
+    body = loop(i, 2, sequence([when(chosen(only, 0), call)]), PARALLEL)
+    [branch, *_] = branches(rewritten(tirx.PrimFunc([only], sequence([body]))))
+    assert branch.then_case.kind == tirx.ForKind.SERIAL
+    assert bool(evaluate(branch.condition, {only: launch})) == few
 
 
 @pytest.mark.parametrize("size", [5, 1000, 5000])

@@ -101,6 +101,8 @@ class _Work:
                 total = _plus(total, self.of(part))
             return total
         if isinstance(node, tirx.IfThenElse):
+            if _calls_a_kernel(node.condition):
+                return float(LEAST_WORK)  # the schedule has decided about threads
             # one of both runs; the first is the whole of a guard
             return self._if(node.condition, self.of(node.then_case))
         if isinstance(node, tirx.BufferStore):
@@ -134,6 +136,11 @@ class _Work:
         if reads or any(node_id(var) not in self._sizes for var in found):
             return _UNKNOWN
         return cast("float64", extent)
+
+
+def _calls_a_kernel(condition: Expr) -> bool:
+    """Whether a condition is that a call of another function fails."""
+    return any(isinstance(getattr(one, "op", None), ir.GlobalVar) for one in postorder([condition]))
 
 
 def _times(left: float | Expr, right: float | Expr) -> float | Expr:
