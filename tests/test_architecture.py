@@ -72,6 +72,7 @@ SCHEDULE_LAYERS = {
     "cpu/tiles": 7,
     "cpu/lanes": 7,
     "arguments": 7,
+    "tiled": 7,
     "cpu": 8,
     "cuda": 8,
     "backends": 9,

@@ -291,12 +291,16 @@ def _from_cache(
         return None
 
 
-def _plan(request: Request, machine: Machine, rules: Sequence[Rule]) -> Plan:
+def _plan(
+    request: Request, machine: Machine, rules: Sequence[Rule], tiles: bool = False
+) -> Plan:
     """The kernels of a request; sums under equations that data solve become scatters and reads."""
     count = len(request.outputs)
     wanted = solve_masks([*request.outputs, *(new for _, new in request.updates)])
     updates = [(old, new) for (old, _), new in zip(request.updates, wanted[count:], strict=True)]
-    return Plan(request.inputs, wanted[:count], updates, machine, rules, solve_masks)
+    return Plan(
+        request.inputs, wanted[:count], updates, machine, rules, solve_masks, tiles=tiles
+    )
 
 
 def _compiled(
@@ -305,7 +309,8 @@ def _compiled(
     """The executable of a program, and its manifest; `direct` as in `emit.program.assemble`."""
     rules = rules_for(machine)
     try:
-        plan = run_deep(_plan, request, machine, rules)
+        tiles = machine.kind == "llvm" and tune is None  # what is tuned are kernels of a program
+        plan = run_deep(_plan, request, machine, rules, tiles)
         if tune is not None:
             plan.rules = run_deep(_tuned, plan, tune)
         done = compiled(plan, direct=direct)

@@ -1,4 +1,5 @@
-"""Decides whether the rows of a loop run through all steps in blocks, one or more for each thread.
+"""Decides whether the rows of a loop run through all steps in blocks, one or more for each thread,
+and whether its steps are shared among threads.
 
 Threads then synchronise once instead of in each kernel of each step, and temporaries stay in the
 cache of one core. What all rows read is then read by each core completely, so it must fit its
@@ -20,6 +21,7 @@ SHARED_PART = 2  #: what all rows read may take one part in so many of a cache
 #: operations and reads for each byte of that, from which on a core waits little for the cache that
 #: it shares with others: products with a matrix of float32 have that for eleven rows in a block
 WORK_OF_A_BYTE = 8
+UNEVEN = 0.1  #: of the time of a loop, for which some threads may wait for the last one
 
 
 def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
@@ -42,3 +44,21 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
     far = machine.last_cache_bytes // found.count  # each block packs a separate copy
     worth = work >= found.count * shared * WORK_OF_A_BYTE
     return found if shared <= near or (worth and shared <= far) else None
+
+
+def steps_apart(loop: Loop, machine: Machine) -> int:
+    """In how many runs of steps threads take a loop without carries; 1 if its steps run in order.
+
+    Each run has its own temporaries. Where steps do not divide evenly, kernels use the threads.
+    """
+    if loop.step.carries or not isinstance(loop.length, int) or not is_even(loop.length, machine):
+        return 1
+    ops = [op for op in topological(list(loop.step.outputs)) if not is_placeholder(op)]
+    work = loop.length * sum(estimated_work(Kernel(op)) for op in ops)
+    return machine.threads_for(work)
+
+
+def is_even(count: int, machine: Machine) -> bool:
+    """Whether as many equal pieces of work keep all threads busy."""
+    most = -(-count // machine.threads)
+    return most * machine.threads <= count * (1 + UNEVEN)

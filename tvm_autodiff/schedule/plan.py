@@ -29,13 +29,14 @@ from .fusion.groups import FusionGroup
 from .fusion.kernels import cut
 from .fusion.repetition import repeated
 from .kernel import SYMBOLIC_SIZE, Kernel
-from .loop_rows import rows_apart
+from .loop_rows import rows_apart, steps_apart
 from .machine import Machine
 from .rewrites.loops.row_blocks import RowBlocks
 from .rewrites.normal_form import copy_of
 from .rewrites.table import BEFORE_KERNELS, rewritten
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
+from .tiled.choice import with_tiles
 
 Key = tuple[int, int]  #: of a tensor
 
@@ -59,6 +60,8 @@ class Plan:
         How often the program runs; in a loop, the number of steps.
     varying : sequence of Tensor
         The inputs that differ from one step to the next.
+    tiles : bool
+        Whether stages may run tile by tile, for programs whose loops call kernels.
     kernels : list of Kernel or FusionGroup
         The kernels in order of execution.
     results : list of Tensor
@@ -78,6 +81,7 @@ class Plan:
     refusals: Refusals = field(default_factory=Refusals)
     times: int = 1
     varying: Sequence[Tensor] = ()
+    tiles: bool = False
     kernels: list[Kernel | FusionGroup] = field(init=False)
     results: list[Tensor] = field(init=False)
     scheduled: list[Scheduled] = field(init=False, default_factory=list)
@@ -86,6 +90,8 @@ class Plan:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         kind, exact = self.machine.kind, self.machine.exact_math
         tensors = rewritten(outputs, BEFORE_KERNELS, kind, exact)
+        if self.tiles:
+            tensors = with_tiles(tensors, self.machine)
         kernels, self.results = cut(tensors, exact)
         self.kernels = repeated(kernels, self.times, self.varying)
         self._calls = True
@@ -154,7 +160,9 @@ class Plan:
         runs = length if found.blocks is None else length * found.blocks.count
         self.scheduled += [replace(one, runs=one.runs * runs) for one in found.inside.scheduled]
         results = found.inside.results
-        return [loop_step(kernel, found.part, found.values, results, steps, found.blocks)]
+        return [
+            loop_step(kernel, found.part, found.values, results, steps, found.blocks, found.runs)
+        ]
 
     def _without_calls(
         self, kernel: Kernel, kind: Loop | KeptLoop | Rewind, kernels: int
@@ -225,8 +233,11 @@ class Plan:
 
     def _planned(self, whole: Loop) -> _PlannedLoop:
         machine, part, blocks = self.machine, whole, rows_apart(whole, self.machine)
+        runs = 1 if blocks is not None else steps_apart(whole, self.machine)
+        if blocks is not None or runs > 1:
+            machine = replace(machine, threads=1)
         if blocks is not None:
-            machine, part = replace(machine, threads=1), replace(whole, step=blocks.step)
+            part = replace(whole, step=blocks.step)
         step = part.step
         values = step_values(step.carries, step.news, step.ys)
         inside = Plan(
@@ -240,7 +251,7 @@ class Plan:
             part.length if isinstance(part.length, int) else SYMBOLIC_SIZE,
             [*step.carries, *step.xs],
         )
-        return _PlannedLoop(whole, part, blocks, values, inside)
+        return _PlannedLoop(whole, part, blocks, runs, values, inside)
 
 
 @dataclass(frozen=True)
@@ -252,6 +263,8 @@ class _PlannedLoop:
     whole, part : Loop
         The loop with the step for all rows, and with the step that runs.
     blocks : RowBlocks or None
+    runs : int
+        In how many runs of steps threads take it.
     values : StepValues
         The values that the step of `part` computes.
     inside : Plan
@@ -261,6 +274,7 @@ class _PlannedLoop:
     whole: Loop
     part: Loop
     blocks: RowBlocks | None
+    runs: int
     values: StepValues
     inside: Plan
 

@@ -58,6 +58,7 @@ def loop_step(
     results: Sequence[Tensor],
     steps: Sequence[Step],
     blocks: RowBlocks | None = None,
+    runs: int = 1,
 ) -> Step:
     """The launch of a loop.
 
@@ -73,8 +74,10 @@ def loop_step(
         The launches of one step, in order.
     blocks
         All blocks, which run in parallel, if the step is that of a block of rows.
+    runs
+        The number of runs of steps that run in parallel, if there are no carries.
     """
-    written = _Written(kernel.root, loop, values, results, steps, blocks)
+    written = _Written(kernel.root, loop, values, results, steps, blocks, runs)
     inner = tuple(written.inner())
     return Step(written.launch(), kernel, "loop", (), inner)
 
@@ -89,6 +92,7 @@ class _Written:
     results: Sequence[Tensor]
     steps: Sequence[Step]
     blocks: RowBlocks | None = None
+    runs: int = 1
 
     def __post_init__(self) -> None:
         step = self.loop.step
@@ -101,13 +105,14 @@ class _Written:
         self.length = _wide(self.loop.length) if known else variable("length", "int64")
         self.clock = Clock(variable("done", "int64"), self.length, self.loop.reverse)
         self.block = variable("block", "int64")
-        self.count = 1 if self.blocks is None else self.blocks.count
+        self.count = self.runs if self.blocks is None else self.blocks.count
 
     def inner(self) -> list[Step]:
         """The launches with the numbers that `only` selects by, and how often each runs."""
         length = self.loop.length if isinstance(self.loop.length, int) else None
+        blocks = 1 if self.blocks is None else self.blocks.count
         found: list[Step] = []
-        for repeats, steps in ((self.count, self.once), (_times(length, self.count), self.each)):
+        for repeats, steps in ((self.count, self.once), (_times(length, blocks), self.each)):
             leaves = [one for step in steps for one in step.inner or (step,)]
             found += [replace(one, calls=_times(repeats, one.calls)) for one in leaves]
         return found
@@ -172,8 +177,19 @@ class _Written:
         for step in self.each:
             calls.append(self._call(step, number, {**fixed, **places}, callees))
             number += step.launches
-        whole = loop(self.clock.done, self.length, sequence([*bindings, *calls]))
+        low, count = self._steps_of_run()
+        whole = loop(self.clock.done, count, sequence([*bindings, *calls]), low=low)
         return sequence([*begin, *before, *prepared, whole, *after])
+
+    def _steps_of_run(self) -> tuple[Expr | int, Expr]:
+        """The first step and the number of steps of a run; all steps if there is one run."""
+        if self.runs == 1:
+            return 0, self.length
+        runs = const(self.runs, "int64")
+        low, end = (
+            binary("floordiv", (self.block + const(n, "int64")) * self.length, runs) for n in (0, 1)
+        )
+        return low, end - low
 
     def _of_block(self, start: Pointer, size: Extent) -> Pointer:
         """The offset of this block in an array with a part of equal size for each block."""

@@ -1,0 +1,1 @@
+"""Stages that share leading axes, run tile by tile of these axes."""

@@ -1,0 +1,155 @@
+"""Chooses which stages of a program run tile by tile, and the tiles.
+
+Between products, tensors that are larger than the caches of the cores pass through the cache that
+all cores share, or through memory: once when they are written, and once for each reader. Tiles keep
+them in the cache of a core. They cost the reads and writes of what is added up from tile to tile,
+and smaller kernels. They pay where products do little work for each element of what they exchange,
+such as the scores of attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ...graph.graph import Graph, replace_tensors, tensors_read_by
+from ...graph.stage import Operation, is_compute, outputs_of, reduction_of, shape_of
+from ..kernel import iterations, size_of
+from ..loop_rows import is_even
+from ..machine import Machine
+from ..work import bytes_of
+from .region import Key, Region, region_around
+from .tiles import Tiling, outer_loops, tiled
+
+#: points for each element that a reduction reads, from which on it is a product of blocks
+REUSE = 8
+#: cycles of a core for each byte of the cache that all cores share, and of memory: with its scores
+#: there, attention of 32x128x64, and of 8x512x64 or 4x2048x64, with its gradient takes so much
+#: longer on Zen 5, at least
+SHARED_BYTE, MEMORY_BYTE = 0.03, 0.1
+#: tensors stay in the shared cache that take one part in so many: with 6 MB for each of two threads
+#: of 32 MB, attention of 4096x64 with its gradient takes 37 ms, with 3 MB 29 ms
+SHARED_PART = 4
+CALL_CYCLES = 250  #: of a kernel that a loop calls, without its work
+LIVE_PART = 2  #: of what a tile computes, one part in so many is needed at a time
+#: of a tile: attention of 4096x64 with its gradient takes 35.6 ms with 16, 29.1 ms with 32
+MIN_ROWS = 32
+OPERANDS = 3  #: large tensors that a product reads and writes, at most
+GAIN = 0.1  #: of the time of the products, at least
+
+
+def with_tiles(tensors: Sequence[Tensor], machine: Machine) -> list[Tensor]:
+    """Equal tensors, whose stages run tile by tile where that pays."""
+    current = list(tensors)
+    seen: set[Key] = set()
+    while True:
+        graph = Graph(current)
+        wanted = {tensor_key(tensor) for tensor in current}
+        chosen: _Candidate | None = None
+        for seed in _seeds(graph, machine):
+            if tensor_key(seed) not in seen and chosen is None:
+                seen.add(tensor_key(seed))
+                chosen = _best(graph, seed, wanted, machine)
+        if chosen is None:
+            return current
+        made = tiled(chosen.region, chosen.tiling)
+        current = replace_tensors(current, list(zip(chosen.region.results, made, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    region: Region
+    tiling: Tiling
+    gain: float  #: cycles
+
+
+def _seeds(graph: Graph, machine: Machine) -> Iterator[Tensor]:
+    """Large tensors that products write or read, and that take a while beside these."""
+    for op in graph.ops:
+        for tensor in outputs_of(op) if is_compute(op) else ():
+            if not _is_large(tensor, machine):
+                continue
+            near = [op, *graph.consumers(tensor)]
+            products = [one for one in near if _is_product(one)]
+            passes = (bytes_of(tensor) or 0) * len(near)
+            if products and OPERANDS * passes * MEMORY_BYTE > _least_gain(products, machine):
+                yield tensor
+
+
+def _least_gain(products: Sequence[Operation], machine: Machine) -> float:
+    """The cycles that tiles have to save beside products."""
+    lanes = machine.lanes(dtype_of(products[0].output(0))) if products else 1
+    return GAIN * sum(map(iterations, products)) / (2 * lanes)
+
+
+def _is_large(tensor: Tensor, machine: Machine) -> bool:
+    size = bytes_of(tensor)
+    return size is not None and size >= machine.cache_bytes
+
+
+def _is_product(op: Operation) -> bool:
+    """Whether a reduction reads each element many times."""
+    if not is_compute(op) or reduction_of(op) is None:
+        return False
+    largest = max((size_of(shape_of(tensor)) for tensor in tensors_read_by(op)), default=0)
+    return iterations(op) >= REUSE * largest
+
+
+def _best(graph: Graph, seed: Tensor, wanted: set[Key], machine: Machine) -> _Candidate | None:
+    found: list[_Candidate] = []
+    for outer in range(len(shape_of(seed)) - 1):
+        region = region_around(graph, seed, outer, wanted, lambda t: _is_large(t, machine))
+        candidate = None if region is None else _candidate(graph, region, machine)
+        if candidate is not None:
+            found.append(candidate)
+    return max(found, key=lambda one: one.gain, default=None)
+
+
+def _candidate(graph: Graph, region: Region, machine: Machine) -> _Candidate | None:
+    """The tiles of a region, or None if they do not pay."""
+    exchanged = passes = 0
+    for tensor in region.kept:
+        size, readers = bytes_of(tensor) or 0, graph.consumers(tensor)
+        if any(map(_is_product, [tensor.op, *readers])):
+            exchanged += size
+            passes += size * (1 + len(readers))
+    whole = passes * _byte_cycles(exchanged, machine, machine.threads)
+    least = _least_gain([op for op in region.members if _is_product(op)], machine)
+    if whole <= least:
+        return None
+    outer, rows = prod(region.extents[:-1]), region.extents[-1]
+    row = sum(bytes_of(tensor) or 0 for tensor in region.kept) // (outer * rows * LIVE_PART)
+    sums = sum(bytes_of(t) or 0 for t in region.results if hash(t.op) in region.sums)
+    found: list[_Candidate] = []
+    for tiling in _tilings(region, machine):
+        tiles = tiling.parts * tiling.tiles
+        added = 2 * sums * (tiles if tiling.tiles > 1 else tiling.parts - 1)
+        cycles = passes * _byte_cycles(rows // tiles * row, machine)
+        cycles += added * _byte_cycles(2 * sums // outer, machine)
+        cycles += CALL_CYCLES * outer * tiles * len(region.members)
+        found.append(_Candidate(region, tiling, whole - cycles))
+    best = max(found, key=lambda one: one.gain, default=None)
+    return best if best is not None and best.gain > least else None
+
+
+def _byte_cycles(held: int, machine: Machine, cores: int = 1) -> float:
+    """The cycles to reach a byte of what some cores hold, above those of a core's own cache."""
+    if held <= cores * machine.cache_bytes:
+        return 0.0
+    near = held * machine.threads * SHARED_PART <= cores * machine.last_cache_bytes
+    return SHARED_BYTE if near else MEMORY_BYTE
+
+
+def _tilings(region: Region, machine: Machine) -> Iterator[Tiling]:
+    """Rows in tiles, the largest first, and in parts for threads where outer axes are too few."""
+    rows, parts = region.extents[-1], 1
+    if region.sums and not any(is_even(extent, machine) for extent in outer_loops(region)):
+        parts = machine.threads
+    if rows % parts:
+        return
+    for tiles in range(1, rows // parts + 1):
+        size = rows // (parts * tiles)
+        if size * parts * tiles == rows and (size >= MIN_ROWS or tiles * parts == 1):
+            yield Tiling(parts, tiles)
