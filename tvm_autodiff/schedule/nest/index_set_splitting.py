@@ -193,7 +193,7 @@ def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece
 def _cut(
     exprs: Sequence[Expr], var: Var, variables: Sequence[Var], low: int, high: int
 ) -> int | None:
-    """An index in low+1 .. high at which a condition, a clamp or a quotient of `var` alone changes."""
+    """An index in low+1 .. high where a condition, a clamp or a quotient of `var` alone changes."""
     forms = AffineForms(variables)
     for node in postorder(list(exprs)):
         name = op_name(node)

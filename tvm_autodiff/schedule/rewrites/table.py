@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...expr.nodes import Tensor
 from .argmax_fusion import with_fused_argmax
+from .distinct_values import with_distinct_values
 from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
 from .loops.unread_results import without_unread_results
@@ -53,6 +54,7 @@ BEFORE_KERNELS = (
     Rewrite(without_loop_invariants),
     Rewrite(normal_form),
     Rewrite(with_split_quotients),
+    Rewrite(with_distinct_values),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
 )

@@ -89,8 +89,9 @@ def _sides(node: Expr, variables: Sequence[Var]) -> list[Affine]:
 def moduli_of(elements: Elements) -> list[int] | None:
     """For each axis the least common multiple of its divisors.
 
-    A quotient that changes at most once is not counted: the axis is cut there. None if a division
-    involves several axes, or one of unknown extent.
+    A quotient that changes at most once is not counted: the axis is cut there. What is divided may
+    be a quotient or a remainder itself. None if a division involves several axes, or one of unknown
+    extent.
     """
     variables = [axis.var for axis in elements.axes]
     found = dict.fromkeys(map(node_id, variables), 1)
@@ -100,16 +101,24 @@ def moduli_of(elements: Elements) -> list[int] | None:
         if op_name(node) not in ("floordiv", "floormod"):
             continue
         numerator, divisor = operands(node)
-        value = const_value(divisor)
-        if not isinstance(value, int) or value < 1:
+        period = const_value(divisor)
+        nested = op_name(numerator) in ("floordiv", "floormod")
+        while op_name(numerator) in ("floordiv", "floormod"):
+            inner = const_value(operands(numerator)[1])
+            if not isinstance(inner, int) or not isinstance(period, int):
+                return None
+            period = period * inner if op_name(numerator) == "floordiv" else period
+            numerator = operands(numerator)[0]
+        if not isinstance(period, int) or period < 1:
             return None
         form = forms.of(numerator)
         if form is None or len(form.terms) > 1:
             return None
         for key, _ in form.terms:
             extent = extents[key]
-            if not isinstance(extent, int) or changes(form, value, (0, extent - 1)) > 1:
-                found[key] = lcm(found[key], value)
+            once = isinstance(extent, int) and changes(form, period, (0, extent - 1)) < 2
+            if nested or not once:
+                found[key] = lcm(found[key], period)
     for axis in elements.axes:
         if found[node_id(axis.var)] > 1 and not isinstance(axis_range(axis)[1], int):
             return None
