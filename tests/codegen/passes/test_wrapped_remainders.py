@@ -40,6 +40,7 @@ FORMS = [
     (lambda i: (i * 5 + 3) % 16, False),  # a product and a shift
     (lambda i: (i + 3) % 7, True),
     (lambda i: i % 8, True),  # it does not wrap
+    (lambda i: i % 4, True),  # where a schedule splits the loop
 ]
 
 

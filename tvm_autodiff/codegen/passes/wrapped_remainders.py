@@ -72,7 +72,10 @@ def choose_remainders(func: Any, variable: Callable[[Var], Interval]) -> Any:
 def _by_power_of_two(node: Expr) -> bool:
     if op_name(node) != "floormod" or not is_index(node) or "x" in dtype_of(node):
         return False
-    d = const_value(operands(node)[1])
+    numerator, divisor = operands(node)
+    if op_name(numerator) == "var":  # of a panel or a group: TVM splits the loop there
+        return False
+    d = const_value(divisor)
     return isinstance(d, int) and d > 1 and d & (d - 1) == 0
 
 
