@@ -2,26 +2,34 @@
 
 One function checks every array and stores its address in the table; others return what it found.
 TVM's own checks generate code for each array, which took LLVM minutes for several hundred arrays.
+The check is the same for all programs. It is compiled once in a process, and programs call it by
+its address in the table: with a copy in each, half of the time of a small build went into it.
 
 A table is a list of 64-bit words and serves one call at a time: the numbers of arrays, of those
-with memory and of those with memory that are written; six words for each array (dtype, rank, bytes,
-position of its shape, mask of its alignment, position among the spans, in which written arrays come
-first and arrays without memory last); the addresses; the starts of the spans; their ends; the
-shapes. What else a program reads, such as the values of its symbolic sizes, follows.
+with memory and of those with memory that are written; the address of the check; six words for each
+array (dtype, rank, bytes, position of its shape, mask of its alignment, position among the spans,
+in which written arrays come first and arrays without memory last); the addresses; the starts of the
+spans; their ends; the shapes. What else a program reads, such as the values of its symbolic sizes,
+follows.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 import tvm_ffi
 
+from .native_code import native_functions
+
 #: the results of the check
 FITS, MISMATCH, OVERLAP = 0, 1, 2
 
-_HEAD, _SPEC = 3, 6  #: words
+_HEAD, _SPEC = 4, 6  #: words
+ADDRESS = 3  #: the word with the address of the check
 
 
 def address_word(count: int, number: int) -> int:
@@ -55,6 +63,8 @@ def call_table(
     >>> table = call_table([("float32", (2, 3)), ("int8", ())], {1})
     >>> table[:3].tolist(), table[-2:].tolist()
     ([2, 2, 1], [2, 3])
+    >>> int(table[ADDRESS]) == check_address()
+    True
     """
     count = len(arrays)
     specs = [(tvm_ffi.dtype(dtype), shape) for dtype, shape in arrays]
@@ -62,7 +72,7 @@ def call_table(
     order = sorted(range(count), key=lambda n: (not sizes[n], n not in written))
     places = {number: place for place, number in enumerate(order)}
     full = [number for number in range(count) if sizes[number]]
-    words = [count, len(full), sum(number in written for number in full)]
+    words = [count, len(full), sum(number in written for number in full), check_address()]
     position = _HEAD + (_SPEC + 3) * count
     for number, (kind, shape) in enumerate(specs):
         code = kind.type_code | kind.bits << 8 | kind.lanes << 16
@@ -75,11 +85,22 @@ def call_table(
     return np.array(words, "int64")
 
 
+def check_address() -> int:
+    """The address of the check in this process."""
+    return _compiled_check()[0]
+
+
+@functools.cache
+def _compiled_check() -> tuple[int, Any]:
+    (address,), code = native_functions(["tvm_autodiff_check"], CHECK_CODE)
+    return address, code
+
+
 # DLTensor: data 0, device 8, rank 16, dtype 20, shape 24, strides 32, byte offset 40; an argument:
 # type 0, value 8; type 7 is a pointer to a DLTensor, 70 an object with one behind its head of 24
-CODE = f"""
-define ptr @tvm_autodiff_tensor(ptr %args, i64 %number) {{
-  %arg = getelementptr {{ i32, i32, ptr }}, ptr %args, i64 %number
+_TENSOR = """
+define ptr @tvm_autodiff_tensor(ptr %args, i64 %number) {
+  %arg = getelementptr { i32, i32, ptr }, ptr %args, i64 %number
   %type = load i32, ptr %arg
   %place = getelementptr i8, ptr %arg, i64 8
   %value = load ptr, ptr %place
@@ -89,8 +110,11 @@ define ptr @tvm_autodiff_tensor(ptr %args, i64 %number) {{
   %other = select i1 %is_tensor, ptr %value, ptr null
   %tensor = select i1 %is_object, ptr %inside, ptr %other
   ret ptr %tensor
-}}
+}
+"""
 
+#: what a program uses
+CODE = f"""{_TENSOR}
 define ptr @tvm_autodiff_memory(ptr %args, i32 %number) {{
   %wide = zext i32 %number to i64
   %tensor = call ptr @tvm_autodiff_tensor(ptr %args, i64 %wide)
@@ -123,6 +147,16 @@ define ptr @tvm_autodiff_part(ptr %memory, i64 %offset) {{
   ret ptr %part
 }}
 
+define i32 @tvm_autodiff_checked(ptr %args, i32 %given, ptr %table, i32 %first, ptr %result) {{
+  %place = getelementptr i64, ptr %table, i64 {ADDRESS}
+  %check = load ptr, ptr %place
+  %status = call i32 %check(ptr %args, i32 %given, ptr %table, i32 %first, ptr %result)
+  ret i32 %status
+}}
+"""
+
+#: the check
+CHECK_CODE = f"""{_TENSOR}
 define i32 @tvm_autodiff_check(ptr %args, i32 %given, ptr %table, i32 %first, ptr %result) {{
 begin:
   %count = load i64, ptr %table

@@ -20,13 +20,14 @@ from ...expr.intrinsics import with_llvm_code
 from ...expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
 from ...expr.rewrite import variables_of
 from ..loop_nest import bind, sequence, when
+from ..modules import compiled_module, module_of
 from ..passes.compaction import compacting_blocks
 from ..passes.short_circuit import short_circuited
 from ..passes.small_launches import without_small_launches
 from ..passes.subnormals import FLUSHED, without_subnormals
 from ..passes.vector_conditions import without_vectors_as_numbers
 from ..stages.primfunc import PrimFunc
-from .call_check import CODE, FITS, address_word
+from .call_check import CHECK_CODE, CODE, FITS, address_word
 from .parallel_launch import CODE as EXCHANGE_CODE
 
 Statement = Any  #: a TVM statement
@@ -36,6 +37,8 @@ ALL_LAUNCHES, NO_LAUNCH = -1, 2**31 - 1
 #: instead of a launch, before a pointer: exchanges the function that divides loops among threads
 EXCHANGE = -2
 ALIGNMENT = 64  #: bytes: places in a workspace begin at multiples
+
+_IN_FRONT = 3  #: arguments of ``main`` before the arrays
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ def calling(
             return extern("handle", "part", workspace, word(place.word))
         return place
 
-    in_front = const(3, "int32")
+    in_front = const(_IN_FRONT, "int32")
     exchange = tirx.Evaluate(extern("int32", "exchange", args, result))
     body = [
         bind(launch, extern("int32", "launch", args)),
@@ -223,7 +226,7 @@ def calling(
             sequence([exchange, tirx.Return(const(0, "int32"))]),
         ),
         bind(table, extern("handle", "memory", args, const(1, "int32"))),
-        bind(status, extern("int32", "check", args, given, table, in_front, result)),
+        bind(status, extern("int32", "checked", args, given, table, in_front, result)),
         when(compare("ne", status, const(FITS, "int32")), tirx.Return(const(0, "int32"))),
         bind(workspace, extern("handle", "memory", args, const(2, "int32"))),
         *(bind(var, cast(dtype_of(var), word(number))) for var, number in sizes),
@@ -247,6 +250,22 @@ def calling(
     )
     main = main.with_attr("global_symbol", "__tvm_ffi_main").with_attr("calling_conv", _PACKED)
     return with_llvm_code(main, CODE + EXCHANGE_CODE)
+
+
+def check_module(target: Any) -> Any:
+    """The check of arrays as machine code for a target, for programs outside of this process.
+
+    The function is ``__tvm_ffi_check(table, args, given, result)``.
+    """
+    table, args, result = _handle("table"), _handle("args"), _handle("result")
+    given = tirx.Var("given", "int32")
+    operands = [args, given, table, const(_IN_FRONT, "int32"), result]
+    check = tirx.Evaluate(tirx.call_extern("int32", "tvm_autodiff_check", *operands))
+    body = sequence([check, tirx.Return(const(0, "int32"))])  # TVM allows no other
+    func = tirx.PrimFunc([table, args, given, result], body, ir.PrimType("int32"))
+    func = func.with_attr("global_symbol", "__tvm_ffi_check").with_attr("calling_conv", _PACKED)
+    module = module_of({"check": with_llvm_code(func, CHECK_CODE)})
+    return compiled_module(module, target, tir_pipeline=PIPELINE).mod
 
 
 def called(function: Any, arguments: Sequence[Expr]) -> Statement:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .call_check import ADDRESS
+
 #: LLVM's names of x86 features that C++ compilers can test under the same names
 _ASKED = frozenset(
     ("aes", "avx", "avx2", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f")
@@ -39,11 +41,14 @@ def standalone_source(
     threads : int
         The number of threads without TVM's runtime.
     table : array or None
-        The table argument of the program (see `call_check`), or None if it takes only arrays.
+        The table argument of the program (see `call_check`), or None if it takes only arrays. With
+        a table, the library contains `direct_calls.check_module`, too.
     workspace : int
         The bytes of temporaries, which the program takes in addition to a table.
     """
-    words = ", ".join(f"{word}ll" for word in (table.tolist() if table is not None else [0]))
+    given = [0] if table is None else table.tolist()
+    # an address of this process, which `run` replaces
+    words = ", ".join("0" if at == ADDRESS else f"{word}ll" for at, word in enumerate(given))
     checks = "\n".join(
         f'  if (!__builtin_cpu_supports("{name}")) return "{name}";'
         for name in sorted(_ASKED & set(features))
@@ -54,6 +59,7 @@ def standalone_source(
         misses=json.dumps(f"the library was built for {target}, and this CPU has no "),
         table=words,
         words=0 if table is None else len(table),
+        address=ADDRESS,
         threads=threads,
         workspace=max(1, workspace),
     )
@@ -83,6 +89,8 @@ __attribute__((weak)) void* __TVMBackendFreeWorkspace;
 
 __attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 int __tvm_ffi_main(void* self, struct Any* args, int32_t count, struct Any* result);
+__attribute__((weak))
+int __tvm_ffi_check(void* table, struct Any* args, int32_t count, struct Any* result);
 
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t begins = PTHREAD_COND_INITIALIZER, ends = PTHREAD_COND_INITIALIZER;
@@ -161,6 +169,12 @@ static int refuse(const char* kind, const char* text, const char* more) {{
   return -1;
 }}
 
+static int check(struct Any* args, int32_t count, void* table, int32_t, struct Any* result) {{
+  result->type = 0, result->integer = 0;
+  __tvm_ffi_check(table, args, count, result);
+  return (int)result->integer;
+}}
+
 __attribute__((visibility("default")))
 int __tvm_ffi_run(void* self, struct Any* args, int32_t count, struct Any* result) {{
   static const int64_t words[] = {{ {table} }};
@@ -178,6 +192,7 @@ int __tvm_ffi_run(void* self, struct Any* args, int32_t count, struct Any* resul
   int code = -1;
   if (table && memory && all) {{
     memcpy(table, words, sizeof words);
+    if (WORDS > {address}) table[{address}] = (int64_t)check;
     int64_t sizes[] = {{ WORDS, {workspace} }};
     struct Tensor first = {{ table, {{1, 0}}, 1, 0, 64, 1, sizes, 0, 0 }};
     struct Tensor second = {{ memory, {{1, 0}}, 1, 1, 8, 1, sizes + 1, 0, 0 }};

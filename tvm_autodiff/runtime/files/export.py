@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...codegen.host.call_check import call_table
+from ...codegen.host.direct_calls import check_module
 from ...codegen.host.standalone import standalone_source
+from ...codegen.targets import target_from
 from ...errors import InvalidArgumentError, LoweringError
 from .library import SUFFIXES, LinkError, library_bytes, write_whole
 from .manifest import Manifest
@@ -64,7 +66,8 @@ def linked(executable: Any, manifest: Manifest, threads: int, path: Path) -> byt
     LoweringError
         If there is no C compiler to link with.
     """
-    source = None
+    source: str | None = None
+    more: list[Any] = []
     alone = not manifest.uses_vm and manifest.sizes is None
     if alone and manifest.target.find("cuda") < 0:  # the others need TVM in any case
         direct = manifest.workspace is not None
@@ -76,8 +79,10 @@ def linked(executable: Any, manifest: Manifest, threads: int, path: Path) -> byt
             table_of(manifest) if direct else None,
             manifest.workspace or 0,
         )
+        if direct:
+            more.append(check_module(target_from(manifest.target)))
     try:
-        return library_bytes(executable, manifest, source)
+        return library_bytes(executable, manifest, source, more)
     except LinkError as error:
         raise LoweringError(
             f"cannot link {str(path)!r} ({error}): install a C compiler, or set CXX to one"

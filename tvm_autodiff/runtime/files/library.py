@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from .manifest import Manifest
 
 SUFFIXES = (".so", ".dylib", ".dll")
 
-_MAGIC = b"tvm_autodiff.library.5"
+_MAGIC = b"tvm_autodiff.library.6"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _TAIL_BYTES = 8 + _DIGEST_BYTES + len(_MAGIC)
 
@@ -37,7 +38,9 @@ class UnloadableError(Exception):
     """A library cannot be loaded from any folder that it was copied to."""
 
 
-def library_bytes(executable: Any, manifest: Manifest, source: str | None = None) -> bytes:
+def library_bytes(
+    executable: Any, manifest: Manifest, source: str | None = None, more: Sequence[Any] = ()
+) -> bytes:
     """The file of a compiled module: library, manifest, length of the manifest, digest, magic.
 
     Parameters
@@ -46,6 +49,8 @@ def library_bytes(executable: Any, manifest: Manifest, source: str | None = None
         The module and its manifest.
     source : str, optional
         Additional functions in C++.
+    more : sequence of modules
+        Additional machine code.
 
     Raises
     ------
@@ -59,6 +64,9 @@ def library_bytes(executable: Any, manifest: Manifest, source: str | None = None
             if source is not None:
                 addons.append(str(Path(folder) / "more.cc"))
                 Path(addons[0]).write_text(source)
+            for number, module in enumerate(more):
+                addons.append(str(Path(folder) / f"more{number}.o"))
+                module.write_to_file(addons[-1])
             executable.export_library(str(path), addons=addons)
             code = path.read_bytes()
     except Exception as error:  # of the linker, which TVM runs, and of the file system
