@@ -33,6 +33,12 @@ atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 os.environ["TVM_THREAD_POOL_SPIN_COUNT"] = "0"
 os.environ["OMP_WAIT_POLICY"] = "passive"  # and so do PyTorch's
 
+# JAX tells what is right, in few calls of each program: how fast it is does not matter
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+
+# what imports and collection make lives as long as the tests: looking for garbage in it is in vain
+gc.disable()
+
 # the same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, max_examples=2000)
@@ -124,8 +130,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was collected out of the garbage collector's way: it lives as long as the tests."""
+    """Look for garbage in what tests make, and seldom: few of them leave any in cycles."""
     gc.freeze()
+    gc.set_threshold(20_000, 10, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
