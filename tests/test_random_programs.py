@@ -31,8 +31,9 @@ from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
 
-#: programs that are evaluated and that are compiled, and how many of them at a time
-EVALUATED, TASK, TASKS = 2760, 20, 6
+#: programs that are evaluated and that are compiled, and how many of them at a time: few, so that
+#: no worker waits long for another at the end
+EVALUATED, TASK, TASKS = 2760, 20, 2
 COMPILED, BLOCK = 20, 20
 
 #: programs of nested indices that are built, each in so many CPU seconds; in 148 the solver
