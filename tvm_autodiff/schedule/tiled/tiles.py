@@ -31,6 +31,7 @@ from ...graph.stage import (
     renew_axis,
     shape_of,
     sum_over,
+    with_bodies,
 )
 from .region import Key, Labels, Region, View, leading, positions_of, reads_of
 
@@ -251,7 +252,7 @@ class _Written:
 
         if reduction is None:
             body = [renamed(part) for part in bodies(op)]
-            return make_stage(str(op.name), axes, body, str(op.tag))[0]
+            return with_bodies(op, body, axes)[0]
         return reduction_stage(
             str(op.name),
             axes,
