@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...expr.build import add, all_of, compare, conjuncts, const, if_then_else, mul
+from ...expr.build import add, all_of, cast, compare, conjuncts, const, if_then_else, mul
 from ...expr.nodes import (
     COMPARISONS,
     Axis,
@@ -198,7 +198,7 @@ def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
     dtype = dtype_of(left)
     value = const(difference.constant, dtype)
     for key, c in reversed(difference.terms):
-        value = add(mul(variables[order[key]], const(c, dtype)), value)
+        value = add(mul(cast(dtype, variables[order[key]]), const(c, dtype)), value)
     return compare(op_name(guard), value, const(0, dtype))
 
 
@@ -237,14 +237,15 @@ def rebased(
 def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
     atom, sign = _unsigned(form.terms)
     if atom in places:
-        value = places[atom] if sign > 0 else mul(places[atom], const(-1, dtype))
+        place = cast(dtype, places[atom])
+        value = place if sign > 0 else mul(place, const(-1, dtype))
         return add(value, const(form.constant, dtype))
     value = const(form.constant, dtype)
     for key, c in form.terms:
         part = places.get(((key, 1),))
         if part is None:
             return const(0, dtype)  # a part of a larger form: that one is replaced as a whole
-        value = add(mul(part, const(c, dtype)), value)
+        value = add(mul(cast(dtype, part), const(c, dtype)), value)
     return value
 
 
