@@ -121,8 +121,9 @@ class _Values:
             seen.add(node_id(node))
             digits = _digits(node, axes, ranges, self.keys)
             if digits is not None and _pays(node, digits, axes, costs[node_id(node)]):
-                known = not reduces or digits.has_quotients or not contains_load(node)
-                if known and prod(digits.extents) <= largest:
+                # rows that are fused keep what they compute of data for all that needs it
+                apart = not contains_load(node) or (digits.has_quotients and not reduces)
+                if apart and prod(digits.extents) <= largest:
                     read = self._read(op.name, node, digits)
                     if read is not None:
                         memo[node_id(node)] = read
