@@ -319,10 +319,11 @@ def columns_over_time(steps: int) -> Program:
 def column_strips(rows: int) -> Program:
     """Sums and largest values of columns, some of them read two places further on."""
     [n] = symbols("n")
-    x, r = placeholder("x", rows, n + 2), axis(rows)
+    x, b, r = placeholder("x", rows, n + 2), placeholder("b", n), axis(rows)
     sums = te.compute((n,), lambda j: te.sum(x[r, j + 2], axis=r), name="sums")
     largest = te.compute((n,), lambda j: te.max(x[r, j], axis=r), name="largest")
-    return Program([x], [sums, largest], [{"n": n} for n in (0, 1, 3, 5, 17, 63, 130)])
+    above = te.compute((n,), lambda j: largest[j] - b[j], name="above")
+    return Program([x, b], [sums, above], [{"n": n} for n in (0, 1, 3, 5, 17, 63, 130)])
 
 
 def long_rows() -> Program:
