@@ -53,6 +53,7 @@ LAYERS = {
 
 #: the layers inside of `schedule`: files and folders, the longest name that a path begins with
 SCHEDULE_LAYERS = {
+    "cost": 0,
     "declined": 0,
     "machine": 0,
     "elementary": 0,

@@ -23,16 +23,10 @@ from ..graph.stage import (
     reduction_of,
     sources_of,
 )
+from .cost import SYMBOLIC_SIZE
 from .declined import Declined
 
 Read = tuple[Tensor, tuple[Expr, ...]]  #: a tensor and the indices that it is read at
-
-SYMBOLIC_SIZE = 64  #: what a symbolic extent counts as
-CALL = 24.0  #: operations that an expensive function counts as
-#: copies of a body that are written out: code and the time to compile it grow with them
-MAX_COPIES = 16
-MAX_NODES = 1_500  #: expressions of a body with all of its copies
-MAX_TREE = 400  #: nodes of a body that others are written into, sharing not counted
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,13 @@ from __future__ import annotations
 from ..graph.graph import topological
 from ..graph.kinds.loop import Loop
 from ..graph.stage import is_placeholder
+from .cost import STORE, SYMBOLIC_SIZE
 from .declined import Declined
-from .kernel import SYMBOLIC_SIZE, Kernel
+from .kernel import Kernel
 from .machine import Machine
 from .rewrites.loops.row_blocks import RowBlocks, row_blocks
 from .work import bytes_of, estimated_work
 
-SHARED_PART = 2  #: what all rows read may take one part in so many of a cache
-#: operations and reads for each byte of that, from which on a core waits little for the cache that
-#: it shares with others: products with a matrix of float32 have that for eleven rows in a block
-WORK_OF_A_BYTE = 8
 UNEVEN = 0.1  #: of the time of a loop, for which some threads may wait for the last one
 
 
@@ -40,9 +37,9 @@ def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
     if any(size is None for size in sizes):
         return None
     shared = sum(size or 0 for size in sizes)
-    near = machine.cache_bytes // SHARED_PART
+    near = machine.cache_bytes // 2
     far = machine.last_cache_bytes // found.count  # each block packs a separate copy
-    worth = work >= found.count * shared * WORK_OF_A_BYTE
+    worth = work >= found.count * shared * STORE
     return found if shared <= near or (worth and shared <= far) else None
 
 

@@ -34,7 +34,6 @@ THREAD_CYCLES = 16_384
 #: cycles to start a function and to wait for its threads, and what is not worth one: 1 µs
 LAUNCH_CYCLES = 4_000
 LATENCY = 4  #: cycles until the result of an addition is there, and as many vectors hide them
-_MULTIPROCESSORS = 132  #: of the default GPU, an H100, if this machine has none of the arch
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,11 @@ class Machine:
         The maximum number of threads of a block on a GPU.
     shared_bytes : int
         The shared memory of a block on a GPU.
+    local_bytes : int
+        The memory of a thread of a GPU (CUDA C++ Programming Guide, technical specifications).
+    block_products, near_bytes, far_bytes : int
+        What a multiprocessor does in a cycle: multiply-adds of float32, bytes that it reads from
+        its first cache, and from the second one.
     exact_math : bool
         Whether exp, log and similar functions are left to the C library.
     """
@@ -80,6 +84,10 @@ class Machine:
     multiprocessors: int = 0
     block_threads: int = 0
     shared_bytes: int = 0
+    local_bytes: int = 512 * 1024
+    block_products: int = 128
+    near_bytes: int = 128
+    far_bytes: int = 32
     exact_math: bool = False
 
     @property
@@ -165,7 +173,7 @@ def _gpu(target: Target, threads: int) -> Machine:
     # what a kernel may have without asking: a target's own attributes can only be lower
     limits = target_attributes(target)
     own = limits.get("arch") == gpu_arch()
-    count = (gpu_multiprocessors() if own else None) or _MULTIPROCESSORS
+    count = (gpu_multiprocessors() if own else None) or 132  # of an H100
     block = min(1024, int(limits.get("max_threads_per_block", 1024)))
     shared = min(48 * 1024, int(limits.get("max_shared_memory_per_block", 48 * 1024)))
     return Machine(

@@ -16,6 +16,7 @@ from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop, loop_stage
 from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished, loop_rules_for
+from .cost import SYMBOLIC_SIZE
 from .declined import Declined
 from .emit.called_parts import Part
 from .emit.common_launches import without_common_launches
@@ -28,7 +29,7 @@ from .emit.updates import Step, Update, order_updates
 from .fusion.groups import FusionGroup
 from .fusion.kernels import cut
 from .fusion.repetition import repeated
-from .kernel import SYMBOLIC_SIZE, Kernel
+from .kernel import Kernel
 from .loop_rows import rows_apart, steps_apart
 from .machine import Machine
 from .rewrites.loops.row_blocks import RowBlocks

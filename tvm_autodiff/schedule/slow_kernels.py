@@ -12,16 +12,13 @@ from ..graph.kinds.kind import Compute, kind_of
 from ..graph.kinds.prefix_scan import Scan
 from ..graph.kinds.scatter_add import ScatterAdd
 from .declined import Cause
+from .machine import THREAD_CYCLES
 from .rule import Scheduled
 from .work import estimated_work
 
-SHARE = 20  #: a kernel below one part in so many of the work cannot slow a program down much
-#: operations that plain loops do in about ten times what a call from Python takes (5 µs, as
-#: `benchmarks/call_overhead.py` measures it): below, a faster schedule is hardly noticed
-MIN_WORK = 65_536
 #: the kinds for which rules other than the last one exist
 _SCHEDULED = (Compute, Scan, ScatterAdd)
-SHOWN = 3  #: kernels that a warning names
+
 
 def reasons_of(one: Scheduled) -> tuple[str, ...]:
     """Why no faster schedule applies, for each rule; empty for a kernel that has one."""
@@ -48,7 +45,8 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
         causes = {declined.cause for _, declined in one.declined}
         if Cause.REFUSED in causes:
             return True
-        heavy = work[id(one)] >= MIN_WORK and work[id(one)] * SHARE > total
+        # ten times what a call from Python takes: below, a faster schedule is hardly noticed
+        heavy = work[id(one)] >= 4 * THREAD_CYCLES and work[id(one)] > total / 20
         # if no other rule was tried, the caller chose plain loops
         chosen = not causes or Cause.NO_GAIN in causes
         scheduled = _is_open(one) or Cause.CANNOT in causes
@@ -70,13 +68,13 @@ def notice_of(scheduled: Sequence[Scheduled]) -> str | None:
         return None
     total = max(1, sum(one.runs * estimated_work(one.kernel) for one in scheduled))
     lines = []
-    for one in found[:SHOWN]:
+    for one in found[:3]:
         share = one.runs * estimated_work(one.kernel) / total
         reasons = "; ".join(reasons_of(one)) or "no rule is made for kernels like it"
         how = "plain loops" if one.plain else f"rule {one.rule}"
         lines.append(f"stage {one.kernel.name} by {how}, {share:.0%} of the work ({reasons})")
-    if len(found) > SHOWN:
-        lines.append(f"{len(found) - SHOWN} more")
+    if len(found) > len(lines):
+        lines.append(f"{len(found) - len(lines)} more")
     return (
         f"slow schedules, right results: {'; '.join(lines)}. "
         ".profile() of the function shows what each costs"

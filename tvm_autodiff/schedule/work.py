@@ -32,8 +32,9 @@ from ..graph.stage import (
     reduction_of,
     shape_of,
 )
+from .cost import CALL, SYMBOLIC_SIZE
 from .fusion.groups import FusionGroup
-from .kernel import CALL, SYMBOLIC_SIZE, Kernel, size_of
+from .kernel import Kernel, size_of
 
 #: float nodes that compute nothing
 _FREE = frozenset(("var", "const", "load", "cast", "let", "select", "if_then_else", "likely"))
@@ -148,5 +149,3 @@ def _cost(node: object) -> int:
     if is_load(node):
         return 1
     return 0 if name in _UNCOUNTED else int(CALL) if name in EXPENSIVE else 1
-
-

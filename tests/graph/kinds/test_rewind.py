@@ -118,7 +118,7 @@ def test_built(calls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from tvm_autodiff.schedule.cpu import small_loop
 
     if calls:
-        monkeypatch.setattr(small_loop, "POINTS_OF_A_CALL", 0)
+        monkeypatch.setattr(small_loop, "KERNEL_CALL", 0)
     for length, slots, reverse in ((1, 1, False), (23, 4, True)):
         inputs, forward, backward = program(length, slots, reverse)
         values = drawn(inputs)

@@ -13,10 +13,10 @@ from tests.schedule import group_cases as cases
 from tests.schedule.fusion.test_groups import groups_of
 from tvm_autodiff.codegen.passes.in_place import may_share
 from tvm_autodiff.compile import build
+from tvm_autodiff.schedule.cost import MAX_ROW
 from tvm_autodiff.schedule.cpu.loops.common_subexpressions import with_common_subexpressions
 from tvm_autodiff.schedule.cpu.rows import fused_rows
 from tvm_autodiff.schedule.fusion.row_items import items_of, nests_of
-from tvm_autodiff.schedule.fusion.row_kernels import MAX_ROW
 from tvm_autodiff.schedule.machine import as_target, machine_of
 
 MACHINE = machine_of(as_target(None), 1)

@@ -178,7 +178,7 @@ def test_blocks_of_rows_on_threads(name: str, rows: int, monkeypatch: pytest.Mon
     """Small blocks, so that there are several of them for each thread."""
     small = replace(avx512(3), first_cache_bytes=2_048)
     monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", lambda *given: small)
-    monkeypatch.setattr(rule, "FEW_ELEMENTS", 10_000)
+    monkeypatch.setattr(rule, "KERNEL_CALL", 10_000)
     case = cases(rows)[NAMES.index(name)]
     arrays = case.arrays(40)
     function = ad.build(*case.program(40), num_threads=3, cache=False)
@@ -246,7 +246,7 @@ def test_wide_rows_of_one_kernel_are_called() -> None:
     def step(c: Any, x: Any, k: Any) -> Any:
         return [each(c[0], lambda i: 0.5 * c[0][i] + x[0][i], "new")], []
 
-    for rows, whole in ((1_000, True), (2_000, False)):
+    for rows, whole in ((400, True), (2_000, False)):
         case = LoopCase("wide", [(rows,)], [(rows,)], [], step, lambda c, x, k: ([], []))
         inputs, outputs = case.program(8)
         rules = rules_of(ad.build(inputs, outputs, num_threads=1, cache=False), case.arrays(8))

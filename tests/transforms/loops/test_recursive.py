@@ -147,7 +147,7 @@ def test_a_budget_is_not_exceeded_where_steps_are_kernels() -> None:
 def test_two_loops_back_over_the_same_states(calls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One loop forward serves both, and the first one back leaves its states as they are."""
     if calls:
-        monkeypatch.setattr(small_loop, "POINTS_OF_A_CALL", 0)
+        monkeypatch.setattr(small_loop, "KERNEL_CALL", 0)
 
     def step(s, _):
         return each(lambda s: s + te.sin(s), s), s

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from ...expr.nodes import dtype_of
 from ...graph.stage import bodies
+from ..cost import SYMBOLIC_SIZE
 from ..declined import Declined, no_gain, other_kind
-from ..kernel import SYMBOLIC_SIZE, Kernel, size_of
+from ..kernel import Kernel, size_of
 from ..machine import LAUNCH_CYCLES, Machine
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import Made, in_parts, over_split_axes
@@ -21,8 +22,6 @@ from .tiles.packing import packed_size
 from .tiles.symbolic_tiles import symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles, tile_order
 from .tiles.tile_functions import reduced_body, tile_functions
-
-MIN_OUTPUTS = 1_024  #: for each thread, below which parts of a reduction keep threads busy
 
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -73,7 +72,9 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
     total = sum(size or 0 for size in sizes)
     if total * itemsize <= machine.cache_bytes or outputs * itemsize > machine.cache_bytes // 4:
         return None
-    if outputs >= MIN_OUTPUTS * machine.threads and _stays(nest, machine):
+    # below two register files of results for each thread, parts of a reduction keep threads busy
+    busy = 2 * machine.vector_registers * machine.lanes(nest.dtype) * machine.threads
+    if outputs >= busy and _stays(nest, machine):
         return None
     shared = set(nest.reduced)
     for operand in nest.body.operands:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...codegen.stages.primfunc import StageFunction, stage_function
+from ...expr.dtypes import itemsize
 from ...expr.nodes import dtype_of, is_load, load_tensor, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder
 from ...graph.sizes.equal_sizes import is_same
@@ -19,6 +20,7 @@ from ...graph.stage import (
     bodies,
     shape_of,
 )
+from ..cost import SHORT_LOOP
 from ..declined import Declined
 from ..kernel import Kernel, iterations
 from ..machine import Machine
@@ -26,11 +28,6 @@ from ..nest.access import affine_forms, stride_of, strides_along
 from ..primitives import schedule_of, scheduled
 from .loops.crossed import VECTOR_OPS
 from .loops.parallel import share_out
-
-TRANSPOSE_TILE = 16
-#: LLVM unrolls loops of fewer turns and makes vectors of neighbouring rows:
-#: docs/internals/decisions.md
-UNROLLED = 64
 
 
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -61,9 +58,10 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
         return
     strided = _strided_axis(op)
     if strided is not None:
+        side = machine.line_bytes // itemsize(dtype_of(op.output(0)))
         outer, tile = list(loops), []
         for axis in (strided, len(loops) - 1):
-            outer[axis], inner = schedule.split(loops[axis], [None, TRANSPOSE_TILE])
+            outer[axis], inner = schedule.split(loops[axis], [None, side])
             tile.append(inner)
         schedule.reorder(*outer, *tile)
         if threads:
@@ -92,7 +90,7 @@ def _short_rows(op: Operation, machine: Machine) -> bool:
     last, extent = op.axis[-1].var, axis_range(op.axis[-1])[1]
     values = bodies(op)
     lanes = min(machine.lanes(dtype_of(value)) for value in values)
-    if not isinstance(extent, int) or not lanes <= 2 * extent or extent >= UNROLLED:
+    if not isinstance(extent, int) or not lanes <= 2 * extent or extent >= SHORT_LOOP:
         return False
     for node in postorder(values):
         if not depends_on(node, [last]):

@@ -28,6 +28,7 @@ from ...codegen.loop_nest import (
 from ...codegen.passes.short_circuit import condition_of
 from ...codegen.stages.primfunc import StageFunction, external_reads
 from ...expr.build import add, const, mul, sub, variable
+from ...expr.dtypes import itemsize
 from ...expr.nodes import Axis, Expr, Var, binary, dtype_of, is_load, node_id, op_name, operands
 from ...expr.rewrite import contains, depends_on, expand_lets, postorder, substituter
 from ...graph.stage import (
@@ -39,12 +40,11 @@ from ...graph.stage import (
     reduction_of,
 )
 from ...rules.reductions.reducers import classify
+from ..cost import MIN_LANES
 from ..declined import Declined, no_gain
 from ..kernel import Kernel, iterations
 from ..machine import Machine
 from .loops.parallel import shared_loops
-
-MIN_ROW, MAX_ROW = 4, 1_024  #: results that are reduced together
 
 
 def ragged(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -103,7 +103,9 @@ class _Nest:
         axis = self.op.axis[-1]
         extent = axis_range(axis)[1]
         bounds = [bound for axis in self.reduction.axes for bound in bounds_of(axis)]
-        if not isinstance(extent, int) or not MIN_ROW <= extent <= MAX_ROW:
+        if not isinstance(extent, int) or extent < MIN_LANES:
+            return None
+        if extent * sum(map(itemsize, self.dtypes)) > self.machine.first_cache_bytes // 2:
             return None
         return None if depends_on(bounds, [axis.var]) or not self._runs(axis.var) else axis
 

@@ -24,10 +24,11 @@ from ...graph.stage import (
     renew_axis,
     renewed,
 )
+from ..cost import MIN_LANES
 from ..declined import Declined
 from ..kernel import Kernel, iterations
 from ..machine import Machine
-from ..nest.access import MIN_LANES, has_branches, is_flat, strides_along
+from ..nest.access import has_branches, is_flat, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
 from ..rule import Made, in_parts

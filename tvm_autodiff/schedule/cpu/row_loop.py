@@ -44,20 +44,13 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
+from ..cost import KERNEL_CALL, MAX_NODES, SYMBOLIC_SIZE
 from ..declined import Declined, no_gain, other_kind
-from ..kernel import SYMBOLIC_SIZE, Kernel
+from ..kernel import Kernel
 from ..machine import LATENCY, Machine
 from ..nest.row_program import RowProgram, row_program
 from ..rewrites.normal_form import normal_form
 from .lanes.row_lanes import Lanes, RowLanes, Stack
-
-#: points of all stages of a step for one row: code and compile time grow with them
-MAX_POINTS = 768
-#: elements of the state for each kernel of a step, above which calls of kernels that hand nothing
-#: to each other are as fast: all wait for memory, and have no copy of the state
-FEW_ELEMENTS = 1024
-#: values of a step up to which so many vectors of rows fit the registers
-FEW_VALUES = 16
 
 
 def row_loop(
@@ -89,7 +82,9 @@ def row_loop(
         return no_gain("its rows are fewer than half the lanes of a vector")
     elements = prod(program.extents) * program.components
     passes = kernels <= len(whole.step.carries) and not _reduces(whole.step)
-    if passes and elements > kernels * FEW_ELEMENTS:
+    # calls of kernels that hand nothing to each other are as fast above a few elements: all wait
+    # for memory, and have no copy of the state
+    if passes and 2 * elements > kernels * KERNEL_CALL * machine.lanes("float32"):
         return no_gain(f"{elements} elements are worth the calls of {kernels} kernels")
     func, inputs, outputs = _Writer(kernel.root, whole, program, lanes, machine).function()
     return [launch_of(func, kernel.root, inputs, outputs)]
@@ -116,7 +111,7 @@ def _program(step: Step, machine: Machine) -> RowProgram | Declined:
         if isinstance(extent, int):
             widths[axes] = _width(step, extent, machine)
     for axes in sorted(widths, key=lambda axes: (widths[axes], axes), reverse=True):
-        found = row_program(step, axes, MAX_POINTS)
+        found = row_program(step, axes, MAX_NODES // 2)
         if not isinstance(found, Declined):
             return found
     return found
@@ -141,6 +136,7 @@ class _Writer:
         self, op: Operation, loop: Loop, program: RowProgram, lanes: int, machine: Machine
     ) -> None:
         self._op, self._loop, self._program, self._lanes = op, loop, program, lanes
+        self._few = machine.vector_registers // 2  # values that fit so many vectors of rows
         self._groups = -(-program.extents[-1] // lanes)  # of the last axis of rows
         units = prod(program.extents[:-1]) * self._groups
         self._blocks, self._units = self._shares(units, machine)
@@ -161,7 +157,7 @@ class _Writer:
             # the states of a block stay in the first cache
             most = max(1, machine.first_cache_bytes // 2 // size)
         else:
-            most = LATENCY if values <= FEW_VALUES else 1
+            most = LATENCY if values <= self._few else 1
         share = -(-units // threads)
         count = min(threads * -(-share // most), units)
         of_block = -(-units // count)
@@ -170,7 +166,7 @@ class _Writer:
     @property
     def _unrolled(self) -> bool:
         return self._units == 1 or (
-            self._units <= LATENCY and len(self._program.bindings) <= FEW_VALUES
+            self._units <= LATENCY and len(self._program.bindings) <= self._few
         )
 
     def function(self) -> Any:

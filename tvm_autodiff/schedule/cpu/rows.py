@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...expr.dtypes import itemsize
 from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, reduction_of
+from ..cost import MAX_COPIES
 from ..declined import Declined
 from ..fusion.groups import FusionGroup
 from ..fusion.row_kernels import RowKernel, contiguous_run, lone_rows, natural_rows
@@ -21,9 +23,6 @@ from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.parallel import parts_for_threads
 from .loops.row_function import row_function, too_few_rows
-
-MAX_TOGETHER = 1_024  #: sums that are kept of rows added up several at a time
-MIN_ROWS = 16  #: rows below which sums are better kept in registers, column by column
 
 
 def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
@@ -69,7 +68,7 @@ def _few_sums(member: RowKernel, machine: Machine) -> bool:
     if contiguous_run(root, root.axis) != outputs:
         return False
     near = machine.first_cache_bytes // 2
-    return outputs * itemsize * root.num_outputs <= near and added >= MIN_ROWS
+    return outputs * itemsize * root.num_outputs <= near and added >= MAX_COPIES
 
 
 def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
@@ -88,9 +87,10 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
         return None
     if contiguous_run(root, [found.axes[-1], *root.axis]) != extent * width:
         return None
+    most = machine.first_cache_bytes // 2 // itemsize(dtype_of(root.output(0)))
     parts = [
         count
-        for count in range(2, MAX_TOGETHER // width + 1)
+        for count in range(2, most // width + 1)
         if extent % count == 0 and count * width >= LATENCY * lanes
     ]
     if not parts:

@@ -33,10 +33,10 @@ from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd, inside, nest_index
 from ...graph.stage import Extent, shape_of
+from ..cost import MIN_LANES
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
-from ..nest.access import MIN_LANES
 from .loops.parallel import shared_loops
 
 

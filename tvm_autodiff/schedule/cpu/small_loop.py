@@ -27,16 +27,12 @@ from ...graph.stage import (
     loop_axes,
     outputs_of,
 )
+from ..cost import KERNEL_CALL
 from ..declined import Declined, no_gain, other_kind
 from ..fusion.kernels import inline_producers
 from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..rewrites.normal_form import normal_form
-
-#: points of a step for each kernel that it would be, up to which plain loops take less time than
-#: the calls of these: Runge and Kutta's method for Lotka and Volterra's equations, 4 kernels, takes
-#: 24 ns a step so and 50 ns by calls for 128 points a kernel, 146 and 77 ns for 256 points
-POINTS_OF_A_CALL = 128
 
 
 def small_loop(
@@ -66,7 +62,7 @@ def small_loop(
             )
         points += sum(map(iterations, ops))
         inlined.append(replace(loop, step=loop.step.with_outputs(outputs)))
-    if points > kernels * POINTS_OF_A_CALL:
+    if points > kernels * KERNEL_CALL:
         return no_gain(f"a step of {points} points is worth the calls of {kernels} kernels")
     made = stage_of_loops(kernel.root.name, with_loops(kind, inlined))
     launch = stage_function([made[0].op], made)

@@ -22,23 +22,15 @@ from ...expr.nodes import Tensor, dtype_of
 from ...graph.kinds.loop import Loop, Step
 from ...graph.kinds.rewind import KeptLoop, Rewind
 from ...graph.stage import shape_of
+from ..cost import MARGIN, MIN_LANES, MOVED_BYTE, SHORT_LOOP, SYMBOLIC_SIZE
 from ..declined import Declined, no_gain, other_kind
-from ..kernel import SYMBOLIC_SIZE, Kernel
+from ..kernel import Kernel
 from ..machine import LATENCY, Machine
-from ..nest.access import MIN_LANES
 from ..nest.affine_states import AffineStates, affine_states
 from ..nest.row_program import row_program
 from ..nest.state_latency import latency_of
 from ..rewrites.normal_form import normal_form
 from .lanes.part_passes import PartPasses
-
-MAX_POINTS = 64  #: points of all stages of a step for one row: its code is written several times
-LEVELS = 2  #: of states that depend on each other
-MIN_STEPS = 64  #: of a part
-#: to load and to transpose, on one core: a moving average over one row of float32, which moves 12
-#: bytes a step in two passes, takes 0.38 ns a step, four rows 0.8 ns
-CYCLES_OF_A_BYTE = 0.09
-GAIN = 0.75  #: of the time of one step after the other, at most
 
 
 def time_parts(
@@ -83,13 +75,11 @@ def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) 
     """Why sequential steps are as fast, or None."""
     if lanes < MIN_LANES:
         return "vectors are short"
-    if states.passes_for_states > LEVELS:
-        return "its states depend on each other in many levels"
-    if isinstance(loop.length, int) and loop.length < threads * lanes * MIN_STEPS:
+    if isinstance(loop.length, int) and loop.length < threads * lanes * SHORT_LOOP:
         return "its steps are few"
     read, written = (sum(map(_bytes_of, part)) for part in (loop.step.xs, loop.step.ys))
-    moved = (states.passes * read + written) * CYCLES_OF_A_BYTE / threads
-    if moved > GAIN * (LATENCY * latency_of(states.program) + 1):
+    moved = (states.passes * read + written) * MOVED_BYTE / threads
+    if moved * MARGIN >= LATENCY * latency_of(states.program) + 1:
         return "its rows are as fast side by side"
     return None
 
@@ -103,7 +93,7 @@ def _states(step: Step) -> AffineStates | Declined:
     """The states of a step, one for each component."""
     if not all(isinstance(dim, int) for tensor in step.xs for dim in shape_of(tensor)):
         return other_kind("it reads something of a size that is not literal")
-    program = row_program(step, 0, MAX_POINTS)
+    program = row_program(step, 0, SHORT_LOOP)
     if isinstance(program, Declined):
         return program
     states = affine_states(program)

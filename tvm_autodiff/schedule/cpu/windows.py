@@ -14,8 +14,9 @@ from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import dtype_of, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
+from ..cost import MAX_COPIES
 from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
-from ..kernel import MAX_COPIES, Kernel
+from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.access import is_flat
 from ..rewrites.sums.unrolled import is_window, unrolled_bodies

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from ...codegen.stages.primfunc import StageFunction, stage_function
@@ -35,10 +36,7 @@ from ..rewrites.sums.split_reduction import parts_of
 from ..rule import Made, Rest, over_split_axes, writes_to
 from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .blocks.matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
-
-MIN_ITERATIONS = 65_536  #: below this a kernel is not worth a tile
-MIN_SIDE = 3  #: rows and columns that a tile must find
-SURE_SIDE = 8  #: from which on a tile is better for certain
+from .blocks.threads import BLOCK, LONG_ROW, WARP
 
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -53,13 +51,14 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     matrices = matrices_of(found)
     if matrices is None:
         return Declined("its product is not one of two matrices of literal extents")
-    batch, rows, columns, reduced = matrices.sizes
-    if min(rows, columns) < MIN_SIDE or batch * rows * columns * reduced < MIN_ITERATIONS:
+    _, rows, columns, _ = matrices.sizes
+    if min(rows, columns) < 2 or prod(matrices.sizes) < 8 * LONG_ROW:
         return no_gain("it is too small or too narrow for a tile")
     dtype = dtype_of(kernel.root.output(0))
     costs = (matrices.sizes, max(4, itemsize(dtype)), machine)
     tile = best_tile(*costs)
-    if min(rows, columns) < SURE_SIDE and tile_cycles(tile, *costs) >= plain_cycles(*costs):
+    certain = min(rows, columns) >= BLOCK // WARP
+    if not certain and tile_cycles(tile, *costs) >= plain_cycles(*costs):
         return no_gain("its best tile is estimated slower than plain loops")
     split = _split(kernel, matrices, tile)
     if split is None:

@@ -31,9 +31,6 @@ from ..primitives import by_tvm, schedule_of, scheduled
 from ..statement_loops import statement_loops
 from .blocks.threads import bind_flat, fused, own_loops
 
-#: local memory of a thread (CUDA C++ Programming Guide, technical specifications)
-THREAD_BYTES = 512 << 10
-
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     """Schedule any kernel, correctness first."""
@@ -52,7 +49,7 @@ def _stage(op: Operation, machine: Machine) -> StageFunction:
         return _identities(op, reduction, machine)
     unscheduled = stage_function([op], outputs_of(op))
     if not is_compute(op):
-        return _opaque(op, unscheduled)
+        return _opaque(op, unscheduled, machine)
     kept = by_tvm(partial(_bound, registers=True), unscheduled, op, machine)
     return _bound(unscheduled, op, machine, registers=False) if isinstance(kept, Declined) else kept
 
@@ -90,14 +87,14 @@ def _bound(
     return scheduled(schedule, unscheduled)
 
 
-def _opaque(op: Operation, unscheduled: StageFunction) -> StageFunction:
+def _opaque(op: Operation, unscheduled: StageFunction, machine: Machine) -> StageFunction:
     if launches_threads(unscheduled.func):
         return unscheduled
     needed = allocated_bytes(unscheduled.func)
-    if needed > THREAD_BYTES:
+    if needed > machine.local_bytes:
         raise LoweringError(
             f"stage {op.name} needs {needed:,} bytes beside its arguments, and a thread of a GPU "
-            f"has {THREAD_BYTES:,}: build it for the CPU"
+            f"has {machine.local_bytes:,}: build it for the CPU"
         )
     func = bind_parallel(unscheduled.func)
     if func is None:

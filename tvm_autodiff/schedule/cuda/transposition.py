@@ -17,11 +17,7 @@ from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import strides_along
 from ..primitives import extent_of, schedule_of, scheduled
-from .blocks.threads import fused, own_loops
-
-TILE = 32
-ROWS = 8  #: rows of a tile that a block's threads handle at a time
-MIN_ELEMENTS = 16_384  #: below this everything is in the cache anyway
+from .blocks.threads import BLOCK, LONG_ROW, WARP, fused, own_loops
 
 
 def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -30,8 +26,8 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     found = _transposed_read(op)
     if found is None:
         return other_kind("no read runs through memory along another axis than the write")
-    if iterations(op) < MIN_ELEMENTS:
-        return no_gain(f"it has fewer than {MIN_ELEMENTS} elements")
+    if iterations(op) < LONG_ROW:
+        return no_gain("everything is in the cache anyway")
     axis, tensor = found
     unscheduled = stage_function([op], kernel.outputs)
     number = [tensor_key(t) for t in unscheduled.inputs].index(tensor_key(tensor))
@@ -41,8 +37,8 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     block = blocks[0]
     copy = schedule.cache_read(block, unscheduled.func.params[number].name, "shared")
     loops, _ = own_loops(schedule, block, op)
-    rows_out, rows = schedule.split(loops[axis], [None, TILE])
-    columns_out, columns = schedule.split(loops[-1], [None, TILE])
+    rows_out, rows = schedule.split(loops[axis], [None, WARP])
+    columns_out, columns = schedule.split(loops[-1], [None, WARP])
     others = [loop for place, loop in enumerate(loops[:-1]) if place != axis]
     schedule.reorder(*others, rows_out, columns_out, rows, columns)
     grid = fused(schedule, [*others, rows_out, columns_out])
@@ -55,13 +51,13 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     if len(wide) != 2 or wide[-1] is not mine[-1]:
         return Declined("a tile of what it reads has not two axes")
     _share(schedule, wide[0], wide[1])
-    schedule.storage_align(copy, 0, axis=-2, factor=TILE, offset=1)
+    schedule.storage_align(copy, 0, axis=-2, factor=WARP, offset=1)
     return [scheduled(schedule, unscheduled)]
 
 
 def _share(schedule: Any, rows: Any, columns: Any) -> None:
     """Rows of a tile, eight at a time, over threads along its columns."""
-    serial, y = schedule.split(rows, [None, ROWS])
+    serial, y = schedule.split(rows, [None, BLOCK // WARP])
     schedule.reorder(y, columns, serial)
     schedule.bind(y, "threadIdx.y")
     schedule.bind(columns, "threadIdx.x")

@@ -32,15 +32,15 @@ from ...graph.stage import (
     renew_axis,
     renewed,
 )
-from ..declined import Declined, other_kind
-from ..kernel import MAX_COPIES, MAX_NODES, Kernel, iterations
+from ..cost import MAX_COPIES, MAX_NODES, MAX_STRIDE
+from ..declined import Declined, no_gain, other_kind
+from ..kernel import Kernel, iterations
 from ..machine import Machine
-from ..nest.access import MAX_STRIDE, stride_of
+from ..nest.access import stride_of
 from ..nest.products import is_sum
 from ..rule import Made, Rest, writes_to
+from .blocks.block_tile import LAUNCH
 from .blocks.joint_reduction import joint_reduction
-
-MIN_ITERATIONS = 4_000_000  #: below this reading again takes less than two launches more
 
 
 def window_sums(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -52,8 +52,9 @@ def window_sums(kernel: Kernel, machine: Machine) -> Made | Declined:
     count = _window_axes(op, found)
     if count == 0:
         return other_kind("its last axes are not a window")
-    if iterations(op) < MIN_ITERATIONS:
-        return other_kind(f"it has fewer than {MIN_ITERATIONS} iterations")
+    # a multiprocessor reads two operands again in half a cycle
+    if iterations(op) < 2 * machine.multiprocessors * 2 * LAUNCH:
+        return no_gain("reading again takes less than two launches more")
     places = list(itertools.product(*(range(_extent(axis)) for axis in op.axis[-count:])))
     source = expand_lets(found.sources[0])
     if len(places) < 2 or len(places) * tree_size(source) > MAX_NODES:

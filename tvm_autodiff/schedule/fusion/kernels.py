@@ -28,13 +28,13 @@ from ...graph.stage import (
     shape_of,
     sources_of,
 )
-from ..kernel import MAX_TREE, SYMBOLIC_SIZE, Kernel, iterations, size_of
+from ..cost import MAX_CHEAP_TREE, MAX_TREE, SYMBOLIC_SIZE
+from ..kernel import Kernel, iterations, size_of
 from ..rewrites.table import INTO_KERNELS, rewritten
 from .groups import FusionGroup, fusion_groups
 
 __all__ = ["SYMBOLIC_SIZE", "FusionGroup", "Kernel", "cut", "iterations", "separate", "size_of"]
 
-MAX_CHEAP_TREE = 40  #: nodes of a body that may be computed twice
 
 #: what is not computed twice
 _COSTLY = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}

@@ -23,6 +23,7 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
+from ..cost import MAX_ROW, MIN_LANES, SHORT_LOOP
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import LAUNCH_CYCLES
@@ -31,10 +32,6 @@ from ..nest.elementwise_body import body_of
 from ..nest.inside import inside_stage, unit_strides_inside
 from ..nest.prefix_reductions import prefix_reduction_of
 from ..nest.products import product_of
-
-MIN_RUN = 8  #: elements in one piece of memory below which a row is not worth a loop
-MIN_ROW = 64  #: elements of a row of an elementwise kernel
-MAX_ROW = 32_768  #: elements of a row of one tensor, which has to stay in cache
 
 
 @dataclass(frozen=True)
@@ -83,9 +80,9 @@ def natural_rows(kernel: Kernel, certain: bool) -> RowKernel | None:
         return None if certain else _checked(RowKernel(kernel, _outer_axes(op)))
     if _has_reuse(op, reduction):
         return None
-    if len(op.axis) and contiguous_run(op, reduction.axes) >= MIN_RUN:
+    if len(op.axis) and contiguous_run(op, reduction.axes) >= 2 * MIN_LANES:
         return _checked(RowKernel(kernel, tuple(range(len(op.axis)))))
-    if certain or contiguous_run(op, op.axis) < MIN_RUN:
+    if certain or contiguous_run(op, op.axis) < 2 * MIN_LANES:
         return None
     return _checked(RowKernel(kernel, (0,), across=True))
 
@@ -100,7 +97,7 @@ def lone_rows(kernel: Kernel) -> RowKernel | None:
         return None
     if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
         return None
-    along = contiguous_run(op, reduction.axes) >= MIN_RUN
+    along = contiguous_run(op, reduction.axes) >= 2 * MIN_LANES
     return RowKernel(kernel, tuple(range(len(op.axis)))) if along else None
 
 
@@ -111,10 +108,10 @@ def _starts_at_zero(op: Operation) -> bool:
 def _outer_axes(op: Operation) -> tuple[int, ...]:
     """Leading axes that leave a row long enough for a loop."""
     inner, count = 1, len(op.axis)
-    while count > 1 and inner < MIN_ROW:
+    while count > 1 and inner < SHORT_LOOP:
         count -= 1
         inner *= size_of([axis_range(op.axis[count])[1]])
-    return tuple(range(count)) if inner >= MIN_RUN else ()
+    return tuple(range(count)) if inner >= 2 * MIN_LANES else ()
 
 
 def placed_rows(kernel: Kernel, members: Sequence[RowKernel]) -> RowKernel | None:
@@ -216,7 +213,7 @@ def _checked(member: RowKernel) -> RowKernel | None:
     sums = (
         reduction is not None
         and not member.across
-        and contiguous_run(op, reduction.axes) >= MIN_RUN
+        and contiguous_run(op, reduction.axes) >= 2 * MIN_LANES
     )
     return member if sums else None
 

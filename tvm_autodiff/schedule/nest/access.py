@@ -34,10 +34,6 @@ from ...graph.stage import (
 )
 
 Interval = tuple[int, int]
-#: the largest distance of elements that vectors are read or written with: LLVM shuffles as many
-#: vectors into one
-MAX_STRIDE = 4
-MIN_LANES = 4  #: of a vector, below which single elements are as fast
 
 
 @dataclass(frozen=True)

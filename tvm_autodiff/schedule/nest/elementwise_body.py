@@ -32,8 +32,8 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import expand_lets, postorder, replace_outermost
 from ...graph.stage import Operation, Reduction, reduction_of
+from ..cost import CALL
 from ..declined import NO_REDUCTION, Declined, other_kind
-from ..kernel import CALL
 from .products import Operand, atoms_of, is_sum
 
 _SLOW = {"div": 8.0, "sqrt": 8.0, "rsqrt": 8.0, **dict.fromkeys(EXPENSIVE, CALL)}

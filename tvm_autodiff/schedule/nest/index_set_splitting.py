@@ -21,9 +21,8 @@ from ...expr.nodes import (
     operands as operands_of,
 )
 from ...expr.rewrite import postorder, rewrite
+from ..cost import MAX_PIECES
 from .access import Affine, AffineForms, Interval, combine, interval
-
-MAX_PIECES = 5  #: pieces of an axis at most; each is a copy of the loop body
 
 _HOLDS: dict[str, Callable[[int], bool]] = {
     "eq": lambda difference: difference == 0,
@@ -34,8 +33,6 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
     "ge": lambda difference: difference >= 0,
 }
 Piece = tuple[int, int, list[Expr]]  #: first, last, the expressions in between
-
-_MONOTONE = ("lt", "le", "gt", "ge")
 
 
 def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:

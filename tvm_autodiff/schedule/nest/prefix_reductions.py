@@ -18,9 +18,8 @@ from ...expr.nodes import COMPARISONS, Expr, Var, const_value, node_id, op_name,
 from ...expr.printing.reducer_signs import sign_of
 from ...expr.rewrite import depends_on, expand_lets
 from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
+from ..cost import MAX_COPIES
 from .access import affine_forms, combine
-
-MIN_LENGTH = 16  #: elements of a row below which all of them are reduced for each
 
 _HOLDS: dict[str, Callable[[int], bool]] = {
     "le": lambda left: left <= 0,
@@ -116,7 +115,7 @@ def _order(
         return None
     [summed] = found.axes
     low, extent = axis_range(summed)
-    if low != 0 or not isinstance(extent, int) or extent < MIN_LENGTH:
+    if low != 0 or not isinstance(extent, int) or extent < MAX_COPIES:
         return None
     variables: Sequence[Var] = [*(axis.var for axis in op.axis), summed.var]
     left, right = operands(condition)

@@ -44,7 +44,8 @@ from ...graph.stage import (
     sources_of,
     with_bodies,
 )
-from ..kernel import CALL, size_of
+from ..cost import CALL
+from ..kernel import size_of
 from ..machine import THREAD_CYCLES
 from ..nest.access import Interval
 from ..nest.in_range import Loops, is_safe

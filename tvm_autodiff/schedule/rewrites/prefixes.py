@@ -39,8 +39,9 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
 )
+from ..cost import MAX_COPIES
 from ..nest.access import affine_forms, combine
-from ..nest.prefix_reductions import MIN_LENGTH, prefix_reduction_of
+from ..nest.prefix_reductions import prefix_reduction_of
 
 #: comparison → sign and shift that make it ``form >= 0``
 _AT_LEAST = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
@@ -117,7 +118,7 @@ def _along(
 ) -> Reduction | None:
     low, extent = axis_range(axis)
     [summed] = found.axes
-    if low != 0 or not isinstance(extent, int) or extent < MIN_LENGTH:
+    if low != 0 or not isinstance(extent, int) or extent < MAX_COPIES:
         return None
     variables = [axis.var, summed.var]
     start, size = (_expression(bound, summed.var) for bound in axis_range(summed))

@@ -30,9 +30,8 @@ from ...graph.stage import (
     reduction_stage,
 )
 from ..kernel import iterations
+from ..machine import LAUNCH_CYCLES
 from ..nest.products import is_sum
-
-MIN_QUOTIENTS = 1000  #: from which on a kernel for the factors is not noticed
 
 #: dtype → n for which quotients by divisors outside of 2**-n to 2**n are scaled by 2**(n - 2): half
 #: of the exponents, so that neither the numerator nor the divisor leaves them
@@ -83,7 +82,7 @@ def with_reciprocals(outputs: Sequence[Tensor]) -> list[Tensor]:
         return [load(tensor, []) for tensor in reversed(made[key])]
 
     def change(op: Operation) -> list[Tensor] | None:
-        many = is_compute(op) and op.num_outputs == 1 and iterations(op) >= MIN_QUOTIENTS
+        many = is_compute(op) and op.num_outputs == 1 and iterations(op) >= LAUNCH_CYCLES
         return _multiplied(op, factors) if many else None
 
     return each_stage(outputs, change)

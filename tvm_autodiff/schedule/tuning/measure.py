@@ -20,9 +20,6 @@ from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import dtype_of
 from ...graph.stage import shape_of
 
-_REPEATS = 3
-_LEAST_MILLISECONDS = 10
-
 
 def seconds_of(function: StageFunction, target: Any) -> float:
     """The median time of a function of arrays of constant shapes."""
@@ -34,9 +31,7 @@ def seconds_of(function: StageFunction, target: Any) -> float:
 
 
 def _times(library: Any, shapes: Sequence[tuple[tuple[int, ...], str]]) -> list[float]:
-    run = library.mod.time_evaluator(
-        "main", tvm.cpu(), number=1, repeat=_REPEATS, min_repeat_ms=_LEAST_MILLISECONDS
-    )
+    run = library.mod.time_evaluator("main", tvm.cpu(), number=1, repeat=3, min_repeat_ms=10)
     return [float(t) for t in run(*(_array(shape, dtype) for shape, dtype in shapes)).results]
 
 

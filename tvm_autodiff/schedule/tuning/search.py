@@ -22,8 +22,6 @@ from ...errors import InvalidArgumentError
 from .measure import Builder, Runner
 from .options import Tuning
 
-_BATCH = 8  #: trials between two looks at the clock
-
 
 class _TimeIsUp(Exception):
     """Raised to end a search from inside."""
@@ -89,7 +87,8 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
                 target,
                 str(tuning.folder),
                 max_trials_global=tuning.trials,
-                num_trials_per_iter=min(_BATCH, max(1, tuning.trials // len(functions))),
+                # trials between two looks at the clock
+                num_trials_per_iter=min(8, max(1, tuning.trials // len(functions))),
                 builder=builder,
                 runner=Runner(builder.libraries),
                 cost_model=_cost_model(),

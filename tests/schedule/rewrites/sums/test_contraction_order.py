@@ -13,8 +13,8 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tvm_autodiff.schedule.cost import STORE
 from tvm_autodiff.schedule.rewrites.sums.contraction_order import (
-    POINTS_PER_ELEMENT,
     cheapest_order,
     with_ordered_contractions,
 )
@@ -240,7 +240,7 @@ class Exhaustive:
                 if not inside or not rest or needed != here:
                     continue
                 left = here - inside
-                stored = 0 if left == self.kept else POINTS_PER_ELEMENT * self.points(left)
+                stored = 0 if left == self.kept else STORE * self.points(left)
                 step = self.points(here) + stored
                 if step < best:
                     best = min(best, step + self.cost((*rest, left)))
@@ -257,7 +257,7 @@ def price(order, factors, kept, extents):
     for one in order:
         parts = [left.pop(number) for number in one.factors]
         new = frozenset().union(*parts) - one.axes
-        stored = 0 if new == kept else POINTS_PER_ELEMENT * count.points(new)
+        stored = 0 if new == kept else STORE * count.points(new)
         total += count.points(frozenset().union(*parts)) + stored
         left[known] = new
         known += 1

@@ -9,8 +9,9 @@ from tvm import te
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import is_compute, reduction_of
+from tvm_autodiff.schedule.machine import LATENCY
 from tvm_autodiff.schedule.rewrites.sums.added_sums import with_added_sums
-from tvm_autodiff.schedule.rewrites.sums.joined_sums import MOST, with_joined_sums
+from tvm_autodiff.schedule.rewrites.sums.joined_sums import with_joined_sums
 from tvm_autodiff.schedule.rewrites.sums.window_sums import with_window_sums
 
 N, M, K = 5, 6, 4
@@ -161,7 +162,7 @@ JOINED = {
     "two": ([ABOVE, BELOW], [2]),
     "read by others": ([QUARTER], [2]),
     "one is wanted, both are read": ([ABOVE, QUARTER], [2]),
-    "more than go together": ([ABOVE, BELOW, *BESIDE], [MOST, 1]),
+    "more than go together": ([ABOVE, BELOW, *BESIDE], [LATENCY, 1]),
     "one reads the other": ([AFTER], [1, 1]),
     "one reads another of the pass": ([BELOW, AFTER], [2, 1]),
     "axes in another order": ([ABOVE, TURNED], [2]),

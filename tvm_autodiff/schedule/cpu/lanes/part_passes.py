@@ -41,10 +41,6 @@ from .folded_parts import Folded, multiplied
 from .row_lanes import Lanes, RowLanes, Stack, tensors_read
 from .time_blocks import TimeBlock
 
-#: steps of a part are this many times an odd number: parts that begin a power of two apart would
-#: share the lines of a cache
-LINE = 16
-
 
 class PartPasses:
     """The function of one loop while it is written.
@@ -118,14 +114,15 @@ class PartPasses:
 
     def _steps_of_part(self) -> Expr:
         """An odd number of cache lines of steps for each part, or zero if there are few steps."""
-        whole = LINE * self._parts
+        line = self._lanes  # parts that begin a power of two apart would share lines of a cache
+        whole = line * self._parts
         if isinstance(self._loop.length, int):
             lines = self._loop.length // whole
-            return const(LINE * (lines - (lines > 0 and lines % 2 == 0)), self._dtype)
+            return const(line * (lines - (lines > 0 and lines % 2 == 0)), self._dtype)
         lines = binary("floordiv", self._length, const(whole, self._dtype))
         even = sub(const(1, self._dtype), binary("floormod", lines, const(2, self._dtype)))
         odd = binary("max", sub(lines, even), const(0, self._dtype))
-        return mul(odd, const(LINE, self._dtype))
+        return mul(odd, const(line, self._dtype))
 
     def _alone(self, done: Expr) -> Lanes:
         """One lane, after some steps."""

@@ -38,15 +38,13 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import Rewriter, postorder, tree_size
 from ....graph.stage import shape_of
+from ...cost import CALL, SHORT_LOOP
 from ...nest.row_program import RowProgram, components_of, index_key
 from ..loops.squares import turned
 
 Key = tuple[int, int]
 #: from a lane and a value to the statement that keeps it
 Write = Callable[[Expr, Expr], Statement]
-
-MOST_COMPONENTS = 64  #: that are contiguous and are separated in registers
-_STORED = 24  #: nodes of a value that is used once, from which on it is stored
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ class RowLanes:
     def _vectors(self, stack: Stack, lanes: Lanes) -> dict[tuple[int, ...], Local]:
         """A vector for each component, where they are interleaved."""
         places = self._places(stack)
-        few = 1 < len(places) <= MOST_COMPONENTS and lanes.count > 1
+        few = 1 < len(places) <= SHORT_LOOP and lanes.count > 1
         if not few or not lanes.neighbours:
             return {}
         dtype = dtype_of(stack.tensor)
@@ -279,7 +277,7 @@ class RowLanes:
                 continue
             placed = Rewriter(lambda n: table.get(node_id(n)) if op_name(n) == "var" else None)
             new = placed(value)
-            if dtype_of(var) == "bool" or (uses[key] == 1 and tree_size(new) < _STORED):
+            if dtype_of(var) == "bool" or (uses[key] == 1 and tree_size(new) < CALL):
                 table[key] = new
                 continue
             kept = self._local(str(var.name), dtype_of(var), lanes)

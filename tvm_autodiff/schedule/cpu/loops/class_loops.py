@@ -35,17 +35,16 @@ from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, n
 from ....expr.rewrite import postorder, replace_outermost, substituter, variables_of
 from ....expr.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent, axis_range, shape_of
+from ...cost import MAX_NODES, MAX_PIECES, MIN_LANES
 from ...declined import Declined
 from ...kernel import size_of
 from ...machine import Machine
-from ...nest.access import MIN_LANES, Interval
+from ...nest.access import Interval
 from ...nest.in_range import Loops
 from ...nest.index_set_splitting import decided, pieces
 from .elements import Elements, without_branches, worth_binding
 from .parallel import tasks
 from .vector_strips import Run, Write
-
-MAX_NODES = 6_000  #: of all pieces together
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,8 @@ def class_loops(
     writer.lanes = machine.lanes(dtype_of(results[0]))
     work = size_of([axis_range(axis)[1] for axis in elements.axes])
     body = writer.nest(machine.threads_for(work))
-    if writer.nodes > MAX_NODES:
-        return Declined(f"its code would have more than {MAX_NODES} expressions")
+    if writer.nodes > MAX_PIECES * MAX_NODES:
+        return Declined(f"its code would have more than {MAX_PIECES * MAX_NODES} expressions")
     if writer.weight > MAX_WEIGHT:
         return Declined(f"a statement of it would have more than {MAX_WEIGHT} nodes")
     return StageFunction(function(buffers, body), tuple(inputs), tuple(results))

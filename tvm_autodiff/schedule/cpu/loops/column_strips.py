@@ -32,9 +32,9 @@ from ....expr.build import add, compare, const, mul, sub, variable
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ....expr.rewrite import map_loads, substituter
 from ....graph.stage import Extent, Reduction, axis_range, bodies
+from ...cost import MIN_LANES
 from ...kernel import Kernel
 from ...machine import LATENCY, Machine
-from ...nest.access import MIN_LANES
 from .parallel import tasks
 from .strip_mining import Body, vectors
 from .vector_loops import combined

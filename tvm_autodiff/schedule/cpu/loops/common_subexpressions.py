@@ -41,13 +41,15 @@ from ....graph.stage import (
     sources_of,
 )
 from ....graph.structural import EqualStages
+from ...cost import MAX_ROW
 from ...fusion.groups import FusionGroup
-from ...fusion.row_kernels import MAX_ROW, RowKernel
+from ...fusion.row_kernels import RowKernel
 from ...kernel import Kernel, size_of
 from ...machine import Machine
 from ...rewrites.reciprocals import divided, factors_for
 
 Key = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class _Use:

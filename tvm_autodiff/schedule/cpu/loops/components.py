@@ -54,6 +54,7 @@ from ....graph.stage import (
     shape_of,
     sources_of,
 )
+from ...cost import MAX_COPIES
 from ...fusion.groups import FusionGroup
 from ...fusion.row_kernels import RowKernel
 from ...kernel import Kernel
@@ -63,8 +64,6 @@ from ...nest.index_set_splitting import decided
 
 Key = tuple[int, int]
 Points = tuple[dict[Var, int], ...]
-
-MAX_COMPONENTS = 8
 
 
 def with_components(group: FusionGroup, machine: Machine) -> FusionGroup:
@@ -108,7 +107,7 @@ def _loads(op: Operation) -> Iterator[Expr]:
 
 def _is_short(axis: Axis) -> bool:
     low, extent = axis_range(axis)
-    return low == 0 and isinstance(extent, int) and 2 <= extent <= MAX_COMPONENTS
+    return low == 0 and isinstance(extent, int) and 2 <= extent <= MAX_COPIES
 
 
 def _last_is_short(op: Operation, member: RowKernel, machine: Machine) -> bool:
@@ -130,7 +129,7 @@ def _summed(op: Operation, member: RowKernel) -> list[Axis]:
         return []
     rows = {node_id(var) for var in member.row_vars(op)}
     axes = [a for a in reduction.axes if node_id(a.var) not in rows and _is_short(a)]
-    return axes if prod(int(axis_range(axis)[1]) for axis in axes) <= MAX_COMPONENTS else []
+    return axes if prod(int(axis_range(axis)[1]) for axis in axes) <= MAX_COPIES else []
 
 
 def _expanded(op: Operation, member: RowKernel, is_split: bool) -> list[Axis]:

@@ -8,10 +8,11 @@ from ....expr.costly import EXPENSIVE
 from ....expr.nodes import BINARY_CLASSES, Expr, dtype_of, is_load, node_id, op_name, operands
 from ....expr.rewrite import expand_lets, postorder, variables_of
 from ....graph.stage import bodies
+from ...cost import MIN_LANES
 from ...declined import Declined, no_gain, other_kind
 from ...kernel import Kernel, constant_extent
 from ...machine import Machine
-from ...nest.access import MIN_LANES, affine_forms
+from ...nest.access import affine_forms
 from .elements import Elements
 
 #: operators that there are for vectors

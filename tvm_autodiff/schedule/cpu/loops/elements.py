@@ -29,13 +29,12 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import postorder, rewrite
 from ....graph.stage import axis_range
+from ...cost import STORE
 from ...nest.access import Affine, AffineForms, affine_forms, strides_along
 from ...nest.in_range import Loops, is_safe
 from ...nest.index_set_splitting import changes
 from ...nest.inside import has_borders, inside
 from ...rewrites.guards import unmarked
-
-MIN_SHARED = 8  #: nodes of a shared part that is bound although it reads nothing
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def worth_binding(values: Sequence[Expr]) -> list[Expr]:
     for node in order:
         key = node_id(node)
         shared = is_load(node) or uses.get(key, 0) > 1
-        large = sizes[key] >= MIN_SHARED and key not in in_index
+        large = sizes[key] >= STORE and key not in in_index
         if shared and key in reached and (key in reads or large):
             found.append(node)
     return found

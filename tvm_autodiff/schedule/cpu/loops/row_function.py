@@ -55,9 +55,6 @@ from .strip_mining import filled
 from .vector_loops import NestWriter, combined
 
 ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap
-MAX_STACK = 32 * 1024  #: bytes of the buffers on the stack of a thread, which may be a small one
-SIMPLE = 8  #: elements in vectors that take as long as one evaluation of a body without
-MAX_SHARED = 1024 * 1024  #: bytes of the sums of all threads
 
 
 def row_function(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
@@ -77,7 +74,7 @@ def too_few_rows(group: FusionGroup, machine: Machine) -> bool:
 
 
 def _chunks(group: FusionGroup, machine: Machine) -> int:
-    return machine.threads_for(sum(map(_work, group.members)) // SIMPLE)
+    return machine.threads_for(sum(_cycles(member, machine) for member in group.members))
 
 
 def _scheduled(
@@ -101,10 +98,11 @@ def _scheduled(
         nests, buffers.kept, _begin(group, buffers, machine), _end(group, buffers, rows)
     )
     after = _after(group, buffers, rows, machine)
-    if _bytes(buffers.shared) > MAX_SHARED:
-        return Declined(f"the sums of all threads take more than {MAX_SHARED} bytes")
-    if _bytes(_on_stack([*buffers.kept, *buffers.shared])) > MAX_STACK:
-        return Declined(f"its small buffers take more than {MAX_STACK} bytes of the stack")
+    if _bytes(buffers.shared) > machine.last_cache_bytes // 2:
+        return Declined("the sums of all threads take more than half of the last cache")
+    # the stack of a thread may be a small one
+    if _bytes(_on_stack([*buffers.kept, *buffers.shared])) > 32 * ON_STACK:
+        return Declined(f"its small buffers take more than {32 * ON_STACK} bytes of the stack")
     func = function(
         buffers.parameters, allocated(buffers.shared, sequence([body, *after])), once=True
     )
@@ -122,11 +120,12 @@ def _on_stack(buffers: Sequence[Local]) -> list[Local]:
     return [b for b in literal if b.elements * bits_of(b.buffer.dtype) <= 8 * ON_STACK]
 
 
-def _work(member: RowKernel) -> int:
-    """Elements that a kernel computes; one of an expensive function counts for several."""
+def _cycles(member: RowKernel, machine: Machine) -> float:
+    """The time of a kernel: an element of an expensive function, or half a vector, in a cycle."""
     root = member.kernel.root
     costly = any(op_name(node) in EXPENSIVE for node in postorder(bodies(root)))
-    return iterations(root) * (SIMPLE if costly else 1)
+    lanes = min(machine.lanes("float32"), machine.lanes(dtype_of(root.output(0))))
+    return iterations(root) * (1 if costly else 2 / lanes)
 
 
 def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> bool:

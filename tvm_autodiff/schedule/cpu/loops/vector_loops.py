@@ -27,14 +27,13 @@ from ....expr.build import add, const, variable
 from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
 from ....expr.rewrite import substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
+from ...cost import MAX_COPIES
 from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold, is_cut
-from ...kernel import MAX_COPIES
 from ...nest.index_set_splitting import split
 from .merged_loops import merged
 from .strip_mining import Body, filled, plain_loop, strips, vector_loop, vectors, vectors_of_strip
 
 Key = tuple[int, int]
-
 
 
 class NestWriter:

@@ -40,7 +40,8 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import postorder, replace_outermost, substitute
 from ....graph.stage import shape_of
-from ...nest.access import MAX_STRIDE, Affine, Interval, affine_forms
+from ...cost import MAX_STRIDE
+from ...nest.access import Affine, Interval, affine_forms
 from .elements import worth_binding
 
 #: operators that LLVM has for vectors

@@ -11,18 +11,14 @@ from math import gcd
 
 from ....expr.nodes import load_tensor
 from ....graph.stage import shape_of
-from ...kernel import SYMBOLIC_SIZE, size_of
+from ...cost import MOVED_LINE, STORE, SURE, SYMBOLIC_SIZE, TURNED
+from ...kernel import size_of
 from ...machine import LAUNCH_CYCLES, Machine
 from ...nest.in_range import range_conditions
 from ...nest.products import Operand
 from .nests import Nest, ranges_of
 from .packing import packed_size
 from .tiling import Tile
-
-LINE_CYCLES = 1.0  #: to move a line from the second cache to the first ahead of its use, measured
-SURE = 2.0  #: how much longer reads in place take at least than a copy that replaces them
-TURN, TURN_FAR = 0.5, 1.0  #: cycles to write an element in another order, in the cache and beyond
-FEW_READS = 4  #: of an element, for which a copy outside of all caches is not made
 
 
 def copy_cycles(
@@ -72,7 +68,7 @@ def _copy_cycles(
     if size is None:
         return None
     held = size * nest.itemsize <= machine.last_cache_bytes // 2
-    if not held and FEW_READS * size > size_of(list(padded.values())) * steps:
+    if not held and STORE * size > size_of(list(padded.values())) * steps:
         return None
     each = _pack_cycles(operand, size, nest, tile, machine)
     return launch_cycles(size, each, machine) / steps
@@ -106,7 +102,7 @@ def conflict_cycles(
         return 0.0
     tiles = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     tiles //= max(1, size_of(list(tile.factors.values())))
-    return LINE_CYCLES * lines * tiles / min(machine.threads, max(1, tiles))
+    return MOVED_LINE * lines * tiles / min(machine.threads, max(1, tiles))
 
 
 def sets_of(sets: set[int], distance: int, count: int, machine: Machine) -> set[int]:
@@ -189,7 +185,8 @@ def _copy_pays(operand: Operand, nest: Nest, tile: Tile, machine: Machine) -> bo
 
 def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:
     """The cycles per element to write in another order."""
-    return TURN if elements * nest.itemsize <= machine.cache_bytes // 2 else TURN_FAR
+    far = elements * nest.itemsize > machine.cache_bytes // 2
+    return 2 * TURNED if far else TURNED
 
 
 def launch_cycles(elements: int, each: float, machine: Machine) -> float:

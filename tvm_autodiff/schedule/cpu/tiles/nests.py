@@ -14,7 +14,8 @@ from ....expr.costly import EXPENSIVE
 from ....expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, op_name, tensor_key
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range
-from ...kernel import ONCE, SYMBOLIC_SIZE, Repetition, size_of
+from ...cost import SYMBOLIC_SIZE
+from ...kernel import ONCE, Repetition, size_of
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.elementwise_body import Body, Steps

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ....expr.build import add, const, mul
 from ....expr.nodes import Expr, Tensor, Var, dtype_of, load, node_id
 from ....graph.stage import Extent, data_axis, make_stage
-from ...kernel import SYMBOLIC_SIZE
+from ...cost import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
 from ...nest.in_range import Loops
 from ...nest.products import Atom, Operand, guarded, operand_value, rebased

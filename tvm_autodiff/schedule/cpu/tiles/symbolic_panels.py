@@ -29,6 +29,7 @@ from ....graph.stage import (
     renew_axis,
     shape_of,
 )
+from ...cost import STORE
 from ...kernel import Kernel
 from ...rule import Made, Rest
 from .copies import needs_copy
@@ -42,8 +43,6 @@ from .symbolic_rows import (
     block_kernel,
 )
 from .tile_functions import inner_axes, nest_of_kernel, tile_function
-
-SEVERAL = 8  #: panels of an operand, for the decision to copy it
 
 
 def panel_functions(panels: Panels) -> Made | None:
@@ -82,7 +81,7 @@ def panel_functions(panels: Panels) -> Made | None:
 
 def _copied(panels: Panels) -> list[bool] | None:
     """Which operands are copied, if there are several panels."""
-    size = SEVERAL * panels.panel.size
+    size = STORE * panels.panel.size
     block = block_kernel(panels.kernel, (*panels.axes[:-1], replace(panels.panel, size=size)))
     one = replace(panels.machine, threads=1)
     nest = None if block is None else nest_of_kernel(block.kernel, one)

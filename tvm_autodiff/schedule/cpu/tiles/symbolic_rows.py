@@ -49,7 +49,8 @@ from ....graph.stage import (
     renew_axis,
     shape_of,
 )
-from ...kernel import SYMBOLIC_SIZE, Kernel, Repetition
+from ...cost import SYMBOLIC_SIZE
+from ...kernel import Kernel, Repetition
 from ...machine import Machine
 from ...nest.access import Affine, Interval, affine_forms, interval
 from ...nest.in_range import loops_of

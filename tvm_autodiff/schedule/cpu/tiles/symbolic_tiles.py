@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.nodes import tensor_key
+from ...cost import MARGIN, SYMBOLIC_SIZE
 from ...declined import Declined
-from ...kernel import SYMBOLIC_SIZE, Kernel
-from ...machine import Machine
+from ...kernel import Kernel
+from ...machine import LATENCY, Machine
 from ...rule import Made, Rest, writes_to
 from .guarded_operands import without_guards
 from .nests import Nest
@@ -21,9 +22,6 @@ from .symbolic_rows import SIZES, BlockAxis, BlockKernel, block_kernel, over_all
 from .tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
 from .tile_functions import nest_of_kernel, tile_functions
 from .tiling import Tile
-
-WHOLE_BLOCKS = 0.8  #: the time of blocks of rows for one of equal tiles, to be worth their rest
-MAX_VECTORS = 4  #: of a panel
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     least = plain_cycles(nest, one)
     if tile is not None:
         # the rest of the rows has smaller tiles
-        least = min(least, WHOLE_BLOCKS * estimated_cycles(nest, tile, one))
+        least = min(least, estimated_cycles(nest, tile, one) / MARGIN)
     last = len(nest.spatial) - 1
     threads = machine.worth_threads(nest.iterations)  # at the call the size decides again
     if last in symbolic:
@@ -95,7 +93,7 @@ def _rows(kernel: Kernel, symbolic: list[int], nest: Nest, one: Machine) -> Iter
 def _panels(kernel: Kernel, nest: Nest, one: Machine) -> Iterator[_Blocks]:
     """Panels of vectors along the last axis, and blocks of rows where another one is symbolic."""
     last = len(nest.spatial) - 1
-    panel = BlockAxis(last, MAX_VECTORS * one.lanes(nest.dtype), shifted=True)
+    panel = BlockAxis(last, LATENCY * one.lanes(nest.dtype), shifted=True)
     others = [n for n, key in enumerate(nest.spatial[:last]) if key not in nest.extents]
     rows: list[BlockAxis | None] = [BlockAxis(n, size) for n in others for size in SIZES]
     for row in rows or [None]:

@@ -11,21 +11,18 @@ from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ...kernel import MAX_COPIES, SYMBOLIC_SIZE, size_of
+from ...cost import CALL, FAR_WRITE, MARGIN, MAX_COPIES, MIN_LANES, SYMBOLIC_SIZE
+from ...kernel import size_of
 from ...machine import Machine
 from ...nest.access import strides_along
-from ...nest.elementwise_body import CALL, Body
+from ...nest.elementwise_body import Body
 from ...nest.products import Operand
 from .copies import copy_cycles, launch_cycles, turn_cycles
 from .nests import Nest, padded_extents, ranges_of
 from .packing import packed_size
 from .tiling import Tile
 
-FAR_WRITE = 10.0  #: cycles to write an element to another page than the one before
-VECTOR_CALL, SCALAR_CALL = 1.5, 20.0  #: cycles of an expensive function for an element
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
-FEW_STEPS = 5  #: of a reduction that LLVM writes out
-ACROSS = 1.5  #: how much longer plain vectors take that end in a sum across lanes
 
 
 def best_tile(nest: Nest, machine: Machine, rows: int | None = None) -> Tile | None:
@@ -146,17 +143,19 @@ def _write_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     """The cycles to finish and write an element, by the distance of a vector's lanes in memory."""
     assert tile.vector is not None
     inner = nest.spatial[tile.vector + 1 :]
+    vector_call = CALL / machine.lanes(nest.dtype) * nest.functions
     if not inner:
-        return 0.3 + VECTOR_CALL * nest.functions
+        return 0.3 + vector_call
     stride = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in inner]) * nest.itemsize
-    return (1.5 if stride < machine.page_bytes else FAR_WRITE) + SCALAR_CALL * nest.functions
+    return (1.5 if stride < machine.page_bytes else FAR_WRITE) + CALL * nest.functions
 
 
 def turning_cycles(nest: Nest, machine: Machine) -> float:
     """The cycles to write results along the vectorised axis and to transpose them afterwards."""
     written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
     # written, read again, and written
-    each = 1.5 * turn_cycles(written, nest, machine) + VECTOR_CALL * nest.functions
+    each = 1.5 * turn_cycles(written, nest, machine)
+    each += CALL / machine.lanes(nest.dtype) * nest.functions
     return launch_cycles(written, each, machine)
 
 
@@ -199,10 +198,10 @@ def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
     branches = any(op_name(node) in _BRANCHES for node in postorder(body.reduction.sources))
     inner = (nest.body.axes[-1], nest.body.reduction.axes[-1])
     # LLVM writes out what is reduced in a few steps, and makes vectors of results
-    few = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced]) <= FEW_STEPS
+    few = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced]) <= MIN_LANES
     if not branches and (few or any(_lies_along(axis, lanes, nest, body) for axis in inner)):
         each = (0.5 * len(body.operands) + work) * max(0.5, machine.vector_bytes / 64)
-        return ACROSS * each / lanes
+        return MARGIN * each / lanes  # a sum across lanes at the end
     return max(1.0, 0.5 * work)
 
 

@@ -17,12 +17,8 @@ from .threads import WARP
 
 SQUARE = (16, 16)  #: threads of a block along rows and along columns
 SIDES = (SQUARE, (8, 32), (4, 64), (2, 128), (32, 8), (64, 4))
-LANES = 128  #: multiply-adds of a multiprocessor in a cycle, float32
-BYTES = 32  #: from the second cache to a multiprocessor in a cycle
 START = 1_500  #: cycles before the first step and after the last
 LAUNCH = 6_000  #: cycles of one more launch, that of the kernel that combines the parts
-STEP = 16  #: elements of the reduction that are fetched at a time, at most
-NEAR = 128  #: bytes that a multiprocessor reads from its first cache in a cycle
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ def _tiles(
 ) -> Iterator[BlockTile]:
     _, rows, columns, reduced = sizes
     for sides, along_rows, along_columns in product(SIDES, (1, 2, 4, 8), (1, 2, 4, 8)):
-        step = STEP if along_rows * along_columns <= 16 else STEP // 2
+        step = WARP // 2 if along_rows * along_columns <= 16 else WARP // 4
         tile = BlockTile(sides, along_rows, along_columns, step)
         too_large = tile.block_rows >= 2 * rows or tile.block_columns >= 2 * columns
         if too_large and (sides != SQUARE or along_rows * along_columns > 1):
@@ -98,7 +94,7 @@ def plain_cycles(sizes: tuple[int, int, int, int], itemsize: int, machine: Machi
     """
     batch, rows, columns, _ = sizes
     alone = batch * rows * columns >= machine.multiprocessors * machine.block_threads
-    rate, start = (NEAR, START) if alone else (BYTES, START + LAUNCH)
+    rate, start = (machine.near_bytes, START) if alone else (machine.far_bytes, START + LAUNCH)
     return prod(sizes) * 2 * itemsize / rate / machine.multiprocessors + start
 
 
@@ -111,17 +107,18 @@ def tile_cycles(
     blocks = tiles * tile.parts
     each = -(-blocks // machine.multiprocessors)  # blocks that one multiprocessor computes
     width = max(1, itemsize // 4)
-    products = tile.block_rows * tile.block_columns * width / LANES
+    products = tile.block_rows * tile.block_columns * width / machine.block_products
     warps = prod(tile.sides) / WARP
     shared = warps * width * (max(1, tile.rows / 4) + _column_reads(tile))
-    fetched = (tile.block_rows + tile.block_columns) * itemsize / BYTES
+    fetched = (tile.block_rows + tile.block_columns) * itemsize / machine.far_bytes
     hidden = 1.0 if each >= 2 else 1.6  # one block alone waits for its own reads
     steps = -(-reduced // tile.parts)
     costs = (products, shared, fetched)
     total = each * (steps * (max(costs) + 0.1 * sum(costs)) * hidden) + START
     if tile.parts > 1:
         outputs = batch * rows * columns
-        total += LAUNCH + 2 * outputs * tile.parts * itemsize / (BYTES * machine.multiprocessors)
+        moved = 2 * outputs * tile.parts * itemsize
+        total += LAUNCH + moved / (machine.far_bytes * machine.multiprocessors)
     return total
 
 

@@ -43,11 +43,9 @@ from ...kernel import Kernel, iterations, size_of
 from ...machine import Machine
 from ...rule import Made, in_parts
 from ...statement_loops import accumulated, element_stored
-from .parts import HELPERS, goes_down_columns, parts_for_device
+from .parts import goes_down_columns, parts_for_device
 from .thread_tree import combined_by_threads
 from .threads import BLOCK, WARP
-
-SHORT = 8  #: elements that a thread reduces faster alone than with others
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,8 @@ def joint_reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
     length = iterations(kernel.root) // max(1, outputs)
     columns = goes_down_columns(kernel.root, found)
-    if length <= (SHORT if columns else WARP) or outputs == 0:
+    # a thread reduces so few faster alone than with others
+    if length <= (BLOCK // WARP if columns else WARP) or outputs == 0:
         return no_gain("a thread for each output has little to reduce")
     split = parts_for_device(kernel, found, outputs, machine)
     if split is not None:
@@ -87,7 +86,7 @@ def _shape(
     if goes_down_columns(op, found):
         if outputs >= enough:
             return None  # a thread for each output keeps the device busy
-        together = _power_of_two(min(length // 4, HELPERS, -(-enough // outputs)))
+        together = _power_of_two(min(length // 4, WARP, -(-enough // outputs)))
         return _Shape(WARP, together, rows=False) if together > 1 else None
     together = WARP
     while together < BLOCK and together * 4 <= length and outputs * together < enough:

@@ -18,11 +18,10 @@ from ....expr.build import add, compare, const, mul
 from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id
 from ....expr.rewrite import substituter
 from ....graph.stage import axis_range, data_axis, make_stage
+from ...cost import MAX_SEARCHED
 from ...kernel import size_of
 from ...nest.in_range import loops_of
 from ...nest.products import Operand, Product, guarded, operand_stride, operand_value
-
-MAX_OPERANDS = 6  #: all ways to put them on two sides are tried
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Matrices:
 def matrices_of(found: Product) -> Matrices | None:
     """The largest matrices as which a sum of products can be read, or None."""
     axes = (*found.axes, *found.reduction.axes)
-    if not 2 <= len(found.operands) <= MAX_OPERANDS or not all(map(_is_plain, axes)):
+    if not 2 <= len(found.operands) <= MAX_SEARCHED or not all(map(_is_plain, axes)):
         return None
     best: Matrices | None = None
     for sides in all_choices((True, False), repeat=len(found.operands) - 1):

@@ -10,10 +10,7 @@ from ...kernel import Kernel, iterations
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...rewrites.sums.split_reduction import parts_of
-from .threads import BLOCK
-
-HELPERS = 32  #: threads that share a column, at most
-PART = 4_096  #: elements of a part below which splitting costs more than it gains
+from .threads import BLOCK, LONG_ROW, WARP
 
 
 def parts_for_device(
@@ -21,8 +18,8 @@ def parts_for_device(
 ) -> tuple[Kernel, Kernel] | None:
     """The number of parts that occupies the multiprocessors which the outputs alone do not."""
     columns = goes_down_columns(kernel.root, found)
-    threads = HELPERS if columns else BLOCK // 2
-    part = PART // 8 if columns else PART  # below, another launch takes longer
+    threads = WARP if columns else BLOCK // 2
+    part = LONG_ROW // 16 if columns else LONG_ROW // 2  # below, another launch takes longer
     wanted = min(
         machine.multiprocessors * machine.block_threads // max(1, outputs * threads),
         iterations(kernel.root) // max(1, outputs) // part,

@@ -18,10 +18,7 @@ from ...kernel import size_of
 from ...machine import Machine
 from ...rule import Made, Rest
 from .row_phases import RowWriter, items_size
-from .threads import LONG_ROW, WARP
-
-MAX_SERIAL = 256  #: terms of a sum for each of several results that a thread adds up alone
-MIN_BLOCK = 128  #: threads of a block, where there are rows enough
+from .threads import BLOCK as THREADS, LONG_ROW, WARP
 
 
 def rows_of_group(group: FusionGroup, machine: Machine) -> Made | Declined:
@@ -78,7 +75,8 @@ def _is_plain(item: Item) -> bool:
 def _is_worth_it(group: FusionGroup, items: Sequence[Item], machine: Machine) -> bool:
     if any(extent == 0 for extent in group.extents if isinstance(extent, int)):
         return False
-    if any(item.kind == BLOCK and items_size(item.reduced) > MAX_SERIAL for item in items):
+    # a thread adds up each of several results alone
+    if any(item.kind == BLOCK and items_size(item.reduced) > THREADS for item in items):
         return False
     rows, length = size_of(group.extents), max(items_size(item.loops) for item in items)
     return rows >= machine.multiprocessors // 4 or length <= LONG_ROW
@@ -93,7 +91,7 @@ def _block(rows: int, length: int, machine: Machine) -> tuple[int, int]:
         threads *= 2
     together = 1
     while (
-        threads * together < MIN_BLOCK
+        threads * together < THREADS // 2
         and rows % (2 * together) == 0
         and rows // (2 * together) >= machine.multiprocessors
     ):

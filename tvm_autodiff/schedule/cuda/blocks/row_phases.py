@@ -47,8 +47,7 @@ from ...kernel import size_of
 from ...machine import Machine
 from .matrices import unflatten
 from .registers import accumulated, combiner_of, registers_of
-
-TOGETHER = 16  #: values that one thread combines at a time
+from .threads import WARP
 
 Key = tuple[int, int]
 
@@ -123,7 +122,7 @@ class RowWriter:
                     if key not in pool:
                         pool[key] = (
                             self._share("part", [self.together, self.threads], key[1]),
-                            self._share("few", [self.together, self.threads // TOGETHER], key[1]),
+                            self._share("few", [self.together, 2 * self.threads // WARP], key[1]),
                         )
                     found[id(item)].append(pool[key])
                     slots += 1
@@ -249,7 +248,7 @@ class RowWriter:
         found = [self._phase(work)]
         source, width = 0, self.threads
         while folds and width > 1:
-            narrow = max(1, width // TOGETHER)
+            narrow = max(1, 2 * width // WARP)
             found.append(self._combined(folds, source, width, narrow, block))
             source, width = 1 - source, narrow
         return found

@@ -1,8 +1,7 @@
 """Binds loops of a schedule to threads, as all CUDA rules do.
 
 A grid has a fixed number of blocks if an extent is symbolic, and each thread then takes every so
-many elements. An empty array thus causes no empty launch, which CUDA rejects, and a large one no
-huge grid.
+many elements. An empty array thus causes no empty launch, which CUDA rejects.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from ...primitives import extent_of
 LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
 WARP = 32  #: threads that run in step
 BLOCK = 256  #: the default number of threads of a block
-MAX_GRID = 65_536  #: blocks of a grid; beyond, threads go on with the next elements
 
 
 def fused(schedule: Any, loops: Sequence[Any]) -> Any:
@@ -49,12 +47,11 @@ def bind_flat(
         while threads > WARP and threads * vector * machine.multiprocessors > extent:
             threads //= 2
     wide = [vector] if vector > 1 else []
-    blocks = None if extent is None else -(-extent // (threads * vector))
-    if blocks is not None and blocks <= MAX_GRID:
+    if extent is not None:
         grid, inner, *lanes = schedule.split(loop, [None, threads, *wide])
         thread = inner
     else:
-        count = 16 * machine.multiprocessors if blocks is None else MAX_GRID
+        count = 16 * machine.multiprocessors
         inner, grid, thread, *lanes = schedule.split(loop, [None, count, threads, *wide])
         schedule.reorder(grid, thread, inner, *lanes)
     schedule.bind(grid, "blockIdx.x")

@@ -28,18 +28,13 @@ from ....graph.stage import (
     shape_of,
 )
 from ....rules.batching import batched_stage, repeated
-from ...kernel import SYMBOLIC_SIZE
+from ...cost import STORE, SYMBOLIC_SIZE
 
 Key = tuple[int, int]
 Pair = tuple[Tensor, Tensor]
 
-#: points of a reduction that cost as much as to store an element and read it again
-POINTS_PER_ELEMENT = 8
 
-
-def without_loop_invariants(
-    tensors: Sequence[Tensor], gain: int = POINTS_PER_ELEMENT
-) -> list[Tensor]:
+def without_loop_invariants(tensors: Sequence[Tensor], gain: int = STORE) -> list[Tensor]:
     """Equal tensors with work moved out of their loops, including nested ones; `gain` as in
     `hoisted`.
     """
@@ -56,7 +51,7 @@ def without_loop_invariants(
     return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
 
 
-def hoisted(name: str, loop: Loop, gain: int = POINTS_PER_ELEMENT) -> list[Tensor]:
+def hoisted(name: str, loop: Loop, gain: int = STORE) -> list[Tensor]:
     """The outputs of a loop, computed around a loop with less work.
 
     Parameters

@@ -10,9 +10,7 @@ from ....expr.nodes import Axis, Expr, node_id
 from ....expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ....expr.structural import StructuralKeys
 from ....graph.stage import Operation, axis_range, reduction_of
-from ...kernel import MAX_TREE
-
-MAX_ORDERS = 24  #: of the axes of a sum that are tried
+from ...cost import MAX_SEARCHED, MAX_TREE
 
 
 def aligned(op: Operation, like: Operation) -> list[Expr] | None:
@@ -57,9 +55,7 @@ def _expensive(roots: Sequence[Expr]) -> list[Expr]:
 def _orders(axes: Sequence[Axis], others: Sequence[Axis]) -> Iterator[Sequence[Axis]]:
     """The permutations of the axes whose ranges equal those of others."""
     ranges = _ranges(others)
-    for number, order in enumerate(permutations(axes)):
-        if number == MAX_ORDERS:
-            return
+    for order in permutations(axes) if len(axes) <= MAX_SEARCHED else [axes]:
         if _ranges(order) == ranges:
             yield order
 

@@ -46,15 +46,10 @@ from ....graph.stage import (
     renewed_reduction,
 )
 from ....graph.structural import EqualStages
-from ...kernel import SYMBOLIC_SIZE, size_of
+from ...cost import MARGIN, MAX_SEARCHED, STORE, SYMBOLIC_SIZE
+from ...kernel import size_of
 from ...nest.in_range import Loops, loops_of
 from ...nest.products import Product, distinct, guarded, is_sum, operand_value, product_of
-from ..loops.hoisting import POINTS_PER_ELEMENT
-
-#: groups of axes that the same factors depend on: 541 orders of five, each in well under 0.1 ms
-MOST_GROUPS = 5
-#: how many times fewer points there have to be: the count knows nothing of what fusion saves
-MARGIN = 1.5
 
 Variables = frozenset[int]  #: ids of loop variables
 Item = TypeVar("Item")
@@ -77,7 +72,7 @@ def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
         # each sum that is left writes what the last one adds
         left = [term for term, found in zip(terms, orders, strict=True) if not term.is_whole(found)]
         elements = size_of([axis_range(axis)[1] for axis in op.axis])
-        added = max(0, len(left) - 1) * POINTS_PER_ELEMENT * elements
+        added = max(0, len(left) - 1) * STORE * elements
         cost = sum(found.cost for found in orders) + added
         if cost * MARGIN > sum(found.together for found in orders):
             return None
@@ -133,9 +128,7 @@ class _Least:
     together: int
 
 
-def _least(
-    factors: Sequence[Variables], kept: Variables, extents: Mapping[int, int]
-) -> _Least:
+def _least(factors: Sequence[Variables], kept: Variables, extents: Mapping[int, int]) -> _Least:
     """The cheapest of all orders; arguments as of `cheapest_order`."""
     groups: dict[tuple[int, ...], set[int]] = {}
     for variable in dict.fromkeys(v for factor in factors for v in sorted(factor)):
@@ -145,7 +138,7 @@ def _least(
     search = _Search(kept, extents)
     everything = dict(enumerate(factors))
     together = search.together(everything)
-    if len(groups) > MOST_GROUPS:
+    if len(groups) > MAX_SEARCHED:
         return _Least([], together, together)
     cost, order = search.best(everything, tuple(map(frozenset, groups.values())), len(factors))
     return _Least(order, cost, together)
@@ -171,7 +164,7 @@ class _Search:
             parts = [factors[number] for number in bucket]
             left = frozenset[int]().union(*parts) - axes
             # what has the form of the result gets the other factors before it is stored
-            stored = 0 if left == self.kept else POINTS_PER_ELEMENT * self._points(left)
+            stored = 0 if left == self.kept else STORE * self._points(left)
             here = self._points(left | axes) + stored
             if here >= cost:
                 continue

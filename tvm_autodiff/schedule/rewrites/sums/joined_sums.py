@@ -24,13 +24,11 @@ from ....graph.stage import (
     sum_combiner,
 )
 from ...kernel import iterations
-from ...machine import LAUNCH_CYCLES
+from ...machine import LATENCY, LAUNCH_CYCLES
 from ...nest.products import is_sum
 from .common_functions import aligned, expensive_everywhere
 
 Key = tuple[int, int]
-
-MOST = 4  #: sums of one pass: each keeps registers
 
 
 def with_joined_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -55,7 +53,8 @@ def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
         group, sources = [first], [reduction.sources[0]]
         for other, _ in found[number + 1 :]:
             late = graph.depends_on([op.output(0) for op in group])
-            if len(group) == MOST or hash(other) in late:
+            # so many sums hide the latency of an addition, more take only registers
+            if len(group) == LATENCY or hash(other) in late:
                 continue
             moved = aligned(other, first)
             if moved is not None and dtype_of(moved[0]) == dtype_of(sources[0]):
@@ -64,8 +63,7 @@ def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
         if len(group) > 1:
             results = _together(first, reduction, sources)
             return {
-                tensor_key(op.output(0)): result
-                for op, result in zip(group, results, strict=True)
+                tensor_key(op.output(0)): result for op, result in zip(group, results, strict=True)
             }
     return {}
 

@@ -41,8 +41,9 @@ from ....graph.stage import (
     reduction_stage,
     shape_of,
 )
-from ...kernel import MAX_COPIES, MAX_NODES, MAX_TREE, size_of
-from ...nest.access import MAX_STRIDE, stride_of
+from ...cost import MAX_COPIES, MAX_NODES, MAX_STRIDE, MAX_TREE
+from ...kernel import size_of
+from ...nest.access import stride_of
 
 Key = tuple[int, int]
 

@@ -21,11 +21,10 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
+from ...cost import STORE
 from ...kernel import size_of
 from ...nest.access import unit_strides
 from ...nest.products import is_sum
-
-MIN_WINDOW = 8  #: places of a window: each sum over one is written and read again
 
 
 def with_window_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -47,7 +46,7 @@ def _in_two_steps(op: Operation) -> list[Tensor] | None:
     places = [axis for axis in reduction.axes if node_id(axis.var) in plain]
     window = [axis for axis in reduction.axes if node_id(axis.var) not in plain]
     count = size_of([axis_range(axis)[1] for axis in window])
-    if not places or count < MIN_WINDOW or size_of([axis_range(a)[1] for a in places]) < count:
+    if not places or count < STORE or size_of([axis_range(a)[1] for a in places]) < count:
         return None
     axes = [data_axis(axis.var.name, axis_range(axis)[1]) for axis in places]
     rename = substituter({old.var: new.var for old, new in zip(places, axes, strict=True)})
