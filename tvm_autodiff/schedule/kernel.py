@@ -5,11 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..expr.nodes import Axis, Expr, Tensor, is_load, load_tensor, operands, tensor_key
+from ..expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ..expr.rewrite import postorder
 from ..expr.weights import MAX_WEIGHT, weight
 from ..graph.graph import tensors_read_by
@@ -21,6 +32,7 @@ from ..graph.stage import (
     outputs_of,
     reduction_bounds,
     reduction_of,
+    shape_of,
     sources_of,
 )
 from .cost import SYMBOLIC_SIZE
@@ -112,6 +124,16 @@ def size_of(extents: Sequence[object]) -> int:
 def iterations(op: Operation) -> int:
     """How often the body of a compute stage is evaluated."""
     return size_of([axis_range(axis)[1] for axis in loop_axes(op)])
+
+
+def unknown_size(used: Iterable[Var], parameters: Sequence[Tensor]) -> Declined | None:
+    """Why a function of the parameters cannot be written: a variable that is no dimension of one.
+    """
+    dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
+    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
+    if all(node_id(var) in known for var in used):
+        return None
+    return Declined("a symbolic size is not a dimension of its inputs or outputs")
 
 
 def constant_extent(axis: Axis) -> int:

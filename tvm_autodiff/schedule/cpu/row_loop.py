@@ -31,7 +31,7 @@ from ...codegen.loop_nest import (
 from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.build import add, cast, const, mul, sub, variable
 from ...expr.dtypes import bits_of
-from ...expr.nodes import Expr, Tensor, binary, dtype_of, tensor_key
+from ...expr.nodes import Expr, binary, dtype_of, tensor_key
 from ...graph.graph import tensors_read_by, topological
 from ...graph.kinds.loop import Loop, Step
 from ...graph.kinds.rewind import KeptLoop, Rewind
@@ -50,25 +50,13 @@ from ..kernel import Kernel
 from ..machine import LATENCY, Machine
 from ..nest.row_program import RowProgram, row_program
 from ..rewrites.normal_form import normal_form
-from .lanes.row_lanes import Lanes, RowLanes, Stack
+from .lanes.row_lanes import Lanes, RowLanes, stacks_in
 
 
 def row_loop(
     kernel: Kernel, loop: Loop | KeptLoop | Rewind, machine: Machine, kernels: int
 ) -> list[StageFunction] | Declined:
-    """The function of a loop with independent rows.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The stage.
-    loop : Loop
-        The loop, without custom rules.
-    machine : Machine
-        The machine.
-    kernels : int
-        The number of functions that a step would call.
-    """
+    """The function of a loop with independent rows."""
     if not isinstance(loop, Loop):
         return other_kind("it keeps states")
     if not loop.step.carries:
@@ -175,13 +163,7 @@ class _Writer:
         inputs, outputs = tensors_read_by(self._op), outputs_of(self._op)
         buffers = parameters(inputs, outputs)
         step, count = loop_.step, len(loop_.init)
-
-        def stacks(inside: Sequence[Tensor], outside: Sequence[Tensor], timed: bool) -> list[Stack]:
-            return [
-                Stack(one, buffers[tensor_key(many)], timed)
-                for one, many in zip(inside, outside, strict=True)
-            ]
-
+        stacks = partial(stacks_in, buffers)
         read = [*stacks(step.xs, loop_.xs, True), *stacks(step.consts, loop_.consts, False)]
         writer = RowLanes(program, {tensor_key(stack.tensor): stack for stack in read})
         first, last = (stacks(step.carries, t, False) for t in (loop_.init, outputs[:count]))

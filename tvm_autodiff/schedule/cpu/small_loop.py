@@ -38,19 +38,7 @@ from ..rewrites.normal_form import normal_form
 def small_loop(
     kernel: Kernel, kind: Loop | KeptLoop | Rewind, machine: Machine, kernels: int
 ) -> list[StageFunction] | Declined:
-    """The function of a loop with small steps.
-
-    Parameters
-    ----------
-    kernel
-        The stage.
-    kind
-        Its kind, without custom rules.
-    machine
-        The machine.
-    kernels
-        The number of functions that a step would call.
-    """
+    """The function of a loop with small steps."""
     inlined = []
     points = 0
     for loop in loops_in(kind):

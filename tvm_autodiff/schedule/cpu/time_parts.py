@@ -36,19 +36,7 @@ from .lanes.part_passes import PartPasses
 def time_parts(
     kernel: Kernel, loop: Loop | KeptLoop | Rewind, machine: Machine, kernels: int
 ) -> list[StageFunction] | Declined:
-    """The function of a loop whose time is split into parts.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The stage.
-    loop : Loop
-        The loop, without custom rules.
-    machine : Machine
-        The machine.
-    kernels : int
-        The number of functions that a step would call.
-    """
+    """The function of a loop whose time is split into parts."""
     if not isinstance(loop, Loop):
         return other_kind("it keeps states")
     if machine.exact_math:

@@ -38,7 +38,7 @@ from ....graph.stage import Extent, Operation, index_dtype, outputs_of
 from ...nest.affine_states import AffineStates
 from ...nest.row_program import components_of
 from .folded_parts import Folded, multiplied
-from .row_lanes import Lanes, RowLanes, Stack, tensors_read
+from .row_lanes import Lanes, RowLanes, Stack, stacks_in, tensors_read
 from .time_blocks import TimeBlock
 
 
@@ -74,13 +74,7 @@ class PartPasses:
         inputs, outputs = tensors_read_by(self._op), outputs_of(self._op)
         buffers = parameters(inputs, outputs)
         loop_, step, count = self._loop, self._loop.step, len(self._loop.init)
-
-        def stacks(inside: Sequence[Tensor], outside: Sequence[Tensor], timed: bool) -> list[Stack]:
-            return [
-                Stack(one, buffers[tensor_key(many)], timed)
-                for one, many in zip(inside, outside, strict=True)
-            ]
-
+        stacks = partial(stacks_in, buffers)
         self._xs = stacks(step.xs, loop_.xs, True)
         read = [*self._xs, *stacks(step.consts, loop_.consts, False)]
         self._sources = {tensor_key(stack.tensor): stack for stack in read}

@@ -78,6 +78,16 @@ class Stack:
     by_lane: bool = False
 
 
+def stacks_in(
+    buffers: Mapping[Key, Buffer], inside: Sequence[Tensor], outside: Sequence[Tensor], timed: bool
+) -> list[Stack]:
+    """The tensors of a step, in the buffers of the tensors outside of the loop."""
+    return [
+        Stack(one, buffers[tensor_key(many)], timed)
+        for one, many in zip(inside, outside, strict=True)
+    ]
+
+
 @dataclass
 class RowLanes:
     """Writes steps of a program.

@@ -31,13 +31,13 @@ from ....codegen.loop_nest import (
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, const, mul, variable
 from ....expr.lets import merge_equal
-from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id, op_name
+from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id
 from ....expr.rewrite import postorder, replace_outermost, substituter, variables_of
 from ....expr.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent, axis_range, shape_of
 from ...cost import MAX_NODES, MAX_PIECES, MIN_LANES
 from ...declined import Declined
-from ...kernel import size_of
+from ...kernel import size_of, unknown_size
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.in_range import Loops
@@ -75,8 +75,9 @@ def class_loops(
     results : sequence of Tensor
     """
     inputs = elements.reads()
-    if not _sizes_known(elements, [*inputs, *results]):
-        return Declined("a symbolic size is not a dimension of its inputs or outputs")
+    tensors = [*inputs, *results]
+    if (unknown := unknown_size(_variables(elements, tensors), tensors)) is not None:
+        return unknown
     if any(dtype_of(tensor) == "bfloat16" for tensor in [*inputs, *results]):
         # TVM makes integers of bfloat16, but not of variables that are bound to it
         return Declined("TVM cannot bind variables of bfloat16")
@@ -93,14 +94,13 @@ def class_loops(
     return StageFunction(function(buffers, body), tuple(inputs), tuple(results))
 
 
-def _sizes_known(elements: Elements, parameters: Sequence[Tensor]) -> bool:
-    """Whether every variable is an axis or a dimension of a parameter."""
-    dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
-    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
-    known |= {node_id(axis.var) for axis in elements.axes}
+def _variables(elements: Elements, parameters: Sequence[Tensor]) -> list[Var]:
+    """What elements, extents and the shapes of parameters use beside the axes."""
     extents = [axis_range(axis)[1] for axis in elements.axes]
-    used = [*elements.values, *dims, *(e for e in extents if not isinstance(e, int))]
-    return all(node_id(var) in known for var in variables_of(used))
+    dims = [*extents, *(dim for tensor in parameters for dim in shape_of(tensor))]
+    used = variables_of([*elements.values, *(dim for dim in dims if not isinstance(dim, int))])
+    axes = {node_id(axis.var) for axis in elements.axes}
+    return [var for var in used if node_id(var) not in axes]
 
 
 def _quotients(axis: Axis, modulus: int) -> Extent:

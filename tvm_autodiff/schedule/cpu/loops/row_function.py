@@ -41,13 +41,12 @@ from ....graph.stage import (
     bodies,
     outputs_of,
     reduction_of,
-    shape_of,
 )
 from ...declined import Declined
 from ...fusion.groups import FusionGroup
 from ...fusion.row_items import items_of, nests_of
 from ...fusion.row_kernels import RowKernel, inner_axes
-from ...kernel import iterations, size_of
+from ...kernel import iterations, size_of, unknown_size
 from ...machine import Machine
 from .common_subexpressions import with_common_subexpressions
 from .components import with_components
@@ -84,8 +83,9 @@ def _scheduled(
     group = with_common_subexpressions(group, machine)
     ops = [op for member in group.members for op in member.kernel.ops]
     inputs = external_reads(ops)
-    if not _shapes_known(ops, [*inputs, *group.outputs]):
-        return Declined("a symbolic size is not a dimension of its inputs or outputs")
+    used = [var for op in ops for var in free_variables(op)]
+    if (unknown := unknown_size(used, [*inputs, *group.outputs])) is not None:
+        return unknown
     buffers = _Buffers(group, inputs)
     items = items_of(group, machine)
     writer = NestWriter(buffers.places, buffers.sums)
@@ -126,17 +126,6 @@ def _cycles(member: RowKernel, machine: Machine) -> float:
     costly = any(op_name(node) in EXPENSIVE for node in postorder(bodies(root)))
     lanes = min(machine.lanes("float32"), machine.lanes(dtype_of(root.output(0))))
     return iterations(root) * (1 if costly else 2 / lanes)
-
-
-def _shapes_known(ops: Sequence[Operation], parameters: Sequence[Tensor]) -> bool:
-    """Whether every size is one of a parameter's dimensions."""
-    known = {
-        node_id(dim)
-        for tensor in parameters
-        for dim in shape_of(tensor)
-        if not isinstance(dim, int) and op_name(dim) == "var"
-    }
-    return all(node_id(var) in known for op in ops for var in free_variables(op))
 
 
 class _Buffers:

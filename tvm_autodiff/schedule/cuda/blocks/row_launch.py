@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....codegen.stages.primfunc import StageFunction, external_reads
-from ....expr.nodes import always, node_id, op_name, tensor_key
+from ....expr.nodes import always, tensor_key
 from ....graph.free_variables import free_variables
-from ....graph.stage import Operation, axis_range, is_compute, outputs_of, shape_of
+from ....graph.stage import axis_range, is_compute, outputs_of
 from ...declined import Declined
 from ...fusion.groups import FusionGroup
 from ...fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
-from ...kernel import size_of
+from ...kernel import size_of, unknown_size
 from ...machine import Machine
 from ...rule import Made, Rest
 from .row_phases import RowWriter, items_size
@@ -29,8 +29,9 @@ def rows_of_group(group: FusionGroup, machine: Machine) -> Made | Declined:
     ops = [op for kernel in kernels for op in kernel.ops]
     if not kernels or not all(map(is_compute, ops)):
         return Declined("all its stages are sums over the rows, or one is opaque")
-    if not _sizes_known(ops, group):
-        return Declined("a symbolic size is not a dimension of its inputs or outputs")
+    used = [var for op in ops for var in free_variables(op)]
+    if (unknown := unknown_size(used, [*external_reads(ops), *group.outputs])) is not None:
+        return unknown
     items = [item for item in items_of(group, machine) if item.kind != SUM]
     if not all(map(_is_plain, items)):
         return Declined("an extent in a row is symbolic or empty, or a reduction has a condition")
@@ -54,14 +55,6 @@ def rows_of_group(group: FusionGroup, machine: Machine) -> Made | Declined:
     func = writer.function(inputs)
     launch = StageFunction(func, tuple(inputs), tuple(writer.outputs.values()))
     return [launch, *map(Rest, left)]
-
-
-def _sizes_known(ops: Sequence[Operation], group: FusionGroup) -> bool:
-    """Whether every size is one of a parameter's dimensions."""
-    parameters = [*external_reads(ops), *group.outputs]
-    dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
-    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
-    return all(node_id(var) in known for op in ops for var in free_variables(op))
 
 
 def _is_plain(item: Item) -> bool:

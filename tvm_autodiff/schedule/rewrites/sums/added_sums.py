@@ -8,9 +8,8 @@ weights, with the same exponentials.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from ....expr.build import add, zero_like
 from ....expr.nodes import (
@@ -27,10 +26,10 @@ from ....expr.nodes import (
     tensor_key,
 )
 from ....expr.rewrite import postorder, replace_outermost, rewrite
-from ....graph.graph import Graph, rebuild
+from ....graph.graph import Graph
 from ....graph.stage import Operation, bodies, is_compute, make_stage, reduction_of, reduction_stage
 from ...nest.products import is_sum
-from .common_functions import aligned
+from .common_functions import aligned, replaced
 
 
 def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -39,12 +38,8 @@ def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     """
     current = list(outputs)
     while table := _joins(current):
-        current = rebuild(current, partial(_looked_up, table))
+        current = replaced(current, table)
     return current
-
-
-def _looked_up(table: Mapping[tuple[int, int], Tensor], tensor: Tensor) -> Tensor | None:
-    return table.get(tensor_key(tensor))
 
 
 def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:

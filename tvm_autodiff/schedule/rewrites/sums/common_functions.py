@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
 from ....expr.costly import is_expensive
-from ....expr.nodes import Axis, Expr, node_id
+from ....expr.nodes import Axis, Expr, Tensor, node_id, tensor_key
 from ....expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ....expr.structural import StructuralKeys
+from ....graph.graph import rebuild
 from ....graph.stage import Operation, axis_range, reduction_of
 from ...cost import MAX_SEARCHED, MAX_TREE
+
+
+def replaced(outputs: Sequence[Tensor], table: Mapping[tuple[int, int], Tensor]) -> list[Tensor]:
+    """The outputs with other tensors for those whose keys the table has."""
+    return rebuild(outputs, lambda tensor: table.get(tensor_key(tensor)))
 
 
 def aligned(op: Operation, like: Operation) -> list[Expr] | None:

@@ -7,13 +7,12 @@ the same exponentials again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from ....expr.lets import merge_equal
 from ....expr.nodes import Expr, Tensor, dtype_of, is_float, is_load, node_id, operands, tensor_key
 from ....expr.rewrite import expand_lets, postorder
-from ....graph.graph import Graph, rebuild
+from ....graph.graph import Graph
 from ....graph.stage import (
     Combiner,
     Operation,
@@ -26,7 +25,7 @@ from ....graph.stage import (
 from ...kernel import iterations
 from ...machine import LATENCY, LAUNCH_CYCLES
 from ...nest.products import is_sum
-from .common_functions import aligned, expensive_everywhere
+from .common_functions import aligned, expensive_everywhere, replaced
 
 Key = tuple[int, int]
 
@@ -37,12 +36,8 @@ def with_joined_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     """
     current = list(outputs)
     while table := _join(current):
-        current = rebuild(current, partial(_looked_up, table))
+        current = replaced(current, table)
     return current
-
-
-def _looked_up(table: Mapping[Key, Tensor], tensor: Tensor) -> Tensor | None:
-    return table.get(tensor_key(tensor))
 
 
 def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
