@@ -23,7 +23,7 @@ from tvm import te, topi
 import tvm_autodiff as ad
 
 SIZES = (1, 7, 64, 512)
-SECONDS = 0.25  #: of calls for each program and size
+SECONDS = 0.15  #: of calls for each program and size
 
 #: inputs and outputs of a program for a size
 Program = tuple[list[Any], list[Any]]

@@ -316,6 +316,15 @@ def columns_over_time(steps: int) -> Program:
     return Program([x, w], [y], [{"n": size} for size in (1, 7, 16, 64, 100)])
 
 
+def turned_sizes() -> Program:
+    """A transposition of two symbolic axes."""
+    n, m = symbols("n", "m")
+    x = placeholder("x", n, m)
+    y = te.compute((m, n), lambda i, j: x[j, i] * 2.0, name="y")
+    pairs = ((0, 3), (1, 1), (3, 5), (5, 17), (16, 16), (33, 4), (37, 53))
+    return Program([x], [y], [{"n": rows, "m": columns} for rows, columns in pairs])
+
+
 def column_strips(rows: int) -> Program:
     """Sums and largest values of columns, some of them read two places further on."""
     [n] = symbols("n")
@@ -367,6 +376,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "columns-in-panels": lambda: columns_in_panels(5),
     "gradient-columns": lambda: gradient_of(columns_over_time(5)),
     "column-strips": lambda: column_strips(9),
+    "turned-sizes": turned_sizes,
     "long-rows": long_rows,
     "gradient-long-rows": lambda: gradient_of(long_rows()),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),

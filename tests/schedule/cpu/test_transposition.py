@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from tvm import te
 
+import tvm_autodiff as ad
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import build
@@ -86,12 +89,6 @@ def strided(n, m):
     return [A], te.compute((m, n), lambda i, j: A[j, 2 * i], name="S")
 
 
-def symbolic():
-    n = te.var("n")
-    A = te.placeholder((n, 32), name="A")
-    return [A], te.compute((32, n), lambda i, j: A[j, i], name="T")
-
-
 def plain(n, m):
     A = cases.placeholder("A", n, m)
     return [A], te.compute((n, m), lambda i, j: A[i, j], name="P")
@@ -103,7 +100,6 @@ LEFT = {
     "three columns": transposed(100, 3),
     "diagonal": diagonal(8),
     "strided": strided(32, 32),
-    "symbolic": symbolic(),
 }
 
 
@@ -152,3 +148,22 @@ def test_exchanges_transpose(side, monkeypatch):
         rows = exchanged(rows, distance)
         distance *= 2
     assert rows == [[(j, i) for j in range(side)] for i in range(side)]
+
+
+SYMBOLIC = {"both": ("n", "m"), "rows": ("n", 20), "columns": (20, "n"), "batch": (2, "n", "m")}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_sizes(name: str) -> None:
+    """``y = 2·xᵀ + 1`` with tiles that overlap, narrower ones, and single elements."""
+    sizes = {"n": te.var("n"), "m": te.var("m")}
+    dims = SYMBOLIC[name]
+    x = te.placeholder([sizes.get(dim, dim) for dim in dims], name="x")
+    turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+    y = te.compute(turned, lambda *i: x(*i[:-2], i[-1], i[-2]) * 2.0 + 1.0, name="y")
+    run = ad.build(x, y, num_threads=2, cache=False)
+    for n, m in itertools.product((0, 1, 3, 4, 5, 15, 17, 40), (0, 1, 4, 7, 16, 33)):
+        shape = [{"n": n, "m": m}.get(dim, dim) for dim in dims]
+        given = np.random.default_rng(0).integers(-9, 9, shape).astype("float32")
+        np.testing.assert_array_equal(run(given), np.swapaxes(given, -1, -2) * 2 + 1)
+    assert [row.rule for row in run.profile(given).kernels] == ["transposition"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...codegen.stages.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import StageFunction, external_reads, stage_function
 from ...expr.nodes import Axis, Tensor, dtype_of, load, tensor_key
 from ...expr.rewrite import substituter
+from ...graph.free_variables import free_variables
 from ...graph.graph import retarget
 from ...graph.stage import (
     Operation,
@@ -26,7 +27,7 @@ from ...graph.stage import (
 )
 from ..cost import MIN_LANES
 from ..declined import Declined
-from ..kernel import Kernel, iterations
+from ..kernel import Kernel, iterations, unknown_size
 from ..machine import Machine
 from ..nest.access import has_branches, is_flat, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
@@ -71,8 +72,13 @@ def _symbolic_columns(kernel: Kernel, found: Reduction) -> bool:
         return False
     low, extent = axis_range(op.axis[-1])
     strides = strides_along(list(found.sources), op.axis[-1].var, [a.var for a in loop_axes(op)])
-    zero = low == 0 and all(axis_range(axis)[0] == 0 for axis in op.axis)
-    return zero and not isinstance(extent, int) and max(strides or [0]) == 1
+    if low != 0 or isinstance(extent, int) or max(strides or [0]) != 1:
+        return False
+    used = [var for one in kernel.ops for var in free_variables(one)]
+    parameters = [*external_reads(kernel.ops), *kernel.outputs]
+    if unknown_size(used, parameters) is not None:
+        return False
+    return all(axis_range(axis)[0] == 0 for axis in op.axis)
 
 
 def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:

@@ -19,6 +19,7 @@ from ...codegen.loop_nest import (
     Statement,
     allocated,
     bind,
+    branch,
     counter,
     element,
     function,
@@ -27,7 +28,7 @@ from ...codegen.loop_nest import (
 )
 from ...codegen.stages.primfunc import StageFunction
 from ...codegen.vectors import widened_read
-from ...expr.build import add, const, mul, variable
+from ...expr.build import add, all_of, compare, const, mul, sub, variable
 from ...expr.nodes import (
     Expr,
     Var,
@@ -36,9 +37,11 @@ from ...expr.nodes import (
     node_id,
 )
 from ...expr.rewrite import replace_outermost, substitute
-from ...graph.stage import Operation
+from ...graph.free_variables import free_variables
+from ...graph.stage import Extent, Operation, axis_range
+from ..cost import MIN_LANES
 from ..declined import Declined
-from ..kernel import Kernel, constant_extent, iterations
+from ..kernel import Kernel, iterations, unknown_size
 from ..machine import Machine
 from .loops.crossed import crossed
 from .loops.elements import Elements
@@ -51,15 +54,25 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     found = crossed(kernel, machine)
     if isinstance(found, Declined):
         return found
-    op, elements, across, side = kernel.root, found.elements, found.across, found.side
+    op, elements, side = kernel.root, found.elements, found.side
     tensors = [*elements.reads(), *kernel.outputs]
+    if (unknown := unknown_size(free_variables(op), tensors)) is not None:
+        return unknown
     places, buffers = Places.of(tensors)
-    tile = _Tile(elements, kernel, across, found.reads, side, places)
-    threads = machine.threads_for(iterations(op))
-    body = _loops(op, across, side, tile, threads)
-    rows, columns = (constant_extent(op.axis[place]) for place in (across, -1))
+    extents = [axis_range(op.axis[place])[1] for place in (found.across, -1)]
+    symbolic = [extent for extent in extents if not isinstance(extent, int)]
+    # of a symbolic size a call decides about threads
+    threads = machine.threads if symbolic else machine.threads_for(iterations(op))
+    body: Statement | None = None
+    # the narrowest tiles are single elements
+    for width in (1, MIN_LANES, side) if symbolic else (side,):
+        tile = _Tile(elements, kernel, found.across, found.reads, width, places)
+        loops = _loops(op, tile, threads)
+        fits = all_of(compare("ge", extent, const(width, dtype_of(extent))) for extent in symbolic)
+        body = loops if body is None else branch(fits, loops, body)
+    assert body is not None
     # tiles that overlap write some elements twice
-    once = rows % side == 0 and columns % side == 0
+    once = all(isinstance(extent, int) and extent % side == 0 for extent in extents)
     func = function(buffers, body, once)
     return [StageFunction(func, tuple(elements.reads()), tuple(kernel.outputs))]
 
@@ -79,6 +92,8 @@ class _Tile:
         """The tile starting at `row` of the axis across and at `column` of the last one."""
         buffers: list[Local] = []
         before: list[Statement] = []
+        if self.side == 1:
+            return self._element(row, column)
         turned = [self._turned(read, row, column, buffers, before) for read in self.reads]
         variables = [axis.var for axis in self.elements.axes]
         body = []
@@ -100,6 +115,18 @@ class _Tile:
             body.append(loop(lane, self.side, sequence(inside), VECTORIZED))
         return allocated(buffers, sequence([*before, *body]))
 
+    def _element(self, row: Var, column: Var) -> Statement:
+        """A single element."""
+        variables = [axis.var for axis in self.elements.axes]
+        here: dict[Var, Expr] = {variables[self.across]: row, variables[-1]: column}
+        indices = [here.get(var, var) for var in variables]
+        return sequence(
+            [
+                self.places.write(tensor, self.places.read(substitute(value, here)), indices)
+                for value, tensor in zip(self.elements.values, self.kernel.outputs, strict=True)
+            ]
+        )
+
     def _turned(
         self,
         read: Expr,
@@ -119,22 +146,30 @@ class _Tile:
         return buffers[-self.side :]
 
 
-def _loops(op: Operation, across: int, side: int, tile: _Tile, threads: int) -> Statement:
+def _loops(op: Operation, tile: _Tile, threads: int) -> Statement:
     """The loops over tiles; the last tile of an axis overlaps the one before."""
-    row, column = (
-        counter(op.axis[place].var.name, constant_extent(op.axis[place])) for place in (across, -1)
-    )
+    side = tile.side
+    extents = [axis_range(axis)[1] for axis in op.axis]
     begin: list[Statement] = []
-    blocks: list[tuple[Var, int]] = []
-    for place, var in ((-1, column), (across, row)):
-        extent = constant_extent(op.axis[place])
-        block = counter(f"{var.name}_tile", extent)
-        start = mul(block, const(side, dtype_of(block)))
-        if extent % side:
-            start = binary("min", start, const(extent - side, dtype_of(block)))
+    blocks: list[tuple[Var, Extent]] = []
+    places: list[Var] = []
+    for place in (-1, tile.across):
+        extent = extents[place]
+        var, block = (counter(f"{op.axis[place].var.name}{end}", extent) for end in ("", "_tile"))
+        width = const(side, dtype_of(block))
+        size = const(extent, dtype_of(block)) if isinstance(extent, int) else extent
+        start = mul(block, width)
+        if not isinstance(extent, int) or extent % side:
+            start = binary("min", start, sub(size, width))
         begin.append(bind(var, start))
-        blocks.append((block, -(-extent // side)))
-    others = [axis for place, axis in enumerate(op.axis[:-1]) if place != across]
-    outer = [(axis.var, constant_extent(axis)) for axis in others]
+        count = binary("floordiv", add(size, const(side - 1, dtype_of(block))), width)
+        blocks.append((block, -(-extent // side) if isinstance(extent, int) else count))
+        places.append(var)
+    outer = [
+        (axis.var, extents[place])
+        for place, axis in enumerate(op.axis[:-1])
+        if place != tile.across
+    ]
+    column, row = places
     body = sequence([*begin, tile.statement(row, column)])
     return shared_loops([*outer, *blocks], body, threads)

@@ -26,7 +26,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import postorder
-from ...expr.simplify import prove
+from ...expr.simplify import linear_terms, prove
 from ...graph.sizes.widened import Widened
 from ...graph.stage import Extent, axis_range, shape_of
 from .access import Affine, Interval, affine_forms, interval
@@ -109,7 +109,7 @@ def _conditions(index: Expr, form: Affine | None, dim: Extent, loops: Loops) -> 
     high = compare("lt", index, limit)
     if bounds is not None and isinstance(dim, int):
         return [low] * (bounds[0] < 0) + [high] * (bounds[1] >= dim)
-    if _is_whole_axis(form, dim, loops):
+    if form is not None and _stays_inside(form, dim, loops):
         return []
     if isinstance(dim, int) and not _has_symbols(index, dim, loops):
         least, most = _interval(index, loops)  # of clamps and remainders
@@ -124,14 +124,63 @@ def _interval(index: Expr, loops: Loops) -> Interval:
     )
 
 
-def _is_whole_axis(form: Affine | None, dim: Extent, loops: Loops) -> bool:
-    """Whether an index is a symbolic axis that covers exactly the dimension."""
-    if form is None or form.constant != 0 or len(form.terms) != 1 or isinstance(dim, int):
+def _stays_inside(form: Affine, dim: Extent, loops: Loops) -> bool:
+    """Whether an index lies within a dimension: ``0 <= t + r < n + 4`` for ``t < n, r < 5``.
+
+    The bounds of loops are put in, and what remains is a linear form over sizes.
+    """
+    least, greatest = (_extreme(form, loops, up) for up in (False, True))
+    if least is None or greatest is None:
         return False
-    [(key, factor)] = form.terms
-    low, extent = loops.symbolic.get(key, (None, None))
-    same = extent is not None and not isinstance(extent, int) and node_id(extent) == node_id(dim)
-    return factor == 1 and low == 0 and same
+    return _never_negative(least) and _never_negative(_Linear().plus(dim).minus(greatest).plus(-1))
+
+
+class _Linear:
+    """``Σ factor · term + constant`` over sizes and what else is not linear."""
+
+    def __init__(self) -> None:
+        self.terms: dict[int, tuple[Expr, int]] = {}
+        self.constant = 0
+
+    def plus(self, value: Extent, factor: int = 1) -> _Linear:
+        """The form with a value added, in place."""
+        terms, constant = ([], value) if isinstance(value, int) else linear_terms(value)
+        self.constant += factor * constant
+        for node, times in terms:
+            known = self.terms.get(node_id(node), (node, 0))[1]
+            self.terms[node_id(node)] = node, known + factor * times
+        return self
+
+    def minus(self, other: _Linear) -> _Linear:
+        """The form with another one subtracted, in place."""
+        self.constant -= other.constant
+        for key, (node, times) in other.terms.items():
+            self.terms[key] = node, self.terms.get(key, (node, 0))[1] - times
+        return self
+
+
+def _extreme(form: Affine, loops: Loops, up: bool) -> _Linear | None:
+    """The greatest value of a form, or the least one, where each of its loops has bounds."""
+    found = _Linear().plus(form.constant)
+    for key, factor in form.terms:
+        if key in loops.ranges:
+            found.plus(loops.ranges[key][(factor > 0) == up], factor)
+        elif key in loops.symbolic:
+            low, extent = loops.symbolic[key]
+            found.plus(low, factor)
+            if (factor > 0) == up:
+                found.plus(extent, factor).plus(-1, factor)
+        else:
+            return None
+    return found
+
+
+def _never_negative(form: _Linear) -> bool:
+    """Whether a form is at least zero for all sizes, which are at least zero."""
+    return form.constant >= 0 and all(
+        factor >= 0 and (factor == 0 or op_name(node) == "var")
+        for node, factor in form.terms.values()
+    )
 
 
 def _has_symbols(index: Expr, dim: Extent, loops: Loops) -> bool:

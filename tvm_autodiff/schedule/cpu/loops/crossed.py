@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....expr.costly import EXPENSIVE
-from ....expr.nodes import BINARY_CLASSES, Expr, dtype_of, is_load, node_id, op_name, operands
+from ....expr.nodes import BINARY_CLASSES, Axis, Expr, dtype_of, is_load, node_id, op_name, operands
 from ....expr.rewrite import expand_lets, postorder, variables_of
-from ....graph.stage import bodies
-from ...cost import MIN_LANES
+from ....graph.stage import axis_range, bodies
+from ...cost import MIN_LANES, SYMBOLIC_SIZE
 from ...declined import Declined, no_gain, other_kind
-from ...kernel import Kernel, constant_extent
+from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import affine_forms
 from .elements import Elements
@@ -50,11 +50,17 @@ def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
         return other_kind("no read runs through memory along another axis than the write")
     across, reads = found
     side = machine.lanes(dtype_of(reads[0]))
-    while side > min(constant_extent(op.axis[across]), constant_extent(op.axis[-1])):
+    while side > min(extent_or(side, op.axis[across]), extent_or(side, op.axis[-1])):
         side //= 2
     if side < MIN_LANES:
         return no_gain(f"its tiles have fewer than {MIN_LANES} rows or columns")
     return Crossed(elements, across, reads, side)
+
+
+def extent_or(default: int, axis: Axis) -> int:
+    """The extent of an axis that begins at 0, `default` if it is symbolic; 0 for other axes."""
+    low, extent = axis_range(axis)
+    return 0 if low != 0 else extent if isinstance(extent, int) else default
 
 
 def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
@@ -63,7 +69,7 @@ def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
     None if there are none, or if another read is contiguous along neither.
     """
     axes = elements.axes
-    if len(axes) < 2 or not all(constant_extent(axis) for axis in axes):
+    if len(axes) < 2 or not all(extent_or(1, axis) for axis in axes):
         return None
     nodes = postorder(list(elements.values))
     variables = [axis.var for axis in axes]
@@ -100,4 +106,4 @@ def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
         reads.append(node)
     if not candidates or len({dtype_of(read) for read in reads}) != 1:
         return None
-    return max(candidates, key=lambda place: constant_extent(axes[place])), reads
+    return max(candidates, key=lambda place: extent_or(SYMBOLIC_SIZE, axes[place])), reads

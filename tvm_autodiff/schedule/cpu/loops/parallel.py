@@ -7,7 +7,7 @@ from typing import Any
 
 from ....codegen.loop_nest import PARALLEL, Statement, bind, loop, sequence
 from ....expr.build import cast, const, mul, variable
-from ....expr.nodes import Expr, Var, binary, const_value, dtype_of
+from ....expr.nodes import Var, binary, const_value, dtype_of
 from ....graph.stage import Extent, axis_range, index_dtype, reduction_of
 from ...kernel import Kernel, iterations, size_of
 from ...machine import Machine
@@ -42,14 +42,16 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
     schedule.parallel(schedule.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
 
-def shared_loops(loops: Sequence[tuple[Var, int]], body: Statement, threads: int) -> Statement:
+def shared_loops(
+    loops: Sequence[tuple[Var, Extent]], body: Statement, threads: int
+) -> Statement:
     """``for v, count in loops: body``, with the leading loops parallelised."""
     chosen, total = 0, 1
     for _, count in loops if threads > 1 else ():
         if total >= 2 * threads and (total % threads == 0 or total >= 16 * threads):
             break
         chosen += 1
-        total *= count
+        total *= count if isinstance(count, int) else 1  # a symbolic extent may be 1
     for var, count in reversed(loops[chosen:]):
         body = loop(var, count, body)
     return tasks(loops[:chosen], body) if chosen else body
@@ -61,16 +63,20 @@ def tasks(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
     """
     symbol = next((count for _, count in loops if not isinstance(count, int)), 1)
     dtype = index_dtype(symbol)
-    counts = [const(n, dtype) if isinstance(n, int) else cast(dtype, n) for _, n in loops]
-    task = variable("task", dtype)
+    task, one = variable("task", dtype), const(1, dtype)
     values: list[Statement] = []
-    below: Expr = const(1, dtype)
-    for (var, _), count in zip(reversed(loops), reversed(counts), strict=True):
-        value = binary("floormod", binary("floordiv", task, below), count)
+    total = below = one
+    for number, (var, extent) in reversed(list(enumerate(loops))):
+        count = const(extent, dtype) if isinstance(extent, int) else cast(dtype, extent)
+        total = mul(total, count)
+        if not isinstance(extent, int):
+            count = binary("max", count, one)  # a divisor, also where there is no task
+        value = binary("floordiv", task, below)
+        value = binary("floormod", value, count) if number else value
         values.insert(0, bind(var, cast(dtype_of(var), value)))
         below = mul(below, count)
-    total = const_value(below)
-    return loop(task, below if total is None else int(total), sequence([*values, body]), PARALLEL)
+    known = const_value(total)
+    return loop(task, total if known is None else int(known), sequence([*values, body]), PARALLEL)
 
 
 def parts_for_threads(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:

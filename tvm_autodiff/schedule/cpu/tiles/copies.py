@@ -121,7 +121,7 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
     stride = nest.stride(operand, keys[0]) if keys else 1
     if stride == 1:
         return 0.5
-    if stride is not None and not operand.guards:
+    if (stride is not None or _over_symbols(operand)) and not operand.guards:
         return turn_cycles(size, nest, machine)
     far = stride is None or abs(stride) * nest.itemsize >= machine.page_bytes
     return 3.0 if far else 1.5

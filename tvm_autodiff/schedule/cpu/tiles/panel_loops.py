@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 
 from ....codegen.loop_nest import (
-    PARALLEL,
     Buffer,
     Statement,
     bind,
@@ -19,14 +18,14 @@ from ....codegen.loop_nest import (
 from ....codegen.passes.row_blocks import Position, RowBlock, RowBlocks
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, const, mul, variable
-from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
+from ....expr.nodes import Expr, Tensor, Var, dtype_of, tensor_key
 from ....graph.stage import (
     axis_range,
 )
 from ...kernel import Kernel
 from ...machine import Machine
 from ...rule import Rest
-from ..loops.parallel import shared_loops
+from ..loops.parallel import shared_loops, tasks
 from .nests import Nest
 from .symbolic_rows import (
     BlockAxis,
@@ -198,7 +197,8 @@ class Loops:
         threads = self._panels.machine.threads if self._panels.parallel else 1
         if threads > 1 and prod(extent for _, extent in first.loops) < threads:
             return sequence([_tasks(part) for part in parts])
-        if self._reused(nest):
+        extents = [[extent for _, extent in part.loops] for part in parts]
+        if self._reused(nest) or any(one != extents[0] for one in extents):
             if threads > 1:
                 return sequence([_tasks(part) for part in parts])
             return sequence([_in_order(part) for part in parts])
@@ -239,14 +239,4 @@ def _in_order(part: _Part) -> Statement:
 
 def _tasks(part: _Part) -> Statement:
     """The same as one parallel loop."""
-    dtype = dtype_of(part.count)
-    below = prod(extent for _, extent in part.loops)
-    total = mul(part.count, const(below, dtype))
-    task = variable("task", dtype)
-    values = [bind(part.number, binary("floordiv", task, const(below, dtype)))]
-    for var, extent in part.loops:
-        below //= extent
-        value = binary("floordiv", task, const(below, dtype))
-        value = binary("floormod", value, const(extent, dtype))
-        values.append(bind(var, value if dtype == dtype_of(var) else value.astype(dtype_of(var))))
-    return loop(task, total, part.code.with_buffers(sequence([*values, part.body])), PARALLEL)
+    return tasks([(part.number, part.count), *part.loops], part.code.with_buffers(part.body))

@@ -29,7 +29,6 @@ from ....graph.stage import (
     renew_axis,
     shape_of,
 )
-from ...cost import STORE
 from ...kernel import Kernel
 from ...rule import Made, Rest
 from .copies import needs_copy
@@ -42,6 +41,7 @@ from .symbolic_rows import (
     BlockKernel,
     block_kernel,
 )
+from .tile_choice import narrow_tile
 from .tile_functions import inner_axes, nest_of_kernel, tile_function
 
 
@@ -81,7 +81,7 @@ def panel_functions(panels: Panels) -> Made | None:
 
 def _copied(panels: Panels) -> list[bool] | None:
     """Which operands are copied, if there are several panels."""
-    size = STORE * panels.panel.size
+    size = 2 * panels.panel.size
     block = block_kernel(panels.kernel, (*panels.axes[:-1], replace(panels.panel, size=size)))
     one = replace(panels.machine, threads=1)
     nest = None if block is None else nest_of_kernel(block.kernel, one)
@@ -102,6 +102,8 @@ def _code(
     nest = None if block is None else nest_of_kernel(block.kernel, one)
     if block is None or nest is None:
         return None
+    if run.partial and panels.rows is None:
+        tile = narrow_tile(nest, one, tile) or tile
     padded, inner = padded_extents(nest, tile), inner_axes(nest, tile)
     along = nest.spatial[panels.panel.number]
     reads: list[Expr] = []

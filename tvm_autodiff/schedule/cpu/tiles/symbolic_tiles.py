@@ -46,10 +46,11 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     one = replace(machine, threads=1)  # blocks are divided among threads, not their tiles
     tile = best_tile(nest, one)
     least = plain_cycles(nest, one)
-    if tile is not None:
-        # the rest of the rows has smaller tiles
-        least = min(least, estimated_cycles(nest, tile, one) / MARGIN)
     last = len(nest.spatial) - 1
+    if tile is not None:
+        # the rest of the rows has smaller tiles; that of panels has a tile of its own
+        worse = 1.0 if last in symbolic else MARGIN
+        least = min(least, estimated_cycles(nest, tile, one) / worse)
     threads = machine.worth_threads(nest.iterations)  # at the call the size decides again
     if last in symbolic:
         plain = without_guards(kernel, nest)

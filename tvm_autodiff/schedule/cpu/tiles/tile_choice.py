@@ -36,6 +36,13 @@ def best_tile(nest: Nest, machine: Machine, rows: int | None = None) -> Tile | N
     return whole or _best_of(_tiles(nest, machine, lanes // 2), nest, machine, rows)
 
 
+def narrow_tile(nest: Nest, machine: Machine, like: Tile) -> Tile | None:
+    """The tile of least estimated time with a single vector along the same axis as another tile."""
+    tiles = _tiles(nest, machine, like.width)
+    same = (t for t in tiles if (t.vector, t.width, t.vectors) == (like.vector, like.width, 1))
+    return _best_of(same, nest, machine, None)
+
+
 def _best_of(tiles: Iterator[Tile], nest: Nest, machine: Machine, rows: int | None) -> Tile | None:
     best: tuple[float, Tile] | None = None
     for tile in tiles:
