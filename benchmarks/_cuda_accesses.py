@@ -3,7 +3,7 @@
 For each access to global memory it estimates how often a thread makes it, how many sectors of 32
 bytes a warp touches at once, how many it would touch if its elements were contiguous, and how many
 distinct sectors a block touches in total. Warps, blocks and iterations are drawn at random with a
-fixed seed. Indices that are data are random too.
+fixed seed. Indices that are data are random too, and symbolic sizes are given by name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tvm import tirx
 
 from tvm_autodiff.codegen.passes.launches import lowered
 from tvm_autodiff.expr.nodes import const_value, is_float, node_id, op_name, operands
+from tvm_autodiff.expr.rewrite import depends_on
 
 SECTOR = 32  #: bytes that memory hands over at least
 LANES = 32  #: threads of a warp
@@ -73,11 +74,16 @@ class Launch:
     arithmetic: list[tuple[tuple[Loop, ...], int]] = field(default_factory=list)
     shared: bool = False
     phases: int = 0  #: writes to shared memory outside of loops, for which a block's threads wait
+    sizes: Mapping[str, int] = field(default_factory=dict)  #: symbolic sizes by name
 
     def extent(self, kind: str) -> int:
         """Threads of a block or blocks, along all axes of this kind."""
         found = {loop.kind: loop.extent for loop in self.loops if loop.kind.startswith(kind)}
-        return prod(int(const_value(extent) or 1) for extent in found.values())
+        return prod(self.number(extent) for extent in found.values())
+
+    def number(self, extent: Any) -> int:
+        """An extent or size as a number."""
+        return int(evaluate(extent, {}, self.sizes))
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,8 @@ class Pattern:
     block_sectors: float
 
 
-def launches_of(func: Any) -> list[Launch]:
-    """The launches of a scheduled function."""
+def launches_of(func: Any, sizes: Mapping[str, int] | None = None) -> list[Launch]:
+    """The launches of a scheduled function, for some values of its symbolic sizes."""
     function = lowered(func)
     mine = {node_id(param): param for param in function.params}
     found: list[Launch] = []
@@ -115,7 +121,7 @@ def launches_of(func: Any) -> list[Launch]:
         elif name == "AttrStmt" and node.attr_key == "thread_extent":
             kind = str(node.node.thread_tag)
             if not any(loop.kind[0] in "bt" for loop in loops):
-                found.append(Launch())
+                found.append(Launch(sizes=sizes or {}))
             loop = Loop(node.node.var, 0, node.value, kind)
             found[-1].loops.append(loop)
             pending.append((node.body, (*loops, loop), guards))
@@ -154,7 +160,7 @@ def _stored(
         launch.accesses.append(Access(node.buffer, tuple(node.indices), loops, guards, True))
     elif str(node.buffer.scope()).startswith("shared"):
         launch.shared = True
-        serial = [const_value(loop.extent) for loop in loops if loop.kind == "serial"]
+        serial = [launch.number(loop.extent) for loop in loops if loop.kind == "serial"]
         launch.phases += all(extent == 1 for extent in serial)
 
 
@@ -221,7 +227,7 @@ def _drawn(
 ) -> tuple[dict[int, np.ndarray], np.ndarray]:
     """Loop variables of random warps, shaped (samples, lanes, 1), and iterations of each."""
     threads = [loop for loop in launch.loops if loop.kind.startswith("threadIdx")]
-    extents = {loop.kind: int(const_value(loop.extent) or 1) for loop in threads}
+    extents = {loop.kind: launch.number(loop.extent) for loop in threads}
     block = prod(extents.values())
     warp = rng.integers(0, max(1, -(-block // LANES)), (SAMPLES, 1, 1))
     linear = np.minimum(warp * LANES + np.arange(LANES)[None, :, None], block - 1)
@@ -232,8 +238,8 @@ def _drawn(
     values: dict[int, np.ndarray] = {}
     weight = np.ones((SAMPLES, 1, 1))
     for loop in loops:
-        low = evaluate(loop.low, values) if not isinstance(loop.low, int) else loop.low
-        extent = np.asarray(evaluate(loop.extent, values))
+        low = evaluate(loop.low, values, launch.sizes)
+        extent = np.asarray(evaluate(loop.extent, values, launch.sizes))
         if loop.kind in places:
             drawn = places[loop.kind]
         elif loop.kind == "vector":
@@ -248,8 +254,8 @@ def _drawn(
 
 def _pattern(access: Access, launch: Launch, rng: Any) -> Pattern:
     values, weight = _drawn(access.loops, launch, rng)
-    place, itemsize = _addresses(access, values)
-    active = _active(access.guards, values)
+    place, itemsize = _addresses(access, values, launch)
+    active = _active(access.guards, values, launch)
     shape = np.broadcast_shapes(place.shape, active.shape, (SAMPLES, LANES, 1))
     place, active = np.broadcast_to(place, shape), np.broadcast_to(active, shape)
     touched, needed = [], []
@@ -269,14 +275,17 @@ def _pattern(access: Access, launch: Launch, rng: Any) -> Pattern:
 def _of_block(access: Access, launch: Launch, rng: Any) -> float:
     """Distinct sectors that one block touches; infinite if they cannot be counted."""
     inner = [loop for loop in access.loops if not loop.kind.startswith("blockIdx")]
-    extents = [const_value(loop.extent) for loop in inner]
-    if any(not isinstance(extent, int) for extent in extents) or prod(extents) > MAX_POINTS:
+    within = [loop.var for loop in inner]
+    if any(depends_on(loop.extent, within) for loop in inner if not isinstance(loop.extent, int)):
+        return float("inf")
+    extents = [launch.number(loop.extent) for loop in inner]
+    if prod(extents) > MAX_POINTS:
         return float("inf")
     counts = []
     for _ in range(2):
         values = {
             node_id(loop.var): np.asarray(
-                int(rng.integers(0, max(1, const_value(loop.extent) or 1)))
+                int(rng.integers(0, max(1, launch.number(loop.extent))))
             )
             for loop in access.loops
             if loop.kind.startswith("blockIdx")
@@ -284,31 +293,35 @@ def _of_block(access: Access, launch: Launch, rng: Any) -> float:
         for number, (loop, extent) in enumerate(zip(inner, extents, strict=True)):
             shape = [1] * len(inner)
             shape[number] = extent
-            low = 0 if isinstance(loop.low, int) else const_value(loop.low) or 0
+            low = evaluate(loop.low, values, launch.sizes)
             values[node_id(loop.var)] = low + np.arange(extent).reshape(shape)
-        place, itemsize = _addresses(access, values)
-        active = _active(access.guards, values)
+        place, itemsize = _addresses(access, values, launch)
+        active = _active(access.guards, values, launch)
         shape = np.broadcast_shapes(place.shape, active.shape)
         place = np.broadcast_to(place, shape)[np.broadcast_to(active, shape)]
         counts.append(np.unique(place * itemsize // SECTOR).size)
     return float(np.mean(counts))
 
 
-def _addresses(access: Access, values: Mapping[int, np.ndarray]) -> tuple[np.ndarray, int]:
+def _addresses(
+    access: Access, values: Mapping[int, np.ndarray], launch: Launch
+) -> tuple[np.ndarray, int]:
     place: Any = np.asarray(0)
     for index, dim in zip(access.indices, access.buffer.shape, strict=True):
-        place = place * int(const_value(dim) or 1) + evaluate(index, values)
+        place = place * launch.number(dim) + evaluate(index, values, launch.sizes)
     return np.asarray(place), tvm.DataType(str(access.buffer.dtype)).bits // 8 or 1
 
 
-def _active(guards: Sequence[Any], values: Mapping[int, np.ndarray]) -> np.ndarray:
+def _active(
+    guards: Sequence[Any], values: Mapping[int, np.ndarray], launch: Launch
+) -> np.ndarray:
     active: Any = np.asarray(True)
     for guard in guards:
-        active = np.logical_and(active, evaluate(guard, values))
+        active = np.logical_and(active, evaluate(guard, values, launch.sizes))
     return np.asarray(active)
 
 
-def evaluate(expr: Any, values: Mapping[int, np.ndarray]) -> Any:
+def evaluate(expr: Any, values: Mapping[int, np.ndarray], sizes: Mapping[str, int]) -> Any:
     """The value of an integer expression over arrays; what is read from memory is random."""
     if isinstance(expr, int):
         return expr
@@ -321,13 +334,19 @@ def evaluate(expr: Any, values: Mapping[int, np.ndarray]) -> Any:
             done[node_id(node)] = np.random.default_rng(1).integers(0, 4096, shape)
             continue
         parts = [done[node_id(part)] for part in _parts(node)]
-        done[node_id(node)] = _value(node, name, parts, values)
+        done[node_id(node)] = _value(node, name, parts, values, sizes)
     return done[node_id(expr)]
 
 
-def _value(node: Any, name: str, parts: Sequence[Any], values: Mapping[int, np.ndarray]) -> Any:
+def _value(
+    node: Any,
+    name: str,
+    parts: Sequence[Any],
+    values: Mapping[int, np.ndarray],
+    sizes: Mapping[str, int],
+) -> Any:
     if name == "var":
-        return values.get(node_id(node), 0)
+        return values.get(node_id(node), sizes.get(str(node.name), 0))
     if name == "const":
         return const_value(node)
     if name in _COMPARED:

@@ -1,10 +1,11 @@
 """Kernels for a GPU looked at without one: ``python benchmarks/cuda_audit.py [case]``.
 
-For every kernel of the suite and of further operators: the rule that made it, blocks and threads,
-how often a thread goes to global memory, sectors of 32 bytes that a warp touches at a time as a
-multiple of what it needs, floating point operations and necessary bytes, and an estimated time on
-an H100 beside the least that bytes and operations allow. ``--ptxas`` adds registers, spills and
-shared memory as CUDA's compiler tells. The estimates are arithmetic (`Estimate`), no measurement.
+For every kernel of the suite, of further operators, of drawn programs (``--drawn 40``) and of
+programs with a symbolic size (``--size 512``): the rule that made it, blocks and threads, how often
+a thread goes to global memory, sectors of 32 bytes that a warp touches at a time as a multiple of
+what it needs, floating point operations and necessary bytes, and an estimated time on an H100
+beside the least that bytes and operations allow. ``--ptxas`` adds registers, spills and shared
+memory as CUDA's compiler tells. The estimates are arithmetic (`Estimate`), no measurement.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from _cuda_accesses import SECTOR, Launch, Pattern, iterations_of, launches_of, patterns_of
 from _cuda_programs import PROGRAMS
 from cuda_kernels import SM_90, program
+from dynamic_sizes import PROGRAMS as DYNAMIC
 from suite.cases import ENTRIES
+from suite.ours import tensors_of
+from tvm import te
 
+from benchmarks.generated.cases import programs as drawn_programs
 from tvm_autodiff import build
 from tvm_autodiff.codegen.stages.primfunc import StageFunction
+from tvm_autodiff.expr.dtypes import itemsize
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
-from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.machine import as_target, machine_of
-from tvm_autodiff.schedule.rewrites.normal_form import normal_form
-from tvm_autodiff.schedule.rule import apply_rules
-from tvm_autodiff.schedule.work import traffic
+from tvm_autodiff.schedule.plan import Plan
 
 # an H100 (SXM), as its makers describe it; latencies as microbenchmarks in the literature have them
 MULTIPROCESSORS, RESIDENT = 132, 2048
@@ -128,23 +132,25 @@ def _waiting(launch: Launch, patterns: Sequence[Pattern]) -> float:
     return sum(loops.values()) + launch.phases * PHASE
 
 
-def rows_of(case: str, outputs: Sequence[Any]) -> list[Row]:
-    """What is told of the kernels of a program, in their order."""
+def rows_of(
+    case: str, outputs: Sequence[Any], sizes: Mapping[str, int] | None = None
+) -> list[Row]:
+    """What is told of the kernels of a program, in their order, for some sizes."""
     machine = machine_of(as_target(SM_90), 1)
-    kernels, _ = cut(normal_form(list(outputs)))
+    plan = Plan([], list(outputs), [], machine, CUDA_RULES)
+    plan.steps()
     return [
-        _row(case, one.rule, launch)
-        for kernel in kernels
-        for one in apply_rules(kernel, machine, CUDA_RULES)
+        _row(case, one.rule, launch, sizes or {})
+        for one in plan.scheduled
         for launch in one.launches
     ]
 
 
-def _row(case: str, rule: str, launch: StageFunction) -> Row:
+def _row(case: str, rule: str, launch: StageFunction, sizes: Mapping[str, int]) -> Row:
     grids, seconds, why, flops, each, sectors, ideal = [], 0.0, "", 0.0, 0.0, 0.0, 0.0
-    moved = traffic(launch) or 0
-    slowest = 0.0
-    for part in launches_of(launch.func):
+    moved, slowest = 0, 0.0
+    for part in launches_of(launch.func, sizes):
+        moved = sum(_bytes(tensor, part) for tensor in (*launch.inputs, *launch.outputs))
         patterns = patterns_of(part)
         threads = part.extent("blockIdx") * part.extent("threadIdx")
         here = sum(iterations_of(loops, part) * n for loops, n in part.arithmetic) * threads
@@ -162,6 +168,10 @@ def _row(case: str, rule: str, launch: StageFunction) -> Row:
     rule = rule if "," not in rule else "of a chain"
     multiple = sectors / ideal if ideal else 1.0
     return Row(case, rule, name, " ".join(grids), each, multiple, flops, moved, seconds, least, why)
+
+
+def _bytes(tensor: Any, launch: Launch) -> int:
+    return itemsize(str(tensor.dtype)) * prod(launch.number(extent) for extent in tensor.shape)
 
 
 def ptxas(outputs: Sequence[Any], inputs: Sequence[Any]) -> str:
@@ -193,27 +203,50 @@ def ptxas(outputs: Sequence[Any], inputs: Sequence[Any]) -> str:
     )
 
 
-def programs() -> dict[str, Callable[[], tuple[list[Any], list[Any]]]]:
-    """The suite's cases and further operators: inputs and outputs of each."""
-    suite = {name: lambda entry=entry: program(entry.case())[:2] for name, entry in ENTRIES.items()}
-    return {**suite, **PROGRAMS}
+Made = tuple[list[Any], list[Any], dict[str, int]]  #: inputs, outputs, symbolic sizes
+
+
+def programs(drawn: int = 0, size: int = 512) -> dict[str, Callable[[], Made]]:
+    """The suite's cases, further operators, drawn programs, and programs of a symbolic size."""
+
+    def of_entry(entry: Any) -> Callable[[], Made]:
+        return lambda: (*_dense(entry.case()), {})
+
+    found = {name: of_entry(entry) for name, entry in ENTRIES.items()}
+    found |= {name: lambda make=make: (*make(), {}) for name, make in PROGRAMS.items()}
+    found |= {entry.name: of_entry(entry) for entry in drawn_programs(0, drawn)}
+    for name, make in DYNAMIC.items():
+        found[f"{name}-{size}"] = lambda make=make: (*make(size), {})
+        found[f"{name}-n"] = lambda make=make: (*make(te.var("n")), {"n": size})
+    return found
+
+
+def _dense(case: Any) -> tuple[list[Any], list[Any]]:
+    """A program; of a sparse matrix its values."""
+    if case.derivative != "csr":
+        return program(case)[:2]
+    inputs, [matrix] = tensors_of(case)
+    return [*inputs, *(place for place, _ in matrix.constants)], [matrix.values]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="kernels for a GPU, looked at without one")
     parser.add_argument("names", nargs="*", help=f"of {', '.join(programs())}")
+    parser.add_argument("--drawn", type=int, default=0, help="how many drawn programs beside them")
+    parser.add_argument("--size", type=int, default=512, help="the value of symbolic sizes")
     parser.add_argument("--ptxas", action="store_true", help="compile with nvcc, tell registers")
     parser.add_argument("--summary", action="store_true", help="one line a case")
     options = parser.parse_args()
-    unknown = [name for name in options.names if name not in programs()]
+    known = programs(options.drawn, options.size)
+    unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no case {', '.join(unknown)}")
     rows: list[Row] = []
     print("| case | kernels | estimate us | least us |")
     print("|---|---|---|---|")
-    for name in options.names or programs():
-        inputs, outputs = programs()[name]()
-        mine = rows_of(name, outputs)
+    for name in options.names or known:
+        inputs, outputs, sizes = known[name]()
+        mine = rows_of(name, outputs, sizes)
         rows += mine
         total, least = sum(r.seconds for r in mine), sum(r.ideal for r in mine)
         told = f" {ptxas(outputs, inputs)} |" if options.ptxas else ""

@@ -5,7 +5,7 @@ A phase is a separate loop over all threads, so the function has the same meanin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from tvm import tirx
@@ -18,12 +18,18 @@ SHARED, REGISTERS = "shared", "local"
 WARP = 32  #: threads that run in step
 
 
-def bound(var: Var, extent: int, tag: str, body: Statement) -> Statement:
+#: loops that are to be unrolled are left to CUDA's compiler, so that the source stays short
+UNROLLED_BY_CUDA = {"pragma_auto_unroll_max_step": 0, "pragma_unroll_explicit": 0}
+
+
+def bound(
+    var: Var, extent: int, tag: str, body: Statement, notes: Mapping[str, int] | None = None
+) -> Statement:
     """``for var in threads along tag``: ``"blockIdx.x"``, ``"threadIdx.x"``..."""
     axis = tirx.IterVar(None, var, tirx.IterVar.ThreadIndex, tag)
     dtype = dtype_of(var)
     kind = tirx.ForKind.THREAD_BINDING
-    return tirx.For(var, const(0, dtype), const(extent, dtype), kind, body, axis, {})
+    return tirx.For(var, const(0, dtype), const(extent, dtype), kind, body, axis, dict(notes or {}))
 
 
 def barrier() -> Statement:

@@ -75,7 +75,7 @@ def by_library(rule: str, unscheduled: StageFunction, target: Any) -> StageFunct
 
     Parameters
     ----------
-    rule : {"Matmul", "GeneralReduction"}
+    rule : {"GeneralReduction"}
         The rule gets a copy, because it may fail and modifies its argument.
     """
     copy = s_tir.Schedule(unscheduled.func).mod["main"]

@@ -72,6 +72,19 @@ def squares_scattered(table, places, head):
     return gradient
 
 
+def prefix(shape, axis, counts, reducer=te.sum):
+    """A reduction of the elements along an axis that count for each of them."""
+    A, k = te.placeholder(shape, name="A"), te.reduce_axis((0, shape[axis]), "k")
+    identity = 0.0 if reducer is te.sum else float(te.min_value("float32").value)
+
+    def body(*indices):
+        place = [*indices[:axis], k, *indices[axis + 1 :]]
+        inside = counts(k, indices[axis])
+        return reducer(te.if_then_else(inside, A(*place), te.const(identity, "float32")), axis=k)
+
+    return [A], te.compute(shape, body, name="P")
+
+
 #: what each rule is for: name, kernel, the rules that take its kernels
 RULES = {
     "map": (cases.broadcast(130, 200), ["elementwise"]),
@@ -116,6 +129,10 @@ RULES = {
     "column maxima": (cases.columns(129, 64, te.max), ["reduction"]),
     "total of a prime": (cases.total(100_003), ["reduction"]),
     "channel sums": (cases.channel_sum(16, 24, 56), ["reduction"]),
+    "cumulative sum": (prefix((5, 300), 1, lambda k, i: k <= i), ["prefix_reduction"]),
+    "exclusive sums from the end": (prefix((3, 257), 1, lambda k, i: k > i), ["prefix_reduction"]),
+    "sums down columns": (prefix((2, 70, 40), 1, lambda k, i: k < i), ["prefix_reduction"]),
+    "maxima up columns": (prefix((45, 33), 0, lambda k, i: k >= i, te.max), ["prefix_reduction"]),
     "argmax": (place_of_maximum(37, 150, 1), ["library_rows"]),
     "argmax of columns": (place_of_maximum(350, 37, 0), ["reduction", "elementwise"]),
     "argmax of all": (place_of_maximum(37, 150, None), ["reduction", "elementwise"]),
@@ -181,9 +198,10 @@ def test_fallback_takes_everything():
 
 
 SYMBOLIC = {
-    "matmul": (lambda n: cases.matmul(n, 48, 64, "nt"), "library_matmul"),
+    "matmul": (lambda n: cases.matmul(n, 48, 64, "nt"), "contraction"),
     "rows": (lambda n: cases.rows(n, 100), "reduction"),
     "columns": (lambda n: cases.columns(n, 48), "reduction"),
+    "prefix": (lambda n: prefix((n, 40), 1, lambda k, i: k <= i), "prefix_reduction"),
 }
 
 

@@ -70,6 +70,11 @@ def window(step):
     return make
 
 
+def grouped_convolution(m):
+    x, w = tensor("x", m, 8, 6, 6), tensor("w", 16, 4, 3, 3)
+    return topi.nn.group_conv2d_nchw(x, w, 1, 1, 1, 2)
+
+
 def rows(m):
     x, k = tensor("x", 9, m), reduced(m)
     return te.compute((9,), lambda i: te.sum(x[i, k] * x[i, k], axis=k), name="y")
@@ -96,6 +101,7 @@ PROGRAMS = [
     ("batch", batch, ("n+4",)),
     ("window", window(1), ("2n",)),
     ("strided window", window(2), ("n//2",)),
+    ("grouped convolution", grouped_convolution, ("n",)),
     ("rows", rows, ("(n+3)//4",)),
     ("column maxima", column_maxima, ("n", "n+4")),
     ("softmax", softmax, ("(n+3)//4",)),

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from ...expr.build import const
-from ...expr.nodes import const_value, dtype_of, node_id
+from ...expr.nodes import const_value, node_id
 from ...expr.rewrite import variables_of
 
 
@@ -121,30 +121,6 @@ def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
     func = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
     limits = {"max_threads_per_block": block_threads, "max_shared_memory_per_block": shared_bytes}
     return bool(s_tir.analysis.verify_gpu_code(func, limits))
-
-
-def with_nonempty_grids(func: Any) -> Any:
-    """The function with at least one block along each axis, because CUDA rejects empty launches.
-
-    ``for b in blocks(n): f(b) → for b in blocks(max(n, 1)): f(b)``, if `f` checks its own bounds.
-    """
-
-    def loop(node: Any) -> Any:
-        if node.kind != tirx.ForKind.THREAD_BINDING or const_value(node.extent) is not None:
-            return node
-        extent = tirx.max(node.extent, const(1, dtype_of(node.extent)))
-        return tirx.For(
-            node.loop_var,
-            node.min,
-            extent,
-            node.kind,
-            node.body,
-            node.thread_binding,
-            node.annotations,
-        )
-
-    body = tvm_ffi.structural_map(func.body, (tirx.For, loop))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
 def unrolled_by_cuda(func: Any) -> Any:

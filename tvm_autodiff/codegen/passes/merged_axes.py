@@ -14,18 +14,20 @@ from tvm import tirx
 
 from ...expr.build import add, const, mul
 from ...expr.nodes import Expr, dtype_of
+from ...graph.stage import Extent
 from ..stages.primfunc import PrimFunc
 
 
 def with_merged_result(
-    func: PrimFunc, shape: Sequence[int], groups: Sequence[tuple[int, ...]]
+    func: PrimFunc, shape: Sequence[Extent], groups: Sequence[tuple[int, ...]]
 ) -> PrimFunc:
     """The function whose last parameter has `shape`.
 
     Dimension n consists of the dimensions in ``groups[n]``: one, or two consecutive ones.
     """
     old = func.params[-1]
-    extents = [int(extent) for extent in old.shape]
+    inner = {dim for dims in groups for dim in dims[1:]}  # symbolic dimensions stay alone
+    extents = {dim: int(old.shape[dim]) for dim in inner}
     new = tirx.decl_buffer(tuple(shape), str(old.dtype), old.name)
 
     def merged(indices: Sequence[Expr]) -> list[Expr]:
@@ -59,7 +61,7 @@ def with_merged_result(
         ]
         return tirx.BufferRegion(new, ranges)
 
-    kind = type(tirx.BufferRegion(new, [tvm.ir.Range(0, int(extent)) for extent in shape]))
+    kind = type(tirx.BufferRegion(new, [tvm.ir.Range(0, extent) for extent in shape]))
     changes = [(tirx.BufferStore, stored), (tvm.ir.TensorLoad, loaded), (kind, region)]
     body = tvm_ffi.structural_map(func.body, changes)
     return tirx.PrimFunc([*func.params[:-1], new], body, func.ret_type, func.attrs)

@@ -19,7 +19,6 @@ from ...expr.nodes import Expr, Tensor, dtype_of, load, node_id, tensor_key
 from ...expr.rewrite import map_loads
 from ...graph.stage import (
     Operation,
-    axis_range,
     bodies,
     data_axis,
     make_stage,
@@ -32,11 +31,12 @@ from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.products import product_of
 from ..primitives import schedule_of, scheduled
-from ..rewrites.sums.split_reduction import parts_of
 from ..rule import Made, Rest, over_split_axes, writes_to
 from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .blocks.matrices import Matrices, flat_index, matrices_of, matrix_stage, runs_along
+from .blocks.parts import split_for_device
 from .blocks.threads import BLOCK, LONG_ROW, WARP
+from .blocks.tile_loops import tile_loops
 
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -50,7 +50,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
         return other_kind("it does not sum a product")
     matrices = matrices_of(found)
     if matrices is None:
-        return Declined("its product is not one of two matrices of literal extents")
+        return Declined("its product is not one of two matrices over axes that begin at 0")
     _, rows, columns, _ = matrices.sizes
     if min(rows, columns) < 2 or prod(matrices.sizes) < 8 * LONG_ROW:
         return no_gain("it is too small or too narrow for a tile")
@@ -60,33 +60,31 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     certain = min(rows, columns) >= BLOCK // WARP
     if not certain and tile_cycles(tile, *costs) >= plain_cycles(*costs):
         return no_gain("its best tile is estimated slower than plain loops")
-    split = _split(kernel, matrices, tile)
+    split = split_for_device(kernel, matrices.reduced, tile.parts)
     if split is None:
-        return [_tiled(kernel, matrices, found.scale, tile)]
+        return [_written(kernel, matrices, found.scale, tile, machine)]
     partial, combined = split
-    first = _part(partial, replace(tile, parts=1))
+    first = _part(partial, replace(tile, parts=1), machine)
     if first is None:  # a guard that ties a part to an output is in the way
-        return [_tiled(kernel, matrices, found.scale, best_tile(*costs, whole=True))]
+        whole = best_tile(*costs, whole=True)
+        return [_written(kernel, matrices, found.scale, whole, machine)]
     return [*writes_to([first], partial), *writes_to([Rest(combined)], kernel)]
 
 
-def _part(kernel: Kernel, tile: BlockTile) -> StageFunction | None:
+def _part(kernel: Kernel, tile: BlockTile, machine: Machine) -> StageFunction | None:
     found = product_of(kernel.root)
     matrices = None if found is None else matrices_of(found)
     if found is None or matrices is None:
         return None
-    return _tiled(kernel, matrices, found.scale, tile)
+    return _written(kernel, matrices, found.scale, tile, machine)
 
 
-def _split(kernel: Kernel, matrices: Matrices, tile: BlockTile) -> tuple[Kernel, Kernel] | None:
-    if tile.parts < 2:
-        return None
-    extents = [int(axis_range(axis)[1]) for axis in matrices.reduced]
-    # the first axis of which the parts are even, else the longest
-    even = [n for n, extent in enumerate(extents) if extent % tile.parts == 0]
-    axis = even[0] if even else extents.index(max(extents))
-    parts = min(tile.parts, extents[axis])
-    return parts_of(kernel, axis, parts) if parts > 1 else None
+def _written(
+    kernel: Kernel, matrices: Matrices, scale: Sequence[Expr], tile: BlockTile, machine: Machine
+) -> StageFunction:
+    if matrices.literal:
+        return _tiled(kernel, matrices, scale, tile)
+    return tile_loops(kernel, matrices, scale, tile, machine)
 
 
 def _tiled(

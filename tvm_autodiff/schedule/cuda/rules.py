@@ -6,9 +6,9 @@ from ..rule import ElementwiseRule, GroupRule, ReductionRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
-from .library_matmul import library_matmul
 from .library_rows import library_rows
 from .loops import loops
+from .prefix_reduction import prefix_reduction
 from .reduction import reduction
 from .rows import fused_rows
 from .scatter import scatter
@@ -21,8 +21,8 @@ CUDA_RULES: tuple[Rule, ...] = (
     GroupRule(verified(fused_rows)),
     ElementwiseRule(verified(transposition)),
     ElementwiseRule(verified(elementwise)),
+    ReductionRule(verified(prefix_reduction)),
     ReductionRule(verified(contraction)),
-    ReductionRule(verified(library_matmul)),
     ReductionRule(verified(window_sums)),
     ReductionRule(verified(reduction)),
     verified(scatter),

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as all_choices
 
-from ....expr.build import add, compare, const, mul
-from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id
+from ....codegen.flat_axes import flat_extent, indices_at
+from ....expr.build import add, cast, compare, const, mul
+from ....expr.nodes import Axis, Expr, Tensor, Var, binary, const_value, dtype_of, node_id
 from ....expr.rewrite import substituter
 from ....graph.stage import axis_range, data_axis, make_stage
 from ...cost import MAX_SEARCHED
@@ -36,8 +37,16 @@ class Matrices:
     reduced: tuple[Axis, ...]
 
     @property
+    def literal(self) -> bool:
+        """Whether all extents are numbers."""
+        axes = (*self.batch, *self.rows, *self.columns, *self.reduced)
+        return all(isinstance(axis_range(axis)[1], int) for axis in axes)
+
+    @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """The number of elements of the batch, of rows, of columns and of the reduction."""
+        """The number of elements of the batch, of rows, of columns and of the reduction; a symbolic
+        extent counts as `SYMBOLIC_SIZE`.
+        """
         groups = (self.batch, self.rows, self.columns, self.reduced)
         batch, rows, columns, reduced = (
             size_of([axis_range(axis)[1] for axis in axes]) for axes in groups
@@ -63,7 +72,7 @@ def matrices_of(found: Product) -> Matrices | None:
 
 def _is_plain(axis: Axis) -> bool:
     low, extent = axis_range(axis)
-    return low == 0 and isinstance(extent, int) and extent > 0
+    return low == 0 and (extent > 0 if isinstance(extent, int) else True)
 
 
 def _reuse(matrices: Matrices) -> int:
@@ -120,18 +129,41 @@ def matrix_stage(
 ) -> Tensor:
     """The product of some operands over flat axes (batch, reduced, rows or columns).
 
-    Elements past the end of an axis are zero and read nothing; nor does an operand read where the
-    guard of another one keeps it inside of its tensor.
+    Elements past the end of an axis are zero and read nothing.
     """
     names = ("b", "k", "i")
     flat = [data_axis(n, extent) for n, extent in zip(names, padded, strict=True)]
+    b, k, i = (axis.var for axis in flat)
+    return make_stage(name, flat, [matrix_element(operands, groups, (b, k, i), padded)])[0]
+
+
+def matrix_element(
+    operands: Sequence[Operand],
+    groups: tuple[tuple[Axis, ...], ...],
+    places: tuple[Expr, ...],
+    multiples: tuple[int, ...],
+) -> Expr:
+    """An element of a matrix; zero past the end of an axis, or where a guard fails.
+
+    No operand is read where the guard of another one keeps it inside of its tensor.
+
+    Parameters
+    ----------
+    operands : sequence of Operand
+        The factors of the element.
+    groups : tuple of tuples of Axis
+        The axes that each flat axis consists of.
+    places : tuple of Expr
+        The position along each flat axis, below the next of its `multiples`.
+    """
     table: dict[Var, Expr] = {}
     inside: list[Expr] = []
-    for axis, axes, extent in zip(flat, groups, padded, strict=True):
-        table.update(unflatten(axes, axis.var))
-        size = size_of([axis_range(old)[1] for old in axes])
-        if size < extent:
-            inside.append(compare("lt", axis.var, const(size, dtype_of(axis.var))))
+    for place, axes, multiple in zip(places, groups, multiples, strict=True):
+        table.update(indices_at(axes, place))
+        extent = flat_extent(axes)
+        known = const_value(extent)
+        if multiple > 1 and (known is None or int(known) % multiple):
+            inside.append(compare("lt", place, cast(dtype_of(place), extent)))
     rename = substituter(table)
     value: Expr | None = None
     loops = loops_of([axis for group in groups for axis in group])
@@ -141,7 +173,7 @@ def matrix_stage(
         factor = rename(factor)
         value = factor if value is None else mul(value, factor)
     assert value is not None
-    return make_stage(name, flat, [guarded(inside, value) if inside else value])[0]
+    return guarded(inside, value) if inside else value
 
 
 def runs_along(operands: Sequence[Operand], axes: Sequence[Axis], variables: Sequence[Var]) -> bool:

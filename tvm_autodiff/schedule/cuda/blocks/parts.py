@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....expr.nodes import Var
-from ....graph.stage import Operation, Reduction, axis_range
+from ....expr.nodes import Axis, Var, is_load, node_id
+from ....expr.rewrite import postorder
+from ....graph.stage import Operation, Reduction, axis_range, sources_of
 from ...kernel import Kernel, iterations
 from ...machine import Machine
-from ...nest.access import strides_along
-from ...rewrites.sums.split_reduction import parts_of
+from ...nest.access import stride_of, strides_along
+from ...rewrites.sums.split_reduction import dealt_parts, parts_of
 from .threads import BLOCK, LONG_ROW, WARP
 
 
@@ -20,20 +21,39 @@ def parts_for_device(
     columns = goes_down_columns(kernel.root, found)
     threads = WARP if columns else BLOCK // 2
     part = LONG_ROW // 16 if columns else LONG_ROW // 2  # below, another launch takes longer
-    wanted = min(
-        machine.multiprocessors * machine.block_threads // max(1, outputs * threads),
-        iterations(kernel.root) // max(1, outputs) // part,
-    )
-    extents = [axis_range(axis)[1] for axis in found.axes]
-    lengths = [extent if isinstance(extent, int) else 0 for extent in extents]
-    if wanted < 2 or not lengths:
+    filling = machine.multiprocessors * machine.block_threads // max(1, outputs * threads)
+    if any(not isinstance(axis_range(axis)[1], int) for axis in found.axes):
+        # one more launch costs less than a long sum that few blocks share
+        return split_for_device(kernel, found.axes, filling)
+    each = iterations(kernel.root) // max(1, outputs)
+    return split_for_device(kernel, found.axes, min(filling, each // part))
+
+
+def split_for_device(
+    kernel: Kernel, axes: Sequence[Axis], wanted: int
+) -> tuple[Kernel, Kernel] | None:
+    """A reduction over some axes in so many parts, and their combination; None for one part."""
+    extents = [axis_range(axis)[1] for axis in axes]
+    if wanted < 2 or not extents:
         return None
-    # the outermost axis that is long enough: parts stay in one piece
-    axis = next((n for n, length in enumerate(lengths) if length >= wanted), None)
-    if axis is None:
-        axis = lengths.index(max(lengths))
-    parts = min(wanted, lengths[axis])
-    return parts_of(kernel, axis, parts) if parts > 1 else None
+    symbolic = next((n for n, extent in enumerate(extents) if not isinstance(extent, int)), None)
+    if symbolic is not None:
+        variables = [axis.var for axis in (*kernel.root.axis, *axes)]
+        key = node_id(axes[symbolic].var)
+        reads = [node for node in postorder(sources_of(kernel.root)) if is_load(node)]
+        along = any(stride_of(read, key, variables) == 1 for read in reads)
+        # neighbours in memory stay together
+        return dealt_parts(kernel, symbolic, wanted, WARP if along else 1)
+    lengths = [extent for extent in extents if isinstance(extent, int)]
+    # an axis of which the parts are even, else the outermost one that is long enough: parts stay
+    # in one piece
+    chosen = [
+        *(n for n, length in enumerate(lengths) if length % wanted == 0),
+        *(n for n, length in enumerate(lengths) if length >= wanted),
+        lengths.index(max(lengths)),
+    ]
+    parts = min(wanted, lengths[chosen[0]])
+    return parts_of(kernel, chosen[0], parts) if parts > 1 else None
 
 
 def goes_down_columns(op: Operation, found: Reduction) -> bool:

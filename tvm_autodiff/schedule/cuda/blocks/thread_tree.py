@@ -76,9 +76,7 @@ def combined_by_threads(
         steps += [
             when(all_of(above), sequence(_stored(shared, own, [place, other]))),
             barrier(),
-            when(
-                compare("lt", place, half), sequence([*_stored(fresh, theirs, []), add_known])
-            ),
+            when(compare("lt", place, half), sequence([*_stored(fresh, theirs, []), add_known])),
         ]
     return shared, allocated(fresh, sequence(steps))
 

@@ -5,14 +5,16 @@ Parts can run in parallel, and each has a smaller working set. The first output 
 kernel is the part; the second kernel keeps the epilogue.
 
     ``out[s] = ⊕_k f(s, k)  →  part[p, s] = ⊕_i f(s, p*size + i),  out[s] = ⊕_p part[p, s]``
+
+Axes of symbolic extent are dealt out in chunks: their parts have no size that is a number.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ....expr.build import add, compare, const, if_then_else, mul
-from ....expr.nodes import Axis, Tensor, dtype_of, load, tensor_key
+from ....expr.build import add, cast, compare, const, if_then_else, mul
+from ....expr.nodes import Axis, Tensor, binary, dtype_of, load, tensor_key
 from ....expr.rewrite import substituter
 from ....graph.graph import retarget
 from ....graph.stage import (
@@ -78,6 +80,41 @@ def split_reduction(
             reduction.condition,
             (),
         ),
+    )
+    first = replace(kernel, root=partial[0].op, epilogue=None)
+    return first, _combine(kernel, partial, parts, reduction, dtype)
+
+
+def dealt_parts(kernel: Kernel, axis: int, parts: int, chunk: int) -> tuple[Kernel, Kernel]:
+    """Split reduce axis number `axis`, of symbolic extent: parts take chunks of it in turns.
+
+    ``part[p, s] = ⊕_{i, c} if k < n then f(s, k) else identity, k = (i*parts + p)*chunk + c``
+    """
+    op = kernel.root
+    reduction = reduction_of(op)
+    assert reduction is not None
+    low, extent = axis_range(reduction.axes[axis])
+    dtype = dtype_of(reduction.axes[axis].var)
+    part = data_axis("part", parts, dtype)
+    spatial, table = renewed(op.axis)
+    reduced, inner = renewed(reduction.axes)
+    every, below = const(parts * chunk, dtype), const(chunk, dtype)
+    rounds = binary("floordiv", add(extent, const(parts * chunk - 1, dtype)), every)
+    outer = reduce_axis(f"{reduction.axes[axis].var.name}_chunk", rounds, 0, dtype)
+    within = reduce_axis(reduction.axes[axis].var.name, chunk, 0, dtype)
+    reduced[axis : axis + 1] = [outer, within]
+    index = add(add(mul(outer.var, every), mul(part.var, below)), within.var)
+    start = const(low, dtype) if isinstance(low, int) else low
+    rename = substituter({**table, **inner, reduction.axes[axis].var: add(index, start)})
+    inside = compare("lt", index, cast(dtype, extent))
+    sources = tuple(
+        if_then_else(inside, rename(source), identity)
+        for source, identity in zip(reduction.sources, reduction.combiner.identity, strict=True)
+    )
+    partial = reduction_stage(
+        f"{op.name}_part",
+        [part, *spatial],
+        replace(reduction, sources=sources, axes=tuple(reduced), init=()),
     )
     first = replace(kernel, root=partial[0].op, epilogue=None)
     return first, _combine(kernel, partial, parts, reduction, dtype)
