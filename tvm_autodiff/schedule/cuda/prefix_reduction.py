@@ -100,14 +100,14 @@ class _Writer:
         position: Expr = number
         if self.found.backward:
             position = sub(const(self.length - 1, "int32"), number)
-        body = self._elements(thread, table, position, inside)
+        body = self._elements(thread, table, number, position, inside)
         begin = _stored(self.carry, self.reduction.combiner.identity)
         steps = loop(step, rounds(count, self.shape.together), body)
         registers = [*self.own, *self.left, *self.carry]
         return [*self.shared[0], *self.shared[1]], allocated(registers, sequence([*begin, steps]))
 
     def _elements(
-        self, thread: Thread, table: dict[Var, Expr], position: Expr, inside: Expr
+        self, thread: Thread, table: dict[Var, Expr], number: Expr, position: Expr, inside: Expr
     ) -> Statement:
         [summed], axis = self.reduction.axes, self.kernel.root.axis[self.found.axis]
         at = {summed.var: cast(dtype_of(summed.var), position)}
@@ -120,7 +120,11 @@ class _Writer:
             self.places,
             REGISTERS,
         )
-        steps = [barrier(), *_stored(self.own, identity), when(inside, loaded)]
+        counts = inside
+        if not self.found.inclusive:  # the last element counts for none, and may not exist
+            last_number = const(self.length - 1, "int32")
+            counts = all_of([thread.inside, compare("lt", number, last_number)])
+        steps = [barrier(), *_stored(self.own, identity), when(counts, loaded)]
         distance, turn = 1, 0
         while distance < self.shape.together:
             before = compare("ge", thread.part, const(distance, "int32"))
