@@ -14,7 +14,7 @@ from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import bodies, is_compute
 from tvm_autodiff.schedule.rewrites.reciprocals import with_reciprocals
 
-N, M = 40, 50
+N, M = 80, 50
 
 
 def program(body, dtype="float32", extent=M):

@@ -152,7 +152,9 @@ def _must_copy(
 
 
 def _over_symbols(operand: Operand) -> bool:
-    """Whether the distance in memory of two elements may be a symbolic size."""
+    """Whether the distance in memory of two elements that are read may be a symbolic size."""
+    if not operand.is_load:
+        return False
     return any(not isinstance(dim, int) for dim in shape_of(load_tensor(operand.expr))[1:])
 
 
