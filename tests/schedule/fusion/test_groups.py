@@ -145,6 +145,16 @@ def test_a_row_of_another_row_is_not_joined():
     assert groups_of([back, total]) == []
 
 
+def test_a_reshape_is_not_joined():
+    """It is an alias apart from others, and a copy among them."""
+    x, k = te.placeholder((8, 32, 16), name="x"), te.reduce_axis((0, 128), "k")
+    groups = topi.reshape(x, (8, 4, 128))
+    y = te.compute((8, 4), lambda i, g: te.sum(groups[i, g, k], axis=k), name="y")
+    z = te.compute((8, 4, 128), lambda i, g, c: groups[i, g, c] - y[i, g], name="z")
+    [group] = groups_of([z])
+    assert [op.name for op in group.ops] == ["y", "z"]
+
+
 def test_large_matrix_products_stay_alone():
     A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
     k, j = te.reduce_axis((0, 64), "k"), te.reduce_axis((0, 64), "j")

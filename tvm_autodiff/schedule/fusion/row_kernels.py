@@ -10,12 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, tensor_key
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    tensor_key,
+)
 from ...expr.rewrite import contains_load, postorder
 from ...graph.stage import (
     Operation,
     Reduction,
     axis_range,
+    bodies,
     is_compute,
     outputs_of,
     reduced_axes,
@@ -195,6 +205,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
         return None  # loops of a row that data end
     if prefix_reduction_of(op) is not None:
         return None  # one step per element, which a separate row cannot express
+    if reduction is None and _reshapes(op):
+        return None  # apart, it copies nothing: its result is what it reads
     if reduction is not None and _has_reuse(op, reduction, member.across):
         return None
     inner = inner_axes(member)
@@ -216,6 +228,15 @@ def _checked(member: RowKernel) -> RowKernel | None:
         and contiguous_run(op, reduction.axes) >= 2 * MIN_LANES
     )
     return member if sums else None
+
+
+def _reshapes(op: Operation) -> bool:
+    """Whether a stage only copies a tensor of as many elements, at quotients of its axes."""
+    body, *others = bodies(op)
+    if others or not is_load(body):
+        return False
+    quotients = any(op_name(node) in ("floordiv", "floormod") for node in postorder([body]))
+    return quotients and size_of(shape_of(load_tensor(body))) == size_of(shape_of(op.output(0)))
 
 
 def inner_axes(member: RowKernel) -> list[Axis]:
