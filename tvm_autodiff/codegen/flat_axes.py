@@ -8,7 +8,7 @@ from math import prod
 
 from ..expr.build import add, cast, const, mul
 from ..expr.nodes import Axis, Expr, Var, binary, dtype_of
-from ..graph.stage import axis_range
+from ..graph.stage import Extent, axis_range
 
 
 def flat_dtype(axes: Sequence[Axis]) -> str:
@@ -26,18 +26,26 @@ def flat_extent(axes: Sequence[Axis]) -> Expr:
     return reduce(mul, (cast(dtype, size) for size in sizes), const(literal, dtype))
 
 
-def indices_at(axes: Sequence[Axis], place: Expr) -> dict[Var, Expr]:
-    """The index along each axis of a point, from its number in row-major order.
-
-    ``(i, j) = (place // n, place % n)``
-    """
-    dtype, table, rest = dtype_of(place), {}, place
-    for number, axis in reversed(list(enumerate(axes))):
-        low, extent = axis_range(axis)
+def unflattened(place: Expr, extents: Sequence[Extent]) -> list[Expr]:
+    """The indices of a point from its number in row-major order: ``[place // n, place % n]``."""
+    dtype, rest = dtype_of(place), place
+    indices: list[Expr] = []
+    for number, extent in reversed(list(enumerate(extents))):
+        if isinstance(extent, int) and extent == 1:
+            indices.append(const(0, dtype))
+            continue
         size = const(extent, dtype) if isinstance(extent, int) else cast(dtype, extent)
-        own = const(0, dtype) if extent == 1 else binary("floormod", rest, size) if number else rest
-        if extent != 1:
-            rest = binary("floordiv", rest, size)
+        indices.append(binary("floormod", rest, size) if number else rest)
+        rest = binary("floordiv", rest, size)
+    return indices[::-1]
+
+
+def indices_at(axes: Sequence[Axis], place: Expr) -> dict[Var, Expr]:
+    """The index along each axis of a point, from its number in row-major order."""
+    dtype, table = dtype_of(place), {}
+    ranges = [axis_range(axis) for axis in axes]
+    indices = unflattened(place, [extent for _, extent in ranges])
+    for axis, (low, _), index in zip(axes, ranges, indices, strict=True):
         start = const(low, dtype) if isinstance(low, int) else cast(dtype, low)
-        table[axis.var] = cast(dtype_of(axis.var), add(own, start))
+        table[axis.var] = cast(dtype_of(axis.var), add(index, start))
     return table

@@ -18,6 +18,7 @@ from ..expr.build import cast, compare, const, mul
 from ..expr.nodes import Expr, binary, const_value, dtype_of
 from ..graph.kinds.scatter_add import ScatterAdd, inside_result, nest_index
 from ..graph.stage import index_dtype, shape_of
+from .flat_axes import unflattened
 
 _BLOCK = 256  #: threads of a block
 _MAX_GRID = 65_536  #: blocks; beyond, threads go on with the next elements
@@ -107,7 +108,8 @@ def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
             place = loops.enter_context(T.serial(0, again)) * (blocks * _BLOCK) + place
         loops.enter_context(T.If(compare("lt", place, _like(place, total))))
         loops.enter_context(T.Then())
-        yield _unflatten(place, extents)
+        known = [extent if _literal(extent) is None else _literal(extent) for extent in extents]
+        yield unflattened(place, known)
 
 
 def _product(left: Any, right: Any) -> Any:
@@ -129,18 +131,6 @@ def _like(sample: Any, value: Any) -> Any:
     if not isinstance(value, int) or isinstance(sample, int):
         return value
     return const(value, dtype_of(sample))
-
-
-def _unflatten(place: Expr, extents: Sequence[Any]) -> list[Expr]:
-    """Indices of a point from its number in row-major order."""
-    indices: list[Expr] = []
-    for number, extent in enumerate(reversed(extents)):
-        known = _literal(extent)
-        size = extent if known is None else const(known, dtype_of(place))
-        last = number == len(extents) - 1
-        indices.append(place if last else binary("floormod", place, size))
-        place = binary("floordiv", place, size)
-    return list(reversed(indices))
 
 
 def _at(buffer: Any, indices: Sequence[Expr]) -> Expr:

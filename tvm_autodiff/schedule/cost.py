@@ -21,6 +21,11 @@ FAR_WRITE = 10.0  #: to write an element to another page than the one before
 #: to load a byte and to transpose it: a moving average over one row of float32, which moves 12
 #: bytes a step in two passes, takes 0.38 ns a step, four rows 0.8 ns
 MOVED_BYTE = 0.09
+#: to reach a byte of the cache that all cores share: with its scores there, attention of 32x128x64
+#: with its gradient takes so much longer on Zen 5, at least
+SHARED_BYTE = 0.03
+MEMORY_BYTE = 0.1  #: and a byte of memory: the same for 8x512x64 and 4x2048x64
+CALL_CYCLES = 250  #: of a kernel that a loop calls, without its work
 MARGIN = 1.25  #: how much less an estimate has to be than one that is known better
 SURE = 2.0  #: how much longer reads in place take at least than a copy that replaces them
 

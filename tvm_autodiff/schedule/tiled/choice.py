@@ -16,6 +16,7 @@ from math import prod
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.graph import Graph, replace_tensors, tensors_read_by
 from ...graph.stage import Operation, is_compute, outputs_of, reduction_of, shape_of
+from ..cost import CALL_CYCLES, MEMORY_BYTE, SHARED_BYTE
 from ..kernel import iterations, size_of
 from ..loop_rows import is_even
 from ..machine import Machine
@@ -25,14 +26,9 @@ from .tiles import Tiling, outer_loops, tiled
 
 #: points for each element that a reduction reads, from which on it is a product of blocks
 REUSE = 8
-#: cycles of a core for each byte of the cache that all cores share, and of memory: with its scores
-#: there, attention of 32x128x64, and of 8x512x64 or 4x2048x64, with its gradient takes so much
-#: longer on Zen 5, at least
-SHARED_BYTE, MEMORY_BYTE = 0.03, 0.1
 #: tensors stay in the shared cache that take one part in so many: where the tiles of two threads
 #: take 12 of 32 MB, the same takes 0.60 of the time without tiles, with 6 MB 0.50
 SHARED_PART = 4
-CALL_CYCLES = 250  #: of a kernel that a loop calls, without its work
 LIVE_PART = 2  #: of what a tile computes, one part in so many is needed at a time
 #: of a tile: with 16, attention of 4096x64 with its gradient takes 0.55 of the time without tiles,
 #: with 64 it takes 0.50

@@ -16,7 +16,7 @@ from itertools import product as all_choices
 
 from ....codegen.flat_axes import flat_extent, indices_at
 from ....expr.build import add, cast, compare, const, mul
-from ....expr.nodes import Axis, Expr, Tensor, Var, binary, const_value, dtype_of, node_id
+from ....expr.nodes import Axis, Expr, Tensor, Var, const_value, dtype_of, node_id
 from ....expr.rewrite import substituter
 from ....graph.stage import axis_range, data_axis, make_stage
 from ...cost import MAX_SEARCHED
@@ -103,22 +103,6 @@ def flat_index(axes: Sequence[Axis], indices: Mapping[int, Expr], dtype: str) ->
         extent = axis_range(axis)[1]
         place = add(mul(place, const(int(extent), dtype)), indices[node_id(axis.var)])
     return place
-
-
-def unflatten(axes: Sequence[Axis], place: Expr) -> dict[Var, Expr]:
-    """The inverse of `flat_index`."""
-    table: dict[Var, Expr] = {}
-    dtype = dtype_of(place)
-    below = 1
-    total = size_of([axis_range(axis)[1] for axis in axes])
-    for axis in reversed(axes):
-        extent = int(axis_range(axis)[1])
-        value = place if below == 1 else binary("floordiv", place, const(below, dtype))
-        if below * extent < total:
-            value = binary("floormod", value, const(extent, dtype))
-        table[axis.var] = value if total > 1 else const(0, dtype)
-        below *= extent
-    return table
 
 
 def matrix_stage(

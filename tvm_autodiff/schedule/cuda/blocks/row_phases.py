@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ....codegen.flat_axes import indices_at, unflattened
 from ....codegen.loop_nest import (
     Local,
     Places,
@@ -45,7 +46,6 @@ from ....graph.stage import Extent, axis_range, outputs_of
 from ...fusion.row_items import FOLD, MAP, Item, Nest, nests_of
 from ...kernel import size_of
 from ...machine import Machine
-from .matrices import unflatten
 from .registers import accumulated, combiner_of, registers_of
 from .threads import WARP
 
@@ -206,15 +206,9 @@ class RowWriter:
 
     def _row(self, item: Item, block: Expr, y: Var) -> dict[Var, Expr]:
         """Indices of the row that a thread works on."""
-        row: Expr = add(mul(block, const(self.together, "int32")), y)
-        table: dict[Var, Expr] = {}
-        for number in range(len(item.rows) - 1, -1, -1):
-            var, extent = item.rows[number], self.extents[number]
-            size = const(extent, "int32") if isinstance(extent, int) else cast("int32", extent)
-            inside = binary("floormod", row, size) if number else row
-            table[var] = cast(dtype_of(var), inside)
-            row = binary("floordiv", row, size) if number else row
-        return table
+        indices = unflattened(add(mul(block, const(self.together, "int32")), y), self.extents)
+        pairs = zip(item.rows, indices, strict=True)
+        return {var: cast(dtype_of(var), index) for var, index in pairs}
 
     def _nest(self, nest: Nest, block: Expr) -> list[Statement]:
         items = nest.items
@@ -265,8 +259,7 @@ class RowWriter:
     ) -> Statement:
         """The work of an item at one index of the row."""
         table = self._row(item, block, y)
-        for var, value in unflatten(item.loops, place).items():
-            table[var] = cast(dtype_of(var), value)
+        table |= indices_at(item.loops, place)
         rename = substituter(table)
         here = [node_id(table[axis.var]) for axis in item.loops]
 
