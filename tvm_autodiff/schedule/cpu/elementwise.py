@@ -22,12 +22,12 @@ from ...graph.stage import (
 )
 from ..cost import SHORT_LOOP
 from ..declined import Declined
-from ..kernel import Kernel, iterations
+from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..nest.access import affine_forms, stride_of, strides_along
-from ..primitives import schedule_of, scheduled
+from ..primitives import extent_of, schedule_of, scheduled
 from .loops.crossed import VECTOR_OPS
-from .loops.parallel import share_out
+from .loops.parallel import share_out, threads_of
 
 
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -35,7 +35,7 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     op = kernel.root
     unscheduled = stage_function([op], kernel.outputs)
     schedule, blocks = schedule_of(unscheduled)
-    threads = machine.worth_threads(iterations(op))
+    threads = threads_of(kernel, machine) > 1
     # without elements there is nothing to schedule, and TVM divides by extents that are fused
     if len(op.axis) and len(blocks) == 1 and 0 not in shape_of(op.output(0)):
         _schedule(schedule, blocks[0], op, machine, threads)
@@ -46,15 +46,13 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
     loops = schedule.get_loops(block)
     if _flat(op):
         # one loop over what is one run of memory: a quotient by a symbolic size would stay in it
-        first = _last_symbolic_axis(op)
+        first = _rows_apart(op) if threads else _last_symbolic_axis(op)
         rows, run = loops[:first], loops[first:]
         loop = schedule.fuse(*run) if len(run) > 1 else run[0]
         if threads and rows:
             share_out(schedule, rows, machine)
         elif threads:
-            # one piece per thread, each in one run of memory
-            outer, _ = schedule.split(loop, [machine.threads, None])
-            schedule.parallel(outer)
+            _in_pieces(schedule, loop, op, machine)
         return
     strided = _strided_axis(op)
     if strided is not None:
@@ -75,8 +73,19 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
     if threads and len(loops) > 1:
         share_out(schedule, loops[:-1], machine)
     elif threads:
-        outer, _ = schedule.split(loops[0], [machine.threads, None])
-        schedule.parallel(outer)
+        _in_pieces(schedule, loops[0], op, machine)
+
+
+def _in_pieces(schedule: Any, loop: Any, op: Operation, machine: Machine) -> None:
+    """Parallelise a loop in pieces, each in one run of memory: one for each thread.
+
+    Of a symbolic extent they have the size of a page: LLVM takes reads for gathers where the
+    length of a piece is computed at the call.
+    """
+    page = machine.page_bytes // itemsize(dtype_of(op.output(0)))
+    symbolic = extent_of(schedule, loop) is None
+    outer, _ = schedule.split(loop, [None, page] if symbolic else [machine.threads, None])
+    schedule.parallel(outer)
 
 
 def _short_rows(op: Operation, machine: Machine) -> bool:
@@ -124,6 +133,16 @@ def _last_symbolic_axis(op: Operation) -> int:
     """The number of the last axis of symbolic extent; 0 if all extents are literal."""
     extents = [axis_range(axis)[1] for axis in op.axis]
     return max((n for n, extent in enumerate(extents) if not isinstance(extent, int)), default=0)
+
+
+def _rows_apart(op: Operation) -> int:
+    """How many leading axes threads share one by one: those before the last axis of symbolic
+    extent, and this one, too, if the literal ones behind it are a loop of vectors.
+    """
+    extents = [axis_range(axis)[1] for axis in op.axis]
+    last = _last_symbolic_axis(op)
+    literal = size_of(extents[last + 1 :])
+    return last + 1 if not isinstance(extents[last], int) and literal >= SHORT_LOOP else last
 
 
 def _contiguous_run(op: Operation) -> int:

@@ -41,11 +41,11 @@ from ...graph.free_variables import free_variables
 from ...graph.stage import Extent, Operation, axis_range
 from ..cost import MIN_LANES
 from ..declined import Declined
-from ..kernel import Kernel, iterations, unknown_size
+from ..kernel import Kernel, unknown_size
 from ..machine import Machine
 from .loops.crossed import crossed
 from .loops.elements import Elements
-from .loops.parallel import shared_loops
+from .loops.parallel import shared_loops, threads_of
 from .loops.squares import turned
 
 
@@ -61,8 +61,7 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     places, buffers = Places.of(tensors)
     extents = [axis_range(op.axis[place])[1] for place in (found.across, -1)]
     symbolic = [extent for extent in extents if not isinstance(extent, int)]
-    # of a symbolic size a call decides about threads
-    threads = machine.threads if symbolic else machine.threads_for(iterations(op))
+    threads = threads_of(kernel, machine)
     body: Statement | None = None
     # the narrowest tiles are single elements
     for width in (1, MIN_LANES, side) if symbolic else (side,):

@@ -15,6 +15,17 @@ from ...primitives import extent_of
 from ...rewrites.sums.split_reduction import divisor_at_least, split_reduction
 
 
+def threads_of(kernel: Kernel, machine: Machine) -> int:
+    """The threads that share the output axes of a kernel. Of symbolic sizes a call decides, except
+    in each step of a loop, where to decide takes as long as small steps.
+    """
+    extents = [axis_range(axis)[1] for axis in kernel.root.axis]
+    symbolic = any(not isinstance(extent, int) for extent in extents)
+    if symbolic and kernel.repetition.times == 1:
+        return machine.threads
+    return machine.threads_for(iterations(kernel.root))
+
+
 def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
     """Parallelise leading loops: as few as give every thread a fair share.
 
