@@ -84,3 +84,16 @@ def test_rows_that_are_fetched() -> None:
     y = te.compute((ROWS, 24), lambda i, j: x[at[i], j] * 2.0, "y")
     rows = np.random.default_rng(0).random((5, 24)).astype("float32")
     np.testing.assert_array_equal(build([x, at], y, cache=False)(rows, AT), 2 * rows[AT])
+
+
+@pytest.mark.parametrize("columns", [1, 3, 7, 100, 4096])
+def test_symbolic_rows_on_threads(columns: int) -> None:
+    """Pieces of threads are runs of memory for LLVM, too: no element is gathered."""
+    n = te.var("n")
+    x = te.placeholder((n, columns), name="x")
+    y = te.compute((n, columns), lambda i, j: te.exp(x[i, j]) * 2.0, name="y")
+    run = build(x, y, num_threads=2, cache=False)
+    assert "gather" not in run.source()
+    for rows in (0, 1, 5, 1030):
+        array = np.linspace(-1, 1, rows * columns, dtype="float32").reshape(rows, columns)
+        np.testing.assert_allclose(run(array), np.exp(array) * 2, rtol=1e-6)

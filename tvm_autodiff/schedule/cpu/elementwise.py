@@ -79,12 +79,14 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
 def _in_pieces(schedule: Any, loop: Any, op: Operation, machine: Machine) -> None:
     """Parallelise a loop in pieces, each in one run of memory: one for each thread.
 
-    Of a symbolic extent they have the size of a page: LLVM takes reads for gathers where the
-    length of a piece is computed at the call.
+    Of a symbolic extent they are whole rows of literal extent, and about a page: LLVM takes reads
+    for gathers where the length of a piece is computed at the call, or ends inside of a row.
     """
     page = machine.page_bytes // itemsize(dtype_of(op.output(0)))
+    row = size_of([n for _, n in map(axis_range, op.axis) if isinstance(n, int)])
+    piece = max(1, page // row) * row
     symbolic = extent_of(schedule, loop) is None
-    outer, _ = schedule.split(loop, [None, page] if symbolic else [machine.threads, None])
+    outer, _ = schedule.split(loop, [None, piece] if symbolic else [machine.threads, None])
     schedule.parallel(outer)
 
 

@@ -9,21 +9,28 @@ from ....codegen.loop_nest import PARALLEL, Statement, bind, loop, sequence
 from ....expr.build import cast, const, mul, variable
 from ....expr.nodes import Var, binary, const_value, dtype_of
 from ....graph.stage import Extent, axis_range, index_dtype, reduction_of
-from ...kernel import Kernel, iterations, size_of
+from ...kernel import Kernel, Repetition, iterations, size_of
 from ...machine import Machine
 from ...primitives import extent_of
 from ...rewrites.sums.split_reduction import divisor_at_least, split_reduction
 
 
 def threads_of(kernel: Kernel, machine: Machine) -> int:
-    """The threads that share the output axes of a kernel. Of symbolic sizes a call decides, except
-    in each step of a loop, where to decide takes as long as small steps.
-    """
+    """The threads that share the output axes of a kernel."""
     extents = [axis_range(axis)[1] for axis in kernel.root.axis]
+    return threads_over(extents, iterations(kernel.root), kernel.repetition, machine)
+
+
+def threads_over(
+    extents: Sequence[Extent], work: float, repetition: Repetition, machine: Machine
+) -> int:
+    """The threads that share some axes. Of symbolic sizes a call decides, except in each step of a
+    loop, where to decide takes as long as small steps.
+    """
     symbolic = any(not isinstance(extent, int) for extent in extents)
-    if symbolic and kernel.repetition.times == 1:
+    if symbolic and repetition.times == 1:
         return machine.threads
-    return machine.threads_for(iterations(kernel.root))
+    return machine.threads_for(work)
 
 
 def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:

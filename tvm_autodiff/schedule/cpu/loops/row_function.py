@@ -50,6 +50,7 @@ from ...kernel import iterations, size_of, unknown_size
 from ...machine import Machine
 from .common_subexpressions import with_common_subexpressions
 from .components import with_components
+from .parallel import threads_over
 from .strip_mining import filled
 from .vector_loops import NestWriter, combined
 
@@ -73,7 +74,8 @@ def too_few_rows(group: FusionGroup, machine: Machine) -> bool:
 
 
 def _chunks(group: FusionGroup, machine: Machine) -> int:
-    return machine.threads_for(sum(_cycles(member, machine) for member in group.members))
+    work = sum(_cycles(member, machine) for member in group.members)
+    return threads_over(group.extents, work, group.parts[0].repetition, machine)
 
 
 def _scheduled(
