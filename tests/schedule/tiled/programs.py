@@ -65,3 +65,17 @@ def network(rows: int, width: int, dtype: str = "float64") -> Program:
     y = te.compute((rows, width), lambda n, o: te.sum(h[n, j] * u[j, o], axis=j), name="y")
     head = te.placeholder(y.shape, dtype, "head")
     return [y, *ad.differentiate(y, [w, u, b], head)], p
+
+
+def later_sums(rows: int, width: int, dtype: str = "float64") -> Program:
+    """Sums whose bounds contain another axis than the rows: ``y[r, s] = Σ_{k <= s} exp(x[r, k])``."""
+    x = te.placeholder((rows, width), dtype, "x")
+    p = te.compute((rows, width), lambda r, s: te.exp(x[r, s]), name="p")
+
+    def total(r: Any, s: Any) -> Any:
+        k = te.reduce_axis((0, s + 1), "k")
+        return te.sum(p[r, k], axis=k)
+
+    y = te.compute((rows, width), total, name="y")
+    z = te.compute((rows, width), lambda r, s: y[r, s] * p[r, s], name="z")
+    return [z], p

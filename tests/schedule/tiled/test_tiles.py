@@ -7,7 +7,7 @@ import pytest
 from tvm import te
 
 from tests.evaluate import evaluate_graph
-from tests.schedule.tiled.programs import Program, attention, network
+from tests.schedule.tiled.programs import Program, attention, later_sums, network
 from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.graph.graph import Graph, replace_tensors
 from tvm_autodiff.graph.kinds.loop import loop_of
@@ -40,6 +40,7 @@ CASES: dict[str, tuple[Program, int, list[Tiling]]] = {
     ),
     "positions as values": (scores((2,), lambda s, n, i, j: s * (n + 1.0) - i * 0.1), 1, [many]),
     "layers": (network(ROWS, 3), 0, [many]),
+    "bounds with an axis": (later_sums(ROWS, 3), 0, [one, many]),
 }
 
 

@@ -32,6 +32,7 @@ from ...graph.stage import (
     is_compute,
     outputs_of,
     reduced_axes,
+    reduction_bounds,
     reduction_of,
     shape_of,
 )
@@ -311,7 +312,7 @@ def _roots(op: Operation) -> list[Expr]:
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None:
         return list(bodies(op)) if is_compute(op) else []
-    return [*reduction.sources, reduction.condition]
+    return [*reduction.sources, reduction.condition, *reduction_bounds(op)]
 
 
 def positions_of(op: Operation, labels: Labels) -> set[int]:

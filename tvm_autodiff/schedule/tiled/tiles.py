@@ -28,6 +28,7 @@ from ...graph.stage import (
     reduce_axis,
     reduction_of,
     reduction_stage,
+    rename_bounds,
     renew_axis,
     shape_of,
     sum_over,
@@ -246,6 +247,7 @@ class _Written:
             return load(place, [*row, *indices[len(first) :]])
 
         rename = substituter(table)
+        reduced = [rename_bounds(axis, rename) for axis in reduced]
 
         def renamed(body: Expr) -> Expr:
             return rename(map_loads(body, moved))
