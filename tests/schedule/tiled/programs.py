@@ -68,7 +68,7 @@ def network(rows: int, width: int, dtype: str = "float64") -> Program:
 
 
 def later_sums(rows: int, width: int, dtype: str = "float64") -> Program:
-    """Sums whose bounds contain another axis than the rows: ``y[r, s] = Σ_{k <= s} exp(x[r, k])``."""
+    """Sums up to another axis than the rows: ``y[r, s] = Σ_{k <= s} exp(x[r, k])``."""
     x = te.placeholder((rows, width), dtype, "x")
     p = te.compute((rows, width), lambda r, s: te.exp(x[r, s]), name="p")
 
