@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import atexit
 import difflib
+import functools
 import gc
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,6 +146,40 @@ def numbers_of_a_test_alone(request: pytest.FixtureRequest) -> None:
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         generator.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
+#: what these tests check are numbers of programs, not kernels: LLVM takes a fifth of their time to
+#: optimise what is called once. All others build as users do: those of schedules, code generation,
+#: run time, files, benchmarks and compiled random programs
+UNOPTIMISED = (
+    "benchmarks/gradbench",
+    "functions",
+    "gradients",
+    "graph",
+    "interop",
+    "partition",
+    "schedule/cuda",  # CUDA's compiler does the kernels: this is the code that launches them
+    "transforms",
+    "zero_elimination",
+)
+TESTS = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def unoptimised_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds for this host are not optimised by LLVM, in the folders above."""
+    if request.path.relative_to(TESTS).as_posix().startswith(UNOPTIMISED):
+        monkeypatch.setattr("tvm_autodiff.schedule.machine.host_target", _unoptimised_host)
+
+
+@functools.cache
+def _unoptimised_host() -> Any:
+    # not above: the process that hands out tests imports none of this
+    from tvm.target import Target
+
+    from tvm_autodiff.codegen.targets import host_target
+
+    return Target({**host_target().export(), "opt-level": 0})
 
 
 @pytest.fixture

@@ -22,10 +22,12 @@ THREADS = 2
 
 
 @pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    before = jax.config.jax_enable_x64
+def _configuration_of_jax() -> Iterator[None]:
+    names = ("jax_enable_x64", "jax_disable_most_optimizations")
+    before = {name: jax.config.values[name] for name in names}
     yield
-    jax.config.update("jax_enable_x64", before)
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 @pytest.fixture
@@ -37,7 +39,8 @@ def plainest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @functools.cache
 def expected(name: str, small: bool) -> list[Array]:
-    """JAX's answers in float64."""
+    """JAX's answers in float64; large programs take longer to run than to optimise."""
+    jax.config.update("jax_disable_most_optimizations", small)
     case = ENTRIES[name].case(small)
     arrays = case.arrays(name)
     return with_jax.answers(with_jax.prepare(case, arrays, 1, "reference")())

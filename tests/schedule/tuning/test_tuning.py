@@ -70,16 +70,16 @@ def test_only_cpus_are_tuned(tmp_path):
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
-    """A database with a few trials of one product."""
+    """A database with a trial of one product."""
     folder = tmp_path_factory.mktemp("schedules")
     inputs, c = product()
-    tuning = ad.Tuning(trials=2, database=folder, progress=False)
+    tuning = ad.Tuning(trials=1, database=folder, progress=False)
     return folder, ad.build(inputs, c, num_threads=1, tune=tuning)
 
 
 def test_a_search_leaves_its_trials_and_both_times(searched):
     folder, _ = searched
-    assert trials_in(folder) >= 2
+    assert trials_in(folder) >= 1
     [times] = json.loads((folder / "times.json").read_text()).values()
     assert set(times) == {"rules", "tuned"}
 
