@@ -26,10 +26,9 @@ def dots(b, n, k):
     return [A, B], te.compute((b, n), lambda g, i: te.sum(A[g, i, r] * B[g, r], axis=r), name="D")
 
 
-def launches(case):
-    machine = avx512(2)
+def launches(case, cache_bytes=512 * 1024):
     [kernel] = separate(normal_form([case[1]]))[0]
-    return names_of(kernel, machine)
+    return names_of(kernel, avx512(2, cache_bytes))
 
 
 def names_of(kernel, machine):
@@ -81,6 +80,12 @@ NAMED = ["streamed", "cut", "in place", "evicted", "apart"]
 @pytest.mark.parametrize(("case", "names"), NAMES, ids=NAMED)
 def test_copies_and_parts(case, names):
     assert launches(case) == names
+
+
+def test_what_no_other_tile_reads_need_not_stay_in_the_cache():
+    """A tile holds all channels that read an element of the head, 2.2 MB of which are no matter."""
+    case = cases.conv_input_gradient(4, 3, 64, 32)
+    assert launches(case, 2**20) == ["dX_pack0", "dX"]
 
 
 def touched(strides):

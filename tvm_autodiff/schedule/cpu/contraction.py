@@ -89,20 +89,23 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
 
 
 def _stays(nest: Nest, machine: Machine) -> bool:
-    """Whether operands that every tile reads stay in the cache.
+    """Whether what tiles read again stays in the cache until they do.
 
-    Of an operand that the outermost loop runs through, one step of that loop reads its part.
+    An operand is read again in each turn of a loop over tiles that it does not depend on: of the
+    outermost one, a turn reads what has to stay.
     """
     tile = best_tile(nest, machine)
     if tile is None:
         return True
-    axis = tile_order(nest, nest.extents)[0]
-    first, step = nest.spatial[axis], tile.factors.get(axis, 1)
+    steps = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
+    order = [nest.spatial[axis] for axis in tile_order(nest, nest.extents)]
+    loops = [key for key in order if nest.extents.get(key, SYMBOLIC_SIZE) > steps.get(key, 1)]
     held = 0
     for operand in nest.body.operands:
-        size = packed_size(operand, ranges_of(nest.extents)) or 0
-        inside = first in operand.variables()
-        held += size * step // nest.extents.get(first, step) if inside else size
+        again = [place for place, key in enumerate(loops) if key not in operand.variables()]
+        if again:
+            outside = {key: steps.get(key, 1) for key in loops[: again[0]]}
+            held += packed_size(operand, ranges_of({**nest.extents, **outside})) or 0
     # panels that were packed before the loop over steps are contiguous, and evict little else
     packed = nest.repetition.times > 1 and any(map(nest.is_fixed, nest.body.operands))
     return held * nest.itemsize <= (machine.cache_bytes if packed else machine.cache_bytes // 2)
