@@ -113,7 +113,29 @@ def clamped(n, m, reach):
     return [X], te.compute((n, m), flux, name="F")
 
 
+def wavelet(n, m):
+    """Sums and differences of pairs, wrapped around, in the two halves of a row."""
+    X, H = cases.placeholder("X", n, m), cases.placeholder("H", 4)
+    k = cases.axis(4)
+
+    def body(i, j):
+        tap = te.if_then_else(j < m // 2, H[k], H[3 - k.var])
+        return te.sum(X[i, (j % (m // 2) * 2 + k.var) % m] * tap, axis=k)
+
+    return [X, H], te.compute((n, m), body, name="W")
+
+
+def wavelet_gradient(n, m):
+    """With respect to the signal alone."""
+    [X, H], W = wavelet(n, m)
+    head = cases.placeholder("head", n, m)
+    [dX] = differentiate(W, [X], head)
+    return [H, head], dX
+
+
 CASES = {
+    **{f"wavelet of {m}": wavelet(5, m) for m in (8, 128)},
+    "gradient of a wavelet": wavelet_gradient(3, 128),
     **{f"clamped {n}x{m} by {r}": clamped(n, m, r) for n, m, r in ((1, 3, 1), (9, 50, 3))},
     "gradient of a clamped flux": gradient(clamped(11, 40, 1)),
     **{
@@ -200,6 +222,8 @@ RULES = [
     (winner(5, 31, 3), ["windows"]),
     (window_sums(3, 17), ["windows"]),
     (clamped(30, 40, 1), ["windows"]),
+    (wavelet(5, 128), ["windows"]),
+    (wavelet_gradient(3, 128), ["windows"]),
     (cases.rows(70, 300), ["rows"]),
     (cases.matmul(64, 64, 4), ["contraction"]),
     (cases.reshaped(6, 35), ["elementwise"]),

@@ -11,17 +11,19 @@ from __future__ import annotations
 from math import prod
 
 from ...codegen.stages.primfunc import StageFunction
-from ...expr.nodes import dtype_of, tensor_key
+from ...expr.nodes import dtype_of, is_load, node_id, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
-from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
+from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..cost import MAX_COPIES
 from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.access import is_flat
-from ..rewrites.sums.unrolled import is_window, unrolled_bodies
+from ..nest.index_set_splitting import decided
+from ..nest.residues import moduli_of
+from ..rewrites.sums.unrolled import window_of
 from .loops.class_loops import class_loops
-from .loops.elements import Elements, has_border, moduli_of
+from .loops.elements import Elements, has_border
 
 
 def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -38,26 +40,39 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
             return no_gain("its reads run through memory as its result does")
         elements = _written_out(kernel)
     elif kernel.epilogue is None:
-        elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
+        elements = _elementwise(op)
     else:
         return other_kind("it has an epilogue")
     if elements is None:
         return other_kind("it does not reduce over a small window")
-    moduli = moduli_of(elements)
+    moduli = moduli_of(elements.values, elements.axes)
     if moduli is None:
         return Declined("it depends on a remainder that is not that of an axis")
     if prod(moduli) > MAX_COPIES:
         return Declined(f"it has more than {MAX_COPIES} residue classes")
-    if reduction_of(op) is None and prod(moduli) == 1 and not has_border(elements):
+    copies = moduli[-1] == 1 and all(map(is_load, elements.values))  # whole rows
+    if reduction_of(op) is None and (copies or prod(moduli) == 1) and not has_border(elements):
         return other_kind("it has neither windows, nor residue classes, nor borders")
     launch = class_loops(elements, moduli, kernel.outputs, machine)
     return launch if isinstance(launch, Declined) else [launch]
 
 
+def _elementwise(op: Operation) -> Elements:
+    """The elements of a stage, without the quotients that the extents decide."""
+    variables, ranges = axis_vars(op), [axis_range(axis) for axis in op.axis]
+    known = {
+        node_id(var): (low, low + extent - 1)
+        for var, (low, extent) in zip(variables, ranges, strict=True)
+        if isinstance(low, int) and isinstance(extent, int)
+    }
+    values = tuple(decided(expand_lets(body), variables, known) for body in bodies(op))
+    return Elements(tuple(op.axis), values)
+
+
 def _written_out(kernel: Kernel) -> Elements | None:
     """The elements of a kernel with its window unrolled, or None without a gain."""
     op = kernel.root
-    values = unrolled_bodies(op) if is_window(op) else None
+    values = window_of(op)
     if values is None:
         return None
     if kernel.epilogue is None:

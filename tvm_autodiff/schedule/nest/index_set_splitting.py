@@ -7,6 +7,7 @@ affine forms are analysed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import gcd
 
 from ...expr.build import add, all_of, any_of, const, if_then_else, mul, negate, select, true
 from ...expr.nodes import (
@@ -21,7 +22,7 @@ from ...expr.nodes import (
     operands as operands_of,
 )
 from ...expr.rewrite import postorder, rewrite
-from ..cost import MAX_PIECES
+from ..cost import MAX_COPIES, MAX_PIECES
 from .access import Affine, AffineForms, Interval, combine, interval
 
 _HOLDS: dict[str, Callable[[int], bool]] = {
@@ -229,8 +230,24 @@ def changes(form: Affine, divisor: int, inside: Interval) -> int:
     return abs(last - first)
 
 
+def is_cut(form: Affine, divisor: int, inside: Interval) -> bool:
+    """Whether a loop is cut where the quotient of a form of its variable changes.
+
+    One that changes more than once, but so seldom that its residue classes are too many to be
+    written out, is cut at every change.
+
+    Examples
+    --------
+    >>> [is_cut(Affine(((1, 2),)), d, (0, 63)) for d in (8, 32, 64, 128)]
+    [False, False, True, True]
+    """
+    [(_, factor)] = form.terms
+    count = changes(form, divisor, inside)
+    return count < 2 or (count < MAX_PIECES and divisor // gcd(factor, divisor) > MAX_COPIES)
+
+
 def wrap(node: Expr, forms: AffineForms, key: int, inside: Interval) -> int | None:
-    """The index from which on a quotient is the next one, where it changes once in an interval.
+    """The first index at which a quotient is another one, if the loop is cut there.
 
     Examples
     --------
@@ -244,9 +261,12 @@ def wrap(node: Expr, forms: AffineForms, key: int, inside: Interval) -> int | No
     form = forms.of(numerator)
     if not isinstance(d, int) or d < 1 or form is None:
         return None
-    if len(form.terms) != 1 or form.terms[0][0] != key or changes(form, d, inside) != 1:
+    if len(form.terms) != 1 or form.terms[0][0] != key:
+        return None
+    if not changes(form, d, inside) or not is_cut(form, d, inside):
         return None
     [(_, factor)] = form.terms
-    last = max((factor * place + form.constant) // d for place in inside)
-    limit = last * d - form.constant  # of factor*place, at which the quotient changes
+    first = (factor * inside[0] + form.constant) // d
+    # of factor*place, at which the quotient changes
+    limit = (first + (factor > 0)) * d - form.constant
     return -(-limit // factor) if factor > 0 else limit // factor + 1

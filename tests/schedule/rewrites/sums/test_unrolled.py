@@ -11,7 +11,7 @@ from tvm_autodiff import build, differentiate
 from tvm_autodiff.graph.stage import reduction_of
 from tvm_autodiff.schedule.fusion.kernels import cut, separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
-from tvm_autodiff.schedule.rewrites.sums.unrolled import is_window, unrolled_bodies
+from tvm_autodiff.schedule.rewrites.sums.unrolled import unrolled_bodies, window_of
 
 
 def names(outputs):
@@ -79,11 +79,11 @@ def test_special_values_have_the_same_fate(value, place):
 
 
 def test_windows_are_small_and_contiguous():
-    assert is_window(window_sums(3, 17)[1].op)
+    assert window_of(window_sums(3, 17)[1].op)
     A = te.placeholder((8, 64), name="A")
     k = te.reduce_axis((0, 8), "k")
     strided = te.compute((8, 8), lambda i, j: te.sum(A[i, j * 8 + k], axis=k), name="S")
-    assert not is_window(strided.op)
+    assert window_of(strided.op) is None
     longer = te.reduce_axis((0, 17), "k")
     long = te.compute((8, 40), lambda i, j: te.sum(A[i, j + longer], axis=longer), name="L")
     assert unrolled_bodies(long.op) is None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import lcm
 
 from ....codegen.passes.short_circuit import holds_mark, surely_evaluated
 from ....expr.build import select
@@ -18,7 +17,6 @@ from ....expr.nodes import (
     Expr,
     Tensor,
     Var,
-    const_value,
     is_integer,
     is_load,
     load_tensor,
@@ -30,9 +28,8 @@ from ....expr.nodes import (
 from ....expr.rewrite import postorder, rewrite
 from ....graph.stage import axis_range
 from ...cost import STORE
-from ...nest.access import Affine, AffineForms, affine_forms, strides_along
+from ...nest.access import Affine, affine_forms, strides_along
 from ...nest.in_range import Loops, is_safe
-from ...nest.index_set_splitting import changes
 from ...nest.inside import has_borders, inside
 from ...rewrites.guards import unmarked
 
@@ -83,45 +80,6 @@ def has_border(elements: Elements) -> bool:
 def _sides(node: Expr, variables: Sequence[Var]) -> list[Affine]:
     forms = affine_forms(list(operands(node)), variables)
     return [forms[node_id(part)] for part in operands(node) if node_id(part) in forms]
-
-
-def moduli_of(elements: Elements) -> list[int] | None:
-    """For each axis the least common multiple of its divisors.
-
-    A quotient that changes at most once is not counted: the axis is cut there. What is divided may
-    be a quotient or a remainder itself. None if a division involves several axes, or one of unknown
-    extent.
-    """
-    variables = [axis.var for axis in elements.axes]
-    found = dict.fromkeys(map(node_id, variables), 1)
-    forms = AffineForms(variables)
-    extents = {node_id(axis.var): axis_range(axis)[1] for axis in elements.axes}
-    for node in postorder(list(elements.values)):
-        if op_name(node) not in ("floordiv", "floormod"):
-            continue
-        numerator, divisor = operands(node)
-        period = const_value(divisor)
-        nested = op_name(numerator) in ("floordiv", "floormod")
-        while op_name(numerator) in ("floordiv", "floormod"):
-            inner = const_value(operands(numerator)[1])
-            if not isinstance(inner, int) or not isinstance(period, int):
-                return None
-            period = period * inner if op_name(numerator) == "floordiv" else period
-            numerator = operands(numerator)[0]
-        if not isinstance(period, int) or period < 1:
-            return None
-        form = forms.of(numerator)
-        if form is None or len(form.terms) > 1:
-            return None
-        for key, _ in form.terms:
-            extent = extents[key]
-            once = isinstance(extent, int) and changes(form, period, (0, extent - 1)) < 2
-            if nested or not once:
-                found[key] = lcm(found[key], period)
-    for axis in elements.axes:
-        if found[node_id(axis.var)] > 1 and not isinstance(axis_range(axis)[1], int):
-            return None
-    return list(found.values())
 
 
 def worth_binding(values: Sequence[Expr]) -> list[Expr]:

@@ -44,6 +44,7 @@ from ....graph.stage import (
 from ...cost import MAX_COPIES, MAX_NODES, MAX_STRIDE, MAX_TREE
 from ...kernel import size_of
 from ...nest.access import stride_of
+from ...nest.residues import in_classes, moduli_of
 
 Key = tuple[int, int]
 
@@ -78,25 +79,29 @@ def unrolled_bodies(op: Operation) -> list[Expr] | None:
     return [fold(value) for value in values]
 
 
-def is_window(op: Operation) -> bool:
-    """Whether a stage reduces reads along whose last axis vectors can be read, and one of which
-    follows every output axis: then no other order of the loops reads less.
+def window_of(op: Operation) -> list[Expr] | None:
+    """The unrolled values of a stage that reduces a window.
+
+    Along its last axis, in one residue class and between two cuts, vectors can be read, and one of
+    the reads follows every output axis: then no other order of the loops reads less.
     """
-    found = reduction_of(op)
-    if found is None or not len(op.axis):
-        return False
-    variables = [axis.var for axis in (*op.axis, *found.axes)]
-    spatial = {node_id(var) for var in axis_vars(op)}
-    last = node_id(op.axis[len(op.axis) - 1].var)
-    whole = False
-    for node in postorder(list(found.sources)):
-        if not is_load(node):
-            continue
-        stride = stride_of(node, last, variables)
-        if stride is None or not 0 <= stride <= MAX_STRIDE:
-            return False
-        whole |= spatial <= {node_id(part) for part in postorder(list(operands(node)))}
-    return whole
+    values = unrolled_bodies(op) if len(op.axis) else None
+    moduli = None if values is None else moduli_of(values, list(op.axis))
+    if values is None or moduli is None or prod(moduli) > MAX_COPIES:
+        return None
+    classes = in_classes(values, list(op.axis), moduli)
+    variables = [*classes.quotients, *classes.residues]
+    spatial, last = set(map(node_id, classes.quotients)), classes.quotients[-1]
+    inside = [node for node in postorder(classes.inside(last)) if is_load(node)]
+    strides = [stride_of(node, node_id(last), variables) for node in inside]
+    if any(stride is None or not 0 <= stride <= MAX_STRIDE for stride in strides):
+        return None
+    whole = any(
+        spatial <= {node_id(part) for part in postorder(list(operands(node)))}
+        for node in postorder(classes.values)
+        if is_load(node)
+    )
+    return values if whole else None
 
 
 def with_inlined_borders(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -149,10 +154,7 @@ def _is_border(op: Operation) -> bool:
 
 
 def _is_small_window(op: Operation) -> bool:
-    if not is_compute(op) or not is_window(op):
-        return False
-    found = reduction_of(op)
-    return found is not None and unrolled_bodies(op) is not None
+    return is_compute(op) and window_of(op) is not None
 
 
 def with_written_classes(outputs: Sequence[Tensor]) -> list[Tensor]:
