@@ -27,6 +27,7 @@ from ...expr.build import (
     zero_like,
 )
 from ...expr.integers.integer_functions import compile_integers
+from ...expr.integers.tried_values import literal_box, surely_holds
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -41,11 +42,13 @@ from ...expr.nodes import (
     node_id,
     op_name,
     operands,
+    same_node,
     tensor_key,
 )
 from ...expr.rewrite import contains_load, depends_on, postorder, substituter, variables_of
 from ...expr.simplify import prove, simplify
 from ...graph.stage import Extent, axis_range, reduce_axis_over
+from ..sums.iterations import box_iterations
 from ..sums.sum import Sum
 
 #: the minimum fraction of points that satisfy the guards for a box to stay a box
@@ -84,8 +87,10 @@ def ragged_loops(whole: Sum) -> Sum | None:
     ranges: dict[Var, tuple[Extent, Extent]] = dict(outer)
     for var in summed:
         move = substituter(moved)
-        low = simplify(move(_one("max", bounds.lower[var], var)), ranges)
-        high = simplify(move(_one("min", bounds.upper[var], var)), ranges)
+        lower = [move(_as_expr(bound, var)) for bound in bounds.lower[var]]
+        upper = [move(_as_expr(bound, var)) for bound in bounds.upper[var]]
+        low = simplify(_one("max", _decisive("max", lower, ranges)), ranges)
+        high = simplify(_one("min", _decisive("min", upper, ranges)), ranges)
         one = const(1, dtype_of(var))
         extent = simplify(add(sub(high, low), one), ranges)
         fresh = variable(var.name, dtype_of(var))
@@ -98,7 +103,13 @@ def ragged_loops(whole: Sum) -> Sum | None:
         ranges[fresh] = (0, axis_range(axes[-1])[1])
         moved[var] = add(low, fresh)
     if all(isinstance(axis_range(axis)[1], int) for axis in axes):
-        return None
+        if box_iterations(axes) == box_iterations(whole.axes):
+            return None
+        single: dict[Var, Expr] = {  # of one point: no loop
+            axis.var: const(0, dtype_of(axis.var)) for axis in axes if axis_range(axis)[1] == 1
+        }
+        moved = {var: simplify(substituter(single)(place), ranges) for var, place in moved.items()}
+        axes = [axis for axis in axes if axis_range(axis)[1] != 1]
     move = substituter(moved)
     kept = tuple(
         guard for guard in (simplify(move(guard), ranges) for guard in guards) if not always(guard)
@@ -119,10 +130,27 @@ def _unguarded(whole: Sum) -> Expr | None:
     return body
 
 
-def _one(name: str, bounds: Sequence[Expr | int], var: Var) -> Expr:
+def _as_expr(bound: Expr | int, var: Var) -> Expr:
+    return const(bound, dtype_of(var)) if isinstance(bound, int) else bound
+
+
+def _one(name: str, bounds: Sequence[Expr]) -> Expr:
     """The minimum or maximum of bounds of a variable."""
-    exprs = [const(b, dtype_of(var)) if isinstance(b, int) else b for b in bounds]
-    return reduce(lambda left, right: binary(name, left, right), exprs)
+    return reduce(lambda left, right: binary(name, left, right), bounds)
+
+
+def _decisive(
+    name: str, bounds: Sequence[Expr], ranges: Mapping[Var, tuple[Extent, Extent]]
+) -> list[Expr]:
+    """The bounds without those that another one is never looser than."""
+    box = literal_box(ranges)
+    kept = list(bounds)
+    for bound in bounds:
+        others = [other for other in kept if not same_node(other, bound)]
+        tighter = "ge" if name == "max" else "le"
+        if any(surely_holds(compare(tighter, other, bound), box) for other in others):
+            kept = others
+    return kept
 
 
 def _multiplies_tensors(body: Expr, summed: Sequence[Var]) -> bool:

@@ -23,9 +23,10 @@ from ...expr.build import (
     variable,
     zero_like,
 )
+from ...expr.integers.tried_values import literal_box, surely_holds
 from ...expr.lets import bind_shared
 from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name, same_node
-from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
+from ...expr.rewrite import contains, contains_load, depends_on, substituter, variables_of
 from ...expr.simplify import collect_indices, prove
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
@@ -133,6 +134,8 @@ def solve(
         filled += [c for c in inside_conditions(early, ranges) if not _follows(c, here, ranges)]
         known = [*(c for c in filled if on_indices(c) and not prove(c, ranges)), *known]
         data = [*(c for c in filled if not on_indices(c)), *data]
+    box_of_all = literal_box(ranges)
+    known = [c for c in known if not (_divides(c) and surely_holds(c, box_of_all))]
     masks = [c.expr for c in others if is_data_equation(c.expr)]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
     source = guarded(
@@ -160,6 +163,11 @@ def solve(
         definition,
         target,
     )
+
+
+def _divides(condition: Expr) -> bool:
+    """Whether a condition is beyond linear inequalities, which the solver decides itself."""
+    return contains(condition, lambda node: op_name(node) in ("floordiv", "floormod"))
 
 
 def unsolved(definition: Definition, target: Target) -> Sum:

@@ -34,6 +34,7 @@ from .gather import Cotangent, TermSum, dense_seed
 from .jagged import from_zero
 from .shared_factors import with_shared_factors
 from .sparse_operands import with_sparse_operands
+from .summed_points import divides, with_summed_points
 
 
 @dataclass(frozen=True)
@@ -190,10 +191,27 @@ def _past_copies(
         ]
         if not any(site.strategy in LAST_RESORTS for site in further):
             return further
-    whole = TermSum(op, term, cotangent).at(target(term.tensor))
+    definition = TermSum(op, term, cotangent)
+    whole = definition.at(target(term.tensor))
     if whole is None:
         return []
-    return [_site(found) for found in cheapest(whole)]
+    direct = cheapest(whole)
+    if any(map(divides, direct)) and (found := _in_two_steps(definition, whole.target)) is not None:
+        return [Transposed(op, term, cotangent, found)]
+    return [_site(found) for found in direct]
+
+
+def _in_two_steps(definition: TermSum, target: Target) -> Sum | None:
+    """The sum of a term from its sums at the points that its read depends on, if that is solved."""
+    first = with_summed_points(definition, target)
+    if first is None:
+        return None
+    points, made = first
+    whole = points.at(target)
+    found = () if whole is None else cheapest(whole)
+    if len(found) != 1 or found[0].dense or found[0].strategy in LAST_RESORTS:
+        return None
+    return replace(found[0], made=found[0].made + made)
 
 
 def _site(found: Sum) -> Transposed:

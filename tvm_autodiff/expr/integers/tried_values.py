@@ -1,0 +1,109 @@
+"""Bounds of integer expressions by trying all values of their variables.
+
+Quotients of sums of quotients are beyond analysers that look at one node at a time; where few
+points decide, counting is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from ...errors import UnsolvableError
+from ..build import sub
+from ..nodes import Expr, Var, is_integer, op_name, operands, same_node
+from ..rewrite import contains_load, variables_of
+from ..simplify import linear_terms
+from .integer_functions import compile_integers
+
+_MOST_POINTS = 4096  #: about a millisecond
+
+Box = Mapping[Var, tuple[int, int]]  #: minimum and extent of each variable
+
+
+def literal_box(ranges: Mapping[Var, tuple[Any, Any]]) -> dict[Var, tuple[int, int]]:
+    """The variables whose minimum and extent are numbers."""
+    return {
+        var: (low, extent)
+        for var, (low, extent) in ranges.items()
+        if isinstance(low, int) and isinstance(extent, int)
+    }
+
+
+def tried_bounds(expr: Expr, box: Box) -> tuple[int, int] | None:
+    """The least and the greatest value of an expression; None for too many points, or data.
+
+    Summands without common variables are tried apart.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, j = te.var("i"), te.var("j")
+    >>> tried_bounds((i + 4) // 8 - (i + 28) // 32 * 4 + j, {i: (0, 32), j: (0, 999)})
+    (0, 1001)
+    """
+    terms, constant = linear_terms(expr)
+    low = high = constant
+    for variables, part in _apart(terms):
+        if any(var not in box for var in variables) or contains_load([node for node, _ in part]):
+            return None
+        if prod(box[var][1] for var in variables) > _MOST_POINTS:
+            return None
+        values = _values(part, variables, box)
+        if not values:
+            return None
+        low, high = low + min(values), high + max(values)
+    return low, high
+
+
+def surely_holds(condition: Expr, box: Box) -> bool:
+    """Whether a comparison holds at all points, as far as trying them shows.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> surely_holds((i + 4) // 8 <= (i + 28) // 32 * 4 + 1, {i: (0, 32)})
+    True
+    """
+    name = op_name(condition)
+    if name not in ("le", "lt", "ge", "gt"):
+        return False
+    left, right = operands(condition)
+    if not is_integer(left):
+        return False
+    if name in ("ge", "gt"):
+        left, right = right, left
+    found = tried_bounds(sub(right, left), box)
+    return found is not None and found[0] >= (name in ("lt", "gt"))
+
+
+def _apart(terms: Sequence[tuple[Expr, int]]) -> list[tuple[list[Var], list[tuple[Expr, int]]]]:
+    """The terms in groups that have no variable in common."""
+    groups: list[tuple[list[Var], list[tuple[Expr, int]]]] = []
+    for node, factor in terms:
+        own, part, apart = variables_of(node), [(node, factor)], []
+        for variables, others in groups:
+            if any(same_node(var, one) for var in variables for one in own):
+                own = [*variables, *(v for v in own if not any(same_node(v, o) for o in variables))]
+                part = [*others, *part]
+            else:
+                apart.append((variables, others))
+        groups = [*apart, (own, part)]
+    return groups
+
+
+def _values(terms: Sequence[tuple[Expr, int]], variables: Sequence[Var], box: Box) -> set[int]:
+    """The values of a sum of terms; nothing if an operator is unknown."""
+    try:
+        values = compile_integers([node for node, _ in terms], variables)
+    except UnsolvableError:
+        return set()
+    factors = [factor for _, factor in terms]
+    ranges = [range(box[var][0], sum(box[var])) for var in variables]
+    return {
+        sum(k * value for k, value in zip(factors, values(*point), strict=True))
+        for point in itertools.product(*ranges)
+    }
