@@ -6,11 +6,12 @@ than the write, both are tiled, so that cache lines are used completely.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.dtypes import itemsize
-from ...expr.nodes import dtype_of, is_load, load_tensor, node_id, op_name, operands
+from ...expr.nodes import Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
@@ -128,7 +129,7 @@ def _flat(op: Operation) -> bool:
             same = len(dims) == len(shape) and all(map(is_same, dims, shape))
             if indices != here or not same:
                 return False
-    return not _uses_axes_as_values(op)
+    return not _uses_as_values(op, axis_vars(op))
 
 
 def _last_symbolic_axis(op: Operation) -> int:
@@ -151,13 +152,13 @@ def _contiguous_run(op: Operation) -> int:
     """The number of trailing axes that are contiguous in every read as in the output."""
     variables = axis_vars(op)
     loads = [node for node in postorder(bodies(op)) if is_load(node)]
-    if _uses_axes_as_values(op):
-        return 1
     extents = [axis_range(axis)[1] for axis in op.axis]
     count = 1
     while count < len(variables):
         outer, inner = variables[-count - 1], variables[-count]
         extent = extents[-count]
+        if _uses_as_values(op, [outer, inner]):
+            return count
         for node in loads:
             near = strides_along([node], inner, variables)
             far = strides_along([node], outer, variables)
@@ -169,8 +170,9 @@ def _contiguous_run(op: Operation) -> int:
     return count
 
 
-def _uses_axes_as_values(op: Operation) -> bool:
-    axes = {node_id(var) for var in axis_vars(op)}
+def _uses_as_values(op: Operation, variables: Sequence[Var]) -> bool:
+    """Whether variables are used otherwise than as indices."""
+    axes = set(map(node_id, variables))
     return any(
         node_id(part) in axes
         for node in postorder(bodies(op))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ...expr.nodes import Tensor
 from .argmax_fusion import with_fused_argmax
 from .distinct_values import with_distinct_values
+from .gathered_operands import with_gathered_operands
 from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
 from .loops.unread_results import without_unread_results
@@ -55,6 +56,7 @@ BEFORE_KERNELS = (
     Rewrite(normal_form),
     Rewrite(with_split_quotients),
     Rewrite(with_distinct_values),
+    Rewrite(with_gathered_operands, kinds=("llvm",)),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
 )

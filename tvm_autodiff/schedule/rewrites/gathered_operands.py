@@ -1,0 +1,151 @@
+"""Copies operands that reductions read at quotients into the order of the loops.
+
+A product over windows of a rolled image reads rows at ``(w//4*8 + a//8 + 4)%32``. A register tile
+would pack its operands element by element, with the quotients of each; a stage that gathers them
+copies rows of memory, all products of the same windows share it, and what they read is affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ...expr.build import variable
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ...expr.rewrite import (
+    contains,
+    contains_load,
+    depends_on,
+    expand_lets,
+    postorder,
+    replace_outermost,
+    substitute,
+)
+from ...expr.structural import StructuralKeys
+from ...graph.graph import each_stage
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    data_axis,
+    is_compute,
+    loop_axes,
+    make_stage,
+    reduction_of,
+    reduction_stage,
+    shape_of,
+    sources_of,
+)
+from ..cost import STORE
+from ..kernel import Kernel
+from ..nest.access import affine_forms
+from ..nest.in_range import Loops, is_safe
+from .quotient_axes import split_at_quotients
+
+
+def with_gathered_operands(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``y[w, a, b] = Σ_d q[(w*8 + a + 4)%32, d]*k[w, b, d] → g[w, a, d] = q[(w*8 + a + 4)%32, d],
+    y[w, a, b] = Σ_d g[w, a, d]*k[w, b, d]``.
+    """
+    return each_stage(outputs, _Gathered().read_by)
+
+
+@dataclass
+class _Gathered:
+    """The copies that were made so far, by what they hold."""
+
+    keys: StructuralKeys = field(default_factory=StructuralKeys)
+    made: dict[tuple[object, ...], Tensor] = field(default_factory=dict)
+    variables: list[Var] = field(default_factory=list)  #: of reads that are compared
+
+    def read_by(self, op: Operation) -> list[Tensor] | None:
+        """A reduction over copies, or None where nothing is gained by them."""
+        found = reduction_of(op) if is_compute(op) else None
+        if found is None:
+            return None
+        sources = [expand_lets(source) for source in found.sources]
+        axes = loop_axes(op)
+        extents = {node_id(axis.var): _extent(axis) for axis in axes}
+        if not contains(sources, _is_division) or None in extents.values():
+            return None
+        split = split_at_quotients(Kernel(op))
+        if split is not None and not _gathers(split.kernel.root):
+            return None
+        table: dict[int, Expr] = {}
+        for node in _gathers(op):
+            copy = self._copy(node, axes, {key: n or 0 for key, n in extents.items()})
+            if copy is not None:
+                table[node_id(node)] = copy
+        if not table:
+            return None
+        fresh = tuple(replace_outermost(source, table) for source in sources)
+        return reduction_stage(op.name, list(op.axis), replace(found, sources=fresh))
+
+    def _copy(self, node: Expr, axes: Sequence[Axis], extents: Mapping[int, int]) -> Expr | None:
+        """The read of a copy in place of a read, or None if the copy is not worth it."""
+        tensor, indices = load_tensor(node), operands(node)
+        own = sorted(
+            (axis for axis in axes if depends_on(list(indices), [axis.var])),
+            key=lambda axis: _dimension(indices, axis.var),
+        )
+        sizes = [extents[node_id(axis.var)] for axis in own]
+        points, total = prod(sizes), prod(extents.values())
+        held = shape_of(tensor)
+        if not all(isinstance(n, int) for n in held) or points > prod(n for n in held):
+            return None
+        if total < STORE * points:
+            return None
+        for number in range(len(self.variables), len(own)):
+            self.variables.append(variable(f"d{number}", "int32"))
+        here = self.variables[: len(own)]
+        moved = substitute(node, {axis.var: var for axis, var in zip(own, here, strict=True)})
+        key = (self.keys.expr(moved), *sizes)
+        if key not in self.made:
+            ranges = {node_id(v): (0, n - 1) for v, n in zip(here, sizes, strict=True)}
+            if not is_safe([moved], Loops(tuple(here), ranges)):
+                return None
+            fresh = [data_axis(a.var.name, n) for a, n in zip(own, sizes, strict=True)]
+            table = {old.var: new.var for old, new in zip(own, fresh, strict=True)}
+            [self.made[key]] = make_stage(
+                f"{tensor.op.name}_gathered", fresh, [substitute(node, table)]
+            )
+        return load(self.made[key], [axis.var for axis in own])
+
+
+def _gathers(op: Operation) -> list[Expr]:
+    """The reads of a stage at quotients or remainders of its loops."""
+    variables = [axis.var for axis in loop_axes(op)]
+    found = []
+    for node in postorder([expand_lets(source) for source in sources_of(op)]):
+        if is_load(node) and not contains_load(operands(node)):
+            forms = affine_forms(list(operands(node)), variables)
+            if any(node_id(index) not in forms for index in operands(node)):
+                found.append(node)
+    return [node for node in found if contains(operands(node), _is_division)]
+
+
+def _is_division(node: Expr) -> bool:
+    return op_name(node) in ("floordiv", "floormod")
+
+
+def _extent(axis: Axis) -> int | None:
+    low, extent = axis_range(axis)
+    known = low == 0 and isinstance(extent, int) and dtype_of(axis.var) == "int32"
+    return extent if known else None
+
+
+def _dimension(indices: Sequence[Expr], var: Var) -> int:
+    """The last dimension of a tensor whose index depends on a variable."""
+    return max(place for place, index in enumerate(indices) if depends_on(index, [var]))
