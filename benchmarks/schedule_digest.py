@@ -1,7 +1,8 @@
 """Kernels that a change reschedules: ``python benchmarks/schedule_digest.py new.json old.json``.
 
-Plans every program of the suite, of breadth, of the generated set and with symbolic sizes, for
-machines with and without AVX-512 and for CUDA, without compiling anything: a minute on one core.
+Plans every program of the suite, of breadth, of the operators, of the generated set and with
+symbolic sizes, for machines with and without AVX-512 and for CUDA, without compiling anything: two
+minutes on one core.
 The first file gets the rule and a digest of the code of each kernel; kernels that differ from those
 in the second one are printed.
 """
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import dynamic_sizes
 from benchmarks.breadth.__main__ import CASES
 from benchmarks.generated.cases import programs
+from benchmarks.operators.cases import CASES as OPERATORS
 from benchmarks.suite.cases import ENTRIES
 from benchmarks.suite.ours import tensors_of
 from tvm_autodiff.codegen.deep import run_deep
@@ -45,6 +47,8 @@ def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"suite {name}", lambda entry=entry: tensors_of(entry.case())
     for name, make in CASES.items():
         yield f"breadth {name}", lambda make=make: tensors_of(make())
+    for name, make in OPERATORS.items():
+        yield f"operators {name}", lambda make=make: tensors_of(make())
     for entry in programs(0, 40):
         yield f"generated {entry.name}", lambda entry=entry: tensors_of(entry.case())
     for name, symbolic in dynamic_sizes.PROGRAMS.items():
