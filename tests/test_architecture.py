@@ -55,8 +55,8 @@ LAYERS = {
 SCHEDULE_LAYERS = {
     "cost": 0,
     "declined": 0,
-    "machine": 0,
     "elementary": 0,
+    "machine": 1,
     "kernel": 1,
     "primitives": 1,
     "nest": 2,
@@ -79,7 +79,8 @@ SCHEDULE_LAYERS = {
     "backends": 9,
     "tuning": 10,
     "plan": 10,
-    "compilation": 11,
+    "size_parts": 11,
+    "compilation": 12,
 }
 
 #: the packages that know TVM's classes

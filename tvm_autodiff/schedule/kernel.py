@@ -113,17 +113,18 @@ def _reads(op: Operation) -> Iterator[Read]:
             yield load_tensor(node), operands(node)
 
 
-def size_of(extents: Sequence[object]) -> int:
-    """The product of extents; a symbolic one counts as `SYMBOLIC_SIZE`."""
+def size_of(extents: Sequence[object], symbolic: int = SYMBOLIC_SIZE) -> int:
+    """The product of extents; a symbolic one counts as `symbolic`."""
     total = 1
     for extent in extents:
-        total *= extent if isinstance(extent, int) else SYMBOLIC_SIZE
+        total *= extent if isinstance(extent, int) else symbolic
     return total
 
 
-def iterations(op: Operation) -> int:
-    """How often the body of a compute stage is evaluated."""
-    return size_of([axis_range(axis)[1] for axis in loop_axes(op)])
+def iterations(op: Operation, symbolic: int = SYMBOLIC_SIZE) -> int:
+    """How often the body of a compute stage is evaluated; a symbolic extent counts as `symbolic`.
+    """
+    return size_of([axis_range(axis)[1] for axis in loop_axes(op)], symbolic)
 
 
 def unknown_size(used: Iterable[Var], parameters: Sequence[Tensor]) -> Declined | None:

@@ -28,6 +28,7 @@ from ..codegen.targets import (
 )
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import bits_of
+from .cost import SYMBOLIC_SIZE
 
 #: cycles of one thread below which starting others costs more than it saves: it takes 1 to 5 µs
 THREAD_CYCLES = 16_384
@@ -69,6 +70,8 @@ class Machine:
         its first cache, and from the second one.
     exact_math : bool
         Whether exp, log and similar functions are left to the C library.
+    symbolic_size : int
+        What a symbolic extent counts as.
     """
 
     target: Any
@@ -89,6 +92,7 @@ class Machine:
     near_bytes: int = 128
     far_bytes: int = 32
     exact_math: bool = False
+    symbolic_size: int = SYMBOLIC_SIZE
 
     @property
     def way_bytes(self) -> int:

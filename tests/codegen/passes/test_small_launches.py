@@ -11,7 +11,11 @@ from tvm.ir import prim
 from tests.evaluate import evaluate
 from tvm_autodiff.codegen.host.direct_calls import called, chosen
 from tvm_autodiff.codegen.loop_nest import PARALLEL, loop, sequence, when
-from tvm_autodiff.codegen.passes.small_launches import LEAST_WORK, without_small_launches
+from tvm_autodiff.codegen.passes.small_launches import (
+    LEAST_WORK,
+    estimated,
+    without_small_launches,
+)
 from tvm_autodiff.expr.rewrite import postorder
 
 
@@ -50,6 +54,24 @@ def test_the_work_decides(size):
     assert branch.then_case.kind == tirx.ForKind.SERIAL
     assert branch.else_case.kind == PARALLEL
     assert bool(evaluate(branch.condition, {param: size})) == (size * 8 < LEAST_WORK)
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 100, 101])
+def test_an_estimate_decides_in_place_of_the_code(size):
+    n, func = function(lambda n, body: (n, body))
+    cycles = n.astype("float64") * float(LEAST_WORK / 100)
+    made = rewritten(tirx.PrimFunc(func.params, estimated(func.body, cycles)))
+    [param] = [p for p in made.params if not hasattr(p.ty, "shape")]
+    [branch] = branches(made)
+    assert bool(evaluate(branch.condition, {param: size})) == (size < 100)
+
+
+def test_an_estimate_of_a_constant_loop_goes():
+    _, func = function(lambda n, body: (16, body))
+    func = tirx.PrimFunc(func.params, estimated(func.body, tirx.const(1.0, "float64")))
+    found = []
+    tvm_ffi.structural_walk(rewritten(func).body, [(tirx.AttrStmt, found.append)])
+    assert not found
 
 
 @pytest.mark.parametrize(("launch", "few"), [(-1, False), (0, False), (1, True)])

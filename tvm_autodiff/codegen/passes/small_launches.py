@@ -4,6 +4,8 @@ To wake threads takes microseconds. For constant sizes the schedule decides; for
 code has the loop twice:
 
     ``for i in parallel(n): f(i)  →  if work(n) < least: for i in range(n): f(i)  else: as before``
+
+The work is counted in the code, unless a rule has estimated it (`estimated`).
 """
 
 from __future__ import annotations
@@ -42,6 +44,14 @@ _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _UNKNOWN = 64.0  #: iterations of a loop whose extent is no expression of sizes
 
 
+_ESTIMATE = "tvm_autodiff.cycles"  #: of a parallel loop, before it
+
+
+def estimated(loop: Any, cycles: Expr) -> Any:
+    """A parallel loop with the cycles of one thread that it takes, over sizes."""
+    return tirx.AttrStmt(const(0, "int32"), _ESTIMATE, cast("float64", cycles), loop)
+
+
 @tirx.transform.prim_func_pass(opt_level=0)
 def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
     """Decide about threads at the call wherever the work of a parallel loop is symbolic."""
@@ -61,7 +71,18 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
         few = rewrite(work, _safely_divided) < const(float(LEAST_WORK), "float64")
         return tirx.IfThenElse(few, alone, node)
 
-    body = tvm_ffi.structural_map(func.body, (tirx.For, loop), order="post")
+    def estimate(node: Any) -> Any:
+        nonlocal changed
+        if node.attr_key != _ESTIMATE:
+            return node
+        changed = True
+        if not isinstance(node.body, tirx.IfThenElse):  # no size decides about its threads
+            return node.body
+        few = node.value < const(float(LEAST_WORK), "float64")
+        return tirx.IfThenElse(few, node.body.then_case, node.body.else_case)
+
+    visitors = [(tirx.For, loop), (tirx.AttrStmt, estimate)]
+    body = tvm_ffi.structural_map(func.body, visitors, order="post")
     if not changed:
         return func
     made = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from ...expr.nodes import dtype_of
 from ...graph.stage import bodies
-from ..cost import SYMBOLIC_SIZE
 from ..declined import Declined, no_gain, other_kind
-from ..kernel import Kernel, size_of
+from ..kernel import Kernel
 from ..machine import LAUNCH_CYCLES, Machine
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import Made, in_parts, over_split_axes
@@ -64,8 +63,9 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
     """The parts of a reduction that stay in a core's cache while all outputs pass over them."""
     if len(kernel.outputs) > 1:
         return None  # no rule for one value combines several
-    sizes = [packed_size(operand, ranges_of(nest.extents)) for operand in nest.body.operands]
-    outputs = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    ranges = ranges_of(nest.extents)
+    sizes = [packed_size(operand, ranges, nest.symbolic) for operand in nest.body.operands]
+    outputs = nest.count(nest.spatial)
     if any(size is None for size in sizes):
         return None
     itemsize = nest.itemsize
@@ -99,13 +99,14 @@ def _stays(nest: Nest, machine: Machine) -> bool:
         return True
     steps = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
     order = [nest.spatial[axis] for axis in tile_order(nest, nest.extents)]
-    loops = [key for key in order if nest.extents.get(key, SYMBOLIC_SIZE) > steps.get(key, 1)]
+    loops = [key for key in order if nest.count([key]) > steps.get(key, 1)]
     held = 0
     for operand in nest.body.operands:
         again = [place for place, key in enumerate(loops) if key not in operand.variables()]
         if again:
             outside = {key: steps.get(key, 1) for key in loops[: again[0]]}
-            held += packed_size(operand, ranges_of({**nest.extents, **outside})) or 0
+            ranges = ranges_of({**nest.extents, **outside})
+            held += packed_size(operand, ranges, nest.symbolic) or 0
     # panels that were packed before the loop over steps are contiguous, and evict little else
     packed = nest.repetition.times > 1 and any(map(nest.is_fixed, nest.body.operands))
     return held * nest.itemsize <= (machine.cache_bytes if packed else machine.cache_bytes // 2)

@@ -12,10 +12,11 @@ from ...expr.nodes import op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import bodies, is_compute
 from ..declined import Declined
-from ..kernel import Kernel, iterations, too_large
+from ..kernel import Kernel, too_large
 from ..machine import Machine
 from ..primitives import by_tvm, output_loops, schedule_of, scheduled
 from ..statement_loops import statement_loops
+from .loops.parallel import threads_of
 
 
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
@@ -28,7 +29,7 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     if not is_compute(kernel.root):
         return [unscheduled]
     schedule, blocks = schedule_of(unscheduled)
-    if machine.worth_threads(iterations(kernel.root)):
+    if threads_of(kernel, machine) > 1:
         for block in blocks:
             _parallelise(schedule, block)
     return [scheduled(schedule, unscheduled)]

@@ -27,14 +27,14 @@ from ...graph.stage import (
 )
 from ..cost import MIN_LANES
 from ..declined import Declined
-from ..kernel import Kernel, iterations, unknown_size
+from ..kernel import Kernel, unknown_size
 from ..machine import Machine
 from ..nest.access import has_branches, is_flat, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
 from ..rule import Made, in_parts
 from .loops.column_strips import column_strips
-from .loops.parallel import parts_for_threads
+from .loops.parallel import parts_for_threads, threads_of
 from .tiles.tiling import Tile, schedule_tile
 
 
@@ -111,7 +111,7 @@ def _flat_columns(kernel: Kernel, lanes: int, machine: Machine) -> StageFunction
     schedule.reorder(outer, *loops[rank:], group, vector)
     schedule.unroll(group)
     schedule.vectorize(vector)
-    if machine.worth_threads(iterations(kernel.root)):
+    if threads_of(kernel, machine) > 1:
         schedule.parallel(outer)
     init = schedule.decompose_reduction(block, loops[rank])
     group, vector = schedule.get_loops(init)[-2:]
@@ -131,7 +131,7 @@ def _columns(kernel: Kernel, found: Reduction, tile: Tile, machine: Machine) -> 
         kernel.outputs,
         tile,
         machine,
-        machine.worth_threads(iterations(op)),
+        threads_of(kernel, machine) > 1,
         vectorize_consumer=tile.vector is not None and not has_branches(bodies(consume)),
     )
 

@@ -47,7 +47,8 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
         return Declined("its sums over rows are too many for the first cache, or of too few rows")
     extents = tuple(axis_range(axis)[1] for axis in member.row_axes)
     group = FusionGroup((kernel,), (member,), extents, kernel.outputs)
-    even = size_of(extents) % machine.threads == 0  # with a single result for each thread, too
+    # with a single result for each thread, too
+    even = size_of(extents, machine.symbolic_size) % machine.threads == 0
     if even or not too_few_rows(group, machine):
         return row_function(group, machine)
     parts = parts_for_threads(kernel, machine)
@@ -62,8 +63,8 @@ def _few_sums(member: RowKernel, machine: Machine) -> bool:
     contiguous.
     """
     root = member.kernel.root
-    outputs = size_of([axis_range(axis)[1] for axis in root.axis])
-    added = iterations(root) // max(1, outputs)
+    outputs = size_of([axis_range(axis)[1] for axis in root.axis], machine.symbolic_size)
+    added = iterations(root, machine.symbolic_size) // max(1, outputs)
     itemsize = machine.vector_bytes // machine.lanes(dtype_of(root.output(0)))
     if contiguous_run(root, root.axis) != outputs:
         return False
@@ -78,9 +79,11 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
     root = kernel.root
     found = reduction_of(root)
     assert found is not None
-    if root.num_outputs != 1 or not len(root.axis) or iterations(root) < THREAD_CYCLES:
+    if root.num_outputs != 1 or not len(root.axis):
         return None
-    width = size_of([axis_range(axis)[1] for axis in root.axis])
+    if iterations(root, machine.symbolic_size) < THREAD_CYCLES:
+        return None
+    width = size_of([axis_range(axis)[1] for axis in root.axis], machine.symbolic_size)
     lanes = machine.lanes(dtype_of(root.output(0)))
     extent = axis_range(found.axes[-1])[1]
     if not isinstance(extent, int) or width >= 2 * lanes:

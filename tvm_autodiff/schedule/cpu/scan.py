@@ -15,6 +15,7 @@ from ...graph.stage import shape_of
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
+from .loops.parallel import threads_over
 
 
 def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -25,11 +26,12 @@ def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     lanes = min(machine.lanes(dtype_of(var)) for var in found.recurrence.state)
     while lanes > 1 and lanes >= 2 * size_of(found.rows):
         lanes //= 2
+    shape = shape_of(kernel.outputs[0])
     func = scan_function(
         kernel.root.name,
         found,
         lanes=lanes,
-        threads=machine.worth_threads(size_of(shape_of(kernel.outputs[0]))),
+        threads=threads_over(shape, size_of(shape), kernel.repetition, machine) > 1,
     )
     inputs = tensors_read_by(kernel.root)
     return [launch_of(func, kernel.root, inputs, kernel.outputs)]

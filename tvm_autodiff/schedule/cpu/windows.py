@@ -53,7 +53,7 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     copies = moduli[-1] == 1 and all(map(is_load, elements.values))  # whole rows
     if reduction_of(op) is None and (copies or prod(moduli) == 1) and not has_border(elements):
         return other_kind("it has neither windows, nor residue classes, nor borders")
-    launch = class_loops(elements, moduli, kernel.outputs, machine)
+    launch = class_loops(elements, moduli, kernel.outputs, machine, kernel.repetition)
     return launch if isinstance(launch, Declined) else [launch]
 
 

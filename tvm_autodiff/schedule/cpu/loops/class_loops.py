@@ -37,13 +37,13 @@ from ....expr.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent, axis_range, shape_of
 from ...cost import MAX_NODES, MAX_PIECES, MIN_LANES
 from ...declined import Declined
-from ...kernel import size_of, unknown_size
+from ...kernel import ONCE, Repetition, size_of, unknown_size
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.in_range import Loops
 from ...nest.index_set_splitting import decided, pieces
 from .elements import Elements, without_branches, worth_binding
-from .parallel import tasks
+from .parallel import tasks, threads_over
 from .vector_strips import Run, Write
 
 
@@ -61,7 +61,11 @@ class _Piece:
 
 
 def class_loops(
-    elements: Elements, moduli: Sequence[int], results: Sequence[Tensor], machine: Machine
+    elements: Elements,
+    moduli: Sequence[int],
+    results: Sequence[Tensor],
+    machine: Machine,
+    repetition: Repetition = ONCE,
 ) -> StageFunction | Declined:
     """The function that writes `results`, where it is not too large.
 
@@ -73,6 +77,9 @@ def class_loops(
         For each axis, the number of neighbours that one pass of its loop writes; 1 for a symbolic
         extent.
     results : sequence of Tensor
+    machine : Machine
+    repetition : Repetition
+        That of the kernel.
     """
     inputs = elements.reads()
     tensors = [*inputs, *results]
@@ -85,8 +92,9 @@ def class_loops(
     places, buffers = Places.of([*inputs, *results])
     writer = _Writer(elements, results, moduli, plan, places)
     writer.lanes = machine.lanes(dtype_of(results[0]))
-    work = size_of([axis_range(axis)[1] for axis in elements.axes])
-    body = writer.nest(machine.threads_for(work))
+    extents = [axis_range(axis)[1] for axis in elements.axes]
+    work = size_of(extents, machine.symbolic_size)
+    body = writer.nest(threads_over(extents, work, repetition, machine))
     if writer.nodes > MAX_PIECES * MAX_NODES:
         return Declined(f"its code would have more than {MAX_PIECES * MAX_NODES} expressions")
     if writer.weight > MAX_WEIGHT:
@@ -171,9 +179,8 @@ class _Writer:
         shared = self._shared(threads)
         if len(shared) < 2:
             return self._loops(0, [], [], PARALLEL)
-        loops: list[tuple[Var, int]] = []
+        loops: list[tuple[Var, Extent]] = []
         for axis, piece in zip(self._axes, shared, strict=False):
-            assert isinstance(piece.count, int)
             loops.append((counter(axis.var.name, piece.count), piece.count))
         quotients = [quotient for quotient, _ in loops]
         return tasks(loops, self._loops(len(shared), quotients, shared, SERIAL))
@@ -183,10 +190,11 @@ class _Writer:
         chosen: list[_Piece] = []
         count = 1
         for found in self._plan[:-1]:
-            if len(found) != 1 or not isinstance(found[0].count, int) or count >= 16 * threads:
+            if len(found) != 1 or count >= 16 * threads:
                 break
             chosen.append(found[0])
-            count *= found[0].count
+            extent = found[0].count
+            count *= extent if isinstance(extent, int) else 1  # a symbolic extent may be 1
             if count >= 2 * threads and count % threads == 0:
                 break
         return chosen

@@ -27,11 +27,12 @@ from ....codegen.loop_nest import (
     sequence,
     store,
 )
+from ....codegen.passes.small_launches import estimated
 from ....codegen.stages.primfunc import StageFunction, external_reads
-from ....expr.build import add, compare, const, mul, sub, variable
+from ....expr.build import add, cast, compare, const, mul, sub, variable
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ....expr.rewrite import map_loads, substituter
-from ....graph.stage import Extent, Reduction, axis_range, bodies
+from ....graph.stage import Extent, Operation, Reduction, axis_range, bodies, loop_axes
 from ...cost import MIN_LANES
 from ...kernel import Kernel
 from ...machine import LATENCY, Machine
@@ -59,8 +60,22 @@ def column_strips(kernel: Kernel, found: Reduction, machine: Machine) -> StageFu
     assert not isinstance(extent, int), "vectors of a literal extent are tiles"
     strips, body = _cut(extent, lanes, writer.strip)
     loops = [*((var, axis_range(axis)[1]) for axis, var in outer), strips]
-    body = tasks(loops, body) if machine.threads > 1 else _nested(loops, body)
+    if machine.threads > 1:
+        # half a vector in a cycle, as in fused rows
+        body = estimated(tasks(loops, body), mul(_points(root), const(2 / lanes, "float64")))
+    else:
+        body = _nested(loops, body)
     return StageFunction(function(buffers, body), tuple(inputs), (result,))
+
+
+def _points(op: Operation) -> Expr:
+    """How often the body of a reduction is evaluated, over sizes."""
+    points: Expr = const(1, "float64")
+    for axis in loop_axes(op):
+        extent = axis_range(axis)[1]
+        known = isinstance(extent, int)
+        points = mul(points, const(extent, "float64") if known else cast("float64", extent))
+    return points
 
 
 def _nested(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:

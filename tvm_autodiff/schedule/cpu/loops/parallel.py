@@ -8,24 +8,25 @@ from typing import Any
 from ....codegen.loop_nest import PARALLEL, Statement, bind, loop, sequence
 from ....expr.build import cast, const, mul, variable
 from ....expr.nodes import Var, binary, const_value, dtype_of
-from ....graph.stage import Extent, axis_range, index_dtype, reduction_of
+from ....graph.stage import Extent, axis_range, index_dtype, loop_axes, reduction_of
 from ...kernel import Kernel, Repetition, iterations, size_of
 from ...machine import Machine
 from ...primitives import extent_of
 from ...rewrites.sums.split_reduction import divisor_at_least, split_reduction
 
 
-def threads_of(kernel: Kernel, machine: Machine) -> int:
-    """The threads that share the output axes of a kernel."""
-    extents = [axis_range(axis)[1] for axis in kernel.root.axis]
-    return threads_over(extents, iterations(kernel.root), kernel.repetition, machine)
+def threads_of(kernel: Kernel, machine: Machine, cycles: float | None = None) -> int:
+    """The threads that share the output axes of a kernel; of `cycles`, or of one for each point."""
+    extents = [axis_range(axis)[1] for axis in loop_axes(kernel.root)]
+    work = iterations(kernel.root, machine.symbolic_size) if cycles is None else cycles
+    return threads_over(extents, work, kernel.repetition, machine)
 
 
 def threads_over(
     extents: Sequence[Extent], work: float, repetition: Repetition, machine: Machine
 ) -> int:
-    """The threads that share some axes. Of symbolic sizes a call decides, except in each step of a
-    loop, where to decide takes as long as small steps.
+    """The threads that share the work of some loops. Of symbolic extents a call decides, except in
+    each step of a loop, where to decide takes as long as small steps.
     """
     symbolic = any(not isinstance(extent, int) for extent in extents)
     if symbolic and repetition.times == 1:
@@ -100,10 +101,11 @@ def tasks(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
 def parts_for_threads(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
     """The number of parts for the threads that the output axes do not occupy."""
     found = reduction_of(kernel.root)
-    outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis])
-    if found is None or not machine.worth_threads(iterations(kernel.root) / 2):
+    outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis], machine.symbolic_size)
+    points = iterations(kernel.root, machine.symbolic_size)
+    if found is None or not machine.worth_threads(points / 2):
         return None
-    if outputs >= 4 * machine.threads and outputs * 64 > iterations(kernel.root):
+    if outputs >= 4 * machine.threads and outputs * 64 > points:
         return None
     if outputs >= 256 * machine.threads:
         return None

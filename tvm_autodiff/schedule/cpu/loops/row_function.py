@@ -70,7 +70,7 @@ def row_function(group: FusionGroup, machine: Machine) -> list[StageFunction] | 
 def too_few_rows(group: FusionGroup, machine: Machine) -> bool:
     """Whether the rows are fewer than would give each thread a fair share."""
     chunks = _chunks(group, machine)
-    return chunks > 1 and size_of(group.extents) < 2 * chunks
+    return chunks > 1 and size_of(group.extents, machine.symbolic_size) < 2 * chunks
 
 
 def _chunks(group: FusionGroup, machine: Machine) -> int:
@@ -127,7 +127,7 @@ def _cycles(member: RowKernel, machine: Machine) -> float:
     root = member.kernel.root
     costly = any(op_name(node) in EXPENSIVE for node in postorder(bodies(root)))
     lanes = min(machine.lanes("float32"), machine.lanes(dtype_of(root.output(0))))
-    return iterations(root) * (1 if costly else 2 / lanes)
+    return iterations(root, machine.symbolic_size) * (1 if costly else 2 / lanes)
 
 
 class _Buffers:

@@ -87,7 +87,8 @@ def vector_loop(
         return strips(end - begin, item.lanes, unroll, dtype, group)
     extent = nonnegative(extent)  # of -2 elements, none are left after -1 rounds of 32
     # narrower vectors after the last whole ones: a row may be shorter than a register
-    widths = [w for w in (unroll * item.lanes, item.lanes, item.lanes // 4) if w > 1]
+    narrow = (item.lanes // 2, item.lanes // 4, item.lanes // 8)
+    widths = [w for w in (unroll * item.lanes, item.lanes, *narrow) if w > 1]
     if kind == SERIAL:
         widths = widths[:1]
     statements, done = [], const(0, dtype)

@@ -11,7 +11,7 @@ from math import gcd
 
 from ....expr.nodes import load_tensor
 from ....graph.stage import shape_of
-from ...cost import MOVED_LINE, STORE, SURE, SYMBOLIC_SIZE, TURNED
+from ...cost import MOVED_LINE, STORE, SURE, TURNED
 from ...kernel import size_of
 from ...machine import LAUNCH_CYCLES, Machine
 from ...nest.in_range import range_conditions
@@ -63,12 +63,12 @@ def _copy_cycles(
     operand: Operand, nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
 ) -> float | None:
     """The time to copy an operand, or None if the copy leaves the caches for few reads."""
-    size = packed_size(operand, ranges_of(padded))
+    size = packed_size(operand, ranges_of(padded), nest.symbolic)
     steps = nest.repetition.times if nest.is_fixed(operand) else 1
     if size is None:
         return None
     held = size * nest.itemsize <= machine.last_cache_bytes // 2
-    if not held and STORE * size > size_of(list(padded.values())) * steps:
+    if not held and STORE * size > nest.count((*nest.spatial, *nest.reduced), padded) * steps:
         return None
     each = _pack_cycles(operand, size, nest, tile, machine)
     return launch_cycles(size, each, machine) / steps
@@ -84,7 +84,7 @@ def conflict_cycles(
     """
     strides = {key: nest.stride(operand, key) for key in operand.variables()}
     inside = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
-    inside |= {key: padded.get(key, SYMBOLIC_SIZE) for key in nest.reduced}
+    inside |= {key: padded.get(key, nest.symbolic) for key in nest.reduced}
     lines, sets = 1, {0}
     for key, count in inside.items():
         stride = strides.get(key, 0)
@@ -100,7 +100,7 @@ def conflict_cycles(
     every = machine.way_bytes // machine.line_bytes
     if lines <= len(sets) * machine.first_cache_ways // 2 or len(sets) == every:
         return 0.0
-    tiles = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    tiles = nest.count(nest.spatial, padded)
     tiles //= max(1, size_of(list(tile.factors.values())))
     return MOVED_LINE * lines * tiles / min(machine.threads, max(1, tiles))
 
@@ -164,19 +164,11 @@ def _copy_pays(operand: Operand, nest: Nest, tile: Tile, machine: Machine) -> bo
     key = nest.spatial[tile.vector]
     if nest.extents.get(key, 1) <= tile.width * tile.vectors:
         return False  # it is one panel
-    reads = size_of(
-        [
-            nest.extents.get(key, SYMBOLIC_SIZE)
-            for key in nest.spatial
-            if key not in operand.variables()
-        ]
-    )
+    reads = nest.count(key for key in nest.spatial if key not in operand.variables())
     reads //= max(
         1, size_of([f for a, f in tile.unrolled if nest.spatial[a] not in operand.variables()])
     )
-    rows = size_of(
-        [nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced if key in operand.variables()]
-    )
+    rows = nest.count(key for key in nest.reduced if key in operand.variables())
     panel = rows * tile.width * tile.vectors * nest.itemsize
     if nest.repetition.times > 1 and nest.is_fixed(operand):
         # rows of other panels push out those of this one before the first cache is full

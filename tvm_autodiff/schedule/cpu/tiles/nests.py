@@ -6,16 +6,17 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from ....expr.costly import EXPENSIVE
 from ....expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, op_name, tensor_key
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range
 from ...cost import SYMBOLIC_SIZE
-from ...kernel import ONCE, Repetition, size_of
+from ...kernel import ONCE, Repetition
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.elementwise_body import Body, Steps
@@ -37,6 +38,7 @@ class Nest:
     itemsize: int
     functions: int = 0  #: expensive ones that are applied to each result
     repetition: Repetition = ONCE
+    symbolic: int = SYMBOLIC_SIZE  #: what a symbolic extent counts as
 
     @property
     def variables(self) -> list[Var]:
@@ -45,9 +47,14 @@ class Nest:
 
     @property
     def iterations(self) -> int:
-        """The number of points; a symbolic extent counts as `SYMBOLIC_SIZE`."""
-        keys = (*self.spatial, *self.reduced)
-        return size_of([self.extents.get(key, SYMBOLIC_SIZE) for key in keys])
+        """The number of points."""
+        return self.count((*self.spatial, *self.reduced))
+
+    def count(self, keys: Iterable[int], extents: Mapping[int, int] | None = None) -> int:
+        """The points of some loops, of their own or of other extents; symbolic ones are estimated.
+        """
+        known = self.extents if extents is None else extents
+        return prod(known.get(key, self.symbolic) for key in keys)
 
     def loops(self, padded: Mapping[int, int]) -> Loops:
         """The loops, in the order of the nest."""
@@ -106,6 +113,7 @@ def nest_of(
         machine.vector_bytes // machine.lanes(dtype),
         sum(op_name(node) in EXPENSIVE for node in postorder(list(epilogue))),
         repetition,
+        machine.symbolic_size,
     )
 
 

@@ -31,10 +31,12 @@ class TileAxes:
     reduced: tuple[int, ...] = ()
 
 
-def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
+def packed_size(
+    operand: Operand, ranges: Mapping[int, Interval], symbolic: int = SYMBOLIC_SIZE
+) -> int | None:
     """The number of elements of an operand's copy, or None for unknown ranges.
 
-    A loop without a numeric range, the only one of a linear form, counts as `SYMBOLIC_SIZE`.
+    A loop without a numeric range, the only one of a linear form, counts as `symbolic`.
     """
     total = 1
     for atom in operand.atoms:
@@ -45,7 +47,7 @@ def packed_size(operand: Operand, ranges: Mapping[int, Interval]) -> int | None:
         beside = _beside_a_size(atom, ranges)
         if beside is None:
             return None
-        total *= SYMBOLIC_SIZE + beside[2] - beside[1]
+        total *= symbolic + beside[2] - beside[1]
     return total
 
 

@@ -82,8 +82,9 @@ def panel_functions(panels: Panels) -> Made | None:
 def _copied(panels: Panels) -> list[bool] | None:
     """Which operands are copied, if there are several panels."""
     size = 2 * panels.panel.size
-    block = block_kernel(panels.kernel, (*panels.axes[:-1], replace(panels.panel, size=size)))
     one = replace(panels.machine, threads=1)
+    axes = (*panels.axes[:-1], replace(panels.panel, size=size))
+    block = block_kernel(panels.kernel, axes, one.symbolic_size)
     nest = None if block is None else nest_of_kernel(block.kernel, one)
     if nest is None:
         return None
@@ -97,8 +98,8 @@ def _code(
     """The code of a piece; copies that are the same for all pieces are `shared`, by operand."""
     tile = replace(panels.tile, vectors=run.width // panels.tile.width)
     axes = (*panels.axes[:-1], replace(panels.panel, size=run.width))
-    block = block_kernel(panels.kernel, axes)
     one = replace(panels.machine, threads=1)
+    block = block_kernel(panels.kernel, axes, one.symbolic_size)
     nest = None if block is None else nest_of_kernel(block.kernel, one)
     if block is None or nest is None:
         return None

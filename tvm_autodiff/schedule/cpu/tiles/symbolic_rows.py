@@ -168,8 +168,12 @@ def _ahead(
     return None if bounds is None or bounds[0] < 0 else bounds[1]
 
 
-def block_kernel(kernel: Kernel, axes: Sequence[BlockAxis]) -> BlockKernel | None:
-    """The kernel of a block, or None if places of its axes depend on where they are."""
+def block_kernel(
+    kernel: Kernel, axes: Sequence[BlockAxis], symbolic: int = SYMBOLIC_SIZE
+) -> BlockKernel | None:
+    """The kernel of a block, or None if places of its axes depend on where they are. The axes
+    count as `symbolic` places.
+    """
     op = kernel.root
     reduction = reduction_of(op)
     if reduction is None or op.num_outputs != 1:
@@ -195,7 +199,7 @@ def block_kernel(kernel: Kernel, axes: Sequence[BlockAxis]) -> BlockKernel | Non
         epilogue = _epilogue(kernel, kernel.epilogue, made, axes, reads)
         if epilogue is None:
             return None
-    times = max(2, SYMBOLIC_SIZE // prod(axis.size for axis in axes))
+    times = max(2, symbolic // prod(axis.size for axis in axes))
     repetition = Repetition(times, frozenset(reads.fixed))
     block = Kernel(made.op, epilogue, repetition)
     return BlockKernel(block, tuple(axes), extents, reads.whole)

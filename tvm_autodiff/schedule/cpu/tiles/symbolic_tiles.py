@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.nodes import tensor_key
-from ...cost import MARGIN, SYMBOLIC_SIZE
+from ...cost import MARGIN
 from ...declined import Declined
 from ...kernel import Kernel
 from ...machine import LATENCY, Machine
 from ...rule import Made, Rest, writes_to
+from ..loops.parallel import threads_of
 from .guarded_operands import without_guards
 from .nests import Nest
 from .panel_loops import Panels
@@ -51,7 +53,7 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
         # the rest of the rows has smaller tiles; that of panels has a tile of its own
         worse = 1.0 if last in symbolic else MARGIN
         least = min(least, estimated_cycles(nest, tile, one) / worse)
-    threads = machine.worth_threads(nest.iterations)  # at the call the size decides again
+    threads = threads_of(kernel, machine) > 1
     if last in symbolic:
         plain = without_guards(kernel, nest)
         if plain is None:
@@ -80,14 +82,14 @@ def _rows(kernel: Kernel, symbolic: list[int], nest: Nest, one: Machine) -> Iter
     """Blocks of rows whose vectors lie along the last axis."""
     for number in symbolic:
         for size in SIZES:
-            block = block_kernel(kernel, [BlockAxis(number, size)])
+            block = block_kernel(kernel, [BlockAxis(number, size)], one.symbolic_size)
             if block is None:
                 break
             found = _tiled(block, one, number)
             # the results of a block are not transposed afterwards
             if found is not None and found[1].vector == len(nest.spatial) - 1:
                 inside, tile = found
-                cycles = estimated_cycles(inside, tile, one) * SYMBOLIC_SIZE / size
+                cycles = estimated_cycles(inside, tile, one) * one.symbolic_size / size
                 yield _Blocks(block, inside, tile, cycles)
 
 
@@ -99,14 +101,14 @@ def _panels(kernel: Kernel, nest: Nest, one: Machine) -> Iterator[_Blocks]:
     rows: list[BlockAxis | None] = [BlockAxis(n, size) for n in others for size in SIZES]
     for row in rows or [None]:
         axes = (panel,) if row is None else (row, panel)
-        block = block_kernel(kernel, axes)
+        block = block_kernel(kernel, axes, one.symbolic_size)
         found = None if block is None else _tiled(block, one, None if row is None else row.number)
         if block is None or found is None:
             continue
         inside, tile = found
         if tile.vector != last or tile.width != one.lanes(nest.dtype):
             continue
-        count = SYMBOLIC_SIZE / panel.size * (1.0 if row is None else SYMBOLIC_SIZE / row.size)
+        count = prod(one.symbolic_size / axis.size for axis in axes)
         cycles = tile_cycles(inside, tile, one) * count
         fitting = replace(panel, size=tile.width * tile.vectors)
         yield _Blocks(replace(block, axes=(*axes[:-1], fitting)), inside, tile, cycles)

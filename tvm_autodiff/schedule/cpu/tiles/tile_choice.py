@@ -11,8 +11,7 @@ from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ...cost import CALL, FAR_WRITE, MARGIN, MAX_COPIES, MIN_LANES, SYMBOLIC_SIZE
-from ...kernel import size_of
+from ...cost import CALL, FAR_WRITE, MARGIN, MAX_COPIES, MIN_LANES
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.elementwise_body import Body
@@ -133,11 +132,11 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
         computed += weight * repeated * (tile.vectors * cost if vector_key in along else 0.5)
     # an accumulator takes part in one sum every four cycles
     once = max(computed, loads, 4.0) + 0.15 * loads + 1.0
-    total = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.reduced])
+    total = nest.count(nest.reduced, padded)
     tiles = 1
     for axis, key in enumerate(nest.spatial):
-        tiles *= padded.get(key, SYMBOLIC_SIZE) // tile.factors.get(axis, 1)
-    written = size_of([padded.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+        tiles *= padded.get(key, nest.symbolic) // tile.factors.get(axis, 1)
+    written = nest.count(nest.spatial, padded)
     threads = min(machine.threads, tiles)
     direct = written * _write_cycles(nest, tile, machine) / threads
     writes = min(direct, turning_cycles(nest, machine))
@@ -153,13 +152,13 @@ def _write_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     vector_call = CALL / machine.lanes(nest.dtype) * nest.functions
     if not inner:
         return 0.3 + vector_call
-    stride = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in inner]) * nest.itemsize
+    stride = nest.count(inner) * nest.itemsize
     return (1.5 if stride < machine.page_bytes else FAR_WRITE) + CALL * nest.functions
 
 
 def turning_cycles(nest: Nest, machine: Machine) -> float:
     """The cycles to write results along the vectorised axis and to transpose them afterwards."""
-    written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    written = nest.count(nest.spatial)
     # written, read again, and written
     each = 1.5 * turn_cycles(written, nest, machine)
     each += CALL / machine.lanes(nest.dtype) * nest.functions
@@ -168,7 +167,7 @@ def turning_cycles(nest: Nest, machine: Machine) -> float:
 
 def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:
     """Whether results are better transposed by a separate function."""
-    written = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.spatial])
+    written = nest.count(nest.spatial)
     direct = written * _write_cycles(nest, tile, machine) / machine.threads
     return turning_cycles(nest, machine) < direct
 
@@ -205,7 +204,7 @@ def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
     branches = any(op_name(node) in _BRANCHES for node in postorder(body.reduction.sources))
     inner = (nest.body.axes[-1], nest.body.reduction.axes[-1])
     # LLVM writes out what is reduced in a few steps, and makes vectors of results
-    few = size_of([nest.extents.get(key, SYMBOLIC_SIZE) for key in nest.reduced]) <= MIN_LANES
+    few = nest.count(nest.reduced) <= MIN_LANES
     if not branches and (few or any(_lies_along(axis, lanes, nest, body) for axis in inner)):
         each = (0.5 * len(body.operands) + work) * max(0.5, machine.vector_bytes / 64)
         return MARGIN * each / lanes  # a sum across lanes at the end
@@ -216,7 +215,7 @@ def _lies_along(axis: Axis, lanes: int, nest: Nest, body: Body) -> bool:
     """Whether neighbours along an axis are neighbours in memory in every read that varies."""
     reads = [operand.expr for operand in body.operands]
     strides = strides_along(reads, axis.var, nest.variables)
-    long = nest.extents.get(node_id(axis.var), SYMBOLIC_SIZE) >= lanes
+    long = nest.extents.get(node_id(axis.var), nest.symbolic) >= lanes
     return bool(strides) and long and max(strides or ()) == 1
 
 
@@ -227,7 +226,7 @@ def tile_order(nest: Nest, padded: Mapping[int, int]) -> list[int]:
     def memory(axis: int) -> int:
         key = nest.spatial[axis]
         return sum(
-            packed_size(operand, ranges) or 0
+            packed_size(operand, ranges, nest.symbolic) or 0
             for operand in nest.body.operands
             if key in operand.variables()
         )

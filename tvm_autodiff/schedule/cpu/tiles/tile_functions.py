@@ -29,6 +29,7 @@ from ...nest.elementwise_body import Body, body_of
 from ...nest.products import Product, product_of
 from ...rule import Made, Rest, writes_to
 from ..loops.crossed import crossed
+from ..loops.parallel import threads_of
 from .copies import needs_copy
 from .nests import Nest, nest_of, padded_extents
 from .packing import TileAxes, pack
@@ -130,7 +131,7 @@ def tile_function(
             results,
             _moved(tile, places),
             machine,
-            not blocks and machine.worth_threads(cycles),
+            not blocks and threads_of(kernel, machine, cycles) > 1,
             straight,
             [places.index(axis) for axis in tile_order(nest, padded)],
         )
