@@ -13,17 +13,18 @@ from ..graph.stage import Extent, Operation, shape_of
 from ..runtime.calls.signature import Dim, Signature
 from ..runtime.calls.tensor_signature import dimension_of
 from ..runtime.files.host import needs_of
-from ..runtime.files.manifest import Launch, LoopBack, Manifest, Sizes, Storage
+from ..runtime.files.manifest import Launch, LoopBack, Manifest, SizePart, Sizes, Storage
 from ..schedule.compilation import Compiled
 from ..schedule.emit.direct import CallSizes
-from ..schedule.plan import Plan
+from ..schedule.size_parts import Plans
 from ..schedule.slow_kernels import notice_of
 from ..schedule.work import operations, traffic
 from .request import Request
 
 
-def manifest_of(request: Request, done: Compiled, plan: Plan) -> Manifest:
-    """The manifest of a request, for the finished module and its plan."""
+def manifest_of(request: Request, done: Compiled, plans: Plans) -> Manifest:
+    """The manifest of a request, for the finished module and its plans."""
+    plan = plans.usual
     signature, program = request.signature, done.program
     symbols: dict[int, Dim] = {}
     for spec, shape in zip((*signature.inputs, *signature.outputs), done.shapes, strict=False):
@@ -84,7 +85,20 @@ def _sizes_of(signature: Signature, inputs: Sequence[Tensor], sizes: CallSizes) 
         Temporary(one.name, dimension_of(one.size, symbols), one.first, one.last)
         for one in sizes.temporaries
     )
-    return Sizes(tuple(symbols[node_id(var)] for var in sizes.variables), temporaries)
+    parts = tuple(
+        SizePart(0, 0, 1, one.launches, one.temporaries)
+        if one.when is None
+        else SizePart(
+            dimension_of(one.when.size, symbols),
+            one.when.low,
+            one.when.high,
+            one.launches,
+            one.temporaries,
+        )
+        for one in sizes.parts
+    )
+    values = tuple(symbols[node_id(var)] for var in sizes.variables)
+    return Sizes(values, temporaries, parts)
 
 
 def _loop_back(request: Request, op: Operation, rewind: Rewind) -> LoopBack:

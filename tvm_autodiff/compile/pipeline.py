@@ -15,6 +15,7 @@ from ..codegen.modules import Module
 from ..debug import CheckedFunction
 from ..debug.inspector import Inspector
 from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
+from ..expr.nodes import tensor_key
 from ..graph.packed_calls import refuse_unknown_functions
 from ..keywords import checked_keywords
 from ..runtime.compiled import CompiledFunction
@@ -28,10 +29,12 @@ from ..runtime.modules import can_link
 from ..runtime.threads import check_threads, use_threads
 from ..schedule.backends import rules_for
 from ..schedule.compilation import compiled
+from ..schedule.emit.direct import SizeRange
 from ..schedule.emit.program import Program
 from ..schedule.machine import Machine, as_target, machine_of
 from ..schedule.plan import Plan
 from ..schedule.rule import Rule
+from ..schedule.size_parts import Plans, sized_programs
 from ..schedule.tuning.options import Tuning
 from ..sparse.function import takes_sparse
 from ..warn import warn
@@ -310,15 +313,33 @@ def _compiled(
     rules = rules_for(machine)
     try:
         tiles = machine.kind == "llvm" and tune is None  # what is tuned are kernels of a program
-        plan = run_deep(_plan, request, machine, rules, tiles)
+        plans = Plans(run_deep(_plan, request, machine, rules, tiles))
         if tune is not None:
-            plan.rules = run_deep(_tuned, plan, tune)
-        done = compiled(plan, direct=direct)
+            plans.usual.rules = run_deep(_tuned, plans.usual, tune)
+        elif direct and machine.kind == "llvm":
+            plans.others = run_deep(_plans_of_sizes, request, machine, rules)
+        done = compiled(plans, direct=direct)
     except AutodiffError:
         raise
     except Exception as error:
         raise _fault(request, error) from error
-    return done.executable, manifest_of(request, done, plan)
+    return done.executable, manifest_of(request, done, plans)
+
+
+def _plans_of_sizes(
+    request: Request, machine: Machine, rules: Sequence[Rule]
+) -> list[tuple[SizeRange, Plan]]:
+    """The plans for some sizes of a request."""
+    count = len(request.outputs)
+    wanted = [*request.outputs, *(new for _, new in request.updates)]
+    found = []
+    for one in sized_programs(request.inputs, wanted, request.ones(), machine):
+        places = {tensor_key(a): b for a, b in zip(request.inputs, one.inputs, strict=True)}
+        olds = [places[tensor_key(old)] for old, _ in request.updates]
+        updates = list(zip(olds, one.tensors[count:], strict=True))
+        sized = replace(request, inputs=one.inputs, outputs=one.tensors[:count], updates=updates)
+        found.append((one.when, _plan(sized, one.machine, rules, True)))
+    return found
 
 
 def _fault(request: Request, error: Exception) -> LoweringError:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from ..codegen.deep import run_deep
 from ..codegen.stages.sizes import with_plain_sizes
 from ..errors import InvalidArgumentError
-from ..expr.nodes import Tensor, is_tensor, tensor_key
-from ..runtime.calls.signature import Signature
+from ..expr.nodes import Tensor, Var, is_tensor, node_id, op_name, tensor_key
+from ..graph.stage import shape_of
+from ..runtime.calls.signature import Signature, dim_value, symbols_of
 from ..runtime.calls.tensor_signature import signature_of
 from ..runtime.files.build_key import build_key
 from ..schedule.arguments import check_graph, plain_program, tensors_of, updates_of
@@ -35,6 +36,18 @@ class Request:
         groups = [self.inputs, self.outputs, old, new]
         options = {"machine": machine, "single": self.signature.single}
         return run_deep(build_key, groups, options)
+
+
+    def ones(self) -> list[tuple[Var, int]]:
+        """The sizes that follow from a symbol alone, with the value of each where this is 1."""
+        found: dict[int, tuple[Var, int]] = {}
+        for spec, tensor in zip(self.signature.inputs, self.inputs, strict=True):
+            for dim, size in zip(spec.shape, shape_of(tensor), strict=True):
+                value = dim_value(dim, dict.fromkeys(set(symbols_of(dim)), 1))
+                alone = not isinstance(size, int) and op_name(size) == "var"
+                if alone and len(set(symbols_of(dim))) == 1 and value is not None:
+                    found.setdefault(node_id(size), (size, value))
+        return list(found.values())
 
 
 def request_of(inputs: Tensors, outputs: Tensors, updates: Updates | None = None) -> Request:

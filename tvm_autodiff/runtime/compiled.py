@@ -140,16 +140,15 @@ class CompiledFunction(CheckedArguments):
             if types not in self._makers:
                 self._makers[types] = self._new_makers([*arrays, *listed])
             makers, differentiable = self._makers[types], any(map(is_torch_type, types))
-            self._last = types, makers, differentiable
+            self._last, last = (types, makers, differentiable), types
         refused = differentiable and any(map(is_recorded, arrays))
         if makers is None or len(arrays) != self._count or refused:
             return self._checked_call(arrays, out)
         function = self._shared
         if self._carriers is not None:
-            key = (types, *[arrays[number].shape for number in self._carriers])
-            call = self._calls.remembered().get(key)
+            call = self._calls.known(last, arrays)
             if call is None:
-                return self._first_call(key, arrays, out)
+                return self._first_call(last, arrays, out)
             makers, function = call
         results = list(listed)
         if out is None:  # a comprehension costs as much as the array
@@ -187,11 +186,11 @@ class CompiledFunction(CheckedArguments):
                 given[number] = np.asarray(given[number], dtype)
         return given
 
-    def _first_call(self, key: Any, arrays: Sequence[Array], out: Any) -> Any:
+    def _first_call(self, types: _Types, arrays: Sequence[Array], out: Any) -> Any:
         """A call with all checks, after which calls of these sizes leave them to `main`."""
         result = self._checked_call(arrays, out)
         listed = () if out is None else out if isinstance(out, (list, tuple)) else (out,)
-        self._calls.remember(key, arrays, listed, self._function_for(arrays))
+        self._calls.remember(types, arrays, listed, self._function_for(arrays))
         return result
 
     def _checked_call(
@@ -325,8 +324,8 @@ class CompiledFunction(CheckedArguments):
         function, launches = self._function_for(arrays), self._manifest.launches
         if self._direct and len(launches) > 1:
             main, in_front = self._executable["main"], self._calls.in_front(arrays)
-            run = lambda launch: main(launch, *in_front, *arguments)  # noqa: E731
-            return profile_of_launches(run, launches, repeats)
+            chosen = {number: launches[number] for number in self._calls.launches(arrays)}
+            return profile_of_launches(lambda n: main(n, *in_front, *arguments), chosen, repeats)
         machine = machine_on(self._executable, cpu()) if self._manifest.uses_vm else None
         return profile_of(function, machine, arguments, launches, repeats)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,14 +162,14 @@ def profile_of(
 
 
 def profile_of_launches(
-    run: Callable[[int], Any], launches: Sequence[Launch], repeats: int
+    run: Callable[[int], Any], launches: Mapping[int, Launch], repeats: int
 ) -> Profile:
     """The profile of a function that calls its kernels itself.
 
-    ``run(n)`` runs the n-th launch, and `ALL_LAUNCHES` runs all. The overhead of an empty call is
-    subtracted.
+    ``run(n)`` runs the launch with that number, and `ALL_LAUNCHES` runs all. The overhead of an
+    empty call is subtracted.
     """
-    numbers = [*range(len(launches)), NO_LAUNCH, ALL_LAUNCHES]
+    numbers = [*launches, NO_LAUNCH, ALL_LAUNCHES]
     times: dict[int, list[float]] = {number: [] for number in numbers}
     run(ALL_LAUNCHES)  # the first call compiles, and fills caches
     for _ in range(repeats):
@@ -178,8 +178,8 @@ def profile_of_launches(
             run(number)
             times[number].append(time.perf_counter() - begin)
     medians = {number: statistics.median(spent) for number, spent in times.items()}
-    alone = [max(medians[n] - medians[NO_LAUNCH], 0.0) for n in range(len(launches))]
-    return Profile(by_kernel(launches, alone), medians[ALL_LAUNCHES])
+    alone = [max(medians[n] - medians[NO_LAUNCH], 0.0) for n in launches]
+    return Profile(by_kernel(list(launches.values()), alone), medians[ALL_LAUNCHES])
 
 
 class _Watch:

@@ -17,8 +17,8 @@ from .backends import finished, pipelines_for
 from .emit.memory_plan import compile_watched
 from .emit.program import Program, function_alone
 from .machine import Machine
-from .plan import Plan
 from .rule import Scheduled
+from .size_parts import Plans
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _RefusedError(Exception):
     """TVM cannot compile a module."""
 
 
-def compiled(plan: Plan, *, direct: bool = True) -> Compiled:
+def compiled(plan: Plans, *, direct: bool = True) -> Compiled:
     """Compile a program; `direct`, for a CPU, as in `emit.program.assemble`.
 
     One module is compiled as long as TVM accepts it. Otherwise every kernel is compiled separately,

@@ -18,8 +18,9 @@ from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished, loop_rules_for
 from .cost import SYMBOLIC_SIZE
 from .declined import Declined
-from .emit.called_parts import Part
+from .emit import called_parts
 from .emit.common_launches import without_common_launches
+from .emit.direct import Part, SizeRange
 from .emit.loop_carries import StepValues, step_values
 from .emit.loop_function import loop_step
 from .emit.program import Program, assemble
@@ -108,10 +109,13 @@ class Plan:
         return in_order_of_memory(without_common_launches(steps, self.machine), kept)
 
     def program(self, direct: bool) -> Program:
-        """The module of the program; `direct` as in `program.assemble`.
+        """The module of the program; `direct` as in `program.assemble`."""
+        part = self.part(direct)
+        return assemble(part.steps, part.inputs, part.outputs, part.updates, direct=direct)
 
-        Otherwise TVM alone compiles it, without functions that are called by address, so loops are
-        plain loop nests.
+    def part(self, direct: bool, when: SizeRange | None = None) -> Part:
+        """The launches of the program for some calls; with `direct` loops call functions by
+        address, otherwise TVM alone compiles them, as plain loop nests.
         """
         self._calls = direct
 
@@ -123,8 +127,7 @@ class Plan:
         olds = [old for old, _ in self.updates]
         pairs = list(zip(olds, self.results[count:], strict=True))
         ordered, updates = order_updates(self.steps(), pairs, copy)
-        results = self.results[:count]
-        return assemble(ordered, self.inputs, results, updates, direct=direct)
+        return Part(ordered, self.inputs, self.results[:count], updates, when)
 
     def refuse(self, scheduled: Scheduled, reason: str) -> None:
         """Prevent the next `program` from scheduling a kernel by the same rule."""
@@ -206,7 +209,7 @@ class Plan:
         length = loops_in(kind)[0].length
         runs = length if isinstance(length, int) else SYMBOLIC_SIZE
         for plan, size in plans:
-            parts.append(Part(plan.steps(), plan.inputs, plan.results, size))
+            parts.append(called_parts.Part(plan.steps(), plan.inputs, plan.results, size))
             self.scheduled += [replace(one, runs=one.runs * runs) for one in plan.scheduled]
         if isinstance(whole, KeptLoop):
             return [kept_step(kernel, whole, *parts)]

@@ -157,7 +157,8 @@ def test_any_length(case: Case) -> None:
     function = ad.build(*program(case, te.var("steps")), num_threads=3, cache=False)
     for length in (0, 1, 2, 383, 384, 385, 1_151, 1_152, 2_000, 12_345):
         arrays = arrays_of(case, length)
-        assert rules_of(function, arrays) == ["time_parts"]
+        rule = "small_loop" if length == 1 else "time_parts"  # a plan of its own for one step
+        assert rules_of(function, arrays) == [rule]
         for got, want in zip(function(*arrays), expected(case, arrays), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)
 

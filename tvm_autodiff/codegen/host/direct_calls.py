@@ -19,7 +19,7 @@ from ...expr.build import all_of, any_of, cast, compare, const
 from ...expr.intrinsics import with_llvm_code
 from ...expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
 from ...expr.rewrite import variables_of
-from ..loop_nest import bind, sequence, when
+from ..loop_nest import bind, branch, sequence, when
 from ..modules import compiled_module, module_of
 from ..passes.compaction import compacting_blocks
 from ..passes.short_circuit import short_circuited
@@ -181,8 +181,19 @@ tirx.register_tir_pipeline(
 tirx.register_tir_pipeline(EXACT_PIPELINE, lambda: _pipeline(without_small_launches))
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Calls of which a word of the table selects some: the first `counts[0]`, the next ones..."""
+
+    word: int
+    counts: tuple[int, ...]
+
+
 def calling(
-    count: int, calls: Sequence[DirectCall | None], sizes: Sequence[tuple[Var, int]] = ()
+    count: int,
+    calls: Sequence[DirectCall | None],
+    sizes: Sequence[tuple[Var, int]] = (),
+    parts: Parts | None = None,
 ) -> PrimFunc:
     """``main(launch, table, workspace, *arrays)``: runs all launches, or the one with that number.
 
@@ -196,6 +207,8 @@ def calling(
         The calls in order of execution; None for a launch that has nothing to do.
     sizes
         The variables of symbolic sizes, each with the word of the table that has its value.
+    parts
+        Which of the calls run; all of them without it.
     """
     args, given = _handle("args"), tirx.Var("given", "int32")
     result, table, workspace = _handle("result"), _handle("table"), _handle("workspace")
@@ -241,15 +254,33 @@ def calling(
                 arguments.append(own)
             run = called(call.function, arguments)
             runs.append(when(chosen(launch, first, call.launches), run))
+        else:
+            runs.append(sequence([]))
         first += 1 if call is None else call.launches
+    if parts is None:
+        chosen_runs = sequence(runs)
+    else:
+        chosen_runs = _of_parts(runs, parts, cast("int32", word(parts.word)))
     one = const(1, "int32")
-    body.append(tirx.AttrStmt(const(0, "int32"), FLUSHED, one, sequence(runs)))
+    body.append(tirx.AttrStmt(const(0, "int32"), FLUSHED, one, chosen_runs))
     body.append(tirx.Return(const(0, "int32")))
     main = tirx.PrimFunc(
         [_handle("self"), args, given, result], sequence(body), ir.PrimType("int32")
     )
     main = main.with_attr("global_symbol", "__tvm_ffi_main").with_attr("calling_conv", _PACKED)
     return with_llvm_code(main, CODE + EXCHANGE_CODE)
+
+
+def _of_parts(runs: Sequence[Statement], parts: Parts, number: Expr) -> Statement:
+    """``if number == 0: the first runs; else if number == 1: ...``."""
+    groups, first = [], 0
+    for count in parts.counts:
+        groups.append(sequence(runs[first : first + count]))
+        first += count
+    whole = groups[-1]
+    for place, group in reversed(list(enumerate(groups[:-1]))):
+        whole = branch(compare("eq", number, const(place, "int32")), group, whole)
+    return whole
 
 
 def check_module(target: Any) -> Any:

@@ -50,12 +50,39 @@ def carriers(signature: Signature) -> tuple[int, ...] | None:
     return tuple(sorted(set(found.values()))) if found and symbols == set(found) else None
 
 
+def part_of(sizes: Sizes, values: Mapping[str, int]) -> int:
+    """The number of the part of a program that runs for known symbols."""
+    known = dict(values)
+    return next(
+        (n for n, p in enumerate(sizes.parts) if p.low <= (dim_value(p.size, known) or 0) < p.high),
+        0,
+    )
+
+
+def launches_of(manifest: Manifest, values: Mapping[str, int]) -> range:
+    """The numbers of the launches of a call for known symbols."""
+    if manifest.sizes is None or not manifest.sizes.parts:
+        return range(len(manifest.launches))
+    number = part_of(manifest.sizes, values)
+    counts = [part.launches for part in manifest.sizes.parts]
+    return range(sum(counts[:number]), sum(counts[: number + 1]))
+
+
+def temporaries_of(sizes: Sizes, values: Mapping[str, int]) -> range:
+    """The numbers of the temporaries of a call for known symbols."""
+    if not sizes.parts:
+        return range(len(sizes.temporaries))
+    number = part_of(sizes, values)
+    counts = [part.temporaries for part in sizes.parts]
+    return range(sum(counts[:number]), sum(counts[: number + 1]))
+
+
 def planned(sizes: Sizes, values: Mapping[str, int]) -> Workspace:
-    """The workspace of a call for known symbols."""
+    """The workspace of a call for known symbols, with the temporaries of `temporaries_of`."""
     known = dict(values)
     temporaries = [
         Temporary(one.name, dim_value(one.size, known) or 0, one.first, one.last)
-        for one in sizes.temporaries
+        for one in (sizes.temporaries[number] for number in temporaries_of(sizes, values))
     ]
     return plan_workspace(temporaries, ALIGNMENT)
 
@@ -68,6 +95,12 @@ def table_for(manifest: Manifest, values: Mapping[str, int]) -> tuple[np.ndarray
     results = range(len(signature.inputs), len(specs))
     workspace = planned(manifest.sizes, values)
     read = [dim_value(dim, dict(values)) or 0 for dim in manifest.sizes.values]
-    further = [*read, *workspace.offsets]
+    offsets = [0] * len(manifest.sizes.temporaries)
+    for number, offset in zip(
+        temporaries_of(manifest.sizes, values), workspace.offsets, strict=True
+    ):
+        offsets[number] = offset
+    part = [part_of(manifest.sizes, values)] if manifest.sizes.parts else []
+    further = [*part, *read, *offsets]
     arrays = [(spec.dtype, spec.shape) for spec in specs]
     return call_table(arrays, {*manifest.updated, *results}, further), workspace.size

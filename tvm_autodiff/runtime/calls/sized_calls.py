@@ -15,7 +15,7 @@ from ..arrays import Array, kind_of
 from ..files.export import table_of
 from ..files.manifest import Manifest
 from ..tensors import copied, empty
-from .call_sizes import table_for, with_sizes
+from .call_sizes import carriers, launches_of, table_for, with_sizes
 from .results import makers_of
 from .signature import Signature
 
@@ -36,6 +36,12 @@ def values_of(signature: Signature, arrays: Sequence[Array]) -> dict[str, int]:
     return values
 
 
+class _Own(threading.local):
+    """What a thread keeps: the types and the shapes of its last call, and the call."""
+
+    latest: tuple[Any, Any, Call | None] = (None, None, None)
+
+
 class SizedCalls:
     """The calls of a program that each thread has made, and what those of other sizes take.
 
@@ -47,7 +53,10 @@ class SizedCalls:
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._own = threading.local()
+        self._own = _Own()
+        found = carriers(manifest.signature) or ()
+        self._shapes = [*found]
+        self._first = found[0] if len(found) == 1 else None
 
     def remembered(self) -> dict[Any, Call]:
         """The calls of this thread by array types and shapes."""
@@ -56,8 +65,30 @@ class SizedCalls:
             found = self._own.calls = {}
         return found
 
+    def known(self, types: tuple[type, ...], arrays: Sequence[Array]) -> Call | None:
+        """The call for arrays of some types, if one of their shapes is remembered."""
+        # on the way of every call: no loop in Python, and one look at what the thread keeps
+        shapes = self._shapes_of(arrays) if self._first is None else arrays[self._first].shape
+        last_types, last_shapes, call = self._own.latest
+        if last_types is types and last_shapes == shapes:
+            return call
+        call = self.remembered().get((types, shapes))
+        if call is not None:
+            self._own.latest = types, shapes, call
+        return call
+
+    def _shapes_of(self, arrays: Sequence[Array]) -> Any:
+        """The shapes that tell a call from others of the same types."""
+        if self._first is not None:
+            return arrays[self._first].shape
+        return tuple([arrays[number].shape for number in self._shapes])
+
     def remember(
-        self, key: Any, arrays: Sequence[Array], results: Sequence[Array], function: Any
+        self,
+        types: tuple[type, ...],
+        arrays: Sequence[Array],
+        results: Sequence[Array],
+        function: Any,
     ) -> None:
         """Keep a call that was made for the next one with such arrays, if kernels take them."""
         signature = self._manifest.signature
@@ -70,7 +101,7 @@ class SizedCalls:
         calls = self.remembered()
         if len(calls) >= _MOST_SIZES:
             calls.clear()
-        calls[key] = makers, function
+        calls[types, self._shapes_of(arrays)] = makers, function
 
     def function(self, main: Any, arrays: Sequence[Array]) -> Callable[..., Any]:
         """The program for the sizes of some arrays, which takes arrays of these sizes."""
@@ -80,6 +111,10 @@ class SizedCalls:
             function = functools.partial(main, ALL_LAUNCHES, *self.in_front(arrays))
             self._own.last = values, function
         return function
+
+    def launches(self, arrays: Sequence[Array]) -> range:
+        """The numbers of the launches that run for arrays that have been checked."""
+        return launches_of(self._manifest, values_of(self._manifest.signature, arrays))
 
     def in_front(self, arrays: Sequence[Array]) -> tuple[Any, Any]:
         """The additional arguments of a call with arrays of some sizes: the table and the
@@ -97,6 +132,7 @@ class SizedCalls:
         if found is None or size > available:
             self.remembered().clear()  # calls that hold the smaller one
             self._own.last = None, None
+            self._own.latest = None, None, None
             found = empty((max(size, 1),), "uint8")
             self._own.workspace = found, size
         return found

@@ -52,7 +52,10 @@ def for_arrays_alone(
     A kernel that is called with a table of its symbolic sizes is compiled again without one: the
     function `run` takes only arrays.
     """
-    if manifest.sizes is None or len(manifest.launches) > 1 or standalone is None:
+    if manifest.sizes is None or standalone is None:
+        return executable, manifest
+    parts = manifest.sizes.parts
+    if (parts[-1].launches if parts else len(manifest.launches)) > 1:
         return executable, manifest
     found = standalone()
     return (executable, manifest) if found[1].uses_vm else found

@@ -64,6 +64,25 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class SizePart:
+    """The launches of a program for the calls with ``low <= size < high``.
+
+    Attributes
+    ----------
+    size : Dim
+    low, high : int
+    launches, temporaries : int
+        How many of the launches and temporaries of the program are its own, in their order.
+    """
+
+    size: Dim
+    low: int
+    high: int
+    launches: int
+    temporaries: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """What ``main`` of a program of symbolic sizes finds in its array table after the arrays.
 
@@ -73,10 +92,14 @@ class Sizes:
         The sizes that it reads.
     temporaries : tuple of Temporary
         The temporaries whose offsets in the workspace it reads.
+    parts : tuple of SizePart
+        The parts of the program, of which a call runs the first that it fits; the number of this
+        part is in front of the sizes. Empty if there is one.
     """
 
     values: tuple[Dim, ...]
     temporaries: tuple[Temporary[Dim], ...]
+    parts: tuple[SizePart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,4 +209,5 @@ def _sizes_from(data: dict[str, Any] | None) -> Sizes | None:
     if data is None:
         return None
     rows = tuple(Temporary(**row) for row in data["temporaries"])
-    return Sizes(tuple(data["values"]), rows)
+    parts = tuple(SizePart(**row) for row in data["parts"])
+    return Sizes(tuple(data["values"]), rows, parts)

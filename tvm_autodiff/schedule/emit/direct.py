@@ -3,7 +3,7 @@
 A launch then costs nanoseconds, unlike with Relax's virtual machine, which `program` uses for
 everything else. A kernel that only copies between temporaries is an alias of what it reads, and
 identical kernels appear once. Symbolic sizes, and the offsets of temporaries that follow from them,
-come from the table of the call.
+come from the table of the call. Some sizes may have launches of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...codegen.host.direct_calls import (
     DirectCall,
     Offset,
     Parameter,
+    Parts,
     Place,
     TableOffset,
     calling,
@@ -25,7 +26,7 @@ from ...codegen.host.direct_calls import (
 )
 from ...codegen.host.workspace import Temporary, Workspace, plan_workspace
 from ...codegen.modules import function_var, module_of
-from ...expr.nodes import Tensor, Var, node_id, tensor_key
+from ...expr.nodes import Expr, Tensor, Var, node_id, tensor_key
 from ...expr.rewrite import variables_of
 from ...graph.stage import shape_of
 from ..work import bytes_of
@@ -36,11 +37,64 @@ from .updates import Step, Update
 
 
 @dataclass(frozen=True)
+class SizeRange:
+    """The calls for which ``low <= size < high``, for an expression of sizes."""
+
+    size: Expr
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """The launches of a program for some of its calls.
+
+    Attributes
+    ----------
+    steps : sequence of Step
+        Launches in order of execution.
+    inputs, outputs : sequence of Tensor
+        The parameters of ``main``, as these launches know them.
+    updates : sequence of Update
+    when : SizeRange or None
+        The calls; None for all that no other part is for.
+    """
+
+    steps: Sequence[Step]
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    updates: Sequence[Update] = ()
+    when: SizeRange | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all of its sizes are literals."""
+        return is_static(self.steps, [*self.inputs, *self.outputs])
+
+    @property
+    def launches(self) -> int:
+        """The number of launches, those of loops included."""
+        return sum(step.launches for step in self.steps)
+
+
+@dataclass(frozen=True)
+class PartOfCalls:
+    """When a part runs, and the numbers of its launches and of its temporaries."""
+
+    when: SizeRange | None
+    launches: int
+    temporaries: int
+
+
+@dataclass(frozen=True)
 class CallSizes:
-    """What ``main`` reads from the table of a call: sizes, and offsets of temporaries."""
+    """What ``main`` reads from the table of a call: sizes, and offsets of temporaries; with several
+    parts, also which of them runs.
+    """
 
     variables: tuple[Var, ...]
     temporaries: tuple[Temporary[Size], ...]
+    parts: tuple[PartOfCalls, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,44 +134,86 @@ def _used_sizes(steps: Sequence[Step]) -> list[Var]:
     return list({node_id(var): var for var in found}.values())
 
 
-def direct_program(
-    steps: Sequence[Step],
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    updates: Sequence[Update],
-) -> DirectProgram:
-    """The module of a program; arguments as in `program.assemble`."""
-    given = {tensor_key(t): Parameter(number) for number, t in enumerate((*inputs, *outputs))}
-    updated = {tensor_key(old) for old, _ in updates}
-    given |= {tensor_key(new): given[tensor_key(old)] for old, new in updates}
-    aliases = aliases_of(steps, given, updated)
-    places: dict[Key, Place] = {**given}
-    temporaries = temporaries_of(steps, given, aliases)
-    count = len(inputs) + len(outputs)
+class _Placed:
+    """A part, with the places of its tensors that are parameters, and its temporaries."""
+
+    def __init__(self, part: Part) -> None:
+        arrays = [*part.inputs, *part.outputs]
+        given = {tensor_key(tensor): Parameter(number) for number, tensor in enumerate(arrays)}
+        updated = {tensor_key(old) for old, _ in part.updates}
+        given |= {tensor_key(new): given[tensor_key(old)] for old, new in part.updates}
+        self.steps = part.steps
+        self.aliases = aliases_of(part.steps, given, updated)
+        self.temporaries = temporaries_of(part.steps, given, self.aliases)
+        self.places: dict[Key, Place] = {**given}
+
+    def put(self, offsets: Sequence[Place]) -> None:
+        """Set the places of temporaries."""
+        self.places |= dict(zip(self.temporaries, offsets, strict=True))
+        for key, root in self.aliases.items():
+            self.places[key] = self.places[root]
+
+
+def direct_program(parts: Sequence[Part]) -> DirectProgram:
+    """The module of a program, of which the last part is for all calls that no other one is for."""
+    usual, placed = parts[-1], [_Placed(part) for part in parts]
+    ranks = [len(shape_of(tensor)) for tensor in (*usual.inputs, *usual.outputs)]
     workspace: Workspace | None = None
     sizes: CallSizes | None = None
     words: list[tuple[Var, int]] = []
-    if is_static(steps, [*inputs, *outputs]):
-        pieces = [_temporary(*found) for found in temporaries.values()]
+    chosen: Parts | None = None
+    if len(parts) == 1 and usual.is_static:
+        [one] = placed
+        pieces = [_temporary(*found) for found in one.temporaries.values()]
         workspace = plan_workspace(pieces, ALIGNMENT)
-        offsets: list[Place] = [Offset(offset) for offset in workspace.offsets]
+        one.put([Offset(offset) for offset in workspace.offsets])
     else:
-        sizes = CallSizes(
-            tuple(_used_sizes(steps)),
-            tuple(_symbolic_temporary(*found) for found in temporaries.values()),
-        )
-        first = further_words([len(shape_of(tensor)) for tensor in (*inputs, *outputs)])
+        sizes = _call_sizes(parts, placed)
+        first = further_words(ranks)
+        if sizes.parts:
+            chosen = Parts(first, tuple(len(part.steps) for part in parts))
+            first += 1
         words = [(var, first + number) for number, var in enumerate(sizes.variables)]
         first += len(words)
-        offsets = [TableOffset(first + number) for number in range(len(temporaries))]
-    places |= dict(zip(temporaries, offsets, strict=True))
-    for key, root in aliases.items():
-        places[key] = places[root]
+        for one in placed:
+            one.put([TableOffset(first + number) for number in range(len(one.temporaries))])
+            first += len(one.temporaries)
     module = Module()
     functions = Functions(module.put)
     calls: list[DirectCall | None] = []
     names: list[str] = []
-    for step in steps:
+    for one in placed:
+        _add_calls(one, functions, calls, names)
+    main = calling(len(ranks), calls, words, chosen)
+    made = module_of({**module.functions, function_var("main"): main})
+    return DirectProgram(made, tuple(names), workspace, sizes)
+
+
+def _call_sizes(parts: Sequence[Part], placed: Sequence[_Placed]) -> CallSizes:
+    """What a call reads; the launches of temporaries are counted through all parts."""
+    temporaries: list[Temporary[Size]] = []
+    first = 0
+    for part, one in zip(parts, placed, strict=True):
+        for tensor, begin, end in one.temporaries.values():
+            temporaries.append(_symbolic_temporary(tensor, first + begin, first + end))
+        first += len(part.steps)
+    used = _used_sizes([step for part in parts for step in part.steps])
+    found = tuple(
+        PartOfCalls(part.when, part.launches, len(one.temporaries))
+        for part, one in zip(parts, placed, strict=True)
+    )
+    return CallSizes(tuple(used), tuple(temporaries), found if len(parts) > 1 else ())
+
+
+def _add_calls(
+    placed: _Placed,
+    functions: Functions,
+    calls: list[DirectCall | None],
+    names: list[str],
+) -> None:
+    """Add the calls of a part, and the names of the functions that they call."""
+    aliases, places = placed.aliases, placed.places
+    for step in placed.steps:
         if tensor_key(step.launch.outputs[0]) in aliases:
             calls.append(None)
             names.append(step.kernel.name)
@@ -134,9 +230,6 @@ def direct_program(
         var = functions.add(func, step.kernel.name, only, step.launch.callees)
         calls.append(DirectCall(var, arguments, step.launches, only is not None))
         names.append(str(var.name_hint))
-    main = calling(count, calls, words)
-    made = module_of({**module.functions, function_var("main"): main})
-    return DirectProgram(made, tuple(names), workspace, sizes)
 
 
 def _temporary(tensor: Tensor, first: int, last: int) -> Temporary[int]:

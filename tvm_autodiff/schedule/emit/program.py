@@ -30,13 +30,13 @@ from ...codegen.stages.primfunc import (
 )
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.stage import shape_of
-from .direct import CallSizes, are_sizes_known, direct_program, is_static
+from .direct import CallSizes, Part, are_sizes_known, direct_program
 from .functions import Functions
 from .names import identifier
 from .places import reused_memory
 from .updates import Step, Update
 
-__all__ = ["Program", "assemble", "function_alone"]
+__all__ = ["Program", "assemble", "assemble_parts", "function_alone", "is_direct"]
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,9 @@ def assemble(
     direct
         Whether ``main`` may take more than arrays, and call CPU kernels directly.
     """
-    if direct and (is_static(steps, [*inputs, *outputs]) or are_sizes_known(steps, inputs)):
-        made = direct_program(steps, inputs, outputs, updates)
-        found = tuple(steps)
-        return Program(made.module, False, found, made.names, made.workspace, made.sizes)
+    whole = Part(steps, inputs, outputs, updates)
+    if direct and is_direct(whole):
+        return assemble_parts([whole])
     steps = [replace(step, launch=with_sizes_from_shapes(step.launch, inputs)) for step in steps]
     if len(steps) == 1 and not steps[0].launch.callees:
         func = _in_order(steps[0].launch, inputs, outputs, updates)
@@ -89,6 +88,20 @@ def assemble(
             return Program(module_of({"main": func}), False, tuple(steps), ("main",))
     module, names = _relax_module(steps, inputs, outputs, updates)
     return Program(module, True, tuple(steps), tuple(names))
+
+
+def is_direct(part: Part) -> bool:
+    """Whether ``main`` can call the kernels itself: it knows all sizes of a call."""
+    return part.is_static or are_sizes_known(part.steps, part.inputs)
+
+
+def assemble_parts(parts: Sequence[Part]) -> Program:
+    """The module of a program of direct calls, some of which have launches of their own; the last
+    part is for all others.
+    """
+    made = direct_program(parts)
+    steps = tuple(step for part in parts for step in part.steps)
+    return Program(made.module, False, steps, made.names, made.workspace, made.sizes)
 
 
 def _finished(func: Any) -> Any:
