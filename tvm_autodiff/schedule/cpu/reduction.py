@@ -34,6 +34,7 @@ from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
 from ..rule import Made, in_parts
 from .loops.column_strips import column_strips
+from .loops.guarded_columns import guarded_columns
 from .loops.parallel import parts_for_threads, threads_of
 from .tiles.tiling import Tile, schedule_tile
 
@@ -62,6 +63,9 @@ def _columns_of(kernel: Kernel, machine: Machine) -> StageFunction:
     tile = _column_tile(kernel.root, plain, lanes)
     if tile is not None:
         return _columns(kernel, plain, tile, machine)
+    pieces = guarded_columns(kernel, machine)
+    if not isinstance(pieces, Declined):
+        return pieces
     return _columns(kernel, found, Tile(None), machine)
 
 

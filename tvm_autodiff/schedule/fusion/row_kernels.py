@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...expr.nodes import (
+    COMPARISONS,
     Axis,
     Expr,
     Var,
@@ -18,9 +19,10 @@ from ...expr.nodes import (
     load_tensor,
     node_id,
     op_name,
+    operands,
     tensor_key,
 )
-from ...expr.rewrite import contains_load, postorder
+from ...expr.rewrite import contains_load, depends_on, postorder
 from ...graph.stage import (
     Operation,
     Reduction,
@@ -33,7 +35,7 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..cost import MAX_ROW, MIN_LANES, SHORT_LOOP
+from ..cost import MAX_COPIES, MAX_ROW, MIN_LANES, SHORT_LOOP
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import LAUNCH_CYCLES
@@ -91,6 +93,8 @@ def natural_rows(kernel: Kernel, certain: bool) -> RowKernel | None:
     if _has_reuse(op, reduction):
         return None
     if len(op.axis) and contiguous_run(op, reduction.axes) >= 2 * MIN_LANES:
+        if _slides(op, reduction):
+            return None
         return _checked(RowKernel(kernel, tuple(range(len(op.axis)))))
     if certain or contiguous_run(op, op.axis) < 2 * MIN_LANES:
         return None
@@ -107,8 +111,38 @@ def lone_rows(kernel: Kernel) -> RowKernel | None:
         return None
     if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
         return None
-    along = contiguous_run(op, reduction.axes) >= 2 * MIN_LANES
+    along = contiguous_run(op, reduction.axes) >= 2 * MIN_LANES and not _slides(op, reduction)
     return RowKernel(kernel, tuple(range(len(op.axis)))) if along else None
+
+
+def _slides(op: Operation, reduction: Reduction) -> bool:
+    """``y[i] = Σ_k x[i + k]``: whether vectors of results read what vectors of terms would read, so
+    that no vector has to be added up.
+    """
+    if not len(op.axis) or not unit_strides_inside(op, op.axis[-1].var):
+        return False
+    if size_of([axis_range(op.axis[-1])[1]]) < 2 * MIN_LANES:
+        return False
+    along = (op.axis[-1].var, reduction.axes[-1].var)
+    return any(
+        all(depends_on_any(node, var) for var in along)
+        for node in postorder(list(reduction.sources))
+        if is_load(node)
+    )
+
+
+def _ends_at_borders(op: Operation, reduction: Reduction) -> bool:
+    """``y[i] = Σ_k if k <= i then x[i - k] else 0``: whether conditions compare a reduced axis with
+    the last output axis, for more terms than can be unrolled.
+    """
+    if size_of([axis_range(axis)[1] for axis in reduction.axes]) <= MAX_COPIES:
+        return False
+    last, reduced = op.axis[-1].var, [axis.var for axis in reduction.axes]
+    branches = [n for n in postorder(list(reduction.sources)) if op_name(n) == "if_then_else"]
+    return any(
+        op_name(node) in COMPARISONS and depends_on(node, [last]) and depends_on(node, reduced)
+        for node in postorder([operands(branch)[0] for branch in branches])
+    )
 
 
 def _starts_at_zero(op: Operation) -> bool:
@@ -210,6 +244,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
     if reduction is not None and _has_reuse(op, reduction, member.across):
         return None
     inner = inner_axes(member)
+    if inner and reduction is not None and _ends_at_borders(op, reduction):
+        return None  # apart, the borders of its rows are loops of their own
     if op.num_outputs != 1 and (reduction is None or (inner and not member.across)):
         return None
     if inner and node_id(inner[-1].var) != node_id(op.axis[-1].var):

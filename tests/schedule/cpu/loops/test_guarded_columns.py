@@ -1,0 +1,104 @@
+"""Reductions along columns of any extent, and under conditions on them."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import te, tirx
+
+from tests.machines import avx512
+from tests.schedule import cases
+from tests.schedule.test_rules import check
+from tvm_autodiff.schedule.cpu.loops.guarded_columns import guarded_columns
+from tvm_autodiff.schedule.declined import Declined
+from tvm_autodiff.schedule.fusion.kernels import separate
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+
+product = te.comm_reducer(lambda a, b: a * b, lambda kind: tirx.const(1, kind), name="product")
+
+
+def guarded(
+    columns, terms, condition, index, reduce=te.sum, other=0.0, width=None, dtype="float32"
+):
+    """``S[i, j] = ⊕_k if condition(i, j, k) then X[i, index(j, k)] else other``."""
+    X = cases.placeholder("X", 3, width or columns, dtype=dtype)
+    k = te.reduce_axis((0, terms), "k")
+
+    def body(i, j):
+        value = X[i, index(j, k)]
+        if condition is not None:
+            value = tirx.if_then_else(condition(i, j, k), value, tirx.const(other, dtype))
+        return reduce(value, axis=k)
+
+    return [X], te.compute((3, columns), body, name="S")
+
+
+def spread(columns, terms, **options):
+    """The gradient of a moving sum."""
+    last = columns - terms
+    return guarded(
+        columns,
+        terms,
+        lambda i, j, k: tirx.all(k <= j, j <= k + last),
+        lambda j, k: j - k,
+        width=last + 1,
+        **options,
+    )
+
+
+def boxes(size):
+    """The gradient of sums over boxes of 5 x 5, of values that are rounded up at the end."""
+    X, Y = cases.placeholder("X", size - 4, size - 4), cases.placeholder("Y", size, size)
+    k, m = te.reduce_axis((0, 5), "k"), te.reduce_axis((0, 5), "m")
+
+    def body(i, j):
+        inside = tirx.all(k <= i, i <= k + size - 5, m <= j, j <= m + size - 5)
+        value = X[i - k, j - m] * Y[i, j]
+        return te.sum(tirx.if_then_else(inside, value, 0.0), axis=[k, m])
+
+    S = te.compute((size, size), body, name="S")
+    return [X, Y], te.compute((size, size), lambda i, j: S[i, j] * 2.0 + Y[i, j], name="T")
+
+
+def dilated(size, edge):
+    """A maximum over a clamped window, to which something is added."""
+    X, W = cases.placeholder("X", size), cases.placeholder("W", edge)
+    k = te.reduce_axis((0, edge), "k")
+    place = lambda j: tirx.max(tirx.min(j - edge // 2, size - 1), 0)  # noqa: E731
+    return [X, W], te.compute((size,), lambda j: te.max(X[place(j + k)] - W[k], axis=k), name="S")
+
+
+CASES = {
+    "a moving sum": spread(99, 20),
+    "of float64": spread(75, 18, dtype="float64"),
+    "a product": spread(70, 17, reduce=product, other=1.0, dtype="float64"),
+    "boxes": boxes(41),
+    "a clamped window": dilated(83, 21),
+    "no conditions": guarded(67, 19, None, lambda j, k: j + k, width=90),
+    "less and greater": guarded(
+        50, 17, lambda i, j, k: tirx.all(k < j, 49 - j > k), lambda j, k: j - k + 3, width=60
+    ),
+    "an axis before": guarded(
+        37, 18, lambda i, j, k: tirx.all(k > i, j + k >= 18), lambda j, k: j + k - 18
+    ),
+    "every second": guarded(
+        90, 18, lambda i, j, k: tirx.all(2 * k <= j, tirx.NE(j, 3)), lambda j, k: j - 2 * k
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name):
+    check(CASES[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_middle_has_vectors(name):
+    [kernel] = separate(normal_form([CASES[name][1]]))[0]
+    made = guarded_columns(kernel, avx512(1))
+    assert not isinstance(made, Declined)
+    assert "T.vectorized(16)" in str(made.func) or "T.vectorized(8)" in str(made.func)
+
+
+def test_short_rows_are_left_to_others():
+    [kernel] = separate(normal_form([spread(20, 17)[1]]))[0]
+    assert isinstance(guarded_columns(kernel, avx512(1)), Declined)

@@ -1,0 +1,89 @@
+"""Where conditions on an axis are decided for every value of the other loops, and what bounds it.
+
+A condition such as ``k <= j`` with k < 20 holds for all k from j = 19 on. Elsewhere it is a bound
+of j for a given k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...expr.build import add, cast, const, sub
+from ...expr.nodes import COMPARISONS, Expr, Var, dtype_of, is_integer, node_id, op_name, operands
+from ...expr.rewrite import postorder, substitute
+from .access import Affine, AffineForms, Interval, affine_forms, combine, interval
+from .index_set_splitting import decided
+
+
+def longest_piece(
+    exprs: Sequence[Expr], last: Var, variables: Sequence[Var], ranges: Mapping[int, Interval]
+) -> Interval:
+    """The longest piece of the last axis without cuts; a clamp of a clamp is cut after the inner
+    one is decided.
+    """
+    current, known = list(exprs), dict(ranges)
+    while True:
+        whole = known[node_id(last)]
+        ends = pairwise(_cuts(current, last, variables, known))
+        found = max(((first, end - 1) for first, end in ends), key=lambda one: one[1] - one[0])
+        if found == whole:
+            return found
+        known[node_id(last)] = found
+        current = [decided(expr, variables, known) for expr in current]
+
+
+def _cuts(
+    exprs: Sequence[Expr], last: Var, variables: Sequence[Var], ranges: Mapping[int, Interval]
+) -> list[int]:
+    """The ends of the last axis, and where comparisons or clamps change for some other index."""
+    first, end = ranges[node_id(last)]
+    found = {first, end + 1}
+    forms = AffineForms(variables)
+    for node in postorder(list(exprs)):
+        name = op_name(node)
+        if name not in COMPARISONS and name not in ("min", "max"):
+            continue
+        if not is_integer(operands(node)[0]):
+            continue
+        left, right = map(forms.of, operands(node))
+        form = None if left is None or right is None else combine(left, right, -1, forms.order)
+        factor = 0 if form is None else form.coefficient(node_id(last))
+        if form is None or not factor:
+            continue
+        terms = tuple((key, c) for key, c in form.terms if key != node_id(last))
+        # the difference of the sides is zero next to these places
+        for bound in interval(Affine(terms, form.constant), ranges) or ():
+            found |= {-bound // factor + step for step in (-1, 0, 1, 2)}
+    return sorted(cut for cut in found if first <= cut <= end + 1)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``place >= value``, or ``place < value`` where `below` is False."""
+
+    value: Expr
+    below: bool
+
+
+def bound_of(guard: Expr, last: Var, variables: Sequence[Var]) -> Bound | None:
+    """A comparison as a bound of the last axis, if it is one."""
+    name = op_name(guard)
+    if name not in ("lt", "le", "gt", "ge"):
+        return None
+    left, right = operands(guard)
+    forms = affine_forms([left, right], variables)
+    if node_id(left) not in forms or node_id(right) not in forms:
+        return None
+    factor = forms[node_id(left)].coefficient(node_id(last))
+    factor -= forms[node_id(right)].coefficient(node_id(last))
+    if abs(factor) != 1:
+        return None
+    zero = {last: const(0, dtype_of(last))}
+    # factor*place + rest compared with 0
+    rest = cast(dtype_of(last), sub(substitute(left, zero), substitute(right, zero)))
+    below = (name in ("gt", "ge")) == (factor == 1)
+    root = sub(const(0, dtype_of(rest)), rest) if factor == 1 else rest
+    strict = name in ("lt", "gt")
+    return Bound(add(root, const(int(strict == below), dtype_of(root))), below)
