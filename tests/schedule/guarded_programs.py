@@ -342,6 +342,14 @@ def long_rows() -> Program:
     return Program([x], [topi.nn.softmax(x)], [*ONE, {"n": 0}, {"n": 100}])
 
 
+def windows_over_time() -> Program:
+    """The largest of each 3 neighbours of a symbolic number of steps."""
+    [n] = symbols("n")
+    x, r = placeholder("x", 3, n + 2), axis(3)
+    y = te.compute((3, n), lambda c, t: te.max(x[c, t + r], axis=r), name="y")
+    return Program([x], [y], [{"n": n} for n in (0, 1, 3, 5, 15, 16, 17, 40)])
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     **{f"rows-{w}": lambda w=w: guarded_rows(w) for w in (1, 7, 100, 128, 1000)},
     "rows-int64": lambda: guarded_rows(100, "int64"),
@@ -377,6 +385,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "gradient-columns": lambda: gradient_of(columns_over_time(5)),
     "column-strips": lambda: column_strips(9),
     "turned-sizes": turned_sizes,
+    "windows-over-time": windows_over_time,
+    "gradient-windows-over-time": lambda: gradient_of(windows_over_time()),
     "long-rows": long_rows,
     "gradient-long-rows": lambda: gradient_of(long_rows()),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),

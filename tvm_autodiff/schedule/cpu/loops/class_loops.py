@@ -20,6 +20,7 @@ from ....codegen.loop_nest import (
     Statement,
     allocated,
     bind,
+    branch,
     counter,
     element,
     function,
@@ -29,7 +30,7 @@ from ....codegen.loop_nest import (
     store,
 )
 from ....codegen.stages.primfunc import StageFunction
-from ....expr.build import add, const, mul, variable
+from ....expr.build import add, compare, const, mul, sub, variable
 from ....expr.lets import merge_equal
 from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id
 from ....expr.rewrite import postorder, replace_outermost, substituter, variables_of
@@ -208,8 +209,10 @@ class _Writer:
         for piece in self._plan[axis]:
             var = counter(self._axes[axis].var.name, axis_range(self._axes[axis])[1])
             run = None
-            if axis + 1 == len(self._plan) and isinstance(piece.count, int):
-                run = self._runs([*quotients, var], [*chosen, piece], piece.count, kind)
+            if axis + 1 == len(self._plan):
+                count = piece.count
+                make = self._runs if isinstance(count, int) else self._runs_of_any_length
+                run = make([*quotients, var], [*chosen, piece], count, kind)
             if run is not None:
                 statements.append(run)
                 continue
@@ -246,6 +249,30 @@ class _Writer:
         if count % lanes:
             begin = binary("min", begin, const(last, dtype))
         return loop(run, -(-count // lanes), sequence([bind(base, begin), body]), kind)
+
+    def _runs_of_any_length(
+        self, quotients: Sequence[Var], chosen: Sequence[_Piece], extent: Expr, kind: object
+    ) -> Statement | None:
+        """The same of a symbolic extent: in narrower vectors where it is shorter than one, and
+        below these element by element.
+        """
+        var = quotients[-1]
+        if self.lanes < MIN_LANES:
+            return None
+        values, writes = self._elements(quotients, chosen)
+        made = loop(var, extent, self._body(quotients, chosen), kind)
+        for lanes in dict.fromkeys((MIN_LANES, self.lanes)):
+            base, run = counter("base", extent), counter("run", extent)
+            vectors = Run(var, base, (0, 0), lanes, 1, self._places).statements(values, writes)
+            if vectors is None:
+                return None
+            width = const(lanes, dtype_of(var))
+            begin = binary("min", mul(run, width), sub(extent, width))
+            count = binary("floordiv", add(extent, sub(width, const(1, dtype_of(var)))), width)
+            inside = loop(run, count, sequence([bind(base, begin), vectors]), kind)
+            made = branch(compare("ge", extent, width), inside, made)
+        self.nodes += 2 * len(postorder(values))
+        return made
 
     def _elements(
         self, quotients: Sequence[Var], chosen: Sequence[_Piece]
