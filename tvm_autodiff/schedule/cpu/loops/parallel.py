@@ -38,16 +38,16 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
     """Parallelise leading loops: as few as give every thread a fair share.
 
     The others stay separate loops, so that no index is computed by divisions in them. One loop of
-    symbolic extent takes part at most, as the outermost one: all divisors are literal then, and
-    the bounds of the quotients are known.
+    symbolic extent takes part at most, as the outermost one, and only long ones beside it: all
+    divisors are literal then, and the bounds of the quotients are known.
     """
     chosen: list[Any] = []
     symbolic: list[Any] = []
     count = 1
     for each in loops:
         extent = extent_of(schedule, each)
-        if extent is None and symbolic:
-            continue
+        if symbolic and (extent is None or extent < 2 * machine.threads):
+            continue  # a short loop beside a symbolic one divides its index, and occupies nobody
         (symbolic if extent is None else chosen).append(each)
         count *= extent or 1  # a symbolic extent may be 1
         if count >= 2 * machine.threads and count % machine.threads == 0:
