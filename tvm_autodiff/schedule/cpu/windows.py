@@ -18,7 +18,7 @@ from ..cost import MAX_COPIES
 from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
-from ..nest.access import is_flat
+from ..nest.access import is_flat, stride_of
 from ..nest.index_set_splitting import decided
 from ..nest.residues import moduli_of
 from ..rewrites.sums.unrolled import window_of
@@ -50,8 +50,8 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         return Declined("it depends on a remainder that is not that of an axis")
     if prod(moduli) > MAX_COPIES:
         return Declined(f"it has more than {MAX_COPIES} residue classes")
-    copies = moduli[-1] == 1 and all(map(is_load, elements.values))  # whole rows
-    if reduction_of(op) is None and (copies or prod(moduli) == 1) and not has_border(elements):
+    plain = prod(moduli) == 1 or (moduli[-1] == 1 and _copies_rows(elements))
+    if reduction_of(op) is None and plain and not has_border(elements):
         return other_kind("it has neither windows, nor residue classes, nor borders")
     launch = class_loops(elements, moduli, kernel.outputs, machine, kernel.repetition)
     return launch if isinstance(launch, Declined) else [launch]
@@ -67,6 +67,13 @@ def _elementwise(op: Operation) -> Elements:
     }
     values = tuple(decided(expand_lets(body), variables, known) for body in bodies(op))
     return Elements(tuple(op.axis), values)
+
+
+def _copies_rows(elements: Elements) -> bool:
+    """Whether each value is a read along memory, which needs no loop of its own."""
+    variables = [axis.var for axis in elements.axes]
+    last = node_id(variables[-1])
+    return all(is_load(v) and stride_of(v, last, variables) == 1 for v in elements.values)
 
 
 def _written_out(kernel: Kernel) -> Elements | None:
