@@ -1,9 +1,9 @@
 """`python -m benchmarks.suite.versions BASE`: all cases, this checkout beside an earlier one.
 
-Cases of the suite and of `breadth`; each version computes in a process of its own, from its own
-package and its own benchmarks, and they take turns. A ratio above 1 says that this checkout is
-faster. On a machine whose other tenants slow some rounds down, the ratio of the best rounds is the
-one to believe.
+Cases of the suite, of `breadth`, of `operators` and generated ones; each version computes in a
+process of its own, from its own package and its own benchmarks, and they take turns. A ratio above
+1 says that this checkout is faster. On a machine whose other tenants slow some rounds down, the
+ratio of the best rounds is the one to believe.
 """
 
 from __future__ import annotations
@@ -46,9 +46,15 @@ for line in sys.stdin:
         text = str(error).strip().splitlines() or [""]
         print("error", type(error).__name__, text[0], file=sys.__stderr__, flush=True)
 """
+CASES_OF_GENERATED = """
+from benchmarks.generated.cases import programs
+CASES = {entry.name: entry.case for entry in programs(0, 40)}
+"""
 SOURCES = {
     "suite": CASES_OF_SUITE,
     "breadth": "from benchmarks.breadth.__main__ import CASES",
+    "operators": "from benchmarks.operators.cases import CASES",
+    "generated": CASES_OF_GENERATED,
 }
 
 
@@ -123,7 +129,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("base", help="the commit to compare with")
     parser.add_argument("--case", nargs="*", default=[], help="parts of names")
-    parser.add_argument("--source", nargs="*", default=list(SOURCES), choices=list(SOURCES))
+    parser.add_argument(
+        "--source", nargs="*", default=["suite", "breadth"], choices=list(SOURCES)
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--seconds", type=float, default=0.03, help="of a round")

@@ -24,6 +24,7 @@ from ....expr.build import add, const, mul, sub
 from ....expr.nodes import Expr, binary, dtype_of
 from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import Extent
+from ...cost import MAX_NODES
 from ...fusion.row_items import Item
 from ...machine import LATENCY
 
@@ -52,14 +53,15 @@ def filled(target: Local, value: Expr, shape: Sequence[int], lanes: int) -> Stat
     return inner
 
 
-def vectors_of_strip(extent: Extent, lanes: int, folds: int) -> int:
+def vectors_of_strip(extent: Extent, lanes: int, folds: int, nodes: int = 1) -> int:
     """The number of vectors in a round: enough to hide the latency of a sum, and a power of two.
 
-    Halves of three vectors would be written as one and a half vectors and read as others.
+    Halves of three vectors would be written as one and a half vectors and read as others. A large
+    body, of so many nodes, hides the latency itself.
     """
     if not folds:
         return 1
-    most = max(1, LATENCY // folds)
+    most = max(1, min(LATENCY // folds, MAX_NODES // max(1, nodes)))
     most = max(1, min(most, extent // lanes)) if isinstance(extent, int) else most
     return 1 << (most.bit_length() - 1)
 

@@ -25,7 +25,7 @@ from ....codegen.loop_nest import (
 )
 from ....expr.build import add, const, variable
 from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
-from ....expr.rewrite import substituter
+from ....expr.rewrite import postorder, substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
 from ...cost import MAX_COPIES
 from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold, is_cut
@@ -63,7 +63,8 @@ class NestWriter:
         folds = nest.folds
         values, loops = self._outer(first, rows, first.loops[:-1])
         low, extent = _bounds(first, first.loops[-1], rows, values)
-        unroll = vectors_of_strip(extent, first.lanes, len(folds))
+        nodes = len(postorder([source for item in nest.items for source in item.sources]))
+        unroll = vectors_of_strip(extent, first.lanes, len(folds), nodes)
         width = unroll * first.lanes
         width = min(width, extent) if isinstance(extent, int) else width
         accumulators = {id(item): self._buffers(item, "lanes", width) for item in folds}
