@@ -70,6 +70,7 @@ CONDITIONS: list[tuple[Any, list[str]]] = [
     (te.min(i, n) > 3, ["i >= 4", "n >= 4"]),
     (tirx.likely(i < 3), ["i <= 2"]),
     ((i % 3).equal(1), ["i % 3 == 1"]),
+    (tirx.NE(i % 2, 0), ["i % 2 == 1"]),
     ((0 - i).equal(-3), ["i == 3"]),
 ]
 

@@ -255,6 +255,8 @@ class Atoms(WritingTable):
                 inner = build.negate(operands(part)[0])
                 if op_name(inner) in COMPARISONS:
                     part, name = inner, op_name(inner)
+            part = _other_parity(part)
+            name = op_name(part)
             if const_value(part) is not None:
                 out.append(("ge", constant(0 if const_value(part) else -1)))
             elif name not in COMPARISONS or name == "ne" or not is_integer(operands(part)[0]):
@@ -343,6 +345,17 @@ _LINEAR: dict[str, Any] = {
     "truncdiv": Atoms._truncdiv_forms,
     "truncmod": Atoms._truncmod_forms,
 }
+
+
+def _other_parity(condition: Expr) -> Expr:
+    """``a % 2 != 0 → a % 2 == 1``."""
+    if op_name(condition) != "ne":
+        return condition
+    left, right = operands(condition)
+    value = const_value(right)
+    if op_name(left) != "floormod" or const_value(operands(left)[1]) != 2 or value not in (0, 1):
+        return condition
+    return build.compare("eq", left, build.const(1 - int(value), dtype_of(right)))
 
 
 def _substituted(node: Expr, mapping: Mapping[Var, Expr]) -> Expr:
