@@ -8,8 +8,10 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tvm_autodiff.expr.costly import is_expensive
+from tvm_autodiff.expr.rewrite import contains
 from tvm_autodiff.graph.graph import topological
-from tvm_autodiff.graph.stage import shape_of
+from tvm_autodiff.graph.stage import shape_of, sources_of
 from tvm_autodiff.schedule.rewrites.distinct_values import with_distinct_values
 
 x = te.placeholder((32, 24), "float64", name="x")
@@ -93,3 +95,24 @@ def test_compiled_with_its_gradient():
     want = np.zeros_like(a)
     want[:, :2] = (h.reshape(32, 2, 12) * np.cos(angle) * level).sum(2)
     np.testing.assert_allclose(gradient, want, rtol=1e-12, atol=1e-13)
+
+
+def test_a_gradient_reads_the_values_of_the_value():
+    """Also behind the stage of a factor that several terms share."""
+
+    points = te.placeholder((128, 4), "float64", name="points")
+
+    def both(i, j):
+        level = te.power(tirx.const(2.0, "float64"), (j % 12 // 2).astype("float64"))
+        angle = points[i, j // 12] * level
+        return te.if_then_else(j % 2 == 0, te.sin(angle), te.cos(angle))
+
+    y = te.compute((128, 48), both, name="y")
+    head = te.placeholder((128, 48), "float64", name="head")
+    outputs = [y, *ad.differentiate(y, [points], head)]
+    found = with_distinct_values(outputs)
+    assert not contains(sources_of(found[1].op), is_expensive)
+    rng = np.random.default_rng(2)
+    given = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in (points, head)}
+    for new, old in zip(*(evaluate_graph(some, given) for some in (found, outputs)), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-12, atol=1e-13)

@@ -23,17 +23,30 @@ from ...expr.nodes import (
     Var,
     const_value,
     dtype_of,
+    is_load,
     load,
     node_id,
     op_name,
     operands,
+    tensor_key,
 )
-from ...expr.rewrite import contains_load, expand_lets, loaded_tensors, postorder, replace_outermost
+from ...expr.rewrite import (
+    contains,
+    contains_load,
+    expand_lets,
+    loaded_tensors,
+    map_loads,
+    postorder,
+    replace_outermost,
+    substituter,
+)
 from ...expr.structural import StructuralKeys
 from ...graph.graph import each_stage
 from ...graph.stage import (
     Operation,
     axis_range,
+    axis_vars,
+    bodies,
     data_axis,
     is_compute,
     loop_axes,
@@ -49,6 +62,7 @@ from ..kernel import size_of
 from ..machine import THREAD_CYCLES
 from ..nest.access import Interval
 from ..nest.in_range import Loops, is_safe
+from ..nest.index_set_splitting import decided
 
 _DIVISIONS = ("floordiv", "floormod")
 
@@ -94,19 +108,23 @@ class _Values:
     keys: StructuralKeys = field(default_factory=StructuralKeys)
     made: dict[tuple[object, ...], Tensor] = field(default_factory=dict)
     variables: list[Var] = field(default_factory=list)  #: of expressions that are compared
+    #: what stages compute that hold nothing but values of another one now, by their tensors
+    copies: dict[tuple[int, int], Operation] = field(default_factory=dict)
 
     def taken_out(self, op: Operation) -> list[Tensor] | None:
         """The stage with the expensive functions that it computes repeatedly taken out."""
         if not is_compute(op):
             return None
-        sources = [expand_lets(source) for source in sources_of(op)]
-        costs = _costs(sources)
-        if not any(costs.values()):
-            return None
         axes = loop_axes(op)
         ranges = _ranges(axes)
-        if ranges is None:
+        if ranges is None or not contains(sources_of(op), is_expensive):
             return None
+        variables = [axis.var for axis in axes]
+        sources = [
+            decided(map_loads(expand_lets(source), self._value), variables, ranges)
+            for source in sources_of(op)
+        ]
+        costs = _costs(sources)
         largest = max(
             size_of(shape_of(tensor))
             for tensor in (op.output(0), *(t for source in sources for t in loaded_tensors(source)))
@@ -121,25 +139,39 @@ class _Values:
                 continue
             seen.add(node_id(node))
             digits = _digits(node, axes, ranges, self.keys)
-            if digits is not None and _pays(node, digits, axes, costs[node_id(node)]):
+            if digits is not None and prod(digits.extents) <= largest:
                 # rows that are fused keep what they compute of data for all that needs it
                 apart = not contains_load(node) or (digits.has_quotients and not reduces)
-                if apart and prod(digits.extents) <= largest:
-                    read = self._read(op.name, node, digits)
-                    if read is not None:
-                        memo[node_id(node)] = read
-                        continue
+                apart = apart and _pays(node, digits, axes, costs[node_id(node)])
+                read = self._read(op.name, node, digits, apart)
+                if read is not None:
+                    memo[node_id(node)] = read
+                    continue
             pending += operands(node)
         if not memo:
             return None
         fresh = tuple(bind_shared(replace_outermost(source, memo)) for source in sources)
         reduction = reduction_of(op)
         if reduction is None:
-            return with_bodies(op, fresh)
+            made = with_bodies(op, fresh)
+            if len(made) == 1 and is_load(fresh[0]):
+                self.copies[tensor_key(made[0])] = op
+            return made
         return reduction_stage(op.name, list(op.axis), replace(reduction, sources=fresh))
 
-    def _read(self, name: str, node: Expr, digits: _Digits) -> Expr | None:
-        """The read of a stage of a node's values, or None if not all of them can be computed."""
+    def _value(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
+        """``f[i, j] → exp(w[j//2])`` for a tensor that holds nothing but values of a stage made
+        here, so that what is computed of them is compared with what was.
+        """
+        op = self.copies.get(tensor_key(tensor))
+        if op is None:
+            return None
+        return substituter(dict(zip(axis_vars(op), indices, strict=True)))(bodies(op)[0])
+
+    def _read(self, name: str, node: Expr, digits: _Digits, apart: bool) -> Expr | None:
+        """The read of a stage of a node's values; None if not all of them can be computed, or if it
+        would be a new one that does not pay.
+        """
         count = len(digits.nodes)
         for number in range(len(self.variables), count):
             self.variables.append(variable(f"d{number}", "int32"))
@@ -147,6 +179,8 @@ class _Values:
         moved = _over(node, digits, here)
         key = (self.keys.expr(moved), *digits.extents)
         if key not in self.made:
+            if not apart:
+                return None
             ranges = {
                 node_id(var): (0, extent - 1)
                 for var, extent in zip(here, digits.extents, strict=True)

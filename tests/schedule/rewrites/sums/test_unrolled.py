@@ -24,6 +24,16 @@ def pool_in_a_network():
     return [loss, *differentiate(loss, inputs)]
 
 
+def class_of_functions():
+    A = te.placeholder((4, 8), name="A")
+    even = te.compute((4, 4), lambda i, j: te.exp(A[i, j]), name="even")
+    return [
+        te.compute(
+            (4, 8), lambda i, j: te.if_then_else(j % 2 == 0, even[i, j // 2], A[i, j]), name="mixed"
+        )
+    ]
+
+
 def class_read_elsewhere():
     A = te.placeholder((4, 8), name="A")
     even = te.compute((4, 4), lambda i, j: te.exp(A[i, j]), name="even")
@@ -38,6 +48,7 @@ KERNELS = [
     (lambda: [pool_gradient(2, 3, 13, 13, [3, 3], [2, 2], [1, 1])[1]], ["pool_max_winner", "dX"]),
     (lambda: [interleaved(4, 9)[1]], ["I"]),
     (class_read_elsewhere, ["even", "mixed"]),
+    (class_of_functions, ["even", "mixed"]),  # in vectors
 ]
 
 

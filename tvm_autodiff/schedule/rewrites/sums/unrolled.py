@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from ....expr.build import conjuncts, const
+from ....expr.costly import is_expensive
 from ....expr.fold import fold
 from ....expr.nodes import (
     Expr,
@@ -26,7 +27,7 @@ from ....expr.nodes import (
     operands,
     tensor_key,
 )
-from ....expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
+from ....expr.rewrite import contains, expand_lets, map_loads, postorder, substituter, tree_size
 from ....graph.graph import Graph, retarget
 from ....graph.stage import (
     Operation,
@@ -224,7 +225,8 @@ def _with_parts(
             continue
         value = expand_lets(plain[0])
         size += tree_size(value)
-        if size <= MAX_TREE:
+        # classes are written out: there are no vectors of functions in them
+        if size <= MAX_TREE and not contains(value, is_expensive):
             values[tensor_key(tensor)] = tensor.op, value
 
     def expand(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
