@@ -25,13 +25,14 @@ from ...graph.stage import (
     renew_axis,
     renewed,
 )
-from ..cost import MIN_LANES
+from ..cost import MIN_LANES, STORE
 from ..declined import Declined
-from ..kernel import Kernel, unknown_size
+from ..kernel import Kernel, iterations, size_of, unknown_size
 from ..machine import Machine
 from ..nest.access import has_branches, is_flat, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.guards import selected
+from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, in_parts
 from .loops.column_strips import column_strips
 from .loops.guarded_columns import guarded_columns
@@ -46,8 +47,50 @@ def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     split = parts_for_threads(kernel, machine)
     if split is not None:
         partial, combined = split
-        return in_parts([_columns_of(partial, machine)], partial, combined, kernel)
-    return [_columns_of(kernel, machine)]
+        return in_parts(_reduced(partial, machine), partial, combined, kernel)
+    return _reduced(kernel, machine)
+
+
+def _reduced(kernel: Kernel, machine: Machine) -> Made | Declined:
+    """The function of a kernel, and what combines the lanes of its vectors if they are parts."""
+    lanes = _lanes(kernel, machine)
+    if lanes is None:
+        return [_columns_of(kernel, machine)]
+    partial, combined = lanes
+    plain = _selected(partial)
+    tile = Tile(0, machine.lanes(dtype_of(kernel.root.output(0))))
+    return in_parts([_columns(partial, plain, tile, machine)], partial, combined, kernel)
+
+
+def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
+    """``out[i] = ⊕_k x[i, k%n]  →  part[p, i] = ⊕_k x[i, (k*P + p)%n], out[i] = ⊕_p part[p, i]``
+    where no axis has vectors of memory: one by one, each element waits for the one before.
+    """
+    root = kernel.root
+    plain, lanes = _selected(kernel), machine.lanes(dtype_of(root.output(0)))
+    axis = plain.axes[-1]
+    low, extent = axis_range(axis)
+    if low != 0 or not isinstance(extent, int) or extent % lanes or lanes < MIN_LANES:
+        return None
+    extents = [axis_range(axis)[1] for axis in root.axis]
+    if not all(isinstance(n, int) for n in extents):
+        return None
+    if STORE * lanes * size_of(extents) > iterations(root, machine.symbolic_size):
+        return None
+    variables = [one.var for one in (*root.axis, *plain.axes)]
+    columns = root.axis[-1].var if len(root.axis) else None
+    strides = strides_along(plain.sources, columns, variables) if columns is not None else None
+    if (strides and max(strides) == 1) or has_branches(plain.sources, axis.var):
+        return None
+    return split_reduction(kernel, len(plain.axes) - 1, lanes, interleaved=True)
+
+
+def _selected(kernel: Kernel) -> Reduction:
+    """The reduction of a kernel, without branches where reads are safe."""
+    found = reduction_of(kernel.root)
+    assert found is not None
+    axes = [*kernel.root.axis, *found.axes]
+    return replace(found, sources=selected(found.sources, axes))
 
 
 def _columns_of(kernel: Kernel, machine: Machine) -> StageFunction:
@@ -56,8 +99,7 @@ def _columns_of(kernel: Kernel, machine: Machine) -> StageFunction:
     lanes = machine.lanes(dtype_of(kernel.root.output(0)))
     if kernel.epilogue is None and is_flat(kernel.root, lanes):
         return _flat_columns(kernel, lanes, machine)
-    axes = [*kernel.root.axis, *found.axes]
-    plain = replace(found, sources=selected(found.sources, axes))
+    plain = _selected(kernel)
     if _symbolic_columns(kernel, plain):
         return column_strips(kernel, plain, machine)
     tile = _column_tile(kernel.root, plain, lanes)

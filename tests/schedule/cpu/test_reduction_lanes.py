@@ -1,0 +1,42 @@
+"""Reductions along which memory is not contiguous: parts of them are the lanes of vectors."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import te
+
+from tests.machines import avx512
+from tests.schedule import cases
+from tests.schedule.test_rules import check
+from tvm_autodiff.schedule.cpu.reduction import reduction
+from tvm_autodiff.schedule.cpu.rules import CPU_RULES
+from tvm_autodiff.schedule.fusion.kernels import separate
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+from tvm_autodiff.schedule.rule import apply_rules
+
+
+def wrapped(rows, columns, shift, dtype="float32"):
+    """``Y[i] = Σ_{j, k} X[j, k]·Z[j, (3*k + i)%n]``."""
+    X = cases.placeholder("X", rows, columns, dtype=dtype)
+    Z = cases.placeholder("Z", rows, shift, dtype=dtype)
+    j, k = cases.axis(rows, "j"), cases.axis(columns, "k")
+    body = lambda i: te.sum(X[j, k] * Z[j, (k * 3 + i) % shift], axis=[j, k])  # noqa: E731
+    return [X, Z], te.compute((3,), body, name="Y")
+
+
+#: case, what its launches write with one thread
+CASES = {
+    "lanes": (wrapped(8, 64, 50), ["Y_part", "Y"]),
+    "an extent that lanes do not divide": (wrapped(8, 63, 50), ["Y"]),
+    "few points": (wrapped(2, 16, 50), ["Y"]),
+    "int32": (wrapped(8, 64, 50, "int32"), ["Y_part", "Y"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_lanes(name):
+    case, written = CASES[name]
+    [kernel] = separate(normal_form([case[1]]))[0]
+    [found] = apply_rules(kernel, avx512(), (reduction, *CPU_RULES))
+    assert [one.outputs[0].op.name for one in found.launches] == written
+    check(case)
