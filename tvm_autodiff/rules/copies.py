@@ -11,9 +11,20 @@ from collections import Counter
 from collections.abc import Callable
 from math import prod
 
-from ..expr.nodes import Expr, Tensor, is_const, is_load, node_id, op_name, operands, tensor_key
+from ..expr.build import sub
+from ..expr.nodes import (
+    Expr,
+    Tensor,
+    const_value,
+    is_const,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ..expr.rewrite import substituter
-from ..expr.simplify import prove_equal
+from ..expr.simplify import simplify
 from ..graph.graph import tensors_read_by
 from ..graph.stage import Operation, axis_vars, bodies, is_compute, shape_of
 from .linearize import linearize
@@ -106,19 +117,22 @@ def _is_copy(body: Expr) -> bool:
 
 
 def _is_not_larger(source: Tensor, copy: Tensor) -> bool:
-    """Whether a source has at most as many elements; symbolic extents must cancel."""
+    """Whether a source has at most as many elements; each symbolic extent must be at most that of
+    another dimension of the copy, which may have a border: ``n`` and ``n + 4``.
+    """
     left, right = shape_of(source), list(shape_of(copy))
     for extent in left:
         if isinstance(extent, int):
             continue
-        same = [
-            n
+        more = {
+            n: const_value(simplify(sub(other, extent)))
             for n, other in enumerate(right)
-            if not isinstance(other, int) and prove_equal(extent, other)
-        ]
-        if not same:
+            if not isinstance(other, int)
+        }
+        fitting = {n: border for n, border in more.items() if border is not None and border >= 0}
+        if not fitting:
             return False
-        right.pop(same[0])
+        right.pop(min(fitting, key=lambda n: fitting[n]))
     known = [prod(extent for extent in shape if isinstance(extent, int)) for shape in (left, right)]
     return known[0] <= known[1]
 
