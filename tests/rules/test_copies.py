@@ -73,6 +73,46 @@ def test_many_sources_are_no_paths():
     assert all_copies().terms(padded) is not None
 
 
+@pytest.mark.parametrize(
+    ("border", "is_passed"), [((2, 3), True), ((0, 0), True), ((-1, 0), False), ((-2, 2), True)]
+)
+def test_a_border_around_a_symbolic_size(border: tuple[int, int], is_passed: bool):
+    """``n → n + 5`` is fused through, ``n → n - 1`` is a slice, whose cotangent is smaller."""
+    before, after = border
+    n = te.var("n")
+    x = te.placeholder((3, n), "float64", name="x")
+
+    def body(i, j):
+        place = j - before
+        inside = tirx.all(place >= 0, place < n)
+        return tirx.if_then_else(inside, x[i, tirx.max(place, 0)], tirx.const(0.0, "float64"))
+
+    padded = te.compute((3, n + before + after), body, name="padded")
+    assert (all_copies().terms(padded) is not None) == is_passed
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_gradient_through_a_border_of_a_symbolic_size(size: int):
+    n = te.var("n")
+    x, w = te.placeholder((n,), "float64", name="x"), te.placeholder((4,), "float64", name="w")
+    zero = tirx.const(0.0, "float64")
+    padded = te.compute(
+        (n + 3,), lambda i: tirx.if_then_else(tirx.all(i >= 1, i < n + 1), x[i - 1], zero), "padded"
+    )
+    r = te.reduce_axis((0, 4), "r")
+    y = te.compute((n,), lambda i: te.sum(padded[i + r] * w[r], axis=r), name="y")
+    head = te.placeholder((n,), "float64", name="head")
+    found = ad.differentiate(y, [x], head)
+    assert "padded" not in str(ad.show(found[0]))
+    rng = np.random.default_rng(0)
+    cotangent, weights = rng.standard_normal(size), rng.standard_normal(4)
+    run = ad.build([x, w, head], found[0], cache=False)
+    want = np.zeros(size + 3)
+    for i in range(size):
+        want[i : i + 4] += cotangent[i] * weights
+    np.testing.assert_allclose(run(np.zeros(size), weights, cotangent), want[1 : size + 1])
+
+
 def solved(count: int, length: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """The systems that are solved for the gradient of a row of copies."""
     seen = []
