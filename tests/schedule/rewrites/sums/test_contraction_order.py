@@ -283,3 +283,16 @@ def test_no_order_is_cheaper():
         least = Exhaustive(kept, extents).cost(tuple(factors))
         assert price(order, factors, kept, extents) == least
     assert found > 30
+
+
+def test_ids_decide_nothing():
+    """Ids of variables are addresses, which differ between processes."""
+    chain = [(0, 1), (1, 2), (2, 3)]
+    orders = []
+    for ids in itertools.permutations(range(4)):
+        factors = [frozenset((ids[a], ids[b])) for a, b in chain]
+        extents = {ids[n]: 10 for n in range(4)}  # in the order of the loops
+        order = cheapest_order(factors, frozenset((ids[0], ids[3])), extents)
+        assert order is not None
+        orders.append([one.factors for one in order])
+    assert all(order == orders[0] for order in orders)

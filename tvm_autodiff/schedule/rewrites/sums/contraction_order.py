@@ -131,9 +131,9 @@ class _Least:
 def _least(factors: Sequence[Variables], kept: Variables, extents: Mapping[int, int]) -> _Least:
     """The cheapest of all orders; arguments as of `cheapest_order`."""
     groups: dict[tuple[int, ...], set[int]] = {}
-    for variable in dict.fromkeys(v for factor in factors for v in sorted(factor)):
-        if variable not in kept:
-            readers = tuple(n for n, factor in enumerate(factors) if variable in factor)
+    for variable in extents:  # in the order of the loops: ids differ between processes
+        readers = tuple(n for n, factor in enumerate(factors) if variable in factor)
+        if readers and variable not in kept:
             groups.setdefault(readers, set()).add(variable)
     search = _Search(kept, extents)
     everything = dict(enumerate(factors))
