@@ -49,9 +49,9 @@ def test_the_host_has_its_caches() -> None:
 def test_other_targets_have_usual_caches() -> None:
     other = "haswell" if host_target().attrs["mcpu"] != "haswell" else "znver4"
     target = as_target({"kind": "llvm", "mcpu": other})
-    assert caches_of(machine_of(target, 1)) == caches_of(Machine(target))
+    assert caches_of(machine_of(target, 1)) == caches_of(Machine(target, 64))
 
 
 def test_lines_a_way_apart_share_a_set() -> None:
-    assert Machine(None).way_bytes == 4096
-    assert Machine(None, first_cache_bytes=48 << 10, first_cache_ways=12).way_bytes == 4096
+    assert Machine(None, 64).way_bytes == 4096
+    assert Machine(None, 64, first_cache_bytes=48 << 10, first_cache_ways=12).way_bytes == 4096

@@ -20,10 +20,14 @@ def flat_dtype(axes: Sequence[Axis]) -> str:
 
 def flat_extent(axes: Sequence[Axis]) -> Expr:
     """The number of points."""
-    dtype = flat_dtype(axes)
-    literal = prod(extent for _, extent in map(axis_range, axes) if isinstance(extent, int))
-    sizes = [extent for _, extent in map(axis_range, axes) if not isinstance(extent, int)]
-    return reduce(mul, (cast(dtype, size) for size in sizes), const(literal, dtype))
+    return number_of_points([extent for _, extent in map(axis_range, axes)], flat_dtype(axes))
+
+
+def number_of_points(extents: Sequence[Extent], dtype: str) -> Expr:
+    """The product of extents."""
+    literal = prod(extent for extent in extents if isinstance(extent, int))
+    sizes = [cast(dtype, extent) for extent in extents if not isinstance(extent, int)]
+    return reduce(mul, sizes, const(literal, dtype))
 
 
 def unflattened(place: Expr, extents: Sequence[Extent]) -> list[Expr]:

@@ -26,6 +26,9 @@ from .stages.primfunc import PrimFunc
 Statement = Any  #: a TVM statement
 Buffer = Any  #: a TVM buffer
 
+#: bytes up to which TVM puts a buffer on the stack, and not into the heap
+ON_STACK = 1024
+
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = (
     tirx.ForKind.SERIAL,
     tirx.ForKind.PARALLEL,
@@ -68,8 +71,8 @@ class Local:
 
 
 def local(name: str, shape: Sequence[Extent], dtype: str, scope: str = "global") -> Local:
-    """A buffer for `allocated`, on the stack up to 1 KiB, otherwise on the heap, where those of
-    symbolic shape are, too.
+    """A buffer for `allocated`, on the stack up to `ON_STACK`, otherwise on the heap, as those of
+    symbolic shape.
 
     With scope ``"local"`` it is in the registers of a thread.
     """

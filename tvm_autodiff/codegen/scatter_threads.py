@@ -19,8 +19,8 @@ from ..expr.nodes import Expr, binary, const_value, dtype_of
 from ..graph.kinds.scatter_add import ScatterAdd, inside_result, nest_index
 from ..graph.stage import index_dtype, shape_of
 from .flat_axes import unflattened
+from .thread_loops import BLOCK
 
-_BLOCK = 256  #: threads of a block
 _MAX_GRID = 65_536  #: blocks; beyond, threads go on with the next elements
 
 
@@ -93,19 +93,19 @@ def _each_thread(extents: Sequence[Any], grid: int) -> Iterator[list[Expr]]:
     """One thread for each point of a box; returns the indices of the point."""
     total = reduce(_product, extents, 1)
     size = _literal(total)
-    blocks = grid if size is None else max(1, min(-(-size // _BLOCK), _MAX_GRID))
+    blocks = grid if size is None else max(1, min(-(-size // BLOCK), _MAX_GRID))
     with ExitStack() as loops:
         block = loops.enter_context(T.thread_binding(0, blocks, thread="blockIdx.x"))
-        thread = loops.enter_context(T.thread_binding(0, _BLOCK, thread="threadIdx.x"))
-        place = block * _BLOCK + thread
-        if size is not None and index_dtype(size + blocks * _BLOCK) == "int64":
+        thread = loops.enter_context(T.thread_binding(0, BLOCK, thread="threadIdx.x"))
+        place = block * BLOCK + thread
+        if size is not None and index_dtype(size + blocks * BLOCK) == "int64":
             place = cast("int64", place)
-        if size is None or blocks * _BLOCK < size:
-            again: Any = -(-(size or 0) // (blocks * _BLOCK))
+        if size is None or blocks * BLOCK < size:
+            again: Any = -(-(size or 0) // (blocks * BLOCK))
             if size is None:
-                total_up = total + (blocks * _BLOCK - 1)
-                again = binary("floordiv", total_up, _like(total, blocks * _BLOCK))
-            place = loops.enter_context(T.serial(0, again)) * (blocks * _BLOCK) + place
+                total_up = total + (blocks * BLOCK - 1)
+                again = binary("floordiv", total_up, _like(total, blocks * BLOCK))
+            place = loops.enter_context(T.serial(0, again)) * (blocks * BLOCK) + place
         loops.enter_context(T.If(compare("lt", place, _like(place, total))))
         loops.enter_context(T.Then())
         known = [extent if _literal(extent) is None else _literal(extent) for extent in extents]

@@ -6,6 +6,7 @@ Other files decide which target or limits a program should have.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import tvm
@@ -16,6 +17,11 @@ Target: TypeAlias = Any  #: a TVM target
 
 #: first parts of triples that name the same family of CPUs
 _ARCHITECTURES = {"x86_64": "x86", "i386": "x86", "i686": "x86", "arm64": "aarch64"}
+
+#: the feature of a target, or its architecture, from the widest on → bytes of a vector register,
+#: and how many there are
+_VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("neon", 16, 32), ("aarch64", 16, 32))
+_SSE = (16, 16)
 
 #: the architecture of CUDA targets where there is no GPU: that of an H100. TVM's default, sm_50,
 #: is no longer supported by the compilers of CUDA 13
@@ -102,6 +108,19 @@ def cpu_architecture(target: Target) -> str:
     return _ARCHITECTURES.get(name, name)
 
 
+def cpu_vectors(target: Target) -> tuple[int, int]:
+    """The bytes of a vector register of a CPU target, and the number of registers.
+
+    Examples
+    --------
+    >>> cpu_vectors(target_from({"kind": "llvm", "mtriple": "aarch64-linux-gnu"}))
+    (16, 32)
+    """
+    known = {*cpu_features(target), cpu_architecture(target)}
+    rows = ((width, count) for name, width, count in _VECTORS if name in known)
+    return next(rows, _SSE)
+
+
 def is_host(target: Target) -> bool:
     """Whether a target is the CPU of this host, as its name says."""
     host = host_target()
@@ -145,10 +164,52 @@ def with_arch(target: Any) -> dict[str, Any]:
     return {**named, "arch": gpu_arch() or DEFAULT_ARCH}
 
 
-def gpu_multiprocessors() -> int | None:
-    """The number of multiprocessors of the first GPU, or None without a GPU."""
+@dataclass(frozen=True)
+class Gpu:
+    """What a kernel of a GPU finds: those of an H100, and what it may have without asking (CUDA C++
+    Programming Guide, technical specifications).
+
+    Attributes
+    ----------
+    multiprocessors : int
+        The number of multiprocessors.
+    block_threads, shared_bytes : int
+        The maximum number of threads of a block, and its shared memory.
+    local_bytes : int
+        The memory of a thread.
+    read_bytes : int
+        The bytes that a thread reads at a time at most.
+    block_products, near_bytes, far_bytes : int
+        What a multiprocessor does in a cycle: multiply-adds of float32, bytes that it reads from
+        its first cache, and from the second one.
+    launch_cycles : int
+        The cycles that one more kernel takes.
+    """
+
+    multiprocessors: int = 132
+    block_threads: int = 1024
+    shared_bytes: int = 48 * 1024
+    local_bytes: int = 512 * 1024
+    read_bytes: int = 16
+    block_products: int = 128
+    near_bytes: int = 128
+    far_bytes: int = 32
+    launch_cycles: int = 6_000
+
+
+def gpu_of(target: Target) -> Gpu:
+    """The GPU that a CUDA target is for: this machine's, if it is one of that architecture."""
+    usual, limits = Gpu(), target_attributes(target)
     device = tvm.cuda(0)
-    return int(device.multi_processor_count) if device.exist else None
+    own = device.exist and limits.get("arch") == gpu_arch()
+    block = int(limits.get("max_threads_per_block", usual.block_threads))
+    shared = int(limits.get("max_shared_memory_per_block", usual.shared_bytes))
+    return replace(
+        usual,
+        multiprocessors=int(device.multi_processor_count) if own else usual.multiprocessors,
+        block_threads=min(usual.block_threads, block),
+        shared_bytes=min(usual.shared_bytes, shared),
+    )
 
 
 def compiler_versions() -> tuple[str, str]:

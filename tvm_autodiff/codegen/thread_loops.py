@@ -16,6 +16,7 @@ from .loop_nest import Local, Statement
 
 SHARED, REGISTERS = "shared", "local"
 WARP = 32  #: threads that run in step
+BLOCK = 256  #: the default number of threads of a block: two warps for each of four schedulers
 
 
 #: loops that are to be unrolled are left to CUDA's compiler, so that the source stays short

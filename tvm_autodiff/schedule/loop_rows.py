@@ -18,8 +18,6 @@ from .machine import Machine
 from .rewrites.loops.row_blocks import RowBlocks, row_blocks
 from .work import bytes_of, estimated_work
 
-UNEVEN = 0.1  #: of the time of a loop, for which some threads may wait for the last one
-
 
 def rows_apart(loop: Loop, machine: Machine) -> RowBlocks | None:
     """The blocks of rows of a loop, or None if it runs step by step as a whole."""
@@ -48,14 +46,10 @@ def steps_apart(loop: Loop, machine: Machine) -> int:
 
     Each run has its own temporaries. Where steps do not divide evenly, kernels use the threads.
     """
-    if loop.step.carries or not isinstance(loop.length, int) or not is_even(loop.length, machine):
+    if loop.step.carries or not isinstance(loop.length, int) or not machine.is_even(loop.length):
         return 1
     ops = [op for op in topological(list(loop.step.outputs)) if not is_placeholder(op)]
     work = loop.length * sum(estimated_work(Kernel(op)) for op in ops)
     return machine.threads_for(work)
 
 
-def is_even(count: int, machine: Machine) -> bool:
-    """Whether as many equal pieces of work keep all threads busy."""
-    most = -(-count // machine.threads)
-    return most * machine.threads <= count * (1 + UNEVEN)

@@ -10,17 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..codegen.host.host_cpu import Cache, host_caches, page_bytes
+from ..codegen.host.host_cpu import USUAL_CACHES, USUAL_PAGE, Cache, host_caches, page_bytes
 from ..codegen.targets import (
     Target,
-    cpu_architecture,
-    cpu_features,
-    gpu_arch,
-    gpu_multiprocessors,
+    cpu_vectors,
+    gpu_of,
     host_target,
     is_host,
     is_plain_cuda,
-    target_attributes,
     target_from,
     target_kind,
     with_arch,
@@ -28,13 +25,9 @@ from ..codegen.targets import (
 )
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import bits_of
-from .cost import SYMBOLIC_SIZE
+from .cost import SYMBOLIC_SIZE, THREAD_CYCLES, is_even
 
-#: cycles of one thread below which starting others costs more than it saves: it takes 1 to 5 µs
-THREAD_CYCLES = 16_384
-#: cycles to start a function and to wait for its threads, and what is not worth one: 1 µs
-LAUNCH_CYCLES = 4_000
-LATENCY = 4  #: cycles until the result of an addition is there, and as many vectors hide them
+_FIRST, _SECOND, _LAST = USUAL_CACHES
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,8 @@ class Machine:
     block_products, near_bytes, far_bytes : int
         What a multiprocessor does in a cycle: multiply-adds of float32, bytes that it reads from
         its first cache, and from the second one.
+    launch_cycles : int
+        The cycles that one more kernel of a GPU takes.
     exact_math : bool
         Whether exp, log and similar functions are left to the C library.
     symbolic_size : int
@@ -75,22 +70,23 @@ class Machine:
     """
 
     target: Any
-    vector_bytes: int = 16
-    vector_registers: int = 16
+    vector_bytes: int
+    vector_registers: int = 0
     threads: int = 1
-    cache_bytes: int = 512 * 1024
-    last_cache_bytes: int = 16 * 1024 * 1024
-    first_cache_bytes: int = 32 * 1024
-    first_cache_ways: int = 8
-    line_bytes: int = 64
-    page_bytes: int = 4096
+    cache_bytes: int = _SECOND.size
+    last_cache_bytes: int = _LAST.size
+    first_cache_bytes: int = _FIRST.size
+    first_cache_ways: int = _FIRST.ways
+    line_bytes: int = _FIRST.line
+    page_bytes: int = USUAL_PAGE
     multiprocessors: int = 0
     block_threads: int = 0
     shared_bytes: int = 0
-    local_bytes: int = 512 * 1024
-    block_products: int = 128
-    near_bytes: int = 128
-    far_bytes: int = 32
+    local_bytes: int = 0
+    block_products: int = 0
+    near_bytes: int = 0
+    far_bytes: int = 0
+    launch_cycles: int = 0
     exact_math: bool = False
     symbolic_size: int = SYMBOLIC_SIZE
 
@@ -104,6 +100,11 @@ class Machine:
         """``"llvm"``, ``"cuda"``..."""
         return target_kind(self.target)
 
+    @property
+    def accumulators(self) -> int:
+        """The vector registers for what a tile sums up; the others are for what it reads."""
+        return self.vector_registers * 3 // 4
+
     def lanes(self, dtype: str) -> int:
         """Elements of `dtype` in a vector register."""
         return max(1, self.vector_bytes * 8 // bits_of(dtype))
@@ -113,6 +114,10 @@ class Machine:
         is at least a cycle, unless it is part of a vector.
         """
         return self.threads > 1 and work >= THREAD_CYCLES
+
+    def is_even(self, count: int) -> bool:
+        """Whether so many equal tasks keep all threads busy."""
+        return is_even(count, self.threads)
 
     def threads_for(self, work: float) -> int:
         """The number of threads for `work` cycles of one."""
@@ -138,19 +143,11 @@ def as_target(target: Any) -> Target:
     return with_host(found, host_target()) if kind == "cuda" else found
 
 
-#: the feature of a target, or its architecture, from the widest on → bytes of a vector register,
-#: and how many there are
-_VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("neon", 16, 32), ("aarch64", 16, 32))
-_OTHER = (16, 16)  #: SSE
-
-
 def machine_of(target: Target, threads: int) -> Machine:
     """The machine behind a target."""
     if target_kind(target) == "cuda":
         return _gpu(target, threads)
-    known = {*cpu_features(target), cpu_architecture(target)}
-    rows = ((width, count) for name, width, count in _VECTORS if name in known)
-    width, registers = next(rows, _OTHER)
+    width, registers = cpu_vectors(target)
     machine = Machine(target, width, registers, threads)
     return _with_host_caches(machine) if is_host(target) else machine
 
@@ -174,19 +171,18 @@ def _with_host_caches(machine: Machine) -> Machine:
 
 
 def _gpu(target: Target, threads: int) -> Machine:
-    # what a kernel may have without asking: a target's own attributes can only be lower
-    limits = target_attributes(target)
-    own = limits.get("arch") == gpu_arch()
-    count = (gpu_multiprocessors() if own else None) or 132  # of an H100
-    block = min(1024, int(limits.get("max_threads_per_block", 1024)))
-    shared = min(48 * 1024, int(limits.get("max_shared_memory_per_block", 48 * 1024)))
+    gpu = gpu_of(target)
     return Machine(
         target,
-        16,
-        0,
-        threads,
-        0,
-        multiprocessors=count,
-        block_threads=block,
-        shared_bytes=shared,
+        gpu.read_bytes,
+        threads=threads,
+        cache_bytes=0,
+        multiprocessors=gpu.multiprocessors,
+        block_threads=gpu.block_threads,
+        shared_bytes=gpu.shared_bytes,
+        local_bytes=gpu.local_bytes,
+        block_products=gpu.block_products,
+        near_bytes=gpu.near_bytes,
+        far_bytes=gpu.far_bytes,
+        launch_cycles=gpu.launch_cycles,
     )

@@ -27,7 +27,7 @@ from ..graph.stage import (
     placeholder,
     shape_of,
 )
-from .cost import SYMBOLIC_SIZE
+from .cost import LARGE_SIZE, SYMBOLIC_SIZE
 from .emit.direct import Part, SizeRange
 from .emit.program import Program, assemble_parts, is_direct
 from .machine import Machine
@@ -35,7 +35,6 @@ from .plan import Plan
 from .rewrites.single_steps import without_single_steps
 from .rule import Scheduled
 
-MANY = 512  #: what a symbolic extent counts as in the part for large sizes
 MAX_SYMBOLS = 2  #: of a program that has parts
 
 
@@ -152,8 +151,8 @@ def sized_programs(
     for symbol in symbols:
         size = mul(size, cast("int64", symbol))
     # half-way between both estimates, in steps of equal ratio
-    least = round((MANY * SYMBOLIC_SIZE) ** (len(symbols) / 2))
-    many = replace(machine, symbolic_size=MANY)
+    least = round((LARGE_SIZE * SYMBOLIC_SIZE) ** (len(symbols) / 2))
+    many = replace(machine, symbolic_size=LARGE_SIZE)
     found.append(SizedProgram(SizeRange(size, least, 1 << 62), list(inputs), list(tensors), many))
     return found
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from ..graph.kinds.kind import Compute, kind_of
 from ..graph.kinds.prefix_scan import Scan
 from ..graph.kinds.scatter_add import ScatterAdd
+from .cost import THREAD_CYCLES
 from .declined import Cause
-from .machine import THREAD_CYCLES
 from .rule import Scheduled
 from .work import estimated_work
 

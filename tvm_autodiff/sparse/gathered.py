@@ -17,8 +17,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ..codegen.flat_axes import unflattened
 from ..expr.build import add, compare, const, if_then_else, sub, zero_like
-from ..expr.nodes import Expr, Tensor, binary, dtype_of, is_const, load
+from ..expr.nodes import Expr, Tensor, dtype_of, load
 from ..expr.rewrite import substituter
 from ..graph.bounded_stage import bounded_stage
 from ..graph.stage import (
@@ -184,21 +185,8 @@ def _read(parts: Sequence[Values], starts: Array, place: Expr, alone: bool = Fal
     found: Expr | None = None
     for number in reversed(range(len(parts))):
         start, end = (const(int(bound), dtype_of(place)) for bound in starts[number : number + 2])
-        indices = _unflattened(sub(place, start), parts[number].tensor)
+        indices = unflattened(sub(place, start), shape_of(parts[number].tensor))
         value = parts[number].element(indices, alone)
         found = value if found is None else if_then_else(compare("lt", place, end), value, found)
     assert found is not None
     return found
-
-
-def _unflattened(position: Expr, tensor: Tensor) -> list[Expr]:
-    """The indices of an element from its position in row-major order."""
-    shape = shape_of(tensor)
-    indices: list[Expr] = []
-    for dim in range(len(shape)):
-        stride = const(prod(shape[dim + 1 :]), dtype_of(position))
-        index = position if is_const(stride, 1) else binary("floordiv", position, stride)
-        if dim:
-            index = binary("floormod", index, const(shape[dim], dtype_of(position)))
-        indices.append(index)
-    return indices

@@ -12,7 +12,7 @@ from tests.evaluate import evaluate
 from tvm_autodiff.codegen.host.direct_calls import called, chosen
 from tvm_autodiff.codegen.loop_nest import PARALLEL, loop, sequence, when
 from tvm_autodiff.codegen.passes.small_launches import (
-    LEAST_WORK,
+    THREAD_CYCLES,
     estimated,
     without_small_launches,
 )
@@ -45,7 +45,7 @@ def test_a_constant_loop_stays():
     assert not branches(rewritten(func))
 
 
-@pytest.mark.parametrize("size", [0, 1, LEAST_WORK // 8 - 1, LEAST_WORK // 8, LEAST_WORK])
+@pytest.mark.parametrize("size", [0, 1, THREAD_CYCLES // 8 - 1, THREAD_CYCLES // 8, THREAD_CYCLES])
 def test_the_work_decides(size):
     _, func = function(lambda n, body: (n, body))
     made = rewritten(func)
@@ -53,13 +53,13 @@ def test_the_work_decides(size):
     [param] = [p for p in made.params if not hasattr(p.ty, "shape")]
     assert branch.then_case.kind == tirx.ForKind.SERIAL
     assert branch.else_case.kind == PARALLEL
-    assert bool(evaluate(branch.condition, {param: size})) == (size * 8 < LEAST_WORK)
+    assert bool(evaluate(branch.condition, {param: size})) == (size * 8 < THREAD_CYCLES)
 
 
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101])
 def test_an_estimate_decides_in_place_of_the_code(size):
     n, func = function(lambda n, body: (n, body))
-    cycles = n.astype("float64") * float(LEAST_WORK / 100)
+    cycles = n.astype("float64") * float(THREAD_CYCLES / 100)
     made = rewritten(tirx.PrimFunc(func.params, estimated(func.body, cycles)))
     [param] = [p for p in made.params if not hasattr(p.ty, "shape")]
     [branch] = branches(made)

@@ -13,7 +13,7 @@ from tests.schedule import group_cases as cases
 from tests.schedule.fusion.test_groups import groups_of
 from tvm_autodiff.codegen.passes.in_place import may_share
 from tvm_autodiff.compile import build
-from tvm_autodiff.schedule.cost import MAX_ROW
+from tvm_autodiff.schedule.cost import THREAD_CYCLES
 from tvm_autodiff.schedule.cpu.loops.common_subexpressions import with_common_subexpressions
 from tvm_autodiff.schedule.cpu.rows import fused_rows
 from tvm_autodiff.schedule.fusion.row_items import items_of, nests_of
@@ -138,8 +138,8 @@ def test_sums_are_kept_for_each_thread(threads, monkeypatch):
 
 
 def test_rows_that_no_cache_holds_are_not_joined():
-    A = te.placeholder((4, MAX_ROW + 1), name="A")
-    k = te.reduce_axis((0, MAX_ROW + 1), "k")
+    A = te.placeholder((4, 2 * THREAD_CYCLES + 1), name="A")
+    k = te.reduce_axis((0, 2 * THREAD_CYCLES + 1), "k")
     total = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="total")
     out = te.compute(A.shape, lambda i, j: A[i, j] - total[i], name="out")
     assert groups_of([out, total]) == []

@@ -25,6 +25,16 @@ class Cache:
     line: int
 
 
+#: the caches where they are not known, from the first one: those of Zen 2 to 4, the least of
+#: today's server CPUs
+USUAL_CACHES = (
+    Cache(32 * 1024, 8, 64),
+    Cache(512 * 1024, 8, 64),
+    Cache(16 * 1024 * 1024, 16, 64),
+)
+USUAL_PAGE = 4096  #: bytes
+
+
 @functools.cache
 def host_caches(root: Path = _ROOT) -> dict[int, Cache]:
     """The data caches of the first CPU by level, from 1; levels that are not known are missing."""
@@ -43,7 +53,7 @@ def host_caches(root: Path = _ROOT) -> dict[int, Cache]:
 
 def page_bytes() -> int:
     """The bytes of a page of memory."""
-    return int(os.sysconf("SC_PAGE_SIZE")) if hasattr(os, "sysconf") else 4096
+    return int(os.sysconf("SC_PAGE_SIZE")) if hasattr(os, "sysconf") else USUAL_PAGE
 
 
 def cores_of(cpus: Iterable[int], root: Path = _ROOT) -> int:

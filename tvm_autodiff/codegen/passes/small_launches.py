@@ -33,15 +33,16 @@ from ...expr.rewrite import postorder, replace_outermost, rewrite, variables_of
 from ..loop_nest import PARALLEL, SERIAL
 from ..stages.primfunc import PrimFunc
 
-#: cycles of one thread below which waking others costs more than it saves, as for constant sizes;
-#: a store, of a vector or of a number, takes about one
-LEAST_WORK = 16_384
-CALL = 16.0  #: cycles of a function such as exp, in vectors
+#: cycles of one thread below which waking others costs more than it saves: it takes 1 to 5 µs; a
+#: store, of a vector or of a number, takes about one
+THREAD_CYCLES = 16_384
+CALL = 24.0  #: operations that an expensive function such as exp counts as, in vectors
+SYMBOLIC_SIZE = 64  #: what an extent counts as that only a call, or data, decide
+LARGE_SIZE = 512  #: and what it counts as in the part of a program for large sizes
 FUNCTIONS = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid", "erf")
 )
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-_UNKNOWN = 64.0  #: iterations of a loop whose extent is no expression of sizes
 
 
 _ESTIMATE = "tvm_autodiff.cycles"  #: of a parallel loop, before it
@@ -68,7 +69,7 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
             return node
         changed = True
         alone = tirx.For(node.loop_var, node.min, node.extent, SERIAL, node.body)
-        few = rewrite(work, _safely_divided) < const(float(LEAST_WORK), "float64")
+        few = rewrite(work, _safely_divided) < const(float(THREAD_CYCLES), "float64")
         return tirx.IfThenElse(few, alone, node)
 
     def estimate(node: Any) -> Any:
@@ -78,7 +79,7 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
         changed = True
         if not isinstance(node.body, tirx.IfThenElse):  # no size decides about its threads
             return node.body
-        few = node.value < const(float(LEAST_WORK), "float64")
+        few = node.value < const(float(THREAD_CYCLES), "float64")
         return tirx.IfThenElse(few, node.body.then_case, node.body.else_case)
 
     visitors = [(tirx.For, loop), (tirx.AttrStmt, estimate)]
@@ -123,7 +124,7 @@ class _Work:
             return total
         if isinstance(node, tirx.IfThenElse):
             if _calls_a_kernel(node.condition):
-                return float(LEAST_WORK)  # the schedule has decided about threads
+                return float(THREAD_CYCLES)  # the schedule has decided about threads
             # one of both runs; the first is the whole of a guard
             return self._if(node.condition, self.of(node.then_case))
         if isinstance(node, tirx.BufferStore):
@@ -155,7 +156,7 @@ class _Work:
         tvm_ffi.structural_walk(extent, visitors)
         # data end the loop of a ragged row
         if reads or any(node_id(var) not in self._sizes for var in found):
-            return _UNKNOWN
+            return float(SYMBOLIC_SIZE)
         return cast("float64", extent)
 
 

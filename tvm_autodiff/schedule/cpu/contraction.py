@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from ...expr.nodes import dtype_of
 from ...graph.stage import bodies
+from ..cost import LAUNCH_CYCLES
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
-from ..machine import LAUNCH_CYCLES, Machine
+from ..machine import Machine
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import Made, in_parts, over_split_axes
 from .tiles.nests import Nest, nest_of, ranges_of

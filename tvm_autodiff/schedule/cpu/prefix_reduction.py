@@ -34,6 +34,7 @@ from ...expr.build import add, cast, compare, const, mul, select, sub, variable
 from ...expr.nodes import Expr, Var, dtype_of
 from ...expr.rewrite import substituter
 from ...graph.stage import Operation, axis_range, outputs_of, reduction_of
+from ..cost import LATENCY
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
@@ -42,8 +43,6 @@ from ..nest.in_range import is_safe, loops_of
 from ..nest.prefix_reductions import PrefixReduction, prefix_reduction_of
 from ..rule import Made, Rest
 from .loops.strip_mining import strips, vectors
-
-TOGETHER = (8, 4, 2)  #: rows taken at a time, so that no addition waits for the one before
 
 
 def prefix_reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -85,7 +84,7 @@ class _Writer:
         near = axis - 1 if axis == len(self.extents) - 1 else len(self.extents) - 1
         extents = [extent for place, extent in enumerate(self.extents) if place != axis]
         together = self.extents[near] if near >= 0 else 1
-        count = next((n for n in TOGETHER if together % n == 0), 1)
+        count = next(n for n in (2 * LATENCY, LATENCY, 2, 1) if together % n == 0)
         outputs = outputs_of(self.op)
         states = [local(f"states{n}", [count], dtype_of(t)) for n, t in enumerate(outputs)]
         several, step = counter("several", count), counter("step", self.extents[axis])

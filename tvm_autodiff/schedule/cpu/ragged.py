@@ -165,7 +165,7 @@ class _Nest:
             list(self.reduction.sources),
             lambda node: op_name(node) in ("if_then_else", "let") or condition_of(node) is not None,
         )
-        short = extent <= 8 * self.machine.lanes(self.dtypes[0])
+        short = extent <= self.machine.vector_registers // 2 * self.machine.lanes(self.dtypes[0])
         return VECTORIZED if short and not branches else SERIAL
 
     def _one(self, sums: list[Local], lanes: int) -> Statement:

@@ -25,7 +25,7 @@ from ...graph.stage import (
     renew_axis,
     renewed,
 )
-from ..cost import MIN_LANES, STORE
+from ..cost import LATENCY, MIN_LANES, STORE
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of, unknown_size
 from ..machine import Machine
@@ -140,7 +140,7 @@ def _column_tile(op: Operation, found: Reduction, lanes: int) -> Tile | None:
     width = next(widths, None)
     if width is None:
         return None
-    vectors = next(v for v in (4, 3, 2, 1) if extent % (width * v) == 0)
+    vectors = next(v for v in range(LATENCY, 0, -1) if extent % (width * v) == 0)
     return Tile(len(op.axis) - 1, width, vectors)
 
 
@@ -152,7 +152,7 @@ def _flat_columns(kernel: Kernel, lanes: int, machine: Machine) -> StageFunction
     fused = schedule.fuse(*loops[:rank])
     total = extent_of(schedule, fused)
     assert total is not None
-    vectors = next(v for v in (4, 3, 2, 1) if total % (lanes * v) == 0)
+    vectors = next(v for v in range(LATENCY, 0, -1) if total % (lanes * v) == 0)
     outer, group, vector = schedule.split(fused, [None, vectors, lanes])
     schedule.reorder(outer, *loops[rank:], group, vector)
     schedule.unroll(group)

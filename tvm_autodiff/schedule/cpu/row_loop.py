@@ -13,6 +13,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from ...codegen.flat_axes import unflattened
 from ...codegen.loop_nest import (
     PARALLEL,
     Local,
@@ -44,10 +45,10 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..cost import KERNEL_CALL, MAX_NODES, SYMBOLIC_SIZE
+from ..cost import KERNEL_CALL, LATENCY, MAX_NODES, SYMBOLIC_SIZE
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
-from ..machine import LATENCY, Machine
+from ..machine import Machine
 from ..nest.row_program import RowProgram, row_program
 from ..rewrites.normal_form import normal_form
 from .lanes.row_lanes import Lanes, RowLanes, stacks_in
@@ -233,18 +234,13 @@ class _Writer:
         """
         number = variable("number", "int32")
         statements = [bind(number, unit)]
-        start = binary("floormod", number, const(self._groups, "int32"))
-        start = mul(start, const(self._lanes, "int32"))
-        extent = self._program.extents[-1]
+        *outer, extent = self._program.extents
+        *values, group = unflattened(number, [*outer, self._groups])
+        start = mul(group, const(self._lanes, "int32"))
         if extent % self._lanes:
             start = binary("min", start, const(extent - self._lanes, "int32"))
-        values = [start]
-        rest = binary("floordiv", number, const(self._groups, "int32"))
-        for size in reversed(self._program.extents[:-1]):
-            values.append(binary("floormod", rest, const(size, "int32")))
-            rest = binary("floordiv", rest, const(size, "int32"))
         rows = []
-        for var, value in zip(self._program.rows, reversed(values), strict=True):
+        for var, value in zip(self._program.rows, [*values, start], strict=True):
             rows.append(variable(str(var.name), dtype_of(var)))
             statements.append(bind(rows[-1], cast(dtype_of(var), value)))
         return statements, rows

@@ -13,12 +13,12 @@ from dataclasses import replace
 from ...expr.dtypes import itemsize
 from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, reduction_of
-from ..cost import MAX_COPIES
+from ..cost import LATENCY, MAX_COPIES, THREAD_CYCLES
 from ..declined import Declined
 from ..fusion.groups import FusionGroup
 from ..fusion.row_kernels import RowKernel, contiguous_run, lone_rows, natural_rows
 from ..kernel import Kernel, iterations, size_of
-from ..machine import LATENCY, THREAD_CYCLES, Machine
+from ..machine import Machine
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.parallel import parts_for_threads

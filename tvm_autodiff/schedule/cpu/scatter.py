@@ -59,6 +59,7 @@ class _ScatterNest:
         self.buffers = {tensor_key(t): parameter(t, f"p{n}") for n, t in enumerate(self.inputs)}
         self.out = parameter(result, "out")
         self.lanes = machine.lanes(dtype_of(result))
+        self.short = machine.vector_registers // 2 * self.lanes
         self.extents = scatter.extents
         self.index = {
             axis: counter("j" if axis < 0 else "n", n) for axis, n in self.extents.items()
@@ -167,7 +168,7 @@ class _ScatterNest:
         """Loops around a statement, the innermost in vectors where it is short and constant."""
         for number, (var, extent) in reversed(list(enumerate(loops))):
             vector = self.lanes > 1 and number == len(loops) - 1 and isinstance(extent, int)
-            short = vector and extent <= self.lanes * 8
+            short = vector and extent <= self.short
             body = loop(var, extent, body, VECTORIZED if short else SERIAL)
         return body
 

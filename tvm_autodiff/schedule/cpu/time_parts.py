@@ -22,10 +22,10 @@ from ...expr.nodes import Tensor, dtype_of
 from ...graph.kinds.loop import Loop, Step
 from ...graph.kinds.rewind import KeptLoop, Rewind
 from ...graph.stage import shape_of
-from ..cost import MARGIN, MIN_LANES, MOVED_BYTE, SHORT_LOOP, SYMBOLIC_SIZE
+from ..cost import LATENCY, MARGIN, MEMORY_BYTE, MIN_LANES, SHORT_LOOP, SYMBOLIC_SIZE
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
-from ..machine import LATENCY, Machine
+from ..machine import Machine
 from ..nest.affine_states import AffineStates, affine_states
 from ..nest.row_program import row_program
 from ..nest.state_latency import latency_of
@@ -66,7 +66,7 @@ def _reason_against(loop: Loop, states: AffineStates, lanes: int, threads: int) 
     if isinstance(loop.length, int) and loop.length < threads * lanes * SHORT_LOOP:
         return "its steps are few"
     read, written = (sum(map(_bytes_of, part)) for part in (loop.step.xs, loop.step.ys))
-    moved = (states.passes * read + written) * MOVED_BYTE / threads
+    moved = (states.passes * read + written) * MEMORY_BYTE / threads
     if moved * MARGIN >= LATENCY * latency_of(states.program) + 1:
         return "its rows are as fast side by side"
     return None

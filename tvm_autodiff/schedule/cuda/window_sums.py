@@ -39,7 +39,6 @@ from ..machine import Machine
 from ..nest.access import stride_of
 from ..nest.products import is_sum
 from ..rule import Made, Rest, writes_to
-from .blocks.block_tile import LAUNCH
 from .blocks.joint_reduction import joint_reduction
 
 
@@ -53,7 +52,7 @@ def window_sums(kernel: Kernel, machine: Machine) -> Made | Declined:
     if count == 0:
         return other_kind("its last axes are not a window")
     # a multiprocessor reads two operands again in half a cycle
-    if iterations(op) < 2 * machine.multiprocessors * 2 * LAUNCH:
+    if iterations(op) < 2 * machine.multiprocessors * 2 * machine.launch_cycles:
         return no_gain("reading again takes less than two launches more")
     places = list(itertools.product(*(range(_extent(axis)) for axis in op.axis[-count:])))
     source = expand_lets(found.sources[0])

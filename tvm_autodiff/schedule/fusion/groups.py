@@ -17,8 +17,6 @@ from ...graph.stage import Extent, Operation, axis_range, outputs_of
 from ..kernel import Kernel
 from .row_kernels import RowKernel, natural_rows, placed_rows
 
-WINDOW = 24  #: how many groups back a kernel looks for one to join
-
 Key = tuple[int, int]
 
 
@@ -106,7 +104,7 @@ def _add(groups: list[_Group], new: _Group) -> None:
     while joined:
         joined = False
         last = groups[-1]
-        for number in range(len(groups) - 2, max(-1, len(groups) - 2 - WINDOW), -1):
+        for number in range(len(groups) - 2, -1, -1):
             candidate = groups[number]
             if not _related(candidate, last):
                 continue

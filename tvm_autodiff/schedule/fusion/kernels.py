@@ -28,12 +28,12 @@ from ...graph.stage import (
     shape_of,
     sources_of,
 )
-from ..cost import MAX_CHEAP_TREE, MAX_TREE, SYMBOLIC_SIZE
+from ..cost import CALL, LATENCY, MAX_NODES
 from ..kernel import Kernel, iterations, size_of
 from ..rewrites.table import INTO_KERNELS, rewritten
 from .groups import FusionGroup, fusion_groups
 
-__all__ = ["SYMBOLIC_SIZE", "FusionGroup", "Kernel", "cut", "iterations", "separate", "size_of"]
+__all__ = ["FusionGroup", "Kernel", "cut", "iterations", "separate", "size_of"]
 
 
 #: what is not computed twice
@@ -151,8 +151,6 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
         return False
     body = expand_lets(bodies(current)[0])
     size = tree_size(body)
-    if size > MAX_TREE // 2:
-        return False
     tensor = original.output(0)
     elements = size_of(shape_of(tensor))
     reads, reduces, sites = 0, False, 0
@@ -163,7 +161,7 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
         sites += here
         reads += here * iterations(consumer)
         reduces |= reduction_of(consumer) is not None
-        if _body_size(consumer) + here * size > MAX_TREE:
+        if _body_size(consumer) + here * size > MAX_NODES // LATENCY:
             return False
     names = {op_name(node) for node in postorder(body)}
     if "load" not in names and size <= 3:
@@ -172,7 +170,7 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
         return True  # only another way to index
     if reads <= elements:
         return True
-    if names & _COSTLY or size > MAX_CHEAP_TREE:
+    if names & _COSTLY or size > 2 * CALL:
         return False
     return not reduces and reads <= 2 * elements
 

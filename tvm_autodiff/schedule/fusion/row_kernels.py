@@ -35,10 +35,9 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..cost import MAX_COPIES, MAX_ROW, MIN_LANES, SHORT_LOOP
+from ..cost import LAUNCH_CYCLES, MAX_COPIES, MIN_LANES, SHORT_LOOP, THREAD_CYCLES
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
-from ..machine import LAUNCH_CYCLES
 from ..nest.access import depends_on_any, stride_of
 from ..nest.elementwise_body import body_of
 from ..nest.inside import inside_stage, unit_strides_inside
@@ -253,8 +252,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
     symbolic = any(not isinstance(axis_range(axis)[1], int) for axis in inner)
     if symbolic and reduction is not None:
         return None  # its results are kept in registers, or for each thread
-    if size_of([axis_range(axis)[1] for axis in inner]) > MAX_ROW:
-        return None
+    if size_of([axis_range(axis)[1] for axis in inner]) > 2 * THREAD_CYCLES:
+        return None  # a row so long is worth threads of its own
     if not inner or unit_strides_inside(op, inner[-1].var):
         return member
     # results of a row one by one, each a sum along memory

@@ -32,11 +32,11 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import expand_lets, postorder, replace_outermost
 from ...graph.stage import Operation, Reduction, reduction_of
-from ..cost import CALL
+from ..cost import CALL, DIVISION
 from ..declined import NO_REDUCTION, Declined, other_kind
 from .products import Operand, atoms_of, is_sum
 
-_SLOW = {"div": 8.0, "sqrt": 8.0, "rsqrt": 8.0, **dict.fromkeys(EXPENSIVE, CALL)}
+_SLOW = {**dict.fromkeys(("div", "sqrt", "rsqrt"), DIVISION), **dict.fromkeys(EXPENSIVE, CALL)}
 _DIVISIONS = frozenset(("truncdiv", "truncmod", "floordiv", "floormod"))
 _FREE = frozenset(("const", "var"))
 #: what any values can be put into without harm; integers are divided by literals only

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from ...expr.nodes import Expr, node_id, op_name, operands
 from ...expr.rewrite import postorder
+from ..cost import DIVISION, LATENCY
 from .row_program import RowProgram
 
 _FREE = ("var", "const", "cast", "load")
-_SLOW = {"div": 3}  #: in the time of an addition
+#: a quotient is computed before it takes as long as a sum, in the time of which this is
+_SLOW = {"div": round(DIVISION / LATENCY) + 1}
 
 
 def latency_of(program: RowProgram) -> int:

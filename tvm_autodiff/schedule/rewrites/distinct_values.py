@@ -57,9 +57,8 @@ from ...graph.stage import (
     sources_of,
     with_bodies,
 )
-from ..cost import CALL
+from ..cost import CALL, THREAD_CYCLES
 from ..kernel import size_of
-from ..machine import THREAD_CYCLES
 from ..nest.access import Interval
 from ..nest.in_range import Loops, is_safe
 from ..nest.index_set_splitting import decided

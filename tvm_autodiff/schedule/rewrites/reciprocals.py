@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ...expr.build import call, cast, compare, div, like, mul, select
 from ...expr.nodes import (
     Expr,
@@ -29,13 +31,13 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
 )
+from ..cost import LAUNCH_CYCLES
 from ..kernel import iterations
-from ..machine import LAUNCH_CYCLES
 from ..nest.products import is_sum
 
 #: dtype → n for which quotients by divisors outside of 2**-n to 2**n are scaled by 2**(n - 2): half
 #: of the exponents, so that neither the numerator nor the divisor leaves them
-SCALED_FROM = {"float32": 64, "float64": 512}
+SCALED_FROM = {dtype: np.finfo(dtype).maxexp // 2 for dtype in ("float32", "float64")}
 
 
 def factors_for(divisor: Expr) -> list[Expr]:

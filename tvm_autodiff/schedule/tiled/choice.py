@@ -16,25 +16,12 @@ from math import prod
 from ...expr.nodes import Tensor, dtype_of, tensor_key
 from ...graph.graph import Graph, replace_tensors, tensors_read_by
 from ...graph.stage import Operation, is_compute, outputs_of, reduction_of, shape_of
-from ..cost import CALL_CYCLES, MEMORY_BYTE, SHARED_BYTE
+from ..cost import KERNEL_CALL, MARGIN, MEMORY_BYTE, SHARED_BYTE, STORE
 from ..kernel import iterations, size_of
-from ..loop_rows import is_even
 from ..machine import Machine
 from ..work import bytes_of
 from .region import Key, Region, region_around
 from .tiles import Tiling, outer_loops, tiled
-
-#: points for each element that a reduction reads, from which on it is a product of blocks
-REUSE = 8
-#: tensors stay in the shared cache that take one part in so many: where the tiles of two threads
-#: take 12 of 32 MB, the same takes 0.60 of the time without tiles, with 6 MB 0.50
-SHARED_PART = 4
-LIVE_PART = 2  #: of what a tile computes, one part in so many is needed at a time
-#: of a tile: with 16, attention of 4096x64 with its gradient takes 0.55 of the time without tiles,
-#: with 64 it takes 0.50
-MIN_ROWS = 32
-OPERANDS = 3  #: large tensors that a product reads and writes, at most
-GAIN = 0.1  #: of the time of the products, at least
 
 
 def with_tiles(tensors: Sequence[Tensor], machine: Machine) -> list[Tensor]:
@@ -70,15 +57,24 @@ def _seeds(graph: Graph, machine: Machine) -> Iterator[Tensor]:
                 continue
             near = [op, *graph.consumers(tensor)]
             products = [one for one in near if _is_product(one)]
-            passes = (bytes_of(tensor) or 0) * len(near)
-            if products and OPERANDS * passes * MEMORY_BYTE > _least_gain(products, machine):
+            if products and _is_large_beside(tensor, near, products, machine):
                 yield tensor
+
+
+def _is_large_beside(
+    tensor: Tensor, near: Sequence[Operation], products: Sequence[Operation], machine: Machine
+) -> bool:
+    """Whether tensors as large as one that products exchange would take a while from memory."""
+    tensors = max(len(tensors_read_by(one)) + one.num_outputs for one in products)
+    passes = (bytes_of(tensor) or 0) * len(near)
+    return tensors * passes * MEMORY_BYTE > _least_gain(products, machine)
 
 
 def _least_gain(products: Sequence[Operation], machine: Machine) -> float:
     """The cycles that tiles have to save beside products."""
     lanes = machine.lanes(dtype_of(products[0].output(0))) if products else 1
-    return GAIN * sum(map(iterations, products)) / (2 * lanes)
+    # half a margin: a part of what tiles save is hidden behind the products
+    return (MARGIN - 1) / 2 * sum(map(iterations, products)) / (2 * lanes)
 
 
 def _is_large(tensor: Tensor, machine: Machine) -> bool:
@@ -91,7 +87,7 @@ def _is_product(op: Operation) -> bool:
     if not is_compute(op) or reduction_of(op) is None:
         return False
     largest = max((size_of(shape_of(tensor)) for tensor in tensors_read_by(op)), default=0)
-    return iterations(op) >= REUSE * largest
+    return iterations(op) >= STORE * largest
 
 
 def _best(graph: Graph, seed: Tensor, wanted: set[Key], machine: Machine) -> _Candidate | None:
@@ -117,7 +113,8 @@ def _candidate(graph: Graph, region: Region, machine: Machine) -> _Candidate | N
     if whole <= least:
         return None
     outer, rows = prod(region.extents[:-1]), region.extents[-1]
-    row = sum(bytes_of(tensor) or 0 for tensor in region.kept) // (outer * rows * LIVE_PART)
+    # half of what a tile computes is needed at a time
+    row = sum(bytes_of(tensor) or 0 for tensor in region.kept) // (2 * outer * rows)
     sums = sum(bytes_of(t) or 0 for t in region.results if hash(t.op) in region.sums)
     found: list[_Candidate] = []
     for tiling in _tilings(region, machine):
@@ -125,7 +122,7 @@ def _candidate(graph: Graph, region: Region, machine: Machine) -> _Candidate | N
         added = 2 * sums * (tiles if tiling.tiles > 1 else tiling.parts - 1)
         cycles = passes * _byte_cycles(rows // tiles * row, machine)
         cycles += added * _byte_cycles(2 * sums // outer, machine)
-        cycles += CALL_CYCLES * outer * tiles * len(region.members)
+        cycles += KERNEL_CALL * outer * tiles * len(region.members)
         found.append(_Candidate(region, tiling, whole - cycles))
     best = max(found, key=lambda one: one.gain, default=None)
     return best if best is not None and best.gain > least else None
@@ -135,18 +132,19 @@ def _byte_cycles(held: int, machine: Machine, cores: int = 1) -> float:
     """The cycles to reach a byte of what some cores hold, above those of a core's own cache."""
     if held <= cores * machine.cache_bytes:
         return 0.0
-    near = held * machine.threads * SHARED_PART <= cores * machine.last_cache_bytes
+    near = 2 * held * machine.threads <= cores * machine.last_cache_bytes
     return SHARED_BYTE if near else MEMORY_BYTE
 
 
 def _tilings(region: Region, machine: Machine) -> Iterator[Tiling]:
     """Rows in tiles, the largest first, and in parts for threads where outer axes are too few."""
     rows, parts = region.extents[-1], 1
-    if region.sums and not any(is_even(extent, machine) for extent in outer_loops(region)):
+    least = 2 * min(machine.lanes(dtype_of(tensor)) for tensor in region.results)
+    if region.sums and not any(machine.is_even(extent) for extent in outer_loops(region)):
         parts = machine.threads
     if rows % parts:
         return
     for tiles in range(1, rows // parts + 1):
         size = rows // (parts * tiles)
-        if size * parts * tiles == rows and (size >= MIN_ROWS or tiles * parts == 1):
+        if size * parts * tiles == rows and (size >= least or tiles * parts == 1):
             yield Tiling(parts, tiles)

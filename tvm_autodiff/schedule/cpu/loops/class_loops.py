@@ -36,7 +36,7 @@ from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, n
 from ....expr.rewrite import postorder, replace_outermost, substituter, variables_of
 from ....expr.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent, axis_range, shape_of
-from ...cost import MAX_NODES, MAX_PIECES, MIN_LANES
+from ...cost import MAX_NODES, MAX_PIECES, MIN_LANES, enough_tasks
 from ...declined import Declined
 from ...kernel import ONCE, Repetition, size_of, unknown_size
 from ...machine import Machine
@@ -191,13 +191,11 @@ class _Writer:
         chosen: list[_Piece] = []
         count = 1
         for found in self._plan[:-1]:
-            if len(found) != 1 or count >= 16 * threads:
+            if len(found) != 1 or enough_tasks(count, threads):
                 break
             chosen.append(found[0])
             extent = found[0].count
             count *= extent if isinstance(extent, int) else 1  # a symbolic extent may be 1
-            if count >= 2 * threads and count % threads == 0:
-                break
         return chosen
 
     def _loops(

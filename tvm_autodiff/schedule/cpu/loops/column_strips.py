@@ -33,9 +33,9 @@ from ....expr.build import add, cast, compare, const, mul, sub, variable
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ....expr.rewrite import map_loads, substituter
 from ....graph.stage import Extent, Operation, Reduction, axis_range, bodies, loop_axes
-from ...cost import MIN_LANES
+from ...cost import LATENCY, MIN_LANES
 from ...kernel import Kernel
-from ...machine import LATENCY, Machine
+from ...machine import Machine
 from .parallel import tasks
 from .strip_mining import Body, vectors
 from .vector_loops import combined

@@ -41,7 +41,7 @@ from ....graph.stage import (
     sources_of,
 )
 from ....graph.structural import EqualStages
-from ...cost import MAX_ROW
+from ...cost import THREAD_CYCLES
 from ...fusion.groups import FusionGroup
 from ...fusion.row_kernels import RowKernel
 from ...kernel import Kernel, size_of
@@ -152,7 +152,7 @@ def _stage(member: RowKernel, value: Expr) -> tuple[Operation, list[Var]] | None
     extents = [axis_range(axis) for axis in others]
     if any(low != 0 for low, _ in extents):
         return None
-    if size_of([extent for _, extent in extents]) > MAX_ROW:
+    if size_of([extent for _, extent in extents]) > 2 * THREAD_CYCLES:
         return None
     fresh, table = renewed(axes)
     name = _NAMES.get(op_name(value), op_name(value))

@@ -54,10 +54,10 @@ from ....expr.rewrite import (
     substituter,
 )
 from ....graph.stage import Reduction, axis_range, axis_vars, bodies, loop_axes, reduction_of
-from ...cost import MIN_LANES
+from ...cost import LATENCY, MIN_LANES
 from ...declined import Declined, no_gain
 from ...kernel import Kernel
-from ...machine import LATENCY, Machine
+from ...machine import Machine
 from ...nest.access import (
     Interval,
     has_branches,

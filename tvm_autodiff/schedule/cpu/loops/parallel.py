@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....codegen.flat_axes import number_of_points, unflattened
 from ....codegen.loop_nest import PARALLEL, Statement, bind, loop, sequence
-from ....expr.build import cast, const, mul, variable
-from ....expr.nodes import Var, binary, const_value, dtype_of
+from ....expr.build import cast, variable
+from ....expr.dtypes import itemsize
+from ....expr.nodes import Var, const_value, dtype_of
 from ....graph.stage import Extent, axis_range, index_dtype, loop_axes, reduction_of
+from ...cost import MAX_TASKS, SHORT_LOOP, enough_tasks
 from ...kernel import Kernel, Repetition, iterations, size_of
 from ...machine import Machine
 from ...primitives import extent_of
@@ -50,9 +53,7 @@ def share_out(schedule: Any, loops: Sequence[Any], machine: Machine) -> None:
             continue  # a short loop beside a symbolic one divides its index, and occupies nobody
         (symbolic if extent is None else chosen).append(each)
         count *= extent or 1  # a symbolic extent may be 1
-        if count >= 2 * machine.threads and count % machine.threads == 0:
-            break
-        if count >= 16 * machine.threads:
+        if enough_tasks(count, machine.threads):
             break
     chosen = symbolic + chosen
     if symbolic:
@@ -67,7 +68,7 @@ def shared_loops(
     """``for v, count in loops: body``, with the leading loops parallelised."""
     chosen, total = 0, 1
     for _, count in loops if threads > 1 else ():
-        if total >= 2 * threads and (total % threads == 0 or total >= 16 * threads):
+        if enough_tasks(total, threads):
             break
         chosen += 1
         total *= count if isinstance(count, int) else 1  # a symbolic extent may be 1
@@ -82,18 +83,12 @@ def tasks(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
     """
     symbol = next((count for _, count in loops if not isinstance(count, int)), 1)
     dtype = index_dtype(symbol)
-    task, one = variable("task", dtype), const(1, dtype)
-    values: list[Statement] = []
-    total = below = one
-    for number, (var, extent) in reversed(list(enumerate(loops))):
-        count = const(extent, dtype) if isinstance(extent, int) else cast(dtype, extent)
-        total = mul(total, count)
-        if not isinstance(extent, int):
-            count = binary("max", count, one)  # a divisor, also where there is no task
-        value = binary("floordiv", task, below)
-        value = binary("floormod", value, count) if number else value
-        values.insert(0, bind(var, cast(dtype_of(var), value)))
-        below = mul(below, count)
+    task, extents = variable("task", dtype), [count for _, count in loops]
+    values = [
+        bind(var, cast(dtype_of(var), value))
+        for (var, _), value in zip(loops, unflattened(task, extents), strict=True)
+    ]
+    total = number_of_points(extents, dtype)
     known = const_value(total)
     return loop(task, total if known is None else int(known), sequence([*values, body]), PARALLEL)
 
@@ -101,18 +96,21 @@ def tasks(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
 def parts_for_threads(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
     """The number of parts for the threads that the output axes do not occupy."""
     found = reduction_of(kernel.root)
-    outputs = size_of([axis_range(axis)[1] for axis in kernel.root.axis], machine.symbolic_size)
-    points = iterations(kernel.root, machine.symbolic_size)
+    root = kernel.root
+    outputs = size_of([axis_range(axis)[1] for axis in root.axis], machine.symbolic_size)
+    points = iterations(root, machine.symbolic_size)
     if found is None or not machine.worth_threads(points / 2):
         return None
-    if outputs >= 4 * machine.threads and outputs * 64 > points:
+    if machine.is_even(outputs) and outputs * SHORT_LOOP > points:
         return None
-    if outputs >= 256 * machine.threads:
+    # the results of a thread are so many lines that two threads share few
+    lines = outputs * itemsize(dtype_of(root.output(0))) // machine.line_bytes
+    if lines >= MAX_TASKS * machine.threads:
         return None
     for number, axis in enumerate(found.axes):
         extent = axis_range(axis)[1]
         if isinstance(extent, int) and extent >= machine.threads:
             parts = divisor_at_least(extent, machine.threads)
-            if parts <= 16 * machine.threads and parts < extent:
+            if parts <= MAX_TASKS * machine.threads and parts < extent:
                 return split_reduction(kernel, number, parts)
     return None

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....codegen.flat_axes import unflattened
 from ....codegen.loop_nest import (
+    ON_STACK,
     PARALLEL,
     Local,
     Places,
@@ -53,8 +55,6 @@ from .components import with_components
 from .parallel import threads_over
 from .strip_mining import filled
 from .vector_loops import NestWriter, combined
-
-ON_STACK = 1024  #: bytes up to which TVM puts a buffer on the stack, and not into the heap
 
 
 def row_function(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
@@ -193,18 +193,8 @@ class _Rows:
         self.bound: list[tuple[Var, Expr]] = []
         self.places: list[Expr] = [self.row][: len(extents)]
         if len(extents) > 1:
-            step: Any = 1
-            for extent in reversed(extents):
-                size = const(extent, self.dtype) if isinstance(extent, int) else extent
-                value = (
-                    self.row
-                    if isinstance(step, int) and step == 1
-                    else binary("floordiv", self.row, _int(step, self.dtype))
-                )
-                value = binary("floormod", value, size)
-                self.bound.insert(0, (counter("row", extent), value))
-                step = step * extent
-            self.places = [var for var, _ in self.bound]
+            self.places = [counter("row", extent) for extent in extents]
+            self.bound = list(zip(self.places, unflattened(self.row, extents), strict=True))
 
     def loops(
         self,

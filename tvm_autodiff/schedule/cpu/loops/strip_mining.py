@@ -24,9 +24,8 @@ from ....expr.build import add, const, mul, sub
 from ....expr.nodes import Expr, binary, dtype_of
 from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import Extent
-from ...cost import MAX_NODES
+from ...cost import LATENCY, MAX_NODES
 from ...fusion.row_items import Item
-from ...machine import LATENCY
 
 #: statements at a position of the innermost loop, which is lane number so and so of a round
 Body = Callable[[Expr, Expr], Sequence[Statement]]

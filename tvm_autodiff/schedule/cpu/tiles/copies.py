@@ -11,9 +11,9 @@ from math import gcd
 
 from ....expr.nodes import load_tensor
 from ....graph.stage import shape_of
-from ...cost import MOVED_LINE, STORE, SURE, TURNED
+from ...cost import LAUNCH_CYCLES, STORE, TURNED
 from ...kernel import size_of
-from ...machine import LAUNCH_CYCLES, Machine
+from ...machine import Machine
 from ...nest.in_range import range_conditions
 from ...nest.products import Operand
 from .nests import Nest, ranges_of
@@ -48,13 +48,14 @@ def _reading(
 ) -> tuple[bool, float | None]:
     """Whether an operand is copied, and the time of the copy or of conflicts in place.
 
-    The time is None for a copy that leaves the caches for few reads.
+    The time is None for a copy that leaves the caches for few reads. A copy for conflicts has to be
+    twice as fast: each line is counted as if nothing hid its way from the second cache.
     """
     if _must_copy(operand, nest, tile, machine, padded):
         return True, _copy_cycles(operand, nest, tile, machine, padded)
     in_place = conflict_cycles(operand, nest, tile, machine, padded)
     once = _copy_cycles(operand, nest, tile, machine, padded) if in_place else None
-    if once is not None and SURE * once < in_place:
+    if once is not None and 2 * once < in_place:
         return True, once
     return False, in_place
 
@@ -102,7 +103,7 @@ def conflict_cycles(
         return 0.0
     tiles = nest.count(nest.spatial, padded)
     tiles //= max(1, size_of(list(tile.factors.values())))
-    return MOVED_LINE * lines * tiles / min(machine.threads, max(1, tiles))
+    return lines * tiles / min(machine.threads, max(1, tiles))
 
 
 def sets_of(sets: set[int], distance: int, count: int, machine: Machine) -> set[int]:
@@ -120,11 +121,11 @@ def _pack_cycles(operand: Operand, size: int, nest: Nest, tile: Tile, machine: M
     keys = [nest.spatial[axis] for axis in inner if nest.spatial[axis] in operand.variables()]
     stride = nest.stride(operand, keys[0]) if keys else 1
     if stride == 1:
-        return 0.5
+        return TURNED
     if (stride is not None or _over_symbols(operand)) and not operand.guards:
         return turn_cycles(size, nest, machine)
     far = stride is None or abs(stride) * nest.itemsize >= machine.page_bytes
-    return 3.0 if far else 1.5
+    return (2 if far else 1) * 3 * TURNED  # element by element: to find it, to read, to write
 
 
 def _must_copy(
@@ -172,9 +173,9 @@ def _copy_pays(operand: Operand, nest: Nest, tile: Tile, machine: Machine) -> bo
     panel = rows * tile.width * tile.vectors * nest.itemsize
     if nest.repetition.times > 1 and nest.is_fixed(operand):
         # rows of other panels push out those of this one before the first cache is full
-        return reads * nest.repetition.times >= 8 and panel > machine.way_bytes
+        return reads * nest.repetition.times >= STORE and panel > machine.way_bytes
     # a larger panel leaves the first cache between two uses
-    return reads >= 8 and panel > machine.first_cache_bytes // 2
+    return reads >= STORE and panel > machine.first_cache_bytes // 2
 
 
 def turn_cycles(elements: int, nest: Nest, machine: Machine) -> float:

@@ -56,8 +56,6 @@ from ...nest.access import Affine, Interval, affine_forms, interval
 from ...nest.in_range import loops_of
 from ..loops.parallel import shared_loops
 
-SIZES = (4, 6, 8, 12)  #: rows of a block
-
 
 @dataclass(frozen=True)
 class BlockAxis:

@@ -10,17 +10,17 @@ from math import prod
 
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.nodes import tensor_key
-from ...cost import MARGIN
+from ...cost import LATENCY, MARGIN, MAX_COPIES, MIN_LANES
 from ...declined import Declined
 from ...kernel import Kernel
-from ...machine import LATENCY, Machine
+from ...machine import Machine
 from ...rule import Made, Rest, writes_to
 from ..loops.parallel import threads_of
 from .guarded_operands import without_guards
 from .nests import Nest
 from .panel_loops import Panels
 from .symbolic_panels import panel_functions
-from .symbolic_rows import SIZES, BlockAxis, BlockKernel, block_kernel, over_all_rows
+from .symbolic_rows import BlockAxis, BlockKernel, block_kernel, over_all_rows
 from .tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
 from .tile_functions import nest_of_kernel, tile_functions
 from .tiling import Tile
@@ -78,10 +78,15 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     return None if whole is None else [*copies, whole]
 
 
+def _sizes(machine: Machine) -> list[int]:
+    """The rows that a block may have: whole vectors of so many rows fill the accumulators."""
+    return [n for n in range(MIN_LANES, MAX_COPIES) if machine.accumulators % n == 0]
+
+
 def _rows(kernel: Kernel, symbolic: list[int], nest: Nest, one: Machine) -> Iterator[_Blocks]:
     """Blocks of rows whose vectors lie along the last axis."""
     for number in symbolic:
-        for size in SIZES:
+        for size in _sizes(one):
             block = block_kernel(kernel, [BlockAxis(number, size)], one.symbolic_size)
             if block is None:
                 break
@@ -98,7 +103,7 @@ def _panels(kernel: Kernel, nest: Nest, one: Machine) -> Iterator[_Blocks]:
     last = len(nest.spatial) - 1
     panel = BlockAxis(last, LATENCY * one.lanes(nest.dtype), shifted=True)
     others = [n for n, key in enumerate(nest.spatial[:last]) if key not in nest.extents]
-    rows: list[BlockAxis | None] = [BlockAxis(n, size) for n in others for size in SIZES]
+    rows: list[BlockAxis | None] = [BlockAxis(n, size) for n in others for size in _sizes(one)]
     for row in rows or [None]:
         axes = (panel,) if row is None else (row, panel)
         block = block_kernel(kernel, axes, one.symbolic_size)

@@ -11,7 +11,7 @@ from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ...cost import CALL, FAR_WRITE, MARGIN, MAX_COPIES, MIN_LANES
+from ...cost import CALL, LATENCY, MARGIN, MAX_COPIES, MEMORY_BYTE, MIN_LANES, TURNED, vector_cycles
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.elementwise_body import Body
@@ -61,7 +61,7 @@ def _tiles(nest: Nest, machine: Machine, lanes: int) -> Iterator[Tile]:
     """Every promising tile with vectors of up to `lanes` elements, in a fixed order."""
     # a function of many steps needs additional registers
     calls = any(weight >= CALL for _, weight in nest.steps)
-    registers = machine.vector_registers // 4 if calls else machine.vector_registers * 3 // 4
+    registers = machine.vector_registers // 4 if calls else machine.accumulators
     registers //= len(nest.body.reduction.sources)
     for vector, key in enumerate(nest.spatial):
         if key not in nest.extents or not all(_vectorizable(o, key) for o in nest.body.operands):
@@ -74,9 +74,9 @@ def _tiles(nest: Nest, machine: Machine, lanes: int) -> Iterator[Tile]:
             if axis != vector and nest.extents.get(other, 1) > 1
         ]
         width = min(lanes, _power_of_two(extent))
-        if width < 4:
+        if width < MIN_LANES:
             continue
-        for vectors in (1, 2, 3, 4):
+        for vectors in range(1, LATENCY + 1):
             if width * vectors > extent + width - 1:
                 break
             yield Tile(vector, width, vectors)
@@ -114,7 +114,7 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     """An estimate of the time of a tile's loops, in cycles of one core; copies come on top."""
     assert tile.vector is not None
     vector_key = nest.spatial[tile.vector]
-    cost = max(0.5, tile.width * nest.itemsize / 64)  # two loads or products of 32 bytes a cycle
+    cost = vector_cycles(tile.width * nest.itemsize)
     unrolled = {nest.spatial[axis]: factor for axis, factor in tile.unrolled}
     loads = 0.0
     for operand in nest.body.operands:
@@ -130,8 +130,7 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
         for key, factor in unrolled.items():
             repeated *= factor if key in along else 1
         computed += weight * repeated * (tile.vectors * cost if vector_key in along else 0.5)
-    # an accumulator takes part in one sum every four cycles
-    once = max(computed, loads, 4.0) + 0.15 * loads + 1.0
+    once = max(computed, loads, LATENCY) + 0.15 * loads + 1.0
     total = nest.count(nest.reduced, padded)
     tiles = 1
     for axis, key in enumerate(nest.spatial):
@@ -153,7 +152,10 @@ def _write_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     if not inner:
         return 0.3 + vector_call
     stride = nest.count(inner) * nest.itemsize
-    return (1.5 if stride < machine.page_bytes else FAR_WRITE) + CALL * nest.functions
+    # a write to another page reads its line from memory and writes it back
+    far = 2 * machine.line_bytes * MEMORY_BYTE
+    each = 3 * TURNED if stride < machine.page_bytes else far
+    return each + CALL * nest.functions
 
 
 def turning_cycles(nest: Nest, machine: Machine) -> float:
@@ -206,7 +208,7 @@ def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
     # LLVM writes out what is reduced in a few steps, and makes vectors of results
     few = nest.count(nest.reduced) <= MIN_LANES
     if not branches and (few or any(_lies_along(axis, lanes, nest, body) for axis in inner)):
-        each = (0.5 * len(body.operands) + work) * max(0.5, machine.vector_bytes / 64)
+        each = (0.5 * len(body.operands) + work) * vector_cycles(machine.vector_bytes)
         return MARGIN * each / lanes  # a sum across lanes at the end
     return max(1.0, 0.5 * work)
 

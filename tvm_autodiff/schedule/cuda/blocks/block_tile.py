@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import isqrt, prod
 
 from ...machine import Machine
-from .threads import WARP
+from .threads import BLOCK, WARP
 
-SQUARE = (16, 16)  #: threads of a block along rows and along columns
-SIDES = (SQUARE, (8, 32), (4, 64), (2, 128), (32, 8), (64, 4))
-START = 1_500  #: cycles before the first step and after the last
-LAUNCH = 6_000  #: cycles of one more launch, that of the kernel that combines the parts
+SQUARE = (isqrt(BLOCK), isqrt(BLOCK))  #: threads of a block along rows and along columns
+#: the same for two rows or more, and four columns or more
+SIDES = sorted(
+    [(BLOCK >> n, 1 << n) for n in range(2, BLOCK.bit_length() - 1)],
+    key=lambda sides: (sides[0] > sides[1], max(sides)),
+)
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,9 @@ def plain_cycles(sizes: tuple[int, int, int, int], itemsize: int, machine: Machi
     """
     batch, rows, columns, _ = sizes
     alone = batch * rows * columns >= machine.multiprocessors * machine.block_threads
-    rate, start = (machine.near_bytes, START) if alone else (machine.far_bytes, START + LAUNCH)
-    return prod(sizes) * 2 * itemsize / rate / machine.multiprocessors + start
+    rate, before = (machine.near_bytes, 0) if alone else (machine.far_bytes, machine.launch_cycles)
+    cycles = prod(sizes) * 2 * itemsize / rate / machine.multiprocessors
+    return cycles + before + _start(machine)
 
 
 def tile_cycles(
@@ -114,12 +117,17 @@ def tile_cycles(
     hidden = 1.0 if each >= 2 else 1.6  # one block alone waits for its own reads
     steps = -(-reduced // tile.parts)
     costs = (products, shared, fetched)
-    total = each * (steps * (max(costs) + 0.1 * sum(costs)) * hidden) + START
+    total = each * (steps * (max(costs) + 0.1 * sum(costs)) * hidden) + _start(machine)
     if tile.parts > 1:
         outputs = batch * rows * columns
         moved = 2 * outputs * tile.parts * itemsize
-        total += LAUNCH + moved / (machine.far_bytes * machine.multiprocessors)
+        total += machine.launch_cycles + moved / (machine.far_bytes * machine.multiprocessors)
     return total
+
+
+def _start(machine: Machine) -> int:
+    """The cycles before the first step of a block and after the last one."""
+    return machine.launch_cycles // 4
 
 
 def _column_reads(tile: BlockTile) -> float:

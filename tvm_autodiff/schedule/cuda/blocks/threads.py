@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....codegen.thread_loops import BLOCK, WARP
 from ....graph.stage import Operation
 from ...machine import Machine
 from ...primitives import extent_of
 
-LONG_ROW = 8_192  #: elements of a row that one block should not go through alone
-WARP = 32  #: threads that run in step
-BLOCK = 256  #: the default number of threads of a block
+LONG_ROW = BLOCK * WARP  #: elements of a row that one block should not go through alone
 
 
 def fused(schedule: Any, loops: Sequence[Any]) -> Any:

@@ -43,9 +43,6 @@ from .block_tile import BlockTile
 from .matrices import Matrices, matrix_element, runs_along
 from .place_grid import rounds
 
-LANES = 4  #: elements that are read out of shared memory at a time
-PADDING = 4  #: elements between rows of a tile that threads write across: they meet in no bank
-
 
 def tile_loops(
     kernel: Kernel, matrices: Matrices, scale: Sequence[Expr], tile: BlockTile, machine: Machine
@@ -53,7 +50,7 @@ def tile_loops(
     """The function of a product in tiles; a fixed number of blocks shares them."""
     inputs, results = external_reads(kernel.ops), kernel.outputs
     places, buffers = Places.of([*inputs, *results])
-    writer = _Writer(kernel, matrices, scale, tile, places)
+    writer = _Writer(kernel, matrices, scale, tile, places, machine)
     grid, block = 4 * machine.multiprocessors, variable("block")
     again = variable("again", writer.dtype)
     number = add(mul(again, const(grid, writer.dtype)), cast(writer.dtype, block))
@@ -106,9 +103,13 @@ class _Writer:
         scale: Sequence[Expr],
         tile: BlockTile,
         places: Places,
+        machine: Machine,
     ) -> None:
         self.kernel, self.matrices, self.scale = kernel, matrices, scale
         self.tile, self.places = tile, places
+        # elements that are read out of shared memory at a time, and those between rows of a tile
+        # that threads write across: they meet in no bank
+        self.lanes = machine.lanes("float32")
         self.x, self.y = variable("x"), variable("y")
         every = (*matrices.batch, *matrices.rows, *matrices.columns)
         self.dtype = "int64" if "int64" in map(flat_dtype, (every, matrices.reduced)) else "int32"
@@ -134,7 +135,7 @@ class _Writer:
             operands, self.matrices.reduced, variables
         )
         dtype = dtype_of(self.kernel.root.output(0))
-        shape = [self.tile.step, width + (PADDING if across else 0)]
+        shape = [self.tile.step, width + (self.lanes if across else 0)]
         return _Side(operands, axes, each, width, across, buffer_in(SHARED, name, shape, dtype))
 
     def _tiles_of(self, side: _Side) -> Expr:
@@ -225,8 +226,8 @@ class _Writer:
             self.tile.step,
             sequence(
                 [
-                    _read(self.left, lefts, k, self.y),
-                    _read(self.right, rights, k, self.x),
+                    _read(self.left, lefts, k, self.y, self.lanes),
+                    _read(self.right, rights, k, self.x, self.lanes),
                     _over(i, self.tile.rows, _over(j, self.tile.columns, add_one)),
                 ]
             ),
@@ -251,9 +252,9 @@ class _Writer:
         return when(all_of(inside), stored) if inside else stored
 
 
-def _read(side: _Side, registers: Local, k: Expr, thread: Var) -> Statement:
+def _read(side: _Side, registers: Local, k: Expr, thread: Var, most: int) -> Statement:
     """The rows or columns of a thread, several out of shared memory at a time."""
-    lanes = min(LANES, side.each)
+    lanes = min(most, side.each)
     number, lane = counter("number", side.each // lanes), counter("lane", lanes)
     place = add(mul(number, const(lanes, "int32")), lane)
     source = element(side.shared, [k, add(mul(thread, const(side.each, "int32")), place)])

@@ -11,7 +11,7 @@ from ....expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ....expr.structural import StructuralKeys
 from ....graph.graph import rebuild
 from ....graph.stage import Operation, axis_range, reduction_of
-from ...cost import MAX_SEARCHED, MAX_TREE
+from ...cost import LATENCY, MAX_NODES, MAX_SEARCHED
 
 
 def replaced(outputs: Sequence[Tensor], table: Mapping[tuple[int, int], Tensor]) -> list[Tensor]:
@@ -32,7 +32,7 @@ def aligned(op: Operation, like: Operation) -> list[Expr] | None:
         return None
     f = [expand_lets(source) for source in other.sources]
     g = [expand_lets(source) for source in mine.sources]
-    if len(list(postorder([*f, *g]))) > MAX_TREE or not _expensive(g):
+    if len(list(postorder([*f, *g]))) > MAX_NODES // LATENCY or not _expensive(g):
         return None
     keys = StructuralKeys()
     have = {keys.expr(node) for node in expensive_everywhere(like, f)}

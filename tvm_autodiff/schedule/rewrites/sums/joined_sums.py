@@ -22,8 +22,8 @@ from ....graph.stage import (
     reduction_stage,
     sum_combiner,
 )
+from ...cost import LATENCY, LAUNCH_CYCLES
 from ...kernel import iterations
-from ...machine import LATENCY, LAUNCH_CYCLES
 from ...nest.products import is_sum
 from .common_functions import aligned, expensive_everywhere, replaced
 

@@ -42,7 +42,7 @@ from ....graph.stage import (
     reduction_stage,
     shape_of,
 )
-from ...cost import MAX_COPIES, MAX_NODES, MAX_STRIDE, MAX_TREE
+from ...cost import LATENCY, MAX_COPIES, MAX_NODES, MAX_STRIDE
 from ...kernel import size_of
 from ...nest.access import stride_of
 from ...nest.residues import in_classes, moduli_of
@@ -226,7 +226,7 @@ def _with_parts(
         value = expand_lets(plain[0])
         size += tree_size(value)
         # classes are written out: there are no vectors of functions in them
-        if size <= MAX_TREE and not contains(value, is_expensive):
+        if size <= MAX_NODES // LATENCY and not contains(value, is_expensive):
             values[tensor_key(tensor)] = tensor.op, value
 
     def expand(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
