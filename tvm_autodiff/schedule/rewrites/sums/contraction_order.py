@@ -66,8 +66,8 @@ def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
 
     def change(op: Operation) -> list[Tensor] | None:
         terms = _contractions(op)
-        orders = [_least(*term.problem()) for term in terms]
-        if not any(found.order for found in orders):
+        orders = [cheapest_order(*term.problem()) for term in terms]
+        if not any(found.eliminations for found in orders):
             return None
         # each sum that is left writes what the last one adds
         left = [term for term, found in zip(terms, orders, strict=True) if not term.is_whole(found)]
@@ -76,7 +76,7 @@ def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
         cost = sum(found.cost for found in orders) + added
         if cost * MARGIN > sum(found.together for found in orders):
             return None
-        return _result(op, terms, [found.order for found in orders], equal)
+        return _result(op, terms, [found.eliminations for found in orders], equal)
 
     return each_stage(outputs, change)
 
@@ -92,10 +92,19 @@ class Elimination:
     factors: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Order:
+    """Eliminations in order, their cost, and that of the sum as it is written."""
+
+    eliminations: list[Elimination]
+    cost: int
+    together: int
+
+
 def cheapest_order(
     factors: Sequence[Variables], kept: Variables, extents: Mapping[int, int]
-) -> list[Elimination] | None:
-    """The eliminations to do before the product of what remains, or None if none are worth it.
+) -> Order:
+    """The eliminations to do before the product of what remains, which cost least.
 
     Parameters
     ----------
@@ -110,26 +119,11 @@ def cheapest_order(
     --------
     >>> sizes = dict.fromkeys(range(4), 10)
     >>> chain = [frozenset({0, 1}), frozenset({1, 2}), frozenset({2, 3})]
-    >>> cheapest_order(chain, frozenset({0, 3}), sizes)
+    >>> cheapest_order(chain, frozenset({0, 3}), sizes).eliminations
     [Elimination(axes=frozenset({1}), factors=(0, 1))]
-    >>> cheapest_order(chain[:2], frozenset({0, 2}), sizes) is None
-    True
+    >>> cheapest_order(chain[:2], frozenset({0, 2}), sizes).eliminations
+    []
     """
-    found = _least(factors, kept, extents)
-    return found.order if found.order and found.cost * MARGIN <= found.together else None
-
-
-@dataclass(frozen=True)
-class _Least:
-    """The eliminations that cost least, their cost, and that of the sum as it is written."""
-
-    order: list[Elimination]
-    cost: int
-    together: int
-
-
-def _least(factors: Sequence[Variables], kept: Variables, extents: Mapping[int, int]) -> _Least:
-    """The cheapest of all orders; arguments as of `cheapest_order`."""
     groups: dict[tuple[int, ...], set[int]] = {}
     for variable in extents:  # in the order of the loops: ids differ between processes
         readers = tuple(n for n, factor in enumerate(factors) if variable in factor)
@@ -139,9 +133,9 @@ def _least(factors: Sequence[Variables], kept: Variables, extents: Mapping[int, 
     everything = dict(enumerate(factors))
     together = search.together(everything)
     if len(groups) > MAX_SEARCHED:
-        return _Least([], together, together)
+        return Order([], together, together)
     cost, order = search.best(everything, tuple(map(frozenset, groups.values())), len(factors))
-    return _Least(order, cost, together)
+    return Order(order, cost, together)
 
 
 @dataclass(frozen=True)
@@ -222,10 +216,10 @@ class _Contraction:
         """The variables of each factor."""
         return [frozenset(operand.variables()) for operand in self.product.operands]
 
-    def is_whole(self, found: _Least) -> bool:
+    def is_whole(self, found: Order) -> bool:
         """Whether nothing is left to sum after some eliminations."""
         summed = frozenset(node_id(axis.var) for axis in self.product.reduction.axes)
-        return summed <= frozenset[int]().union(*(one.axes for one in found.order))
+        return summed <= frozenset[int]().union(*(one.axes for one in found.eliminations))
 
 
 def _contractions(op: Operation) -> list[_Contraction]:
