@@ -12,7 +12,7 @@ from tvm import te
 from tvm_autodiff.domain.affine import Atoms
 from tvm_autodiff.domain.bounds import Facts, tighten
 from tvm_autodiff.domain.forms import CONST, Form, combine
-from tvm_autodiff.domain.simplex import INFEASIBLE, minimum
+from tvm_autodiff.domain.solvers.simplex import INFEASIBLE, minimum
 
 b, c, m, n, p = (te.var(name) for name in "bcmnp")
 

@@ -9,7 +9,6 @@ from tvm import te, tirx
 from tests.evaluate import evaluate
 from tvm_autodiff.expr import build
 from tvm_autodiff.expr.fold import fold
-from tvm_autodiff.expr.lets import bind_shared, merge_equal
 from tvm_autodiff.expr.nodes import dtype_of, node_id, op_name, operands, same_node, with_operands
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.expr.rewrite import (
@@ -21,6 +20,7 @@ from tvm_autodiff.expr.rewrite import (
     tree_size,
     variables_of,
 )
+from tvm_autodiff.expr.sharing.lets import bind_shared, merge_equal
 
 x, y = te.var("x", "float32"), te.var("y", "float32")
 i, j = te.var("i"), te.var("j")

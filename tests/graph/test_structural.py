@@ -13,7 +13,7 @@ from tvm.ir import prim
 import tvm_autodiff as ad
 from tvm_autodiff.domain.affine import Atoms
 from tvm_autodiff.expr import nodes
-from tvm_autodiff.expr.lets import merge_equal
+from tvm_autodiff.expr.sharing.lets import merge_equal
 from tvm_autodiff.graph.structural import EqualStages, StageKeys
 
 x, y = (te.var(name, "float32") for name in "xy")

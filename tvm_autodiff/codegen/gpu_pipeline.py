@@ -9,8 +9,8 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from .passes.indices.size_divisions import with_sizes_divided
 from .passes.short_circuit import ordered_for_c
-from .passes.size_divisions import with_sizes_divided
 
 #: the name of the pipeline, as `tvm.compile` takes it
 GPU_PIPELINE = "tvm_autodiff.gpu"

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..expr.build import if_then_else
-from ..expr.homes import BRANCHES, Path, homes_of
-from ..expr.lets import merge_equal
 from ..expr.nodes import (
     Expr,
     dtype_of,
@@ -22,7 +20,9 @@ from ..expr.nodes import (
     with_operands,
 )
 from ..expr.rewrite import expand_lets, postorder, rewrite
-from ..expr.weights import weighed
+from ..expr.sharing.homes import BRANCHES, Path, homes_of
+from ..expr.sharing.lets import merge_equal
+from ..expr.sharing.weights import weighed
 from .loop_nest import Local, Places, Statement, allocated, branch, element, local, sequence, store
 from .passes.short_circuit import cut_short
 

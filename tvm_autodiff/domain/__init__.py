@@ -6,9 +6,9 @@ The package can be used without the rest of the library: describe a set of integ
 
 from .divmod import eliminate_div_mod
 from .domain import Domain, DomainTransformation
-from .equations import solve_linear_equations
-from .inequalities import solve_linear_inequalities
 from .simplify import simplify_domain
+from .solvers.equations import solve_linear_equations
+from .solvers.inequalities import solve_linear_inequalities
 
 __all__ = [
     "Domain",

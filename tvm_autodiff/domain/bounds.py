@@ -19,7 +19,7 @@ from .forms import (
     scaled,
     shifted,
 )
-from .simplex import minimum as simplex_minimum
+from .solvers.simplex import minimum as simplex_minimum
 
 _MAX_STEPS = 16
 _MAX_CONSTRAINTS = 40

@@ -22,8 +22,8 @@ from .forms import (
     shifted,
     substitute_linear,
 )
-from .inequalities import project
-from .integers import Matrix, determinant, identity_matrix, inverse_unimodular
+from .solvers.inequalities import project
+from .solvers.integers import Matrix, determinant, identity_matrix, inverse_unimodular
 
 _MAX_CANDIDATES = 12
 _MAX_BOUNDS = 6  #: of each kind compared for one variable

@@ -16,9 +16,9 @@ from ..expr.nodes import Expr
 from .bounds import tighten
 from .box import UnboundedBox, smallest_box
 from .domain import Domain, DomainTransformation
-from .equations import merge_parallel, solve_forms
 from .forms import CONST, Form, is_constant, scaled, substitute_linear
 from .nonlinear import linearize
+from .solvers.equations import merge_parallel, solve_forms
 from .system import System
 
 _MAX_ROUNDS = 3

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from .build import add, div, like, mul, neg
-from .lets import merge_equal
 from .nodes import (
     BRANCHES,
     Expr,
@@ -26,6 +25,7 @@ from .nodes import (
     with_operands,
 )
 from .rewrite import expand_lets, postorder
+from .sharing.lets import merge_equal
 
 #: whether a loop around an expression changes a part of it
 Varies = Callable[[Expr], bool]

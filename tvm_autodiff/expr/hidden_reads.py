@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from .build import variable
-from .lets import merge_equal
 from .nodes import INDEX_DTYPES, Expr, Var, dtype_of, is_load, node_id, op_name
 from .rewrite import contains, postorder, replace_outermost
+from .sharing.lets import merge_equal
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 

@@ -32,7 +32,7 @@ from .nodes import (
     operands,
 )
 from .rewrite import contains_load, map_loads, rewrite, substituter, variables_of
-from .weights import provable
+from .sharing.weights import provable
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 

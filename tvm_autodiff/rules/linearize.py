@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import NotDifferentiableError
 from ..expr.build import conjuncts, variable
-from ..expr.lets import merge_equal
 from ..expr.nodes import (
     Axis,
     Expr,
@@ -25,6 +24,7 @@ from ..expr.nodes import (
     tensor_key,
 )
 from ..expr.rewrite import expand_lets, substituter
+from ..expr.sharing.lets import merge_equal
 from ..graph.graph import tensors_read_by
 from ..graph.plain_reduction import split_init
 from ..graph.stage import (

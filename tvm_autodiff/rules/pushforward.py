@@ -12,7 +12,6 @@ from typing import Any
 
 from ..errors import NotDifferentiableError
 from ..expr.build import compare, const, select, variable
-from ..expr.lets import bind_shared, merge_equal
 from ..expr.nodes import (
     Expr,
     Tensor,
@@ -28,6 +27,7 @@ from ..expr.nodes import (
     tensor_key,
 )
 from ..expr.rewrite import expand_lets, substituter, variables_of
+from ..expr.sharing.lets import bind_shared, merge_equal
 from ..graph.bounded_stage import bounded_stage
 from ..graph.graph import tensors_read_by
 from ..graph.kinds.kind import Compute, Input, Kind, Opaque, kind_of

@@ -32,7 +32,7 @@ def push_forward(
     roots : sequence of (expression, alias)
         The expression to differentiate, and an equal expression that rules may read instead (the
         forward output), or None. Lets must be expanded; equal parts should be one node
-        (`expr.lets.merge_equal`).
+        (`expr.sharing.lets.merge_equal`).
     tangent_of : callable
         Returns the tangent of a read or a variable in its dtype, or None if it is zero.
     where : str

@@ -96,7 +96,7 @@ def pull_back(
     roots : sequence of (expression, contributions, alias)
         The expression to differentiate, its cotangents, and an equal expression that the rules may
         read instead (the forward output), or None. Lets must be expanded, and equal parts should be
-        one node (`expr.lets.merge_equal`).
+        one node (`expr.sharing.lets.merge_equal`).
     wanted : callable
         A predicate for the nodes (reads, variables) at which contributions are collected.
     where : str

@@ -22,7 +22,7 @@ from ..expr.nodes import (
     tensor_key,
 )
 from ..expr.rewrite import postorder
-from ..expr.weights import MAX_WEIGHT, weight
+from ..expr.sharing.weights import MAX_WEIGHT, weight
 from ..graph.graph import tensors_read_by
 from ..graph.stage import (
     Operation,

@@ -115,7 +115,7 @@ def test_the_loop_nests_compute_all_states_in_the_fewest_steps(
 @pytest.mark.parametrize("calls", [True, False])
 def test_built(calls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one function, and as one that calls kernels by address."""
-    from tvm_autodiff.schedule.cpu import small_loop
+    from tvm_autodiff.schedule.cpu.recurrences import small_loop
 
     if calls:
         monkeypatch.setattr(small_loop, "KERNEL_CALL", 0)

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tests.schedule.cuda.scheduled import SM_90
-from tvm_autodiff.codegen.passes.opaque_indices import C_CAST, hide_divisions
+from tvm_autodiff.codegen.passes.indices.opaque_indices import C_CAST, hide_divisions
 from tvm_autodiff.codegen.stages.primfunc import relax_alignment
 from tvm_autodiff.compile import lower
 from tvm_autodiff.schedule.machine import as_target

@@ -25,9 +25,9 @@ EVERY = pytest.mark.parametrize("case", LOOPS, ids=lambda case: case.name)
 @pytest.fixture(autouse=True)
 def kernels_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loops of these tests are small; none is to be one function."""
-    monkeypatch.setattr("tvm_autodiff.schedule.cpu.small_loop.KERNEL_CALL", -1)
-    monkeypatch.setattr("tvm_autodiff.schedule.cpu.row_loop.MAX_NODES", -1)
-    monkeypatch.setattr("tvm_autodiff.schedule.cpu.time_parts.SHORT_LOOP", -1)
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.recurrences.small_loop.KERNEL_CALL", -1)
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.recurrences.row_loop.MAX_NODES", -1)
+    monkeypatch.setattr("tvm_autodiff.schedule.cpu.recurrences.time_parts.SHORT_LOOP", -1)
 
 
 def check(function: object, case: LoopCase, length: int, reverse: bool, dtype: str) -> None:

@@ -15,7 +15,7 @@ from tests.transforms.loops.recurrences import CASES, D, each, times
 from tests.transforms.loops.test_segments import everything, recurrence
 from tvm_autodiff.graph.kinds.binomial import extra_steps
 from tvm_autodiff.graph.loop_plans import loops_back, plan_of
-from tvm_autodiff.schedule.cpu import small_loop
+from tvm_autodiff.schedule.cpu.recurrences import small_loop
 
 #: budgets that hold a few states of the tests' recurrences, and all of them
 PLANS = (ad.Recursive(1), ad.Recursive(3), "recursive", ad.Budget("1MB"))

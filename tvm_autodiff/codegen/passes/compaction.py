@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from .size_divisions import with_rounding_to_zero
+from .indices.size_divisions import with_rounding_to_zero
 
 _COMPACTION = "s_tir.CompactBufferAllocation"
 

@@ -15,9 +15,9 @@ import tvm_ffi
 from tvm import te, tirx
 
 from ...errors import LoweringError
-from ...expr.lets import bind_shared
 from ...expr.nodes import Expr, Tensor, Var, const_value, node_id, op_name, operands, tensor_key
 from ...expr.rewrite import expand_lets, postorder, rewrite, variables_of
+from ...expr.sharing.lets import bind_shared
 from ...graph.free_variables import free_variables
 from ...graph.graph import retarget, tensors_read_by
 from ...graph.sizes.narrowed import plain_shape, small_placeholder
@@ -34,7 +34,7 @@ from ...graph.stage import (
     sources_of,
     with_bodies,
 )
-from ..passes.function_widths import bounded_function
+from ..passes.indices.function_widths import bounded_function
 
 _EXTERNAL_CALLS = ("call_extern", "call_pure_extern")
 

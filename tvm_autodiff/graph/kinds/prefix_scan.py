@@ -18,7 +18,6 @@ from tvm import te
 from tvm.script.ir_builder import IRBuilder, tirx as T
 
 from ...expr.build import cast, const, like, select, variable
-from ...expr.lets import bind_shared
 from ...expr.nodes import (
     Expr,
     Tensor,
@@ -31,6 +30,7 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import contains, expand_lets, rewrite, substituter
+from ...expr.sharing.lets import bind_shared
 from ..stage import Extent, Operation, index_dtype, is_extern, outputs_of, shape_of
 
 #: attributes of a scan: the recurrence, the input of each element, [number of scanned axes, whether

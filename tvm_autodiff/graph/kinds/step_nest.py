@@ -16,7 +16,6 @@ from tvm.script.ir_builder import tirx as T
 
 from ...errors import LoweringError
 from ...expr.build import add, cast, variable
-from ...expr.lets import bind_shared
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -32,6 +31,7 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import Rewriter, expand_lets
+from ...expr.sharing.lets import bind_shared
 from ..graph import topological
 from ..marks.value_marks import unmarked
 from ..stage import (

@@ -35,7 +35,7 @@ from ...expr.nodes import (
     with_operands,
 )
 from ...expr.rewrite import postorder, substituter
-from ...expr.weights import MAX_PROVED, weights
+from ...expr.sharing.weights import MAX_PROVED, weights
 from ..stage import (
     Operation,
     axis_range,

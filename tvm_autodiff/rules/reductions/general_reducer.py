@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...expr.build import variable
-from ...expr.lets import merge_equal
 from ...expr.nodes import Expr, Var, dtype_of, is_float, node_id
 from ...expr.rewrite import substituter
+from ...expr.sharing.lets import merge_equal
 from ..terms import Condition, Contribution, pull_back
 from .reducing import Reducing, SourceSeed, own_condition
 

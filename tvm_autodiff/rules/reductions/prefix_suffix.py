@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...expr.build import if_then_else
-from ...expr.lets import merge_equal
 from ...expr.nodes import Axis, Expr, Tensor, Var, always, is_const, load, node_id
 from ...expr.rewrite import expand_lets, substituter
+from ...expr.sharing.lets import merge_equal
 from ...graph.bounded_stage import bounded_stage
 from ...graph.kinds.prefix_scan import Recurrence, Scan, scan_stage
 from ...graph.stage import (

@@ -27,9 +27,9 @@ from ...expr.build import (
     variable,
     zero_like,
 )
-from ...expr.lets import bind_shared
 from ...expr.nodes import Expr, Tensor, Var, dtype_of, load, tensor_key
 from ...expr.rewrite import loaded_tensors, tree_size
+from ...expr.sharing.lets import bind_shared
 from ...graph.bounded_stage import bounded_stage
 from ...graph.graph import replace_tensors, tensors_read_by
 from ...graph.kinds.custom import Rule, custom_stage

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...expr.build import add, const, variable
-from ...expr.lets import bind_shared, merge_equal
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_float, load, node_id, tensor_key
 from ...expr.rewrite import expand_lets, substituter, variables_of
+from ...expr.sharing.lets import bind_shared, merge_equal
 from ...graph.bounded_stage import bounded_stage
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.prefix_scan import Recurrence, Scan, scan_stage

@@ -9,13 +9,13 @@ from .fallback import fallback
 from .interleaving import interleaving
 from .prefix_reduction import prefix_reduction
 from .ragged import ragged
+from .recurrences.row_loop import row_loop
+from .recurrences.scan import scan
+from .recurrences.small_loop import small_loop
+from .recurrences.time_parts import time_parts
 from .reduction import reduction
-from .row_loop import row_loop
 from .rows import fused_rows, rows
-from .scan import scan
 from .scatter import scatter
-from .small_loop import small_loop
-from .time_parts import time_parts
 from .transposition import transposition
 from .windows import windows
 

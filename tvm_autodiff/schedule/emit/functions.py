@@ -7,7 +7,7 @@ from typing import Any
 
 from ...codegen.host.direct_calls import by_address
 from ...codegen.modules import FunctionVar, function_hash, function_var, with_functions
-from ...codegen.passes.function_widths import with_safe_indices
+from ...codegen.passes.indices.function_widths import with_safe_indices
 from ...codegen.stages.primfunc import Callee, relax_alignment, same_function
 from ...expr.nodes import Var
 from .names import identifier

@@ -17,8 +17,8 @@ from tvm import relax
 from ...codegen.host.direct_calls import ALL_LAUNCHES
 from ...codegen.host.workspace import Workspace
 from ...codegen.modules import module_of
-from ...codegen.passes.function_widths import with_safe_indices
 from ...codegen.passes.in_place import shared
+from ...codegen.passes.indices.function_widths import with_safe_indices
 from ...codegen.stages.primfunc import (
     StageFunction,
     buffer_of,

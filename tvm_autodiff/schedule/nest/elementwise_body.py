@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from ...codegen.passes.short_circuit import condition_of
 from ...expr.build import cast, compare, select, zero_like
 from ...expr.costly import EXPENSIVE
-from ...expr.lets import bind_shared, merge_equal
 from ...expr.nodes import (
     BITWISE_CLASSES,
     BRANCHES,
@@ -31,6 +30,7 @@ from ...expr.nodes import (
     with_operands,
 )
 from ...expr.rewrite import expand_lets, postorder, replace_outermost
+from ...expr.sharing.lets import bind_shared, merge_equal
 from ...graph.stage import Operation, Reduction, reduction_of
 from ..cost import CALL, DIVISION
 from ..declined import NO_REDUCTION, Declined, other_kind

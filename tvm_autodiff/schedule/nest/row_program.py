@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 from ...expr.build import cast, const, select, variable
 from ...expr.costly import EXPENSIVE
-from ...expr.lets import merge_equal
 from ...expr.nodes import (
     BINARY_CLASSES,
     Expr,
@@ -35,6 +34,7 @@ from ...expr.nodes import (
     with_operands,
 )
 from ...expr.rewrite import Rewriter, expand_lets, postorder
+from ...expr.sharing.lets import merge_equal
 from ...graph.kinds.loop import Step
 from ...graph.stage import (
     Operation,

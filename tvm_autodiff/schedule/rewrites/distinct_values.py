@@ -15,7 +15,6 @@ from math import prod
 from ...expr.build import variable
 from ...expr.costly import is_expensive
 from ...expr.integers.intervals import Intervals
-from ...expr.lets import bind_shared
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -40,6 +39,7 @@ from ...expr.rewrite import (
     replace_outermost,
     substituter,
 )
+from ...expr.sharing.lets import bind_shared
 from ...expr.structural import StructuralKeys
 from ...graph.graph import each_stage
 from ...graph.stage import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import InvalidArgumentError
-from ...expr.lets import bind_shared, merge_equal
 from ...expr.nodes import Expr, Tensor, is_load, load, load_tensor, tensor_key
 from ...expr.rewrite import expand_lets, loaded_tensors, map_loads, substituter, tree_size
+from ...expr.sharing.lets import bind_shared, merge_equal
 from ...graph.bounded_stage import bounded_stage
 from ...graph.counting import multiplications_in
 from ...graph.graph import Graph, retarget

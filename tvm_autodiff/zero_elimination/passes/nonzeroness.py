@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from ...errors import InvalidArgumentError
 from ...expr.build import zero_like
-from ...expr.lets import bind_shared
 from ...expr.nodes import (
     Expr,
     Tensor,
@@ -22,6 +21,7 @@ from ...expr.nodes import (
     operands,
     with_operands,
 )
+from ...expr.sharing.lets import bind_shared
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import bodies, is_compute
 from ..sums.summands import joined, summands, where

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...expr.build import add, const, sum_of
-from ...expr.lets import bind_shared
 from ...expr.nodes import Axis, Expr, Tensor, load
 from ...expr.rewrite import substituter
+from ...expr.sharing.lets import bind_shared
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import Extent, axis_range, reduce_axis_over, renew_axis, sum_over, whole_tensor
 from .sum import Sum, Target

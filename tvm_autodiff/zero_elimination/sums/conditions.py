@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...expr.build import all_of
-from ...expr.lets import merge_equal
 from ...expr.nodes import Expr, is_float, is_load, node_id, operands
 from ...expr.rewrite import contains, postorder
+from ...expr.sharing.lets import merge_equal
 from ...rules.terms import Condition
 
 

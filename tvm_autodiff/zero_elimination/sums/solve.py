@@ -24,9 +24,9 @@ from ...expr.build import (
     zero_like,
 )
 from ...expr.integers.tried_values import literal_box, surely_holds
-from ...expr.lets import bind_shared
 from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name, same_node
 from ...expr.rewrite import contains, contains_load, depends_on, substituter, variables_of
+from ...expr.sharing.lets import bind_shared
 from ...expr.simplify import collect_indices, prove
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded

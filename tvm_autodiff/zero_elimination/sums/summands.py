@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...expr.build import add, all_of, any_of, conjuncts, div, like, mul, neg, negate, sum_of
-from ...expr.lets import merge_equal
 from ...expr.nodes import (
     Expr,
     const_value,
@@ -24,6 +23,7 @@ from ...expr.nodes import (
     with_operands,
 )
 from ...expr.rewrite import expand_lets, postorder
+from ...expr.sharing.lets import merge_equal
 from ...rules.terms import Condition, guarded
 from .conditions import on_indices
 

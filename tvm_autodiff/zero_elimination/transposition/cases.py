@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...expr.build import compare, negate
-from ...expr.lets import merge_equal
 from ...expr.nodes import Expr, node_id, op_name, operands
 from ...expr.rewrite import Rewriter, contains, contains_load, postorder
+from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import Ranges, prove
 from ...rules.terms import Condition, Term
 from ..sums.conditions import on_indices

@@ -13,7 +13,6 @@ from dataclasses import replace
 from ...codegen.passes.short_circuit import surely_evaluated
 from ...expr.costly import is_expensive
 from ...expr.fold import fold
-from ...expr.lets import merge_equal
 from ...expr.nodes import (
     Expr,
     Var,
@@ -34,6 +33,7 @@ from ...expr.rewrite import (
     substituter,
     variables_of,
 )
+from ...expr.sharing.lets import merge_equal
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import Operation, axis_vars, bodies, reduction_of, renew_axis
 from ...rules.terms import Term

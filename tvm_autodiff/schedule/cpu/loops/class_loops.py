@@ -31,10 +31,10 @@ from ....codegen.loop_nest import (
 )
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, compare, const, mul, sub, variable
-from ....expr.lets import merge_equal
 from ....expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, is_load, node_id
 from ....expr.rewrite import postorder, replace_outermost, substituter, variables_of
-from ....expr.weights import MAX_WEIGHT, weight
+from ....expr.sharing.lets import merge_equal
+from ....expr.sharing.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent, axis_range, shape_of
 from ...cost import MAX_NODES, MAX_PIECES, MIN_LANES, enough_tasks
 from ...declined import Declined
@@ -170,7 +170,7 @@ class _Writer:
         self._axes, self._values, self._results = elements.axes, elements.values, results
         self._moduli, self._plan, self._places = moduli, plan, places
         self.nodes = 0
-        self.weight = 0  #: of the largest statement, as `expr.weights` weighs it
+        self.weight = 0  #: of the largest statement, as `expr.sharing.weights` weighs it
         self.lanes = 1  #: elements of a run of the innermost loop; 1 for no runs
 
     def nest(self, threads: int) -> Statement:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ....expr.costly import EXPENSIVE
 from ....expr.factoring import apart, factored
-from ....expr.lets import bind_shared
 from ....expr.nodes import Tensor, const_value, dtype_of, load, node_id, op_name
 from ....expr.rewrite import contains, depends_on
+from ....expr.sharing.lets import bind_shared
 from ....graph.graph import each_stage
 from ....graph.stage import (
     Operation,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....expr.lets import merge_equal
 from ....expr.nodes import Expr, Tensor, dtype_of, is_float, is_load, node_id, operands, tensor_key
 from ....expr.rewrite import expand_lets, postorder
+from ....expr.sharing.lets import merge_equal
 from ....graph.graph import Graph
 from ....graph.stage import (
     Combiner,

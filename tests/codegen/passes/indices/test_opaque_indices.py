@@ -15,7 +15,11 @@ from tvm import s_tir, te, tirx
 from tvm.script.ir_builder import IRBuilder, tirx as script
 
 from tests.numeric import run
-from tvm_autodiff.codegen.passes.opaque_indices import confuses_tvm, hide_divisions, without_carry
+from tvm_autodiff.codegen.passes.indices.opaque_indices import (
+    confuses_tvm,
+    hide_divisions,
+    without_carry,
+)
 
 Map = Callable[[Any, Any], Any]
 

@@ -12,7 +12,7 @@ from tvm.ir import Var
 
 from tests.domain.systems import domains
 from tvm_autodiff.domain import Domain, solve_linear_inequalities
-from tvm_autodiff.domain.inequalities import VariableBounds, project
+from tvm_autodiff.domain.solvers.inequalities import VariableBounds, project
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
 from tvm_autodiff.expr.rewrite import depends_on
 

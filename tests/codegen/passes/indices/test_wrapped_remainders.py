@@ -7,7 +7,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
-from tvm_autodiff.codegen.passes.wrapped_remainders import choose_remainders
+from tvm_autodiff.codegen.passes.indices.wrapped_remainders import choose_remainders
 from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.expr.rewrite import contains
 

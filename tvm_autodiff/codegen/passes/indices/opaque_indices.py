@@ -16,9 +16,9 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.ir import prim
 
-from ...errors import UnsolvableError
-from ...expr.integers.intervals import C_CASTS
-from ...expr.nodes import (
+from ....errors import UnsolvableError
+from ....expr.integers.intervals import C_CASTS
+from ....expr.nodes import (
     Expr,
     call_node,
     const_value,
@@ -28,8 +28,8 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import contains, rewrite, substituter, variables_of
-from ...expr.simplify import constant_bounds, linear_sum, linear_terms
+from ....expr.rewrite import contains, rewrite, substituter, variables_of
+from ....expr.simplify import constant_bounds, linear_sum, linear_terms
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")

@@ -9,7 +9,10 @@ import pytest
 import tvm
 from tvm import tirx
 
-from tvm_autodiff.codegen.passes.size_divisions import with_rounding_to_zero, with_sizes_divided
+from tvm_autodiff.codegen.passes.indices.size_divisions import (
+    with_rounding_to_zero,
+    with_sizes_divided,
+)
 
 #: an index of a size `n` and of a loop `i`, and what becomes of it
 DIVISIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {

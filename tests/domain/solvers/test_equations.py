@@ -10,8 +10,8 @@ from tvm import te
 
 from tvm_autodiff.domain import Domain, solve_linear_equations
 from tvm_autodiff.domain.affine import Atoms
-from tvm_autodiff.domain.equations import merge_parallel, solve_forms
 from tvm_autodiff.domain.forms import constant, substitute_linear
+from tvm_autodiff.domain.solvers.equations import merge_parallel, solve_forms
 
 b, c, i, j, k, n = (te.var(name) for name in "bcijkn")
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import UnsolvableError
-from .affine import Atoms
-from .bounds import tighten
-from .domain import Domain, DomainTransformation
-from .forms import (
+from ...errors import UnsolvableError
+from ..affine import Atoms
+from ..bounds import tighten
+from ..domain import Domain, DomainTransformation
+from ..forms import (
     CONST,
     Form,
     combine,
@@ -23,8 +23,8 @@ from .forms import (
     shifted,
     substitute_linear,
 )
+from ..system import System
 from .integers import diagonalize
-from .system import System
 
 
 @dataclass

@@ -16,8 +16,8 @@ from tests.schedule.loop_cases import LoopCase
 from tests.schedule.test_slow_kernels import WARP
 from tvm_autodiff.codegen.stages.primfunc import StageFunction, stage_function
 from tvm_autodiff.errors import PlainScheduleWarning
-from tvm_autodiff.schedule.cpu import row_loop as rule
-from tvm_autodiff.schedule.cpu.small_loop import small_loop
+from tvm_autodiff.schedule.cpu.recurrences import row_loop as rule
+from tvm_autodiff.schedule.cpu.recurrences.small_loop import small_loop
 
 
 def each(like: Any, value: Callable[..., Any], name: str = "v") -> te.Tensor:

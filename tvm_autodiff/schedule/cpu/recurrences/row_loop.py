@@ -13,8 +13,8 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ...codegen.flat_axes import unflattened
-from ...codegen.loop_nest import (
+from ....codegen.flat_axes import unflattened
+from ....codegen.loop_nest import (
     PARALLEL,
     Local,
     Statement,
@@ -29,14 +29,14 @@ from ...codegen.loop_nest import (
     sequence,
     store,
 )
-from ...codegen.stages.primfunc import StageFunction, launch_of
-from ...expr.build import add, cast, const, mul, sub, variable
-from ...expr.dtypes import bits_of
-from ...expr.nodes import Expr, binary, dtype_of, tensor_key
-from ...graph.graph import tensors_read_by, topological
-from ...graph.kinds.loop import Loop, Step
-from ...graph.kinds.rewind import KeptLoop, Rewind
-from ...graph.stage import (
+from ....codegen.stages.primfunc import StageFunction, launch_of
+from ....expr.build import add, cast, const, mul, sub, variable
+from ....expr.dtypes import bits_of
+from ....expr.nodes import Expr, binary, dtype_of, tensor_key
+from ....graph.graph import tensors_read_by, topological
+from ....graph.kinds.loop import Loop, Step
+from ....graph.kinds.rewind import KeptLoop, Rewind
+from ....graph.stage import (
     Extent,
     Operation,
     index_dtype,
@@ -45,13 +45,13 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..cost import KERNEL_CALL, LATENCY, MAX_NODES, SYMBOLIC_SIZE
-from ..declined import Declined, no_gain, other_kind
-from ..kernel import Kernel
-from ..machine import Machine
-from ..nest.row_program import RowProgram, row_program
-from ..rewrites.normal_form import normal_form
-from .lanes.row_lanes import Lanes, RowLanes, stacks_in
+from ...cost import KERNEL_CALL, LATENCY, MAX_NODES, SYMBOLIC_SIZE
+from ...declined import Declined, no_gain, other_kind
+from ...kernel import Kernel
+from ...machine import Machine
+from ...nest.row_program import RowProgram, row_program
+from ...rewrites.normal_form import normal_form
+from ..lanes.row_lanes import Lanes, RowLanes, stacks_in
 
 
 def row_loop(

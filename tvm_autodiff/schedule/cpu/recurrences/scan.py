@@ -6,16 +6,16 @@ one by one; a step is mostly arithmetic. Groups of rows run in parallel if there
 
 from __future__ import annotations
 
-from ...codegen.stages.primfunc import StageFunction, launch_of
-from ...expr.nodes import dtype_of
-from ...graph.graph import tensors_read_by
-from ...graph.kinds.kind import kind_of
-from ...graph.kinds.prefix_scan import Scan, scan_function
-from ...graph.stage import shape_of
-from ..declined import Declined, other_kind
-from ..kernel import Kernel, size_of
-from ..machine import Machine
-from .loops.parallel import threads_over
+from ....codegen.stages.primfunc import StageFunction, launch_of
+from ....expr.nodes import dtype_of
+from ....graph.graph import tensors_read_by
+from ....graph.kinds.kind import kind_of
+from ....graph.kinds.prefix_scan import Scan, scan_function
+from ....graph.stage import shape_of
+from ...declined import Declined, other_kind
+from ...kernel import Kernel, size_of
+from ...machine import Machine
+from ..loops.parallel import threads_over
 
 
 def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:

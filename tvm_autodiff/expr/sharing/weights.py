@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .nodes import Expr, is_float, node_id, op_name, operands
-from .rewrite import postorder
+from ..nodes import Expr, is_float, node_id, op_name, operands
+from ..rewrite import postorder
 
 MAX_WEIGHT = 1_500  #: of an expression that TVM's passes take in less than about a second
 MAX_PROVED = 10_000  #: of one that TVM's analyzer takes in less than about a tenth of a second

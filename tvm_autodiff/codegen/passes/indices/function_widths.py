@@ -14,10 +14,10 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from ...expr.build import cast, variable
-from ...expr.integers.intervals import Interval, Intervals, add, meet, scalar_dtype, size_interval
-from ...expr.integers.widths import Reads, Widths
-from ...expr.nodes import (
+from ....expr.build import cast, variable
+from ....expr.integers.intervals import Interval, Intervals, add, meet, scalar_dtype, size_interval
+from ....expr.integers.widths import Reads, Widths
+from ....expr.nodes import (
     Expr,
     Var,
     const_value,
@@ -27,7 +27,7 @@ from ...expr.nodes import (
     node_id,
     op_name,
 )
-from ...expr.rewrite import postorder
+from ....expr.rewrite import postorder
 from .circular_bounds import hide_circular_bounds
 from .opaque_indices import C_CAST, REINTERPRET, hidden, hide_divisions, is_hidden_function
 from .wrapped_remainders import choose_remainders

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .build import all_of, any_of, const, if_then_else, negate, zero_like
-from .nodes import Expr, const_value, is_load, node_id, op_name, operands, with_operands
-from .rewrite import contains, postorder
+from ..build import all_of, any_of, const, if_then_else, negate, zero_like
+from ..nodes import Expr, const_value, is_load, node_id, op_name, operands, with_operands
+from ..rewrite import contains, postorder
 
 #: the branches around a node, outermost first: (node, operand)
 Path = tuple[tuple[int, int], ...]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...codegen.stages.primfunc import StageFunction, stage_function
-from ...graph.graph import topological
-from ...graph.kinds.loop import Loop
-from ...graph.kinds.rewind import (
+from ....codegen.stages.primfunc import StageFunction, stage_function
+from ....graph.graph import topological
+from ....graph.kinds.loop import Loop
+from ....graph.kinds.rewind import (
     KeptLoop,
     Rewind,
     loops_in,
@@ -19,7 +19,7 @@ from ...graph.kinds.rewind import (
     stage_of_loops,
     with_loops,
 )
-from ...graph.stage import (
+from ....graph.stage import (
     Operation,
     axis_range,
     is_compute,
@@ -27,12 +27,12 @@ from ...graph.stage import (
     loop_axes,
     outputs_of,
 )
-from ..cost import KERNEL_CALL
-from ..declined import Declined, no_gain, other_kind
-from ..fusion.kernels import inline_producers
-from ..kernel import Kernel, iterations
-from ..machine import Machine
-from ..rewrites.normal_form import normal_form
+from ...cost import KERNEL_CALL
+from ...declined import Declined, no_gain, other_kind
+from ...fusion.kernels import inline_producers
+from ...kernel import Kernel, iterations
+from ...machine import Machine
+from ...rewrites.normal_form import normal_form
 
 
 def small_loop(

@@ -13,9 +13,9 @@ import pytest
 from tvm import te, tirx
 
 from tests.evaluate import OutsideRead, evaluate
-from tvm_autodiff.expr.lets import bind_shared
 from tvm_autodiff.expr.nodes import is_load, node_id, op_name, operands
 from tvm_autodiff.expr.rewrite import expand_lets, postorder, tree_size
+from tvm_autodiff.expr.sharing.lets import bind_shared
 
 i, j = te.var("i"), te.var("j")
 A = te.placeholder((4,), "float64", name="A")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .forms import CONST, Form, Interval
+from ..forms import CONST, Form, Interval
 
 _LARGEST = 1 << 31  #: entries of the tableau stay below, or the search ends without a result
 _MAX_PIVOTS = 60

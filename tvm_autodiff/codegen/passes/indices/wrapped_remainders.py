@@ -13,10 +13,10 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from ...expr.build import cast, compare, const, mul, select, sub
-from ...expr.integers.intervals import Interval, Intervals, is_index
-from ...expr.nodes import Expr, Var, binary, const_value, dtype_of, node_id, op_name, operands
-from ...expr.rewrite import contains, rewrite
+from ....expr.build import cast, compare, const, mul, select, sub
+from ....expr.integers.intervals import Interval, Intervals, is_index
+from ....expr.nodes import Expr, Var, binary, const_value, dtype_of, node_id, op_name, operands
+from ....expr.rewrite import contains, rewrite
 
 _SHIFT = 32  #: bits of the fraction that a division is multiplied by
 

@@ -6,9 +6,9 @@ import numpy as np
 from tvm import te
 
 from tests.evaluate import evaluate_graph
-from tvm_autodiff.expr.homes import GUARDS, MOST_HOMES, homes_of
 from tvm_autodiff.expr.nodes import dtype_of, op_name, operands, same_node
 from tvm_autodiff.expr.rewrite import postorder
+from tvm_autodiff.expr.sharing.homes import GUARDS, MOST_HOMES, homes_of
 
 COUNT = MOST_HOMES + 3
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tvm import te, tirx
 
-from tvm_autodiff.expr.weights import MAX_WEIGHT, weight
+from tvm_autodiff.expr.sharing.weights import MAX_WEIGHT, weight
 
 i = te.var("i")
 x = te.placeholder((9,), name="x")

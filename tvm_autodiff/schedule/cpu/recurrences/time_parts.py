@@ -16,21 +16,21 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ...codegen.stages.primfunc import StageFunction, launch_of
-from ...expr.dtypes import bits_of
-from ...expr.nodes import Tensor, dtype_of
-from ...graph.kinds.loop import Loop, Step
-from ...graph.kinds.rewind import KeptLoop, Rewind
-from ...graph.stage import shape_of
-from ..cost import LATENCY, MARGIN, MEMORY_BYTE, MIN_LANES, SHORT_LOOP, SYMBOLIC_SIZE
-from ..declined import Declined, no_gain, other_kind
-from ..kernel import Kernel
-from ..machine import Machine
-from ..nest.affine_states import AffineStates, affine_states
-from ..nest.row_program import row_program
-from ..nest.state_latency import latency_of
-from ..rewrites.normal_form import normal_form
-from .lanes.part_passes import PartPasses
+from ....codegen.stages.primfunc import StageFunction, launch_of
+from ....expr.dtypes import bits_of
+from ....expr.nodes import Tensor, dtype_of
+from ....graph.kinds.loop import Loop, Step
+from ....graph.kinds.rewind import KeptLoop, Rewind
+from ....graph.stage import shape_of
+from ...cost import LATENCY, MARGIN, MEMORY_BYTE, MIN_LANES, SHORT_LOOP, SYMBOLIC_SIZE
+from ...declined import Declined, no_gain, other_kind
+from ...kernel import Kernel
+from ...machine import Machine
+from ...nest.affine_states import AffineStates, affine_states
+from ...nest.row_program import row_program
+from ...nest.state_latency import latency_of
+from ...rewrites.normal_form import normal_form
+from ..lanes.part_passes import PartPasses
 
 
 def time_parts(

@@ -79,7 +79,7 @@ def test_a_loop_inside_of_a_step_is_called() -> None:
 
 
 def test_a_function_that_tvm_refuses_becomes_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tvm_autodiff.schedule.cpu import small_loop
+    from tvm_autodiff.schedule.cpu.recurrences import small_loop
 
     def broken(kernel: Kernel, loop: Loop, *others: Any) -> list[StageFunction]:
         """Code that TVM cannot compile for a CPU: it calls what only GPUs have."""

@@ -3,7 +3,7 @@
 
 TVM walks expressions as trees, so a value that occurs twice is walked and compiled twice at every
 level: 2^n for n doublings. A let keeps it single. The let is placed where the value is certainly
-needed (`expr.homes`), so that no guarded read leaves its guard.
+needed (`expr.sharing.homes`), so that no guarded read leaves its guard.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 
 from tvm.ir import prim
 
-from .build import variable
-from .homes import GUARDS, Path, homes_of
-from .nodes import (
+from ..build import variable
+from ..nodes import (
     Expr,
     dtype_of,
     is_float,
@@ -26,7 +25,8 @@ from .nodes import (
     own_fields,
     with_operands,
 )
-from .rewrite import expand_lets, postorder, tree_size
+from ..rewrite import expand_lets, postorder, tree_size
+from .homes import GUARDS, Path, homes_of
 
 #: how many times larger than its graph an expression's tree must be before lets pay off
 _TREE_TO_GRAPH = 4

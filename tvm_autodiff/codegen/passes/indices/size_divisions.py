@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import prim
 
-from ...expr.build import const
-from ...expr.nodes import (
+from ....expr.build import const
+from ....expr.nodes import (
     INDEX_DTYPES,
     Expr,
     binary,
@@ -26,8 +26,8 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import postorder
-from ...expr.weights import provable
+from ....expr.rewrite import postorder
+from ....expr.sharing.weights import provable
 
 _TRUNCATED = {prim.FloorDiv: "truncdiv", prim.FloorMod: "truncmod"}
 

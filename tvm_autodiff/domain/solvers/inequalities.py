@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..expr.nodes import Expr, Var
-from .bounds import tighten
-from .domain import Domain
-from .forms import CONST, Form, combine, scaled
-from .system import System
+from ...expr.nodes import Expr, Var
+from ..bounds import tighten
+from ..domain import Domain
+from ..forms import CONST, Form, combine, scaled
+from ..system import System
 
 _MAX_INEQUALITIES = 48
 

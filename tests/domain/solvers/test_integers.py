@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy
 from hypothesis import given, strategies as st
 
-from tvm_autodiff.domain.integers import (
+from tvm_autodiff.domain.solvers.integers import (
     determinant,
     diagonalize,
     identity_matrix,

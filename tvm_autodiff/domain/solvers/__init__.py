@@ -1,0 +1,1 @@
+"""Exact solvers: matrices of integers, systems of equations and of inequalities, bounds."""
