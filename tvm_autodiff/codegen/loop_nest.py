@@ -106,6 +106,13 @@ def loop(
     return tirx.For(var, start, size, kind, body)
 
 
+def nested(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
+    """``for var, extent in loops: body``, the first one outermost."""
+    for var, extent in reversed(loops):
+        body = loop(var, extent, body)
+    return body
+
+
 def when(condition: Expr, body: Statement) -> Statement:
     """`body`, if a condition holds."""
     return body if const_value(condition) else tirx.IfThenElse(condition, body, None)

@@ -18,6 +18,7 @@ from tvm import ir, tirx
 
 from ...expr.build import add, cast, const
 from ...expr.nodes import (
+    INTEGER_DIVISIONS,
     Expr,
     Var,
     binary,
@@ -42,7 +43,6 @@ LARGE_SIZE = 512  #: and what it counts as in the part of a program for large si
 FUNCTIONS = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "power", "tanh", "sigmoid", "erf")
 )
-_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
 _ESTIMATE = "tvm_autodiff.cycles"  #: of a parallel loop, before it
@@ -92,7 +92,7 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
 
 def _safely_divided(node: Expr) -> Expr | None:
     """``i // n → i // max(n, 1)``: in front of an empty loop a size may be zero."""
-    if op_name(node) not in _DIVISIONS or not is_integer(node):
+    if op_name(node) not in INTEGER_DIVISIONS or not is_integer(node):
         return None
     dividend, divisor = operands(node)
     if const_value(divisor) is not None:

@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..build import all_of, any_of, const, if_then_else, negate, zero_like
-from ..nodes import Expr, const_value, is_load, node_id, op_name, operands, with_operands
+from ..nodes import (
+    INTEGER_DIVISIONS,
+    Expr,
+    const_value,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+    with_operands,
+)
 from ..rewrite import contains, postorder
 
 #: the branches around a node, outermost first: (node, operand)
@@ -31,7 +40,6 @@ GUARDS: Mapping[str, tuple[int, ...]] = {
 
 MOST_HOMES = 4  #: of a part that is not small
 _SMALL = 32  #: nodes, as a tree, that may be written in any number of branches
-_DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
 #: replacements of an operand: behind a separate guard; repeated at each use
 _GUARDED, _ALONE = 0, -1
 
@@ -199,7 +207,7 @@ def _entry(node: Expr, place: int, branches: Mapping[str, tuple[int, ...]]) -> P
 
 
 def _can_fail(node: Expr) -> bool:
-    divides = op_name(node) in _DIVISIONS and not const_value(operands(node)[1])
+    divides = op_name(node) in INTEGER_DIVISIONS and not const_value(operands(node)[1])
     return divides or is_load(node)
 
 

@@ -31,14 +31,13 @@ from ...codegen.loop_nest import (
 )
 from ...codegen.stages.primfunc import StageFunction
 from ...codegen.vectors import picked, whole, widened_store
-from ...expr.build import add, const, mul, variable
+from ...expr.build import add, const, variable
 from ...expr.fold import fold
 from ...expr.nodes import (
     BRANCHES,
     Expr,
     Tensor,
     Var,
-    binary,
     dtype_of,
     is_load,
     load_tensor,
@@ -56,6 +55,7 @@ from ..nest.access import stride_of
 from ..nest.index_set_splitting import decided
 from .loops.crossed import VECTOR_OPS
 from .loops.parallel import shared_loops
+from .loops.strip_mining import strip_start
 
 
 def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -193,9 +193,7 @@ def _loops(
     rows, lanes = extents[-short - 1], block.lanes
     row = counter(op.axis[-short - 1].var.name, rows)
     number = counter("block", rows)
-    start = mul(number, const(lanes, dtype_of(number)))
-    if rows % lanes:
-        start = binary("min", start, const(rows - lanes, dtype_of(number)))
+    start = strip_start(number, lanes, rows)
     outer = [(axis.var, constant_extent(axis)) for axis in op.axis[: -short - 1]]
     body = sequence([bind(row, start), block.statement(row)])
     return shared_loops([*outer, (number, -(-rows // lanes))], body, threads)

@@ -25,6 +25,7 @@ from ...codegen.loop_nest import (
     function,
     local,
     loop,
+    nested,
     sequence,
     store,
     when,
@@ -188,8 +189,7 @@ class _Writer:
                 return self.places.write(result, value, indices)
 
             body = self._in_vectors(length, at)
-            for var, extent in reversed(inner):
-                body = loop(var, extent, body)
+            body = nested(inner, body)
             return body
 
         now = self._position(add(step, const(1, "int32")))

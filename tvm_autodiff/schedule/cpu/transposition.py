@@ -28,7 +28,7 @@ from ...codegen.loop_nest import (
 )
 from ...codegen.stages.primfunc import StageFunction
 from ...codegen.vectors import widened_read
-from ...expr.build import add, all_of, compare, const, mul, sub, variable
+from ...expr.build import add, all_of, compare, const, variable
 from ...expr.nodes import (
     Expr,
     Var,
@@ -47,6 +47,7 @@ from .loops.crossed import crossed
 from .loops.elements import Elements
 from .loops.parallel import shared_loops, threads_of
 from .loops.squares import turned
+from .loops.strip_mining import strip_start
 
 
 def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -157,10 +158,7 @@ def _loops(op: Operation, tile: _Tile, threads: int) -> Statement:
         var, block = (counter(f"{op.axis[place].var.name}{end}", extent) for end in ("", "_tile"))
         width = const(side, dtype_of(block))
         size = const(extent, dtype_of(block)) if isinstance(extent, int) else extent
-        start = mul(block, width)
-        if not isinstance(extent, int) or extent % side:
-            start = binary("min", start, sub(size, width))
-        begin.append(bind(var, start))
+        begin.append(bind(var, strip_start(block, side, extent)))
         count = binary("floordiv", add(size, const(side - 1, dtype_of(block))), width)
         blocks.append((block, -(-extent // side) if isinstance(extent, int) else count))
         places.append(var)

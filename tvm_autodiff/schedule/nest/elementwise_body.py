@@ -18,6 +18,7 @@ from ...expr.nodes import (
     BITWISE_CLASSES,
     BRANCHES,
     COMPARISONS,
+    INTEGER_DIVISIONS,
     Axis,
     Expr,
     Var,
@@ -37,11 +38,10 @@ from ..declined import NO_REDUCTION, Declined, other_kind
 from .products import Operand, atoms_of, is_sum
 
 _SLOW = {**dict.fromkeys(("div", "sqrt", "rsqrt"), DIVISION), **dict.fromkeys(EXPENSIVE, CALL)}
-_DIVISIONS = frozenset(("truncdiv", "truncmod", "floordiv", "floormod"))
 _FREE = frozenset(("const", "var"))
 #: what any values can be put into without harm; integers are divided by literals only
 _ELEMENTWISE = frozenset(
-    (*COMPARISONS, *BITWISE_CLASSES, *BRANCHES, *_DIVISIONS, *_SLOW, *_FREE)
+    (*COMPARISONS, *BITWISE_CLASSES, *BRANCHES, *INTEGER_DIVISIONS, *_SLOW, *_FREE)
     + ("add", "sub", "mul", "min", "max", "abs", "cast", "and", "or", "not", "bitwise_not")
     + ("floor", "ceil", "round", "trunc", "nearbyint")
 )
@@ -110,7 +110,7 @@ def body_of(op: Operation) -> Body | Declined:
 
 
 def _may_divide_by_zero(node: Expr) -> bool:
-    return op_name(node) in _DIVISIONS and not const_value(operands(node)[1])
+    return op_name(node) in INTEGER_DIVISIONS and not const_value(operands(node)[1])
 
 
 def _varies_along(sources: Sequence[Expr], variables: Sequence[Var]) -> dict[int, frozenset[int]]:

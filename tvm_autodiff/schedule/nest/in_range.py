@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ...expr.build import compare, const
 from ...expr.integers.intervals import Intervals
 from ...expr.nodes import (
+    INTEGER_DIVISIONS,
     Axis,
     Expr,
     Var,
@@ -30,8 +31,6 @@ from ...expr.simplify import linear_terms, prove
 from ...graph.sizes.widened import Widened
 from ...graph.stage import Extent, axis_range, shape_of
 from .access import Affine, Interval, affine_forms, interval
-
-_DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ def _has_symbols(index: Expr, dim: Extent, loops: Loops) -> bool:
 
 
 def _divides_safely(node: Expr, loops: Loops, given: Sequence[Expr]) -> bool:
-    if op_name(node) not in _DIVISIONS:
+    if op_name(node) not in INTEGER_DIVISIONS:
         return True
     divisor = operands(node)[1]
     value = const_value(divisor)

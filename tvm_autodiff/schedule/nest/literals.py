@@ -7,9 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ...expr.build import all_of, any_of, cast, const, if_then_else, negate, select
-from ...expr.nodes import INDEX_DTYPES, Expr, const_value, dtype_of, op_name, operands
+from ...expr.nodes import (
+    FLOOR_DIVISIONS,
+    INDEX_DTYPES,
+    Expr,
+    const_value,
+    dtype_of,
+    op_name,
+    operands,
+)
 
-_DIVISIONS = frozenset(("floordiv", "floormod"))
 _FOLDED: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -49,6 +56,6 @@ def over_numbers(node: Expr) -> Expr | None:
         return parts[1]
     if name in ("mul", "floordiv") and right == 1:
         return parts[0]
-    if left is None or right is None or (right == 0 and name in _DIVISIONS):
+    if left is None or right is None or (right == 0 and name in FLOOR_DIVISIONS):
         return None
     return const(_FOLDED[name](left, right), dtype_of(node))

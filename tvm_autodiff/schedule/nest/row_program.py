@@ -18,6 +18,7 @@ from ...expr.build import cast, const, select, variable
 from ...expr.costly import EXPENSIVE
 from ...expr.nodes import (
     BINARY_CLASSES,
+    INTEGER_DIVISIONS,
     Expr,
     Tensor,
     Var,
@@ -57,7 +58,6 @@ DTYPES = ("float32", "float64", "int32", "int64")  #: of what is read and writte
 #: operators that there are for vectors
 _OPERATIONS = EXPENSIVE | {*BINARY_CLASSES, "truncdiv", "not", "select", "if_then_else", "cast"}
 _OPERATIONS |= {"const", "var", "load", "sqrt", "abs", "floor", "ceil", "trunc"}
-_DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,8 @@ class _Writer:
         for node in postorder(plain):
             if op_name(node) not in _OPERATIONS:
                 raise _CannotError(other_kind(f"stage {name} calls {op_name(node)}"))
-            if op_name(node) in _DIVISIONS and not is_float(node) and node_id(node) not in free:
+            divides = op_name(node) in INTEGER_DIVISIONS and not is_float(node)
+            if divides and node_id(node) not in free:
                 raise _CannotError(other_kind(f"stage {name} divides under a condition"))
 
         return self._over_variables(plain, free, name)

@@ -16,6 +16,7 @@ from ...expr.build import variable
 from ...expr.costly import is_expensive
 from ...expr.integers.intervals import Intervals
 from ...expr.nodes import (
+    FLOOR_DIVISIONS,
     Axis,
     Expr,
     Tensor,
@@ -62,8 +63,6 @@ from ..kernel import size_of
 from ..nest.access import Interval
 from ..nest.in_range import Loops, is_safe
 from ..nest.index_set_splitting import decided
-
-_DIVISIONS = ("floordiv", "floormod")
 
 
 def with_distinct_values(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -290,10 +289,10 @@ def _span(node: Expr) -> int:
 
 def _divided(node: Expr, order: Mapping[int, int]) -> int | None:
     """The loop variable of which a node is a quotient, a remainder, or one of these of another."""
-    if op_name(node) not in _DIVISIONS:
+    if op_name(node) not in FLOOR_DIVISIONS:
         return None
     current = node
-    while op_name(current) in _DIVISIONS:
+    while op_name(current) in FLOOR_DIVISIONS:
         numerator, divisor = operands(current)
         if const_value(divisor) is None:
             return None

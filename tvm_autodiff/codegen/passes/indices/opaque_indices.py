@@ -19,6 +19,7 @@ from tvm.ir import prim
 from ....errors import UnsolvableError
 from ....expr.integers.intervals import C_CASTS
 from ....expr.nodes import (
+    INTEGER_DIVISIONS,
     Expr,
     call_node,
     const_value,
@@ -32,7 +33,6 @@ from ....expr.rewrite import contains, rewrite, substituter, variables_of
 from ....expr.simplify import constant_bounds, linear_sum, linear_terms
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
-_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 #: choice → the number of its first value operand
 _CHOICES = {"select": 1, "if_then_else": 1, "min": 0, "max": 0}
 
@@ -143,7 +143,7 @@ def _is_hidden(index: Expr) -> bool:
 
 
 def _is_division(node: Expr) -> bool:
-    return op_name(node) in _DIVISIONS
+    return op_name(node) in INTEGER_DIVISIONS
 
 
 def confuses_tvm(indices: Sequence[Expr]) -> bool:

@@ -45,6 +45,7 @@ from ...nest.in_range import Loops
 from ...nest.index_set_splitting import decided, pieces
 from .elements import Elements, without_branches, worth_binding
 from .parallel import tasks, threads_over
+from .strip_mining import strip_start
 from .vector_strips import Run, Write
 
 
@@ -232,7 +233,6 @@ class _Writer:
         if lanes < max(2, min(MIN_LANES, self.lanes)) or len(piece.residues) != self._moduli[-1]:
             return None
         var = quotients[-1]
-        dtype = dtype_of(var)
         base, run = counter("base", count), counter("run", count)
         last = piece.low + count - lanes
         values, writes = self._elements(quotients, chosen)
@@ -243,9 +243,7 @@ class _Writer:
         if body is None:
             return None
         self.nodes += len(postorder(values))
-        begin = add(mul(run, const(lanes, dtype)), const(piece.low, dtype))
-        if count % lanes:
-            begin = binary("min", begin, const(last, dtype))
+        begin = strip_start(run, lanes, piece.low + count, piece.low)
         return loop(run, -(-count // lanes), sequence([bind(base, begin), body]), kind)
 
     def _runs_of_any_length(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ....codegen.flat_axes import number_of_points
 from ....codegen.loop_nest import (
     VECTORIZED,
     Places,
@@ -24,20 +25,21 @@ from ....codegen.loop_nest import (
     function,
     local,
     loop,
+    nested,
     sequence,
     store,
 )
 from ....codegen.passes.small_launches import estimated
 from ....codegen.stages.primfunc import StageFunction, external_reads
-from ....expr.build import add, cast, compare, const, mul, sub, variable
+from ....expr.build import add, compare, const, mul, sub, variable
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, tensor_key
 from ....expr.rewrite import map_loads, substituter
-from ....graph.stage import Extent, Operation, Reduction, axis_range, bodies, loop_axes
+from ....graph.stage import Extent, Reduction, axis_range, bodies, loop_axes
 from ...cost import LATENCY, MIN_LANES
 from ...kernel import Kernel
 from ...machine import Machine
 from .parallel import tasks
-from .strip_mining import Body, vectors
+from .strip_mining import Body, strip_start, vectors
 from .vector_loops import combined
 
 #: the statements of a strip: of so many vectors of so many lanes, from a place on
@@ -62,27 +64,12 @@ def column_strips(kernel: Kernel, found: Reduction, machine: Machine) -> StageFu
     loops = [*((var, axis_range(axis)[1]) for axis, var in outer), strips]
     if machine.threads > 1:
         # half a vector in a cycle, as in fused rows
-        body = estimated(tasks(loops, body), mul(_points(root), const(2 / lanes, "float64")))
+        extents = [axis_range(axis)[1] for axis in loop_axes(root)]
+        work = mul(number_of_points(extents, "float64"), const(2 / lanes, "float64"))
+        body = estimated(tasks(loops, body), work)
     else:
-        body = _nested(loops, body)
+        body = nested(loops, body)
     return StageFunction(function(buffers, body), tuple(inputs), (result,))
-
-
-def _points(op: Operation) -> Expr:
-    """How often the body of a reduction is evaluated, over sizes."""
-    points: Expr = const(1, "float64")
-    for axis in loop_axes(op):
-        extent = axis_range(axis)[1]
-        known = isinstance(extent, int)
-        points = mul(points, const(extent, "float64") if known else cast("float64", extent))
-    return points
-
-
-def _nested(loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
-    """``for v, count in loops: body``."""
-    for var, count in reversed(loops):
-        body = loop(var, count, body)
-    return body
 
 
 def _cut(extent: Expr, lanes: int, strip: Strip) -> tuple[tuple[Var, Expr], Statement]:
@@ -101,7 +88,7 @@ def _cut(extent: Expr, lanes: int, strip: Strip) -> tuple[tuple[Var, Expr], Stat
         left = add(sub(extent, done), number(width - 1))
         trips = binary("floordiv", left, number(width))
         trip, start = counter("strip", trips), variable("start", dtype)
-        place = binary("min", add(done, mul(trip, number(width))), sub(extent, number(width)))
+        place = strip_start(trip, width, extent, done)
         return loop(trip, trips, sequence([bind(start, place), strip(start, 1, width)]))
 
     done = sub(extent, binary("floormod", extent, number(width)))
@@ -145,9 +132,9 @@ class _Strips:
 
         identity = found.combiner.identity[0]
         begin = each(lambda _, lane: [store(accumulator, identity, [lane])])
-        inner = each(accumulate)
-        for (_, (_, extent)), (_, var, _) in zip(reversed(bounds), reversed(reduced), strict=True):
-            inner = loop(var, extent, inner)
+        variables = [var for _, var, _ in reduced]
+        extents = [extent for _, (_, extent) in bounds]
+        inner = nested(list(zip(variables, extents, strict=True)), each(accumulate))
         return allocated([accumulator], sequence([begin, inner, each(finish)]))
 
     def _finished(self, place: Expr, value: Expr) -> Statement:

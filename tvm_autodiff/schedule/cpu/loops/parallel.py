@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....codegen.flat_axes import number_of_points, unflattened
-from ....codegen.loop_nest import PARALLEL, Statement, bind, loop, sequence
+from ....codegen.loop_nest import PARALLEL, Statement, bind, loop, nested, sequence
 from ....expr.build import cast, variable
 from ....expr.dtypes import itemsize
 from ....expr.nodes import Var, const_value, dtype_of
@@ -72,8 +72,7 @@ def shared_loops(
             break
         chosen += 1
         total *= count if isinstance(count, int) else 1  # a symbolic extent may be 1
-    for var, count in reversed(loops[chosen:]):
-        body = loop(var, count, body)
+    body = nested(loops[chosen:], body)
     return tasks(loops[:chosen], body) if chosen else body
 
 

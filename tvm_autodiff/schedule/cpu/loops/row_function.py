@@ -25,6 +25,7 @@ from ....codegen.loop_nest import (
     function,
     local,
     loop,
+    nested,
     parameter,
     sequence,
     store,
@@ -261,15 +262,8 @@ def _end(group: FusionGroup, buffers: _Buffers, rows: _Rows) -> list[Statement]:
                 buffers.shared.append(partial)
                 buffers.partial[tensor_key(tensor)] = partial
                 statement = store(partial, value, [rows.chunk, *places])
-            statements.append(_over(places, shape, statement))
+            statements.append(nested(list(zip(places, shape, strict=True)), statement))
     return statements
-
-
-def _over(places: Sequence[Var], shape: Sequence[Extent], body: Statement) -> Statement:
-    """A statement at each place."""
-    for var, extent in zip(reversed(places), reversed(shape), strict=True):
-        body = loop(var, extent, body)
-    return body
 
 
 def _after(group: FusionGroup, buffers: _Buffers, rows: _Rows, machine: Machine) -> list[Statement]:
@@ -287,7 +281,7 @@ def _after(group: FusionGroup, buffers: _Buffers, rows: _Rows, machine: Machine)
                 written = _added_up(op, buffers, rows.chunks, places)
             else:
                 continue
-            statements.append(_over(places, shape, sequence(written)))
+            statements.append(nested(list(zip(places, shape, strict=True)), sequence(written)))
     return statements
 
 

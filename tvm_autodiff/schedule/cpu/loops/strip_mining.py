@@ -17,6 +17,7 @@ from ....codegen.loop_nest import (
     Statement,
     counter,
     loop,
+    nested,
     sequence,
     store,
 )
@@ -47,9 +48,20 @@ def filled(target: Local, value: Expr, shape: Sequence[int], lanes: int) -> Stat
         "int32",
         lambda base, groups, width: vectors(base, groups, width, body, VECTORIZED),
     )
-    for var, extent in zip(reversed(outer), reversed(shape[:-1]), strict=True):
-        inner = loop(var, extent, inner)
-    return inner
+    return nested(list(zip(outer, shape[:-1], strict=True)), inner)
+
+
+def strip_start(number: Expr, width: int, end: Extent, low: Expr | int = 0) -> Expr:
+    """Where a strip of some width begins: the last one ends where the axis does, and overlaps the
+    one before.
+    """
+    dtype = dtype_of(number)
+    first = const(low, dtype) if isinstance(low, int) else low
+    start = add(mul(number, const(width, dtype)), first)
+    if isinstance(end, int):
+        exact = isinstance(low, int) and (end - low) % width == 0
+        return start if exact else binary("min", start, const(end - width, dtype))
+    return binary("min", start, sub(end, const(width, dtype)))
 
 
 def vectors_of_strip(extent: Extent, lanes: int, folds: int, nodes: int = 1) -> int:

@@ -20,6 +20,7 @@ from ....codegen.loop_nest import (
     element,
     local,
     loop,
+    nested,
     sequence,
     store,
 )
@@ -109,8 +110,7 @@ class NestWriter:
             values.append(_plus(var, low))
 
         def wrapped(body: Statement) -> Statement:
-            for var, extent in reversed(bounds):
-                body = loop(var, extent, body)
+            body = nested(bounds, body)
             return body
 
         return values, wrapped
@@ -198,8 +198,7 @@ class NestWriter:
                 return [self._places.write(item.op.output(0), value, indices)]
 
             body = at(accumulate)
-            for var, length in reversed(inner):
-                body = loop(var, length, body)
+            body = nested(inner, body)
             start = at(lambda _, lane: [store(accumulator, identity, [lane])])
             return sequence([start, body, at(finish)])
 

@@ -52,6 +52,7 @@ from ...machine import Machine
 from ...nest.row_program import RowProgram, row_program
 from ...rewrites.normal_form import normal_form
 from ..lanes.row_lanes import Lanes, RowLanes, stacks_in
+from ..loops.strip_mining import strip_start
 
 
 def row_loop(
@@ -236,9 +237,7 @@ class _Writer:
         statements = [bind(number, unit)]
         *outer, extent = self._program.extents
         *values, group = unflattened(number, [*outer, self._groups])
-        start = mul(group, const(self._lanes, "int32"))
-        if extent % self._lanes:
-            start = binary("min", start, const(extent - self._lanes, "int32"))
+        start = strip_start(group, self._lanes, extent)
         rows = []
         for var, value in zip(self._program.rows, [*values, start], strict=True):
             rows.append(variable(str(var.name), dtype_of(var)))

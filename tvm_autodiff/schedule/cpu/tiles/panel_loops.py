@@ -12,6 +12,7 @@ from ....codegen.loop_nest import (
     bind,
     counter,
     loop,
+    nested,
     parameter,
     sequence,
 )
@@ -232,8 +233,7 @@ class Loops:
 def _in_order(part: _Part) -> Statement:
     """``for piece: for loops: body``."""
     body = part.body
-    for var, extent in reversed(part.loops):
-        body = loop(var, extent, body)
+    body = nested(part.loops, body)
     return part.code.with_buffers(loop(part.number, part.count, body))
 
 

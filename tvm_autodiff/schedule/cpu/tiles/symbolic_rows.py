@@ -20,6 +20,7 @@ from ....codegen.loop_nest import (
     bind,
     function,
     loop,
+    nested,
     parameter,
     sequence,
     when,
@@ -345,13 +346,11 @@ def rows_of(at: RowCode, size: int, rows: Expr) -> Rows | None:
 def _shared_blocks(found: Rows, code: RowBlocks) -> Statement:
     """Threads share blocks of rows, and one of them computes the rest."""
     whole = found.whole
-    for var, extent in reversed(found.full.loops):
-        whole = loop(var, extent, whole)
+    whole = nested(found.full.loops, whole)
     statements = [loop(found.number, found.blocks, code.with_buffers(whole), PARALLEL)]
     rest = []
     for condition, place, start, one in found.tails:
         body = sequence([bind(start, place), one.body])
-        for var, extent in reversed(one.loops):
-            body = loop(var, extent, body)
+        body = nested(one.loops, body)
         rest.append(when(condition, body))
     return sequence([*statements, code.with_buffers(sequence(rest))])

@@ -13,6 +13,7 @@ from math import gcd
 
 from ....expr.build import add, const, mul
 from ....expr.nodes import (
+    FLOOR_DIVISIONS,
     Axis,
     Expr,
     Tensor,
@@ -36,8 +37,6 @@ from ....graph.stage import (
 )
 from ...nest.access import Interval, affine_forms
 from ...nest.index_set_splitting import decided
-
-_DIVISIONS = ("floordiv", "floormod")
 
 
 def with_split_quotients(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -88,7 +87,7 @@ def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
 
 def _periods(sources: Sequence[Expr], var: Var, axes: Sequence[Axis]) -> set[int]:
     """After how many elements of a variable quotients by literals move on and remainders repeat."""
-    nodes = [node for node in postorder(list(sources)) if op_name(node) in _DIVISIONS]
+    nodes = [node for node in postorder(list(sources)) if op_name(node) in FLOOR_DIVISIONS]
     near = [node for node in nodes if depends_on(operands(node)[0], [var])]
     forms = affine_forms([operands(node)[0] for node in near], [axis.var for axis in axes])
     found = set()
