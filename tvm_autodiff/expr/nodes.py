@@ -54,8 +54,7 @@ BITWISE_CLASSES: dict[str, type] = {
 }
 BRANCHES = ("if_then_else", "select")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-FLOOR_DIVISIONS = ("floordiv", "floormod")
-INTEGER_DIVISIONS = (*FLOOR_DIVISIONS, "truncdiv", "truncmod")
+INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: the dtypes of indices, whose arithmetic is treated as exact: values that would overflow are
 #: widened on emission; all other integer arithmetic wraps

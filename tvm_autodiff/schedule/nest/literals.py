@@ -8,7 +8,6 @@ from typing import Any
 
 from ...expr.build import all_of, any_of, cast, const, if_then_else, negate, select
 from ...expr.nodes import (
-    FLOOR_DIVISIONS,
     INDEX_DTYPES,
     Expr,
     const_value,
@@ -16,6 +15,8 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
+
+FLOOR_DIVISIONS = frozenset(("floordiv", "floormod"))
 
 _FOLDED: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,

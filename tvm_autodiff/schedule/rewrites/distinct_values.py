@@ -16,7 +16,6 @@ from ...expr.build import variable
 from ...expr.costly import is_expensive
 from ...expr.integers.intervals import Intervals
 from ...expr.nodes import (
-    FLOOR_DIVISIONS,
     Axis,
     Expr,
     Tensor,
@@ -63,6 +62,7 @@ from ..kernel import size_of
 from ..nest.access import Interval
 from ..nest.in_range import Loops, is_safe
 from ..nest.index_set_splitting import decided
+from ..nest.literals import FLOOR_DIVISIONS
 
 
 def with_distinct_values(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -13,7 +13,6 @@ from math import gcd
 
 from ....expr.build import add, const, mul
 from ....expr.nodes import (
-    FLOOR_DIVISIONS,
     Axis,
     Expr,
     Tensor,
@@ -37,6 +36,7 @@ from ....graph.stage import (
 )
 from ...nest.access import Interval, affine_forms
 from ...nest.index_set_splitting import decided
+from ...nest.literals import FLOOR_DIVISIONS
 
 
 def with_split_quotients(outputs: Sequence[Tensor]) -> list[Tensor]:
