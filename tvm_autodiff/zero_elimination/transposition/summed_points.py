@@ -12,9 +12,9 @@ from dataclasses import replace
 from math import prod
 
 from ...expr.build import variable
-from ...expr.lets import bind_shared
 from ...expr.nodes import Axis, Expr, Tensor, Var, dtype_of, is_load, op_name, operands
 from ...expr.rewrite import contains, contains_load, depends_on, postorder, substituter
+from ...expr.sharing.lets import bind_shared
 from ...expr.simplify import simplify
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import axis_range, axis_vars, data_axis, reduce_axis, shape_of, sum_over
