@@ -263,7 +263,7 @@ class _Writer:
             if vectors is None:
                 return None
             width = const(lanes, dtype_of(var))
-            begin = binary("min", mul(run, width), sub(extent, width))
+            begin = strip_start(run, lanes, extent)
             count = binary("floordiv", add(extent, sub(width, const(1, dtype_of(var)))), width)
             inside = loop(run, count, sequence([bind(base, begin), vectors]), kind)
             made = branch(compare("ge", extent, width), inside, made)
