@@ -1,9 +1,9 @@
 """What work costs, and how much code is written: the prices that all rules compare by.
 
 Times are cycles of one core, or of a multiprocessor. What the hardware is stands in `machine`.
-`python benchmarks/calibrate.py` measures the prices on a machine and prints them beside these,
-which are about what it finds on Zen 4 and 5 where no other source is given. What passes after
-lowering decide by, too, is defined in `codegen`.
+`python benchmarks/calibrate.py` measures the prices on a machine and prints them beside these; what
+it found, and which differ, is in docs/internals/performance.md. What passes after lowering decide
+by, too, is defined in `codegen`.
 """
 
 from __future__ import annotations
