@@ -27,7 +27,6 @@ def program(body, dtype="float32", extent=M):
     return [x, s, v], total
 
 
-
 def divisions(outputs):
     """How many quotients are left in sums."""
     large = [op for op in Graph(outputs).ops if is_compute(op) and len(op.axis)]
@@ -40,7 +39,8 @@ CASES = {
     "two": (lambda x, s, v, k: x / s / (s + 1.0), 0),
     "a divisor of a row": (lambda x, s, v, k: x / v, 1),
     "a divisor that varies": (lambda x, s, v, k: s / (x + 2.0), 1),
-    "a literal": (lambda x, s, v, k: x / 3.0, 1),
+    "a literal": (lambda x, s, v, k: x / 3.0, 0),
+    "a tiny literal": (lambda x, s, v, k: x / 1e-38, 1),
     "both are numbers": (lambda x, s, v, k: x * (1.0 / s), 1),
     "guarded": (lambda x, s, v, k: te.if_then_else(k < 7, x / s, 0.0), 0),
 }

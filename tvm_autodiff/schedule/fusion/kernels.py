@@ -30,6 +30,7 @@ from ...graph.stage import (
 )
 from ..cost import CALL, LATENCY, MAX_NODES
 from ..kernel import Kernel, iterations, size_of
+from ..rewrites.contiguous_operands import with_contiguous_operands
 from ..rewrites.table import INTO_KERNELS, rewritten
 from .groups import FusionGroup, fusion_groups
 
@@ -55,6 +56,7 @@ def separate(
 ) -> tuple[list[Kernel], list[Tensor]]:
     """Kernels for some outputs, without joining, and the computed outputs."""
     inlined = inline_producers(rewritten(outputs, INTO_KERNELS, exact_math=exact_math))
+    inlined = with_contiguous_operands(inlined)  # copies, which would be inlined
     graph = Graph(inlined)
     wanted = {tensor_key(tensor) for tensor in inlined}
     epilogues: dict[int, Operation] = {}

@@ -12,6 +12,7 @@ from ...expr.nodes import (
     Expr,
     Tensor,
     Var,
+    const_value,
     dtype_of,
     is_float,
     let_variable,
@@ -68,7 +69,9 @@ def divided(numerator: Expr, factors: Sequence[Expr]) -> Expr:
 
 
 def with_reciprocals(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``Σ_k f(k) / s → Σ_k f(k) * c * r, r = 1/(s*c)`` if s is one number for the stage."""
+    """``Σ_k f(k) / s → Σ_k f(k) * c * r, r = 1/(s*c)`` if s is one number for the stage, and
+    ``Σ_k f(k) / 3 → Σ_k f(k) * (1/3)``.
+    """
     keys = StructuralKeys()
     made: dict[int, list[Tensor]] = {}
 
@@ -103,14 +106,25 @@ def _multiplied(op: Operation, factors: Callable[[Expr], list[Expr]]) -> list[Te
             return None
         numerator, divisor = operands(node)
         value = fixed.value(divisor)
-        if value is None or not contains_load(value) or fixed.value(numerator) is not None:
+        if value is None or fixed.value(numerator) is not None:
             return None
-        return divided(numerator, factors(value))
+        if contains_load(value):
+            return divided(numerator, factors(value))
+        inverse = _inverse(value)
+        return None if inverse is None else mul(numerator, inverse)
 
     changed = rewrite(source, visit)
     if node_id(changed) == node_id(source):
         return None
     return reduction_stage(op.name, list(op.axis), replace(reduction, sources=(changed,)))
+
+
+def _inverse(divisor: Expr) -> Expr | None:
+    """``3 → 1/3`` for literals that are neither tiny nor huge."""
+    value, limit = const_value(divisor), SCALED_FROM.get(dtype_of(divisor))
+    if value is None or limit is None or not 2.0**-limit <= abs(value) <= 2.0**limit:
+        return None
+    return like(divisor, 1.0 / value)
 
 
 class _Fixed:

@@ -20,6 +20,7 @@ from .normal_form import normal_form
 from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals
 from .sums.added_sums import with_added_sums
+from .sums.axis_order import with_axes_in_order
 from .sums.contraction_order import with_ordered_contractions
 from .sums.factored_sums import with_factored_sums
 from .sums.joined_sums import with_joined_sums
@@ -72,6 +73,7 @@ INTO_KERNELS = (
     Rewrite(with_inlined_borders),
     Rewrite(with_written_classes),
     Rewrite(with_prefixes_in_order),
+    Rewrite(with_axes_in_order, exact=False),
 )
 
 

@@ -1,0 +1,58 @@
+"""Small operands that vectors read with strides are copied."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.expr.nodes import tensor_key
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.schedule.rewrites.contiguous_operands import with_contiguous_operands
+
+P, N = 500, 24
+g, small = te.placeholder((P, N), "float64", "g"), te.placeholder((N, 3), "float64", "small")
+turned = te.placeholder((N, P), "float64", "turned")
+index = te.placeholder((N,), "int32", "index")
+
+
+def total(value, reduce=te.sum):
+    p = te.reduce_axis((0, P), "p")
+    return te.compute((N,), lambda i: reduce(value(p, i), axis=p), "total")
+
+
+#: name → the sum, and how many copies it gets
+CASES = {
+    "a component": (total(lambda p, i: g[p, i] * te.exp(small[i, 1])), 1),
+    "two, one of them twice": (
+        total(lambda p, i: g[p, i] * small[i, 0] * small[i, 2] + small[i, 0]),
+        2,
+    ),
+    "a maximum": (total(lambda p, i: g[p, i] + small[i, 2], te.max), 1),
+    "at a place that is data": (total(lambda p, i: g[p, i] * small[index[i], 0]), 0),
+    "contiguous": (total(lambda p, i: g[p, i] * g[3, i]), 0),
+    "a large one": (total(lambda p, i: g[p, i] * turned[i, p]), 0),
+    "nothing large": (total(lambda p, i: small[i, 0] * p), 0),
+    "rows": (total(lambda p, i: turned[i, p] * small[i, 0]), 0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_copies(name):
+    before, copies = CASES[name]
+    [after] = with_contiguous_operands([before])
+    made = [op for op in Graph([after]).ops if op.name == "small_part"]
+    assert len(made) == copies
+    assert (tensor_key(after) == tensor_key(before)) == (not copies)
+    if copies:
+        rng = np.random.default_rng(0)
+        values = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (g, small)}
+        [want], [got] = evaluate_graph([before], values), evaluate_graph([after], values)
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_sums_share_copies():
+    sums = [total(lambda p, i: g[p, i] * small[i, 1]), total(lambda p, i: g[p, i] + small[i, 1])]
+    made = Graph(with_contiguous_operands(sums)).ops
+    assert sum(op.name == "small_part" for op in made) == 1

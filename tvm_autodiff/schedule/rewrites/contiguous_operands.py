@@ -1,0 +1,81 @@
+"""Copies components of small tensors to where vectors of a reduction read them.
+
+``s[k] = Σ_p g[p, k]*exp(c[k, 0]*p)  →  c0[k] = c[k, 0], s[k] = Σ_p g[p, k]*exp(c0[k]*p)``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...expr.nodes import Axis, Expr, Tensor, Var, is_load, load, load_tensor, node_id
+from ...expr.rewrite import expand_lets, postorder, rewrite, substituter
+from ...graph.graph import each_stage
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    data_axis,
+    is_compute,
+    loop_axes,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+)
+from ...graph.structural import EqualStages
+from ..cost import MIN_LANES, STORE
+from ..kernel import iterations, size_of
+from ..machine import LAUNCH_CYCLES
+from ..nest.access import depends_on_any, stride_of
+from ..nest.in_range import is_safe, loops_of
+
+
+def with_contiguous_operands(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Reductions whose vectors read large tensors in order read small ones in order, too.
+
+    Such a read depends on few of the loops, so that each element of the copy is read many times.
+    """
+    equal = EqualStages()
+
+    def copied(read: Expr, axes: Sequence[Axis]) -> Expr:
+        new = [data_axis(axis.var.name, axis_range(axis)[1]) for axis in axes]
+        table: dict[Var, Expr] = {a.var: b.var for a, b in zip(axes, new, strict=True)}
+        made = make_stage(f"{load_tensor(read).op.name}_part", new, [substituter(table)(read)])
+        [part] = outputs_of(equal.first(made[0].op))
+        return load(part, [axis.var for axis in axes])
+
+    return each_stage(outputs, lambda op: _changed(op, copied))
+
+
+def _changed(op: Operation, copied: Callable[[Expr, Sequence[Axis]], Expr]) -> list[Tensor] | None:
+    reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is None or reduction.init or not len(op.axis) or iterations(op) < LAUNCH_CYCLES:
+        return None
+    axes = loop_axes(op)
+    ranges = [axis_range(axis) for axis in axes]
+    last, variables = op.axis[-1].var, [axis.var for axis in axes]
+    width = axis_range(op.axis[-1])[1]
+    if not isinstance(width, int) or width < MIN_LANES:
+        return None
+    if any(low != 0 or not isinstance(extent, int) for low, extent in ranges):
+        return None
+    sources = [expand_lets(source) for source in reduction.sources]
+    table: dict[int, Expr] = {}
+    is_streamed = False
+    for read in (node for node in postorder(sources) if is_load(node)):
+        if not depends_on_any(read, last):
+            continue
+        used = [axis for axis in axes if depends_on_any(read, axis.var)]
+        stride = stride_of(read, node_id(last), variables)
+        few = size_of([axis_range(axis)[1] for axis in used]) * STORE <= iterations(op)
+        if stride == 1:
+            is_streamed |= not few
+        elif few and is_safe([read], loops_of(axes)):
+            own = [axis for axis in used if node_id(axis.var) != node_id(last)]
+            table[node_id(read)] = copied(read, [*own, op.axis[-1]])
+        else:
+            return None
+    if not table or not is_streamed:
+        return None
+    new = tuple(rewrite(source, lambda node: table.get(node_id(node))) for source in sources)
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=new))

@@ -1,0 +1,66 @@
+"""Orders reduced axes so that memory is read in order: the last one is contiguous in every read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ....expr.nodes import Axis, Tensor, is_load, node_id
+from ....expr.rewrite import depends_on, postorder
+from ....graph.graph import each_stage
+from ....graph.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    is_compute,
+    reduction_of,
+    reduction_stage,
+)
+from ...cost import MIN_LANES
+from ...nest.access import depends_on_any
+from ...nest.inside import unit_strides_inside
+
+
+def with_axes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``s[i] = Σ_{a, k} x[i, k]*w[k, a] → s[i] = Σ_{k, a} x[i, k]*w[k, a]``, as w is contiguous
+    along a and x does not depend on it. Products of reused operands stay, and reductions with
+    vectors along their last output axis.
+    """
+    return each_stage(outputs, _changed)
+
+
+def _changed(op: Operation) -> list[Tensor] | None:
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None or reduction.init or len(reduction.axes) < 2:
+        return None
+    if len(op.axis) and _is_contiguous(op, reduction, op.axis[-1]):
+        return None
+    *_, last = reduction.axes
+    if _is_contiguous(op, reduction, last) or not _streams(op, reduction):
+        return None
+    found = [axis for axis in reduction.axes if _is_contiguous(op, reduction, axis)]
+    chosen = max(found, key=_length, default=None)
+    if chosen is None or _length(chosen) < 2 * MIN_LANES:
+        return None
+    rest = [axis for axis in reduction.axes if node_id(axis.var) != node_id(chosen.var)]
+    return reduction_stage(op.name, list(op.axis), replace(reduction, axes=(*rest, chosen)))
+
+
+def _streams(op: Operation, reduction: Reduction) -> bool:
+    """Whether a read is of another element for each point; others are reused, in tiles."""
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    return any(
+        is_load(node) and all(depends_on_any(node, var) for var in variables)
+        for node in postorder(list(reduction.sources))
+    )
+
+
+def _is_contiguous(op: Operation, reduction: Reduction, axis: Axis) -> bool:
+    """Whether some read is contiguous along an axis, and all others are or do not depend on it."""
+    reads = [node for node in postorder(list(reduction.sources)) if is_load(node)]
+    return any(depends_on(read, [axis.var]) for read in reads) and unit_strides_inside(op, axis.var)
+
+
+def _length(axis: Axis) -> int:
+    extent = axis_range(axis)[1]
+    return extent if isinstance(extent, int) else 0
