@@ -31,9 +31,11 @@ from ..nest.in_range import is_safe, loops_of
 
 
 def with_contiguous_operands(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Reductions whose vectors read large tensors in order read small ones in order, too.
+    """Reductions whose vectors read another element of a tensor at each point, in order, read small
+    tensors in order, too.
 
     Such a read depends on few of the loops, so that each element of the copy is read many times.
+    Products of reused operands get copies with their tiles.
     """
     equal = EqualStages()
 
@@ -69,7 +71,7 @@ def _changed(op: Operation, copied: Callable[[Expr, Sequence[Axis]], Expr]) -> l
         stride = stride_of(read, node_id(last), variables)
         few = size_of([axis_range(axis)[1] for axis in used]) * STORE <= iterations(op)
         if stride == 1:
-            is_streamed |= not few
+            is_streamed |= len(used) == len(axes)
         elif few and is_safe([read], loops_of(axes)):
             own = [axis for axis in used if node_id(axis.var) != node_id(last)]
             table[node_id(read)] = copied(read, [*own, op.axis[-1]])
