@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...expr.nodes import Axis, Expr, Tensor, Var, is_load, load, load_tensor, node_id
+from ...expr.nodes import Axis, Expr, Tensor, is_load, load, load_tensor, node_id
 from ...expr.rewrite import expand_lets, postorder, rewrite, substituter
 from ...graph.graph import each_stage
 from ...graph.stage import (
@@ -24,7 +24,7 @@ from ...graph.stage import (
 )
 from ...graph.structural import EqualStages
 from ..cost import MIN_LANES, STORE
-from ..kernel import iterations, size_of
+from ..kernel import iterations
 from ..machine import LAUNCH_CYCLES
 from ..nest.access import depends_on_any, stride_of
 from ..nest.in_range import is_safe, loops_of
@@ -34,22 +34,23 @@ def with_contiguous_operands(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Reductions whose vectors read another element of a tensor at each point, in order, read small
     tensors in order, too.
 
-    Such a read depends on few of the loops, so that each element of the copy is read many times.
-    Products of reused operands get copies with their tiles.
+    Such a read depends on the columns alone, so that each element of the copy is read many times.
+    Tiles of products copy what depends on more.
     """
     equal = EqualStages()
 
-    def copied(read: Expr, axes: Sequence[Axis]) -> Expr:
-        new = [data_axis(axis.var.name, axis_range(axis)[1]) for axis in axes]
-        table: dict[Var, Expr] = {a.var: b.var for a, b in zip(axes, new, strict=True)}
-        made = make_stage(f"{load_tensor(read).op.name}_part", new, [substituter(table)(read)])
-        [part] = outputs_of(equal.first(made[0].op))
-        return load(part, [axis.var for axis in axes])
+    def copied(read: Expr, axis: Axis) -> Expr:
+        new = data_axis(axis.var.name, axis_range(axis)[1])
+        [made] = make_stage(
+            f"{load_tensor(read).op.name}_part", [new], [substituter({axis.var: new.var})(read)]
+        )
+        [part] = outputs_of(equal.first(made.op))
+        return load(part, [axis.var])
 
     return each_stage(outputs, lambda op: _changed(op, copied))
 
 
-def _changed(op: Operation, copied: Callable[[Expr, Sequence[Axis]], Expr]) -> list[Tensor] | None:
+def _changed(op: Operation, copied: Callable[[Expr, Axis], Expr]) -> list[Tensor] | None:
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None or reduction.init or not len(op.axis) or iterations(op) < LAUNCH_CYCLES:
         return None
@@ -68,13 +69,10 @@ def _changed(op: Operation, copied: Callable[[Expr, Sequence[Axis]], Expr]) -> l
         if not depends_on_any(read, last):
             continue
         used = [axis for axis in axes if depends_on_any(read, axis.var)]
-        stride = stride_of(read, node_id(last), variables)
-        few = size_of([axis_range(axis)[1] for axis in used]) * STORE <= iterations(op)
-        if stride == 1:
+        if stride_of(read, node_id(last), variables) == 1:
             is_streamed |= len(used) == len(axes)
-        elif few and is_safe([read], loops_of(axes)):
-            own = [axis for axis in used if node_id(axis.var) != node_id(last)]
-            table[node_id(read)] = copied(read, [*own, op.axis[-1]])
+        elif len(used) == 1 and width * STORE <= iterations(op) and is_safe([read], loops_of(axes)):
+            table[node_id(read)] = copied(read, op.axis[-1])
         else:
             return None
     if not table or not is_streamed:
