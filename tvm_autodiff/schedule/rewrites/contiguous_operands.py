@@ -23,9 +23,8 @@ from ...graph.stage import (
     reduction_stage,
 )
 from ...graph.structural import EqualStages
-from ..cost import MIN_LANES, STORE
+from ..cost import LAUNCH_CYCLES, MIN_LANES, STORE
 from ..kernel import iterations
-from ..machine import LAUNCH_CYCLES
 from ..nest.access import depends_on_any, stride_of
 from ..nest.in_range import is_safe, loops_of
 
