@@ -42,7 +42,7 @@ def tried_bounds(expr: Expr, box: Box) -> tuple[int, int] | None:
     >>> from tvm import te
     >>> i, j = te.var("i"), te.var("j")
     >>> tried_bounds((i + 4) // 8 - (i + 28) // 32 * 4 + j, {i: (0, 32), j: (0, 999)})
-    (0, 1001)
+    (-3, 998)
     """
     terms, constant = linear_terms(expr)
     low = high = constant

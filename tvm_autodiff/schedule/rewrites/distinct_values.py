@@ -31,7 +31,6 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import (
     contains,
-    contains_load,
     expand_lets,
     loaded_tensors,
     map_loads,
@@ -105,6 +104,7 @@ class _Values:
 
     keys: StructuralKeys = field(default_factory=StructuralKeys)
     made: dict[tuple[object, ...], Tensor] = field(default_factory=dict)
+    heights: set[int] = field(default_factory=set)  #: of these expressions
     variables: list[Var] = field(default_factory=list)  #: of expressions that are compared
     #: what stages compute that hold nothing but values of another one now, by their tensors
     copies: dict[tuple[int, int], Operation] = field(default_factory=dict)
@@ -123,6 +123,7 @@ class _Values:
             for source in sources_of(op)
         ]
         costs = _costs(sources)
+        facts = _facts(sources, {node_id(var): number for number, var in enumerate(variables)})
         largest = max(
             size_of(shape_of(tensor))
             for tensor in (op.output(0), *(t for source in sources for t in loaded_tensors(source)))
@@ -136,12 +137,17 @@ class _Values:
             if node_id(node) in seen or not costs[node_id(node)]:
                 continue
             seen.add(node_id(node))
-            digits = _digits(node, axes, ranges, self.keys)
+            found, cost = facts[node_id(node)], costs[node_id(node)]
+            # rows that are fused keep what they compute of data for all that needs it
+            apart = not found.loads or (bool(found.divided) and not reduces)
+            apart = apart and _pays(found.least(axes), found.depth, axes, cost)
+            digits = None
+            if apart or found.height in self.heights:
+                digits = _digits(node, axes, ranges, self.keys)
             if digits is not None and prod(digits.extents) <= largest:
-                # rows that are fused keep what they compute of data for all that needs it
-                apart = not contains_load(node) or (digits.has_quotients and not reduces)
-                apart = apart and _pays(node, digits, axes, costs[node_id(node)])
-                read = self._read(op.name, node, digits, apart)
+                apart = apart and (not found.loads or digits.has_quotients)
+                apart = apart and _pays(prod(digits.extents), digits.depth, axes, cost)
+                read = self._read(op.name, node, digits, found.height, apart)
                 if read is not None:
                     memo[node_id(node)] = read
                     continue
@@ -166,7 +172,9 @@ class _Values:
             return None
         return substituter(dict(zip(axis_vars(op), indices, strict=True)))(bodies(op)[0])
 
-    def _read(self, name: str, node: Expr, digits: _Digits, apart: bool) -> Expr | None:
+    def _read(
+        self, name: str, node: Expr, digits: _Digits, height: int, apart: bool
+    ) -> Expr | None:
         """The read of a stage of a node's values; None if not all of them can be computed, or if it
         would be a new one that does not pay.
         """
@@ -189,6 +197,7 @@ class _Values:
             body = bind_shared(_over(node, digits, [axis.var for axis in axes]))
             [made] = make_stage(f"{name}_values", axes, [body])
             self.made[key] = (self.taken_out(made.op) or [made])[0]
+            self.heights.add(height)
         return load(self.made[key], digits.nodes)
 
 
@@ -219,11 +228,60 @@ def _ranges(axes: Sequence[Axis]) -> dict[int, Interval] | None:
     return ranges
 
 
-def _pays(node: Expr, digits: _Digits, axes: Sequence[Axis], cost: int) -> bool:
+def _pays(distinct: int, depth: int, axes: Sequence[Axis], cost: int) -> bool:
     """Whether the loops around an expression compute each of its values twice or more often."""
-    points = size_of([axis_range(axis)[1] for axis in axes[: digits.depth]])
-    distinct = prod(digits.extents)
+    points = size_of([axis_range(axis)[1] for axis in axes[:depth]])
     return 2 * distinct <= points and (points - distinct) * CALL * cost >= THREAD_CYCLES
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of an expression by its parts: looking into each again, one that is n operators
+    deep would be looked at n times.
+
+    Attributes
+    ----------
+    bare, divided : frozenset of int
+        The numbers of the loops that it depends on, by themselves and in quotients.
+    loads : bool
+        Whether it reads a tensor.
+    height : int
+        How many operators are above each other, quotients of loops apart.
+    """
+
+    bare: frozenset[int] = frozenset()
+    divided: frozenset[int] = frozenset()
+    loads: bool = False
+    height: int = 0
+
+    @property
+    def depth(self) -> int:
+        """How many loops there are up to the innermost one that it depends on."""
+        return max(self.bare | self.divided, default=-1) + 1
+
+    def least(self, axes: Sequence[Axis]) -> int:
+        """No fewer different values are there: quotients may have one."""
+        return size_of([axis_range(axes[number])[1] for number in sorted(self.bare)])
+
+
+def _facts(sources: Sequence[Expr], order: Mapping[int, int]) -> dict[int, _Facts]:
+    """What is known of each node, by id; `order` has the numbers of loops."""
+    facts: dict[int, _Facts] = {}
+    for node in postorder(list(sources)):
+        parts = [facts[node_id(part)] for part in operands(node)]
+        if node_id(node) in order:
+            own = _Facts(bare=frozenset((order[node_id(node)],)))
+        elif (axis := _divided(node, order)) is not None:
+            own = _Facts(divided=frozenset((order[axis],)))
+        else:
+            own = _Facts(
+                frozenset[int]().union(*(part.bare for part in parts)),
+                frozenset[int]().union(*(part.divided for part in parts)),
+                is_load(node) or any(part.loads for part in parts),
+                1 + max((part.height for part in parts), default=-1),
+            )
+        facts[node_id(node)] = own
+    return facts
 
 
 def _digits(
