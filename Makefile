@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# two workers more than there are cores: tests wait for processes that they start
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(len(os.sched_getaffinity(0)), 8) + 2)' 2>/dev/null || echo 4)
+# one worker more than there are cores: tests wait for processes that they start
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(len(os.sched_getaffinity(0)), 8) + 1)' 2>/dev/null || echo 3)
 PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
 
 # the build for CPUs: on Linux the plain one brings gigabytes of CUDA along

@@ -7,18 +7,17 @@ that AddressSanitizer's library is loaded into, where compiling would take sever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import te, tirx
 
 from tests.schedule.checked_accesses import with_checks
 from tests.schedule.guard_pages import arrays_for, shape_of, wanted
-from tests.schedule.guarded_programs import PROGRAMS, Program, Sizes
+from tests.schedule.guarded_programs import PROGRAMS, Program
 from tests.schedule.sanitized_calls import Call, Task
 from tvm_autodiff.codegen.deep import run_deep
 from tvm_autodiff.codegen.host.direct_calls import PIPELINE
@@ -59,15 +58,13 @@ def calls_of(program: Program, folder: Path) -> Task:
     for sizes in program.calls:
         arrays = arrays_for(program, sizes)
         given = dict(zip(map(tensor_key, request.inputs), arrays, strict=True))
+        values = sizes_of(request.inputs, arrays)
         calls = [
             Call(
                 code,
                 tuple(map(tensor_key, launch.inputs)),
                 {
-                    tensor_key(tensor): (
-                        tuple(shape_of(tensor, named([tensor], sizes))),
-                        str(tensor.dtype),
-                    )
+                    tensor_key(tensor): (shape_of(tensor, values), str(tensor.dtype))
                     for tensor in launch.outputs
                 },
             )
@@ -79,13 +76,14 @@ def calls_of(program: Program, folder: Path) -> Task:
     return task
 
 
-def named(tensors: Sequence[Any], sizes: Sizes) -> Mapping[Any, int]:
-    """The sizes of the variables in the shapes of some tensors."""
-    variables: list[Any] = []
-    for tensor in tensors:
-        for dim in tensor.shape:
-            tvm_ffi.structural_walk(dim, (tirx.Var, variables.append))
-    return {var: sizes[var.name] for var in variables}
+def sizes_of(inputs: Sequence[Any], arrays: Sequence[np.ndarray]) -> dict[Any, int]:
+    """The values of the variables that are dimensions of the inputs."""
+    return {
+        dim: size
+        for tensor, array in zip(inputs, arrays, strict=True)
+        for dim, size in zip(tensor.shape, array.shape, strict=True)
+        if isinstance(dim, tirx.Var)
+    }
 
 
 def _alone(func: Any, count: int, folder: Path) -> Task:
