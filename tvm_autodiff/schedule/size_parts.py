@@ -7,7 +7,7 @@ Functions that do not differ are in the module once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..codegen.stages.primfunc import Callee, StageFunction, same_function
@@ -164,24 +164,29 @@ def _of_one(
     tensors: Sequence[Tensor],
     machine: Machine,
 ) -> SizedProgram | None:
-    """``x: (n, m) → x: (1, m)`` for the calls with ``n = 1``; None if no such call is possible."""
+    """``x: (n, m) → x: (1, m)`` for the calls with ``n = 1``; None if there is no such call, or
+    a stage is empty in it.
+    """
     table: dict[Var, Expr] = {symbol: const(size, dtype_of(symbol))}
     rename = substituter(table)
 
-    def plain(dim: Extent) -> Extent:
-        moved = dim if isinstance(dim, int) else simplify(rename(dim))
-        value = None if isinstance(moved, int) else const_value(moved)
-        return moved if value is None else int(value)
-
     moved = [
-        placeholder([plain(dim) for dim in shape_of(one)], dtype_of(one), str(one.op.name))
+        placeholder([_plain(dim, rename) for dim in shape_of(one)], dtype_of(one), str(one.op.name))
         for one in inputs
     ]
     news = dict(zip(map(tensor_key, inputs), moved, strict=True))
     results = without_single_steps(moved_over(tensors, news, table))
-    if any(isinstance(dim, int) and dim < 0 for op in topological(results) for dim in _extents(op)):
+    extents = [_plain(dim) for op in topological(results) for dim in _extents(op)]
+    if any(isinstance(dim, int) and dim < 1 for dim in extents):
         return None
     return SizedProgram(SizeRange(symbol, size, size + 1), moved, results, machine)
+
+
+def _plain(dim: Extent, rename: Callable[[Expr], Expr] = lambda dim: dim) -> Extent:
+    """``n // 2 → 0`` where `rename` makes `n` 1."""
+    moved = dim if isinstance(dim, int) else simplify(rename(dim))
+    value = None if isinstance(moved, int) else const_value(moved)
+    return moved if value is None else int(value)
 
 
 def _extents(op: Operation) -> list[Extent]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...expr.build import compare, const
+from ...expr.build import cast, compare, const
 from ...expr.integers.intervals import Intervals
 from ...expr.nodes import (
     INTEGER_DIVISIONS,
@@ -103,9 +103,12 @@ def read_conditions(read: Expr, loops: Loops) -> list[Expr]:
 
 def _conditions(index: Expr, form: Affine | None, dim: Extent, loops: Loops) -> list[Expr]:
     bounds = interval(form, loops.ranges) if form is not None else None
-    low = compare("ge", index, const(0, dtype_of(index)))
-    limit = const(dim, dtype_of(index)) if isinstance(dim, int) else dim
-    high = compare("lt", index, limit)
+    # a narrow type, such as that of positions in a table, may not hold the dimension
+    holds = not isinstance(dim, int) or dim <= integer_range(dtype_of(index))[1]
+    compared = index if holds else cast("int64", index)
+    low = compare("ge", compared, const(0, dtype_of(compared)))
+    limit = const(dim, dtype_of(compared)) if isinstance(dim, int) else dim
+    high = compare("lt", compared, limit)
     if bounds is not None and isinstance(dim, int):
         return [low] * (bounds[0] < 0) + [high] * (bounds[1] >= dim)
     if form is not None and _stays_inside(form, dim, loops):
