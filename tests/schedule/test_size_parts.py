@@ -183,3 +183,25 @@ def test_a_loaded_program_has_its_parts(run, tmp_path):
         arrays = arrays_for(layer(n)[0]) if n else arrays_for(layer(te.var("n"))[0], n=0)
         for got, want in zip(again(*arrays), layer_in_numpy(*arrays), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_no_part_where_a_stage_is_empty():
+    n = te.var("n")
+    x = te.placeholder((n, 2), name="x")
+    k = te.reduce_axis((0, 2), "k")
+    y = te.compute((n, n // 2), lambda i, j: te.sum(x[i, k] + j, axis=k), name="y")
+    function = ad.build(x, y)
+    for rows in (1, 2, 5):
+        found = function(np.ones((rows, 2), "float32"))
+        want = 2 + 2 * np.arange(rows // 2, dtype="float32")
+        np.testing.assert_array_equal(found, np.broadcast_to(want, (rows, rows // 2)))
+
+
+def test_a_dimension_that_the_type_of_its_index_does_not_hold():
+    table = te.placeholder((300, 1), "float64", name="table")
+    places = te.placeholder((4,), "uint8", name="places")
+    r = te.reduce_axis((0, 2), "r")
+    y = te.compute((2,), lambda i: te.max(table[places[i + r], 0], axis=r), name="y")
+    given = np.array([3, 255, 7, 9], "uint8")
+    found = ad.build([table, places], y)(np.arange(300.0)[:, None], given)
+    np.testing.assert_array_equal(found, [255.0, 255.0])
