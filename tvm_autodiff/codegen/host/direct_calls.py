@@ -22,6 +22,7 @@ from ...expr.rewrite import variables_of
 from ..loop_nest import bind, branch, sequence, when
 from ..modules import compiled_module, module_of
 from ..passes.compaction import compacting_blocks
+from ..passes.indices.hoisted_divisions import with_hoisted_divisions
 from ..passes.short_circuit import short_circuited
 from ..passes.small_launches import without_small_launches
 from ..passes.subnormals import FLUSHED, without_subnormals
@@ -169,7 +170,14 @@ def _pipeline(*passes: Any) -> tuple[Any, Any, Any]:
     return (
         tvm.transform.Sequential([_internal, compacting_blocks(lower)]),
         lambda: tvm.transform.Sequential(
-            [*passes, _apart, short_circuited, without_vectors_as_numbers, finish_host()]
+            [
+                *passes,
+                _apart,
+                with_hoisted_divisions,
+                short_circuited,
+                without_vectors_as_numbers,
+                finish_host(),
+            ]
         ),
         finish_device,
     )
