@@ -44,6 +44,7 @@ SHORT_LOOP = 64
 MAX_COPIES = 16
 MAX_PIECES = 5  #: pieces of an axis at most; each is a copy of the loop body
 MAX_NODES = 1_500  #: expressions of a body with all of its copies
+MAX_SYMBOLS = 2  #: of a program that is planned for some sizes, too: each is a plan to build
 MAX_SEARCHED = 5  #: things of which all orders or subsets are tried: 541 orders take under 0.1 ms
 
 

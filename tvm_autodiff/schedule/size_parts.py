@@ -27,15 +27,13 @@ from ..graph.stage import (
     placeholder,
     shape_of,
 )
-from .cost import LARGE_SIZE, SYMBOLIC_SIZE
+from .cost import LARGE_SIZE, MAX_SYMBOLS, SYMBOLIC_SIZE
 from .emit.direct import Part, SizeRange
 from .emit.program import Program, assemble_parts, is_direct
 from .machine import Machine
 from .plan import Plan
 from .rewrites.single_steps import without_single_steps
 from .rule import Scheduled
-
-MAX_SYMBOLS = 2  #: of a program that has parts
 
 
 @dataclass

@@ -42,8 +42,17 @@ _ARITHMETIC = (
 @tirx.transform.prim_func_pass(opt_level=0)
 def with_hoisted_divisions(func: Any, _module: Any, _context: Any) -> Any:
     """``for j: if c: x[i % n] → r = i % select(n == 0, 1, n); for j: if c: x[r]``."""
+    found: list[Expr] = []
+    tvm_ffi.structural_walk(func.body, [(kind, found.append) for kind in _DIVISIONS])
+    if all(map(_is_simple, found)):
+        return func
     body = tvm_ffi.structural_map(func.body, (tirx.For, _hoisted))
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def _is_simple(division: Expr) -> bool:
+    """Whether LLVM may compute it anywhere, or it is no index."""
+    return const_value(operands(division)[1]) is not None or not is_index(division)
 
 
 def _hoisted(node: Any) -> Statement:
@@ -59,7 +68,7 @@ def _hoisted(node: Any) -> Statement:
 
     def divided(division: Expr) -> Expr:
         dividend, divisor = operands(division)
-        if const_value(divisor) is not None or not is_index(division):
+        if _is_simple(division):
             return division
         parts = postorder([division])
         if any(op_name(part) not in _ARITHMETIC or node_id(part) in inside for part in parts):
