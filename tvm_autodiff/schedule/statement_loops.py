@@ -169,14 +169,15 @@ def accumulated(
     sources: Sequence[Expr],
     places: Places,
     scope: str,
+    at: Sequence[Expr] = (),
 ) -> Statement:
-    """``acc = combine(acc, sources)``, all components at once."""
-    combined = combiner.apply([element(buffer, []) for buffer in buffers], sources)
+    """``acc[at] = combine(acc[at], sources)``, all components at once."""
+    combined = combiner.apply([element(buffer, at) for buffer in buffers], sources)
     stored, statements, values = written(combined, places, scope)
     # every new value is computed before the first is stored
     several = len(values) > 1
     new = [local("new", [], dtype_of(value), scope) for value in values] if several else []
     steps = [store(place, value, []) for place, value in zip(new, values, strict=False)]
     values = [element(place, []) for place in new] or values
-    steps += [store(acc, value, []) for acc, value in zip(buffers, values, strict=True)]
+    steps += [store(acc, value, at) for acc, value in zip(buffers, values, strict=True)]
     return allocated([*stored, *new], sequence([*statements, *steps]))

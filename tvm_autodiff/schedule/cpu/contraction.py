@@ -15,13 +15,14 @@ from ..cost import LAUNCH_CYCLES
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
+from ..nest.elementwise_body import reduced_body
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import Made, in_parts, over_split_axes
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
 from .tiles.symbolic_tiles import symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles, tile_order
-from .tiles.tile_functions import reduced_body, tile_functions
+from .tiles.tile_functions import tile_functions
 
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -30,7 +31,7 @@ def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
 
 
 def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
-    found = reduced_body(kernel)
+    found = reduced_body(kernel.root)
     if isinstance(found, Declined):
         return found
     if len(found.operands) < 2:

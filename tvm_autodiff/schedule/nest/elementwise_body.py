@@ -35,7 +35,7 @@ from ...expr.sharing.lets import bind_shared, merge_equal
 from ...graph.stage import Operation, Reduction, reduction_of
 from ..cost import CALL, DIVISION
 from ..declined import NO_REDUCTION, Declined, other_kind
-from .products import Operand, atoms_of, is_sum
+from .products import Operand, Product, atoms_of, is_sum, product_of
 
 _SLOW = {**dict.fromkeys(("div", "sqrt", "rsqrt"), DIVISION), **dict.fromkeys(EXPENSIVE, CALL)}
 _FREE = frozenset(("const", "var"))
@@ -77,6 +77,19 @@ class Body:
         pairs = zip(self.operands, reads, strict=True)
         table = {node_id(old.expr): new for old, new in pairs}
         return tuple(bind_shared(replace_outermost(expr, table)) for expr in self.exprs)
+
+
+def reduced_body(op: Operation) -> Product | Body | Declined:
+    """What a stage reduces: a product of operands, or a body of any form.
+
+    It is a product if no operand varies along all outputs unless it is a read.
+    """
+    product = product_of(op)
+    if product is not None and len(product.operands) > 1:
+        spatial = {node_id(axis.var) for axis in product.axes}
+        if all(one.is_load or spatial - one.variables() for one in product.operands):
+            return product
+    return body_of(op)
 
 
 def body_of(op: Operation) -> Body | Declined:

@@ -25,8 +25,7 @@ from ....graph.stage import (
 from ...declined import Declined
 from ...kernel import Kernel
 from ...machine import Machine
-from ...nest.elementwise_body import Body, body_of
-from ...nest.products import Product, product_of
+from ...nest.elementwise_body import reduced_body
 from ...rule import Made, Rest, writes_to
 from ..loops.crossed import crossed
 from ..loops.parallel import threads_of
@@ -37,22 +36,9 @@ from .tile_choice import reduction_order, tile_cycles, tile_order, worth_turning
 from .tiling import Tile, schedule_tile
 
 
-def reduced_body(kernel: Kernel) -> Product | Body | Declined:
-    """What a kernel reduces: a product of operands, or a body of any form.
-
-    It is a product if no operand varies along all outputs unless it is a read.
-    """
-    product = product_of(kernel.root)
-    if product is not None and len(product.operands) > 1:
-        spatial = {node_id(axis.var) for axis in product.axes}
-        if all(one.is_load or spatial - one.variables() for one in product.operands):
-            return product
-    return body_of(kernel.root)
-
-
 def nest_of_kernel(kernel: Kernel, machine: Machine) -> Nest | None:
     """The loops of what a kernel reduces, or None if there are none."""
-    found = reduced_body(kernel)
+    found = reduced_body(kernel.root)
     if isinstance(found, Declined):
         return None
     epilogue = () if kernel.epilogue is None else bodies(kernel.epilogue)

@@ -1,4 +1,4 @@
-"""Chooses the tile of a matrix product that a block of threads computes, by least estimated time.
+"""Chooses the tile of a reduction that a block of threads computes, by least estimated time.
 
 The tile has rows and columns of a block and of a thread, and the number of parts of the reduction.
 The estimate is the largest cost of a step along the reduction in cycles of a multiprocessor, times
@@ -13,6 +13,7 @@ from itertools import product
 from math import isqrt, prod
 
 from ...machine import Machine
+from .matrices import Matrices
 from .threads import BLOCK, WARP
 
 SQUARE = (isqrt(BLOCK), isqrt(BLOCK))  #: threads of a block along rows and along columns
@@ -56,64 +57,60 @@ class BlockTile:
         return self.sides[1] * self.columns
 
 
-def best_tile(
-    sizes: tuple[int, int, int, int], itemsize: int, machine: Machine, whole: bool = False
-) -> BlockTile:
-    """The tile of least estimated time for a batch of products; with `whole`, the reduction is not
-    split.
-    """
+def best_tile(matrices: Matrices, machine: Machine, whole: bool = False) -> BlockTile:
+    """The tile of least estimated time; with `whole`, the reduction is not split."""
 
     def cycles(tile: BlockTile) -> float:
         # a square is better known: others must gain for certain
-        return tile_cycles(tile, sizes, itemsize, machine) * (1 if tile.sides == SQUARE else 1.1)
+        return tile_cycles(tile, matrices, machine) * (1 if tile.sides == SQUARE else 1.1)
 
-    tiles = _tiles(sizes, itemsize, machine)
+    tiles = _tiles(matrices, machine)
     return min((tile for tile in tiles if not whole or tile.parts == 1), key=cycles)
 
 
-def _tiles(
-    sizes: tuple[int, int, int, int], itemsize: int, machine: Machine
-) -> Iterator[BlockTile]:
-    _, rows, columns, reduced = sizes
+def _tiles(matrices: Matrices, machine: Machine) -> Iterator[BlockTile]:
+    _, rows, columns, reduced = matrices.sizes
+    left, right = matrices.itemsizes
     for sides, along_rows, along_columns in product(SIDES, (1, 2, 4, 8), (1, 2, 4, 8)):
         step = WARP // 2 if along_rows * along_columns <= 16 else WARP // 4
         tile = BlockTile(sides, along_rows, along_columns, step)
         too_large = tile.block_rows >= 2 * rows or tile.block_columns >= 2 * columns
         if too_large and (sides != SQUARE or along_rows * along_columns > 1):
             continue
-        if (tile.block_rows + tile.block_columns) * step * itemsize > machine.shared_bytes:
+        if (tile.block_rows * left + tile.block_columns * right) * step > machine.shared_bytes:
             continue
         while tile.parts == 1 or reduced // tile.parts >= 4 * step:
             yield tile
             tile = replace(tile, parts=2 * tile.parts)
 
 
-def plain_cycles(sizes: tuple[int, int, int, int], itemsize: int, machine: Machine) -> float:
-    """The time to read both factors of each product anew.
+def plain_cycles(matrices: Matrices, machine: Machine) -> float:
+    """The time to read both sides of each point anew.
 
     They come from the first cache if neighbouring threads have neighbouring outputs, and from the
     second if all threads share few.
     """
+    sizes = matrices.sizes
     batch, rows, columns, _ = sizes
     alone = batch * rows * columns >= machine.multiprocessors * machine.block_threads
     rate, before = (machine.near_bytes, 0) if alone else (machine.far_bytes, machine.launch_cycles)
-    cycles = prod(sizes) * 2 * itemsize / rate / machine.multiprocessors
+    cycles = prod(sizes) * sum(matrices.itemsizes) / rate / machine.multiprocessors
     return cycles + before + _start(machine)
 
 
-def tile_cycles(
-    tile: BlockTile, sizes: tuple[int, int, int, int], itemsize: int, machine: Machine
-) -> float:
+def tile_cycles(tile: BlockTile, matrices: Matrices, machine: Machine) -> float:
     """The estimated time of a tile, in cycles."""
-    batch, rows, columns, reduced = sizes
+    batch, rows, columns, reduced = matrices.sizes
+    left, right = matrices.itemsizes
     tiles = batch * -(-rows // tile.block_rows) * -(-columns // tile.block_columns)
     blocks = tiles * tile.parts
     each = -(-blocks // machine.multiprocessors)  # blocks that one multiprocessor computes
-    width = max(1, itemsize // 4)
-    products = tile.block_rows * tile.block_columns * width / machine.block_products
+    itemsize = matrices.itemsize
+    points = tile.block_rows * tile.block_columns * max(1, itemsize // 4)
+    products = points * matrices.operations / machine.block_products
     warps = prod(tile.sides) / WARP
-    shared = warps * width * (max(1, tile.rows / 4) + _column_reads(tile))
-    fetched = (tile.block_rows + tile.block_columns) * itemsize / machine.far_bytes
+    shared = warps * (left / 4 * max(1, tile.rows / 4) + right / 4 * _column_reads(tile))
+    fetched = (tile.block_rows * left + tile.block_columns * right) / machine.far_bytes
     hidden = 1.0 if each >= 2 else 1.6  # one block alone waits for its own reads
     steps = -(-reduced // tile.parts)
     costs = (products, shared, fetched)

@@ -1,46 +1,78 @@
-"""Reads a sum of products over any axes as a batch of matrix products: an implicit GEMM.
+"""Reads a reduction over operands as one over the rows of some matrices and the columns of others.
 
-Output axes are rows (only the left operands depend on them), columns (only the right ones), or
-batch (both). Both matrices become stages over flat, padded axes, whose elements are gathered from
-the operands, with zeros where guards fail. Nothing is copied in memory, because the kernel fetches
-tiles of these stages.
+Output axes are rows (only operands of the left side depend on them), columns (only those of the
+right side), or batch. The matrices have flat axes; their elements are gathered from the operands,
+with zeros where guards fail. Nothing is copied in memory, because the kernel fetches tiles. For a
+sum of products it is an implicit GEMM.
 
-    ``out[b, i, j] = Σ_k left[b, k, i] * right[b, k, j]``
+    ``out[b, i, j] = ⊕_k f(left[b, k, i], right[b, k, j])``
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product as all_choices
 
 from ....codegen.flat_axes import flat_extent, indices_at
-from ....expr.build import add, cast, compare, const, mul
-from ....expr.nodes import Axis, Expr, Tensor, Var, const_value, dtype_of, node_id
-from ....expr.rewrite import substituter
-from ....graph.stage import axis_range, data_axis, make_stage
+from ....expr.build import cast, compare, mul, variable
+from ....expr.dtypes import itemsize
+from ....expr.nodes import Axis, Expr, Var, const_value, dtype_of, node_id
+from ....expr.rewrite import expand_lets, substituter
+from ....graph.stage import Reduction, axis_range
 from ...cost import MAX_SEARCHED
 from ...kernel import size_of
+from ...nest.elementwise_body import Body
 from ...nest.in_range import loops_of
 from ...nest.products import Operand, Product, guarded, operand_stride, operand_value
 
 
 @dataclass(frozen=True)
-class Matrices:
-    """Operands and axes of a batch of matrix products; axes keep the order of the nest."""
+class Matrix:
+    """An operand, or the product of several.
 
-    left: tuple[Operand, ...]
-    right: tuple[Operand, ...]
+    Attributes
+    ----------
+    element : Var
+        Stands for an element of it in `Matrices.sources`.
+    factors : tuple of Operand
+    """
+
+    element: Var
+    factors: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A reduction over two sides of matrices; axes keep the order of the nest.
+
+    Attributes
+    ----------
+    sources : tuple of Expr
+        What is reduced, in terms of the matrices' elements and of the loops.
+    scale : tuple of Expr
+        Factors of the sum.
+    operations : float
+        How many a point of the loops takes.
+    neutral : bool
+        Whether a point where all elements are zero adds nothing.
+    """
+
+    left: tuple[Matrix, ...]
+    right: tuple[Matrix, ...]
     batch: tuple[Axis, ...]
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
-    reduced: tuple[Axis, ...]
+    reduction: Reduction
+    sources: tuple[Expr, ...]
+    scale: tuple[Expr, ...]
+    operations: float
+    neutral: bool
 
     @property
-    def literal(self) -> bool:
-        """Whether all extents are numbers."""
-        axes = (*self.batch, *self.rows, *self.columns, *self.reduced)
-        return all(isinstance(axis_range(axis)[1], int) for axis in axes)
+    def reduced(self) -> tuple[Axis, ...]:
+        """The axes of the reduction."""
+        return tuple(self.reduction.axes)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -53,9 +85,23 @@ class Matrices:
         )
         return batch, rows, columns, reduced
 
+    @property
+    def itemsize(self) -> int:
+        """The bytes of a result."""
+        return sum(max(4, itemsize(dtype_of(source))) for source in self.sources)
 
-def matrices_of(found: Product) -> Matrices | None:
-    """The largest matrices as which a sum of products can be read, or None."""
+    @property
+    def itemsizes(self) -> tuple[int, int]:
+        """The bytes of a place of both sides; no element takes less than a bank."""
+        left, right = (
+            sum(max(4, itemsize(dtype_of(one.element))) for one in side)
+            for side in (self.left, self.right)
+        )
+        return left, right
+
+
+def matrices_of(found: Product | Body) -> Matrices | None:
+    """The largest matrices as which a reduction can be read, or None."""
     axes = (*found.axes, *found.reduction.axes)
     if not 2 <= len(found.operands) <= MAX_SEARCHED or not all(map(_is_plain, axes)):
         return None
@@ -80,7 +126,7 @@ def _reuse(matrices: Matrices) -> int:
     return min(rows, columns)
 
 
-def _sided(found: Product, left: Sequence[Operand], right: Sequence[Operand]) -> Matrices:
+def _sided(found: Product | Body, left: Sequence[Operand], right: Sequence[Operand]) -> Matrices:
     mine = set().union(*(operand.variables() for operand in left))
     theirs = set().union(*(operand.variables() for operand in right))
     batch: list[Axis] = []
@@ -89,40 +135,32 @@ def _sided(found: Product, left: Sequence[Operand], right: Sequence[Operand]) ->
     for axis in found.axes:
         key = node_id(axis.var)
         (columns if key not in mine else rows if key not in theirs else batch).append(axis)
-    reduced = tuple(found.reduction.axes)
     # columns hold the last axis of the output: neighbouring threads write neighbours
     if rows and columns and found.axes[-1] is rows[-1]:
         left, right, rows, columns = right, left, columns, rows
-    return Matrices(tuple(left), tuple(right), tuple(batch), tuple(rows), tuple(columns), reduced)
+    operations = sum(work for _, work in found.steps)
+    axes = (tuple(batch), tuple(rows), tuple(columns), found.reduction)
+    if isinstance(found, Product):
+        sides = _matrix("left", left), _matrix("right", right)
+        source = mul(sides[0].element, sides[1].element)
+        scale = tuple(found.scale)
+        return Matrices((sides[0],), (sides[1],), *axes, (source,), scale, operations, True)
+    lefts, rights = (
+        [_matrix(f"{name}{number}", [operand]) for number, operand in enumerate(side)]
+        for name, side in (("left", left), ("right", right))
+    )
+    elements = {id(one.factors[0]): one.element for one in (*lefts, *rights)}
+    reads = [elements[id(operand)] for operand in found.operands]
+    sources = tuple(map(expand_lets, found.over(reads, frozenset())))
+    return Matrices(tuple(lefts), tuple(rights), *axes, sources, (), operations, False)
 
 
-def flat_index(axes: Sequence[Axis], indices: Mapping[int, Expr], dtype: str) -> Expr:
-    """``(i * extent of j + j) * ...``: the position of indices in a flat axis."""
-    place = const(0, dtype)
-    for axis in axes:
-        extent = axis_range(axis)[1]
-        place = add(mul(place, const(int(extent), dtype)), indices[node_id(axis.var)])
-    return place
-
-
-def matrix_stage(
-    name: str,
-    operands: Sequence[Operand],
-    groups: tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]],
-    padded: tuple[int, int, int],
-) -> Tensor:
-    """The product of some operands over flat axes (batch, reduced, rows or columns).
-
-    Elements past the end of an axis are zero and read nothing.
-    """
-    names = ("b", "k", "i")
-    flat = [data_axis(n, extent) for n, extent in zip(names, padded, strict=True)]
-    b, k, i = (axis.var for axis in flat)
-    return make_stage(name, flat, [matrix_element(operands, groups, (b, k, i), padded)])[0]
+def _matrix(name: str, factors: Sequence[Operand]) -> Matrix:
+    return Matrix(variable(name, dtype_of(factors[0].expr)), tuple(factors))
 
 
 def matrix_element(
-    operands: Sequence[Operand],
+    matrix: Matrix,
     groups: tuple[tuple[Axis, ...], ...],
     places: tuple[Expr, ...],
     multiples: tuple[int, ...],
@@ -133,8 +171,6 @@ def matrix_element(
 
     Parameters
     ----------
-    operands : sequence of Operand
-        The factors of the element.
     groups : tuple of tuples of Axis
         The axes that each flat axis consists of.
     places : tuple of Expr
@@ -151,7 +187,7 @@ def matrix_element(
     rename = substituter(table)
     value: Expr | None = None
     loops = loops_of([axis for group in groups for axis in group])
-    for operand in operands:
+    for operand in matrix.factors:
         conditions, factor = operand_value(operand, loops)
         inside += [rename(condition) for condition in conditions]
         factor = rename(factor)
@@ -160,10 +196,11 @@ def matrix_element(
     return guarded(inside, value) if inside else value
 
 
-def runs_along(operands: Sequence[Operand], axes: Sequence[Axis], variables: Sequence[Var]) -> bool:
+def runs_along(matrices: Sequence[Matrix], axes: Sequence[Axis], variables: Sequence[Var]) -> bool:
     """Whether neighbours along the last of some axes are neighbours in memory."""
     if not axes:
         return False
     key = node_id(axes[-1].var)
-    strides = [operand_stride(o, key, variables) for o in operands if key in o.variables()]
+    factors = [operand for matrix in matrices for operand in matrix.factors]
+    strides = [operand_stride(o, key, variables) for o in factors if key in o.variables()]
     return bool(strides) and all(stride is not None and abs(stride) == 1 for stride in strides)
