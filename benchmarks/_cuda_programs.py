@@ -102,6 +102,21 @@ def cumulative_sum() -> Program:
     return _with_gradients([x], out)
 
 
+def max_plus() -> Program:
+    a, b, k = _placeholder("a", 512, 512), _placeholder("b", 512, 512), te.reduce_axis((0, 512))
+    out = te.compute((512, 512), lambda i, j: te.max(a[i, k] + b[k, j], axis=k), name="tropical")
+    return _with_gradients([a, b], out)
+
+
+def distances() -> Program:
+    x, c = _placeholder("x", 4096, 64), _placeholder("c", 256, 64)
+    k = te.reduce_axis((0, 64), "k")
+    out = te.compute(
+        (4096, 256), lambda i, j: te.sum(te.abs(x[i, k] - c[j, k]), axis=k), name="distances"
+    )
+    return _with_gradients([x, c], out)
+
+
 def triangular() -> Program:
     a, x = _placeholder("a", 1024, 1024), _placeholder("x", 1024, 64)
     k = te.reduce_axis((0, 1024), "k")
@@ -150,6 +165,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "embedding-bag": embedding_bag,
     "cumulative-sum": cumulative_sum,
     "triangular": triangular,
+    "max-plus": max_plus,
+    "distances": distances,
     "resize": resize,
     "max-pool-large": lambda: pool("max"),
     "average-pool-large": lambda: pool("avg"),

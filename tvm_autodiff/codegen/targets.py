@@ -177,6 +177,8 @@ class Gpu:
         The maximum number of threads of a block, and its shared memory.
     local_bytes : int
         The memory of a thread.
+    register_bytes : int
+        The registers of a thread.
     read_bytes : int
         The bytes that a thread reads at a time at most.
     block_products, near_bytes, far_bytes : int
@@ -190,6 +192,7 @@ class Gpu:
     block_threads: int = 1024
     shared_bytes: int = 48 * 1024
     local_bytes: int = 512 * 1024
+    register_bytes: int = 255 * 4
     read_bytes: int = 16
     block_products: int = 128
     near_bytes: int = 128

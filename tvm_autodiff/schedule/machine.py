@@ -56,8 +56,9 @@ class Machine:
         The maximum number of threads of a block on a GPU.
     shared_bytes : int
         The shared memory of a block on a GPU.
-    local_bytes : int
-        The memory of a thread of a GPU (CUDA C++ Programming Guide, technical specifications).
+    local_bytes, register_bytes : int
+        The memory of a thread of a GPU, and its registers (CUDA C++ Programming Guide, technical
+        specifications).
     block_products, near_bytes, far_bytes : int
         What a multiprocessor does in a cycle: multiply-adds of float32, bytes that it reads from
         its first cache, and from the second one.
@@ -83,6 +84,7 @@ class Machine:
     block_threads: int = 0
     shared_bytes: int = 0
     local_bytes: int = 0
+    register_bytes: int = 0
     block_products: int = 0
     near_bytes: int = 0
     far_bytes: int = 0
@@ -181,6 +183,7 @@ def _gpu(target: Target, threads: int) -> Machine:
         block_threads=gpu.block_threads,
         shared_bytes=gpu.shared_bytes,
         local_bytes=gpu.local_bytes,
+        register_bytes=gpu.register_bytes,
         block_products=gpu.block_products,
         near_bytes=gpu.near_bytes,
         far_bytes=gpu.far_bytes,

@@ -56,6 +56,14 @@ def weighted(n, m, width):
     return [v, a, b], te.compute((n, m), value, name="scores")
 
 
+def signs(n, m, width):
+    """``Σ_j (x[i, k] < c[j, k] ? -1 : 1) * h[i, j]``, as in gradients of distances."""
+    x, c = (te.placeholder((s, width), name=t) for s, t in [(n, "x"), (m, "c")])
+    h, j = te.placeholder((n, m), name="h"), te.reduce_axis((0, m), "j")
+    value = lambda i, k: tvm.tirx.Select(x[i, k] < c[j, k], -h[i, j], h[i, j])  # noqa: E731
+    return [x, c, h], te.compute((n, width), lambda i, k: te.sum(value(i, k), axis=j), name="dx")
+
+
 def nearest(n, m, width):
     """For each i and j the k of the least ``|a[i, k] - b[k, j]|``."""
     a, b = (te.placeholder(s, name=t) for s, t in [((n, width), "a"), ((width, m), "b")])
@@ -186,6 +194,7 @@ RULES = {
         body(lambda a, b, i, j, k: te.max(a, b).astype("int32"), dtype="int8"),
         ["contraction"],
     ),
+    "gradient of a distance": (signs(43, 37, 47), ["contraction"]),
     "three operands": (weighted(41, 45, 53), ["contraction"]),
     "nearest": (nearest(43, 37, 51), ["contraction"]),
     "batch of max-plus": (batched_max_plus(3, 20, 24, 61), ["contraction"]),

@@ -13,6 +13,7 @@ from math import prod
 
 from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import always
+from ...graph.stage import axis_range
 from ..declined import Declined, no_gain
 from ..kernel import Kernel
 from ..machine import Machine
@@ -41,7 +42,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     certain = min(rows, columns) >= BLOCK // WARP
     if not certain and tile_cycles(tile, matrices, machine) >= plain_cycles(matrices, machine):
         return no_gain("its best tile is estimated slower than plain loops")
-    split = split_for_device(kernel, matrices.reduced, tile.parts)
+    split = split_for_device(kernel, matrices.reduced, _parts(matrices, tile, machine))
     if split is None:
         return [tile_loops(kernel, matrices, tile, machine)]
     partial, combined = split
@@ -50,6 +51,15 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
         whole = best_tile(matrices, machine, whole=True)
         return [tile_loops(kernel, matrices, whole, machine)]
     return [*writes_to([first], partial), *writes_to([Rest(combined)], kernel)]
+
+
+def _parts(matrices: Matrices, tile: BlockTile, machine: Machine) -> int:
+    """The number of parts of the reduction; one of symbolic length may be long, and its parts
+    occupy the multiprocessors that the tiles alone do not.
+    """
+    if all(isinstance(axis_range(axis)[1], int) for axis in matrices.reduced):
+        return tile.parts
+    return max(tile.parts, machine.multiprocessors // tile.count(matrices.sizes))
 
 
 def _matrices(kernel: Kernel) -> Matrices | Declined:

@@ -56,6 +56,11 @@ class BlockTile:
         """The columns of a block."""
         return self.sides[1] * self.columns
 
+    def count(self, sizes: tuple[int, int, int, int]) -> int:
+        """The tiles of a batch of results."""
+        batch, rows, columns, _ = sizes
+        return batch * -(-rows // self.block_rows) * -(-columns // self.block_columns)
+
 
 def best_tile(matrices: Matrices, machine: Machine, whole: bool = False) -> BlockTile:
     """The tile of least estimated time; with `whole`, the reduction is not split."""
@@ -78,6 +83,10 @@ def _tiles(matrices: Matrices, machine: Machine) -> Iterator[BlockTile]:
         if too_large and (sides != SQUARE or along_rows * along_columns > 1):
             continue
         if (tile.block_rows * left + tile.block_columns * right) * step > machine.shared_bytes:
+            continue
+        held = along_rows * along_columns * matrices.itemsize_held
+        # as much again for addresses and what the body computes
+        if 2 * (held + along_rows * left + along_columns * right) > machine.register_bytes:
             continue
         while tile.parts == 1 or reduced // tile.parts >= 4 * step:
             yield tile
@@ -102,8 +111,7 @@ def tile_cycles(tile: BlockTile, matrices: Matrices, machine: Machine) -> float:
     """The estimated time of a tile, in cycles."""
     batch, rows, columns, reduced = matrices.sizes
     left, right = matrices.itemsizes
-    tiles = batch * -(-rows // tile.block_rows) * -(-columns // tile.block_columns)
-    blocks = tiles * tile.parts
+    blocks = tile.count(matrices.sizes) * tile.parts
     each = -(-blocks // machine.multiprocessors)  # blocks that one multiprocessor computes
     itemsize = matrices.itemsize
     points = tile.block_rows * tile.block_columns * max(1, itemsize // 4)

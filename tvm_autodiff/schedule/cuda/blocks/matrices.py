@@ -10,7 +10,7 @@ sum of products it is an implicit GEMM.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product as all_choices
 
@@ -48,6 +48,8 @@ class Matrices:
 
     Attributes
     ----------
+    still : tuple of Matrix
+        What no axis of the reduction changes, but rows and columns may.
     sources : tuple of Expr
         What is reduced, in terms of the matrices' elements and of the loops.
     scale : tuple of Expr
@@ -60,6 +62,7 @@ class Matrices:
 
     left: tuple[Matrix, ...]
     right: tuple[Matrix, ...]
+    still: tuple[Matrix, ...]
     batch: tuple[Axis, ...]
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
@@ -87,28 +90,36 @@ class Matrices:
 
     @property
     def itemsize(self) -> int:
-        """The bytes of a result."""
-        return sum(max(4, itemsize(dtype_of(source))) for source in self.sources)
+        """The bytes of a result; no element takes less than a bank or a register."""
+        return _bytes(self.sources)
+
+    @property
+    def itemsize_held(self) -> int:
+        """The bytes that a thread holds for a result."""
+        return self.itemsize + _bytes(one.element for one in self.still)
 
     @property
     def itemsizes(self) -> tuple[int, int]:
-        """The bytes of a place of both sides; no element takes less than a bank."""
-        left, right = (
-            sum(max(4, itemsize(dtype_of(one.element))) for one in side)
-            for side in (self.left, self.right)
-        )
-        return left, right
+        """The bytes of a place of both sides."""
+        return _bytes(one.element for one in self.left), _bytes(one.element for one in self.right)
+
+
+def _bytes(values: Iterable[Expr]) -> int:
+    return sum(max(4, itemsize(dtype_of(value))) for value in values)
 
 
 def matrices_of(found: Product | Body) -> Matrices | None:
     """The largest matrices as which a reduction can be read, or None."""
     axes = (*found.axes, *found.reduction.axes)
-    if not 2 <= len(found.operands) <= MAX_SEARCHED or not all(map(_is_plain, axes)):
+    reduced = {node_id(axis.var) for axis in found.reduction.axes}
+    # factors of a sum are one element of each side
+    moving = [o for o in found.operands if isinstance(found, Product) or o.variables() & reduced]
+    if not 2 <= len(moving) <= MAX_SEARCHED or not all(map(_is_plain, axes)):
         return None
     best: Matrices | None = None
-    for sides in all_choices((True, False), repeat=len(found.operands) - 1):
-        left = [o for o, here in zip(found.operands, (True, *sides), strict=True) if here]
-        right = [o for o, here in zip(found.operands, (True, *sides), strict=True) if not here]
+    for sides in all_choices((True, False), repeat=len(moving) - 1):
+        left = [o for o, here in zip(moving, (True, *sides), strict=True) if here]
+        right = [o for o, here in zip(moving, (True, *sides), strict=True) if not here]
         if right:
             candidate = _sided(found, left, right)
             if best is None or _reuse(candidate) > _reuse(best):
@@ -141,18 +152,20 @@ def _sided(found: Product | Body, left: Sequence[Operand], right: Sequence[Opera
     operations = sum(work for _, work in found.steps)
     axes = (tuple(batch), tuple(rows), tuple(columns), found.reduction)
     if isinstance(found, Product):
-        sides = _matrix("left", left), _matrix("right", right)
-        source = mul(sides[0].element, sides[1].element)
+        rows_of, columns_of = _matrix("left", left), _matrix("right", right)
+        source = mul(rows_of.element, columns_of.element)
         scale = tuple(found.scale)
-        return Matrices((sides[0],), (sides[1],), *axes, (source,), scale, operations, True)
-    lefts, rights = (
-        [_matrix(f"{name}{number}", [operand]) for number, operand in enumerate(side)]
-        for name, side in (("left", left), ("right", right))
-    )
-    elements = {id(one.factors[0]): one.element for one in (*lefts, *rights)}
+        return Matrices((rows_of,), (columns_of,), (), *axes, (source,), scale, operations, True)
+    sides = {id(operand): "left" for operand in left} | {id(operand): "right" for operand in right}
+    groups: dict[str, list[Matrix]] = {"left": [], "right": [], "still": []}
+    for operand in found.operands:
+        group = sides.get(id(operand), "still")
+        groups[group].append(_matrix(f"{group}{len(groups[group])}", [operand]))
+    elements = {id(one.factors[0]): one.element for group in groups.values() for one in group}
     reads = [elements[id(operand)] for operand in found.operands]
     sources = tuple(map(expand_lets, found.over(reads, frozenset())))
-    return Matrices(tuple(lefts), tuple(rights), *axes, sources, (), operations, False)
+    lefts, rights, still = map(tuple, groups.values())
+    return Matrices(lefts, rights, still, *axes, sources, (), operations, False)
 
 
 def _matrix(name: str, factors: Sequence[Operand]) -> Matrix:

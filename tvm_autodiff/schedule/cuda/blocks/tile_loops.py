@@ -130,6 +130,11 @@ class _Writer:
             for number, source in enumerate(matrices.sources)
         ]
 
+        self.still = [
+            buffer_in(REGISTERS, one.element.name, [tile.rows, tile.columns], dtype_of(one.element))
+            for one in matrices.still
+        ]
+
     def _side(
         self, matrices: tuple[Matrix, ...], axes: tuple[Axis, ...], each: int, width: int
     ) -> _Side:
@@ -184,8 +189,12 @@ class _Writer:
             store(accumulator, value, [i, j])
             for accumulator, value in zip(self.accumulators, identity, strict=True)
         ]
+        start += [
+            store(register, self.places.read(self._still(matrix, here)), [i, j])
+            for register, matrix in zip(self.still, self.matrices.still, strict=True)
+        ]
         return allocated(
-            [*self.accumulators, *self.left.registers, *self.right.registers],
+            [*self.accumulators, *self.still, *self.left.registers, *self.right.registers],
             sequence(
                 [
                     *begin,
@@ -195,6 +204,10 @@ class _Writer:
                 ]
             ),
         )
+
+    def _still(self, matrix: Matrix, at: tuple[Expr, Expr, Expr]) -> Expr:
+        groups = (self.matrices.batch, self.matrices.rows, self.matrices.columns)
+        return matrix_element(matrix, groups, at, (1, self.left.width, self.right.width))
 
     def _tile(self, i: Var, j: Var, body: Statement) -> Statement:
         return _over(i, self.tile.rows, _over(j, self.tile.columns, body))
@@ -235,6 +248,8 @@ class _Writer:
         for side, own in ((self.left, i), (self.right, j)):
             for matrix, registers in zip(side.matrices, side.registers, strict=True):
                 table[matrix.element] = element(registers, [own])
+        for matrix, register in zip(self.matrices.still, self.still, strict=True):
+            table[matrix.element] = element(register, [i, j])
         sources = [substituter(table)(source) for source in self.matrices.sources]
         combiner = self.matrices.reduction.combiner
         add_one = accumulated(
