@@ -8,7 +8,7 @@ from tvm import te, tirx
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check
-from tvm_autodiff.schedule.cpu.loops.guarded_columns import guarded_columns
+from tvm_autodiff.schedule.cpu.loops.columns import columns as reduced_columns
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
@@ -94,11 +94,11 @@ def test_values(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_middle_has_vectors(name):
     [kernel] = separate(normal_form([CASES[name][1]]))[0]
-    made = guarded_columns(kernel, avx512(1))
+    made = reduced_columns(kernel, avx512(1))
     assert not isinstance(made, Declined)
     assert "T.vectorized(16)" in str(made.func) or "T.vectorized(8)" in str(made.func)
 
 
 def test_short_rows_are_left_to_others():
     [kernel] = separate(normal_form([spread(20, 17)[1]]))[0]
-    assert isinstance(guarded_columns(kernel, avx512(1)), Declined)
+    assert isinstance(reduced_columns(kernel, avx512(1)), Declined)

@@ -1,0 +1,145 @@
+"""Reductions along columns: the output axis that has vectors, and the piece of it on which every
+condition is decided for all that is reduced.
+
+``y[j] = Σ_{k<20} if k <= j then x[j - k] else 0, j < 99``: on 19 <= j < 99 it is ``Σ_k x[j - k]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from ....codegen.passes.short_circuit import holds_mark
+from ....expr.build import conjuncts
+from ....expr.nodes import Expr, const_value, node_id, op_name, operands
+from ....expr.rewrite import depends_on, expand_lets
+from ....graph.stage import Operation, Reduction, axis_range, loop_axes, reduction_of
+from ...cost import MIN_LANES
+from ...declined import Declined, no_gain
+from ...kernel import Kernel
+from ...nest.access import Interval, has_branches, is_flat, strides_along
+from ...nest.axis_bounds import longest_piece
+from ...nest.index_set_splitting import decided
+from ...rewrites.guards import selected
+
+
+class Reduced(NamedTuple):
+    """What is reduced, and the conditions under which it is not the identity."""
+
+    guards: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A reduction, and the output axis along which it has vectors.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    reduction : Reduction
+    body : Reduced
+        What is reduced at any place.
+    along : int or None
+        The number of the axis; None if there are no vectors.
+    piece : (int, int) or None
+        The first and last element of the piece in vectors; None for an axis of symbolic extent.
+    inside : Reduced
+        What is reduced on this piece.
+    merged : bool
+        Whether the axes before it are parts of the piece.
+    """
+
+    kernel: Kernel
+    reduction: Reduction
+    body: Reduced
+    along: int | None
+    piece: Interval | None
+    inside: Reduced
+    merged: bool = False
+
+
+def _reduction_of(kernel: Kernel) -> Reduction:
+    reduction = reduction_of(kernel.root)
+    assert reduction is not None
+    return reduction
+
+
+def single_columns(kernel: Kernel) -> Columns:
+    """Results one after the other."""
+    reduction = _reduction_of(kernel)
+    body = _body_of(reduction)
+    return Columns(kernel, reduction, body, None, None, body)
+
+
+def part_columns(kernel: Kernel) -> Columns:
+    """Vectors along the first output axis, of literal extent, whatever the reads are."""
+    reduction = _reduction_of(kernel)
+    body = Reduced((), selected(reduction.sources, loop_axes(kernel.root)))
+    piece = (0, int(axis_range(kernel.root.axis[0])[1]) - 1)
+    return Columns(kernel, reduction, body, 0, piece, body)
+
+
+def vector_columns(kernel: Kernel, lanes: int) -> Columns | Declined:
+    """Vectors along the last output axis, if reads are contiguous along it."""
+    root, reduction = kernel.root, _reduction_of(kernel)
+    if not len(root.axis):
+        return Declined("it reduces no columns")
+    along = len(root.axis) - 1
+    body = _body_of(reduction)
+    if kernel.epilogue is None and is_flat(root, lanes):
+        last = prod(axis_range(axis)[1] for axis in root.axis) - 1
+        return Columns(kernel, reduction, body, along, (0, last), body, merged=True)
+    axes = loop_axes(root)
+    ranges: dict[int, Interval] = {}
+    for axis in axes:
+        low, extent = axis_range(axis)
+        if isinstance(low, int) and isinstance(extent, int) and extent > 0:
+            ranges[node_id(axis.var)] = (low, low + extent - 1)
+    var, variables = root.axis[along].var, [axis.var for axis in axes]
+    piece = ranges.get(node_id(var))
+    inside = Reduced((), selected(reduction.sources, axes))
+    reason = _reason_against(inside, root)
+    if piece is not None and reason is not None:
+        piece = longest_piece([*body.guards, *body.values], var, variables, ranges)
+        known = {**ranges, node_id(var): piece}
+        guards = [decided(guard, variables, known) for guard in body.guards]
+        values = [decided(value, variables, known) for value in body.values]
+        parts = [part for guard in guards for part in conjuncts(guard)]
+        inside = Reduced(tuple(parts), selected(values, axes))
+        reason = _reason_against(inside, root)
+    if reason is not None:
+        return reason
+    if piece is not None and piece[1] - piece[0] + 1 < MIN_LANES:
+        return no_gain("its last axis is shorter than a vector, or has many conditions")
+    return Columns(kernel, reduction, body, along, piece, inside)
+
+
+def _reason_against(inside: Reduced, root: Operation) -> Declined | None:
+    """Why there are no vectors along the last axis."""
+    var = root.axis[-1].var
+    strides = strides_along(inside.values, var, [axis.var for axis in loop_axes(root)])
+    if not strides or max(strides) != 1:
+        return no_gain("its reads are not contiguous along its last axis")
+    if has_branches(inside.values, var) or any(depends_on(one, [var]) for one in inside.guards):
+        return no_gain("it has branches along its last axis")
+    return None
+
+
+def _body_of(reduction: Reduction) -> Reduced:
+    """``if c then f else identity → f under the condition c``, for a single value. A condition on
+    data, which may fail by itself, stays where it is.
+    """
+    values = [expand_lets(source) for source in reduction.sources]
+    guards = conjuncts(reduction.condition)
+    if len(values) > 1:
+        return Reduced(tuple(guards), tuple(values))
+    [value], identity = values, const_value(reduction.combiner.identity[0])
+    while op_name(value) == "if_then_else":
+        condition, then, other = operands(value)
+        if const_value(other) is None or const_value(other) != identity or holds_mark(condition):
+            break
+        guards += conjuncts(condition)
+        value = then
+    return Reduced(tuple(guards), (value,))
