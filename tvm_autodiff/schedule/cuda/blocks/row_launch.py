@@ -13,7 +13,7 @@ from ....graph.free_variables import free_variables
 from ....graph.stage import axis_range, is_compute, outputs_of
 from ...declined import Declined
 from ...fusion.groups import FusionGroup
-from ...fusion.row_items import BLOCK, FOLD, SUM, Item, items_of
+from ...fusion.row_items import BLOCK, SUM, Item, items_of
 from ...kernel import size_of, unknown_size
 from ...machine import Machine
 from ...rule import Made, Rest
@@ -44,9 +44,6 @@ def rows_of_group(group: FusionGroup, machine: Machine) -> Made | Declined:
     length = max(items_size(item.loops) for item in items)
     literal = all(isinstance(extent, int) for extent in group.extents)
     threads, together = _block(size_of(group.extents), length, machine)
-    most = max((len(item.sources) for item in items if item.kind == FOLD), default=1)
-    while threads > WARP and 9 * most * threads * together > machine.shared_bytes:
-        threads //= 2  # what a thread reduces to takes eight bytes at most, and a little more
     block = threads, together if literal else 1
     writer = RowWriter(items, wanted, group.extents, block, machine)
     if not writer.fits:

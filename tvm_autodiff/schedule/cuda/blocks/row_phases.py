@@ -1,8 +1,8 @@
 """Writes what a block of threads does with the rows of a fusion group, phase by phase.
 
-Every nest is a phase of all threads, with neighbouring threads at neighbouring elements. Values
-that one thread reduces are combined in shared memory, 16 at a time. Results that later nests read
-are in shared memory, or in global memory if a thread reads only what it wrote.
+Every nest is a phase of all threads, with neighbouring threads at neighbouring elements, which then
+combine what they have reduced. Results that later nests read are in shared memory, or in global
+memory if a thread reads only what it wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from ....codegen.loop_nest import (
     counter,
     element,
     function,
+    local,
     loop,
+    nested,
     parameter,
     sequence,
     store,
@@ -28,6 +30,7 @@ from ....codegen.loop_nest import (
 )
 from ....codegen.thread_loops import REGISTERS, SHARED, barrier, bound, buffer_in
 from ....expr.build import add, cast, compare, const, mul, sub
+from ....expr.dtypes import itemsize
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -42,12 +45,12 @@ from ....expr.nodes import (
     tensor_key,
 )
 from ....expr.rewrite import expand_lets, map_loads, postorder, substituter
-from ....graph.stage import Extent, axis_range, outputs_of
+from ....graph.stage import Combiner, Extent, axis_range, outputs_of
 from ...fusion.row_items import FOLD, MAP, Item, Nest, nests_of
 from ...kernel import size_of
 from ...machine import Machine
-from .registers import accumulated, combiner_of, registers_of
-from .threads import WARP
+from ...statement_loops import accumulated
+from .thread_tree import combined_by_threads, shared_places
 
 Key = tuple[int, int]
 
@@ -92,41 +95,23 @@ class RowWriter:
         self.grid = 4 * machine.multiprocessors  # blocks, where the number of rows is symbolic
         self.outputs = dict(wanted)
         self.budget = machine.shared_bytes
+        for item in items:
+            if item.kind == FOLD:
+                dtypes = [dtype_of(tensor) for tensor in outputs_of(item.op)]
+                places = self.together * shared_places(dtypes, self.threads, in_warps=True)
+                self.budget -= places * sum(map(_bytes, dtypes))
         self.shared: list[Local] = []
         self.values: dict[Key, _Value] = {}
         self.memory = Places()
         self.possible = True
         #: whether the next phase is the first one of a launch
         self.begins = all(isinstance(extent, int) for extent in extents)
-        self.parts = self._parts()
         self._place(items)
 
     @property
     def fits(self) -> bool:
         """Whether every result has memory."""
         return self.possible and self.budget >= 0
-
-    def _parts(self) -> dict[int, list[tuple[Local, Local]]]:
-        """The partial results of each thread and the buffers for their combination, by reduction.
-
-        Consecutive nests share both.
-        """
-        pool: dict[tuple[int, str], tuple[Local, Local]] = {}
-        found: dict[int, list[tuple[Local, Local]]] = {}
-        for nest in self.nests:
-            slots = 0
-            for item in nest.folds:
-                found[id(item)] = []
-                for tensor in outputs_of(item.op):
-                    key = slots, dtype_of(tensor)
-                    if key not in pool:
-                        pool[key] = (
-                            self._share("part", [self.together, self.threads], key[1]),
-                            self._share("few", [self.together, 2 * self.threads // WARP], key[1]),
-                        )
-                    found[id(item)].append(pool[key])
-                    slots += 1
-        return found
 
     def _share(self, name: str, shape: Sequence[int], dtype: str) -> Local:
         buffer = buffer_in(SHARED, f"{name}_{len(self.shared)}", shape, dtype)
@@ -183,7 +168,7 @@ class RowWriter:
         symbols = [cast("int32", extent) for extent in self.extents if not isinstance(extent, int)]
         if not symbols:
             block = counter("block", rows)
-            body = sequence([part for nest in self.nests for part in self._nest(nest, block)])
+            body = sequence([self._nest(nest, block) for nest in self.nests])
             return bound(block, rows // self.together, "blockIdx.x", allocated(self.shared, body))
         block, again = counter("block", self.grid), counter("again", self.grid)
         total: Expr = const(rows, "int32")
@@ -191,7 +176,7 @@ class RowWriter:
             total = mul(total, symbol)
         grid = const(self.grid, "int32")
         row = add(mul(again, grid), block)
-        body = sequence([part for nest in self.nests for part in self._nest(nest, row)])
+        body = sequence([self._nest(nest, row) for nest in self.nests])
         left = sub(add(total, const(self.grid - 1, "int32")), block)
         body = loop(again, binary("floordiv", left, grid), body)
         return bound(block, self.grid, "blockIdx.x", allocated(self.shared, body))
@@ -210,7 +195,7 @@ class RowWriter:
         pairs = zip(item.rows, indices, strict=True)
         return {var: cast(dtype_of(var), index) for var, index in pairs}
 
-    def _nest(self, nest: Nest, block: Expr) -> list[Statement]:
+    def _nest(self, nest: Nest, block: Expr) -> Statement:
         items = nest.items
         length = items_size(items[0].loops)
         folds = nest.folds
@@ -218,7 +203,7 @@ class RowWriter:
         def work(x: Var, y: Var) -> Statement:
             registers: list[Local] = []
             kept: dict[Key, Local] = {}
-            totals = {id(item): registers_of("total", item, registers) for item in folds}
+            totals = {id(item): self._registers("total", item, registers) for item in folds}
             rounds = -(-length // self.threads)
             again = counter("again", rounds)
             place = x if rounds == 1 else add(mul(again, const(self.threads, "int32")), x)
@@ -228,24 +213,18 @@ class RowWriter:
             if length % self.threads:
                 body = when(compare("lt", place, const(length, "int32")), body)
             begin = [
-                store(total, value, [const(0, "int32")])
+                store(total, value, [])
                 for item in folds
                 for total, value in zip(totals[id(item)], combiner_of(item).identity, strict=True)
             ]
             end = [
-                store(part, element(total, [const(0, "int32")]), [y, x])
+                part
                 for item in folds
-                for (part, _), total in zip(self.parts[id(item)], totals[id(item)], strict=True)
+                for part in self._combined(item, totals[id(item)], block, x, y)
             ]
             return allocated(registers, sequence([*begin, loop(again, rounds, body), *end]))
 
-        found = [self._phase(work)]
-        source, width = 0, self.threads
-        while folds and width > 1:
-            narrow = max(1, 2 * width // WARP)
-            found.append(self._combined(folds, source, width, narrow, block))
-            source, width = 1 - source, narrow
-        return found
+        return self._phase(work)
 
     def _step(
         self,
@@ -260,41 +239,38 @@ class RowWriter:
         """The work of an item at one index of the row."""
         table = self._row(item, block, y)
         table |= indices_at(item.loops, place)
+        fresh = {axis.var: counter("k", _int(axis_range(axis)[1])) for axis in item.reduced}
+        if item.kind != FOLD:
+            table |= {var: cast(dtype_of(var), inner) for var, inner in fresh.items()}
         rename = substituter(table)
         here = [node_id(table[axis.var]) for axis in item.loops]
-
-        def read(expr: Expr) -> Expr:
-            return self._read(rename(expand_lets(expr)), here, y, kept)
-
-        zero = const(0, "int32")
+        values = [self._read(rename(expand_lets(source)), here, y, kept) for source in item.sources]
         if item.kind == FOLD:
-            values = [read(source) for source in item.sources]
-            if len(values) == 1:
-                return accumulated(item, totals[id(item)], values, registers)
-            once = registers_of("new", item, registers)
-            known = [element(new, [zero]) for new in once]
-            return sequence(
-                [
-                    *(store(new, value, [zero]) for new, value in zip(once, values, strict=True)),
-                    accumulated(item, totals[id(item)], known, registers),
-                ]
-            )
+            return self._accumulated(item, totals[id(item)], values)
         [tensor] = outputs_of(item.op)
-        mine = buffer_in(REGISTERS, f"value_{len(registers)}", [1], dtype_of(tensor))
-        registers.append(mine)
+        [mine] = self._registers("value", item, registers)
         if item.kind == MAP:
-            statements = [store(mine, read(item.sources[0]), [zero])]
+            statements = [store(mine, self.memory.read(values[0]), [])]
         else:
-            combiner = combiner_of(item)
-            fresh = {axis.var: counter("k", _int(axis_range(axis)[1])) for axis in item.reduced}
-            table |= {var: cast(dtype_of(var), inner) for var, inner in fresh.items()}
-            rename = substituter(table)
-            body = accumulated(item, [mine], [read(item.sources[0])], registers)
-            for axis in reversed(item.reduced):
-                body = loop(fresh[axis.var], _int(axis_range(axis)[1]), body)
-            statements = [store(mine, combiner.identity[0], [zero]), body]
+            loops = [(fresh[axis.var], axis_range(axis)[1]) for axis in item.reduced]
+            body = nested(loops, self._accumulated(item, [mine], values))
+            statements = [store(mine, combiner_of(item).identity[0], []), body]
         kept[tensor_key(tensor)] = mine
-        return sequence([*statements, *self._stored(item, tensor, element(mine, [zero]), table, y)])
+        return sequence([*statements, *self._stored(item, tensor, element(mine, []), table, y)])
+
+    def _accumulated(
+        self, item: Item, totals: Sequence[Local], values: Sequence[Expr]
+    ) -> Statement:
+        return accumulated(combiner_of(item), totals, values, self.memory, REGISTERS)
+
+    def _registers(self, name: str, item: Item, found: list[Local]) -> list[Local]:
+        """A register for each component of an item's result."""
+        mine = [
+            local(f"{name}_{len(found) + n}", [], dtype_of(tensor), REGISTERS)
+            for n, tensor in enumerate(outputs_of(item.op))
+        ]
+        found += mine
+        return mine
 
     def _stored(
         self, item: Item, tensor: Tensor, value: Expr, table: dict[Var, Expr], y: Var
@@ -310,7 +286,7 @@ class RowWriter:
         return found
 
     def _read(self, expr: Expr, here: Sequence[int], y: Var, kept: dict[Key, Local]) -> Expr:
-        """The expression with reads replaced by reads of registers, shared memory or memory."""
+        """The expression with reads replaced by those of registers and shared memory."""
 
         def place(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
             value = self.values.get(tensor_key(tensor))
@@ -319,49 +295,34 @@ class RowWriter:
             inner = [indices[dim] for dim in value.dims]
             mine = kept.get(tensor_key(tensor))
             if mine is not None and [node_id(index) for index in inner] == list(here):
-                return element(mine, [const(0, "int32")])
+                return element(mine, [])
             return None if value.shared is None else element(value.shared, [y, *inner])
 
-        return self.memory.read(map_loads(expr, place))
+        return map_loads(expr, place)
 
     def _combined(
-        self, folds: Sequence[Item], source: int, width: int, narrow: int, block: Var
-    ) -> Statement:
-        """``other[x] = ⊕_n part[n * narrow + x]`` for ``x < narrow``; a single one is the result.
+        self, item: Item, totals: Sequence[Local], block: Expr, x: Var, y: Var
+    ) -> list[Statement]:
+        """The result of a row from the totals of its threads."""
+        threads = (x, self.threads), (y, self.together)
+        # nests begin with a barrier, and each has shared memory of its own
+        shared, combined = combined_by_threads(
+            combiner_of(item), totals, *threads, in_warps=True, again=False
+        )
+        self.shared += shared
+        table = self._row(item, block, y)
+        stored = [
+            part
+            for tensor, total in zip(outputs_of(item.op), totals, strict=True)
+            for part in self._stored(item, tensor, element(total, []), table, y)
+        ]
+        return [combined, when(compare("eq", x, const(0, "int32")), sequence(stored))]
 
-        Buffers alternate: threads that read one do not write it, and need no barrier in a branch.
-        """
 
-        def work(x: Var, y: Var) -> Statement:
-            registers: list[Local] = []
-            statements: list[Statement] = []
-            zero = const(0, "int32")
-            for item in folds:
-                mine = registers_of("sum", item, registers)
-                parts = [pair[source] for pair in self.parts[id(item)]]
-                others = [pair[1 - source] for pair in self.parts[id(item)]]
-                statements += [
-                    store(total, element(part, [y, x]), [zero])
-                    for total, part in zip(mine, parts, strict=True)
-                ]
-                n = counter("n", width // narrow)
-                place = add(mul(n, const(narrow, "int32")), x)
-                values = [element(part, [y, place]) for part in parts]
-                step = accumulated(item, mine, values, registers)
-                statements.append(loop(n, width // narrow - 1, step, low=1))
-                if narrow > 1:
-                    statements += [
-                        store(other, element(total, [zero]), [y, x])
-                        for total, other in zip(mine, others, strict=True)
-                    ]
-                    continue
-                table = self._row(item, block, y)
-                for tensor, total in zip(outputs_of(item.op), mine, strict=True):
-                    statements += self._stored(item, tensor, element(total, [zero]), table, y)
-            body = when(compare("lt", x, const(narrow, "int32")), sequence(statements))
-            return allocated(registers, body)
-
-        return self._phase(work)
+def combiner_of(item: Item) -> Combiner:
+    """The reducer of an item that reduces."""
+    assert item.reduction is not None
+    return item.reduction.combiner
 
 
 def _dims(item: Item) -> list[int]:
@@ -370,4 +331,4 @@ def _dims(item: Item) -> list[int]:
 
 
 def _bytes(dtype: str) -> int:
-    return {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2}.get(dtype, 4)
+    return max(2, itemsize(dtype))
