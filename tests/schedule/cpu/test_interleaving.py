@@ -65,6 +65,21 @@ def selected(rows):
     return [u], te.compute((rows, 4), lambda i, c: u[i] * small(c), name="y")
 
 
+def bordered(rows):
+    """Rows are cut where a branch on them changes."""
+    u = cases.placeholder("u", rows)
+    return [u], te.compute(
+        (rows, 2), lambda i, c: chosen(c, te.if_then_else(i > 0, u[i - 1], 0.0), u[i]), name="y"
+    )
+
+
+def apart(rows, distance):
+    """Neighbouring rows are read at a distance."""
+    u = cases.placeholder("u", rows, distance)
+    last = distance - 1
+    return [u], te.compute((rows, 2), lambda i, c: chosen(c, u[i, 0], u[i, last]), name="y")
+
+
 TAKEN = {
     "one block": stencil(16),
     "blocks that overlap": stencil(1001),
@@ -79,6 +94,8 @@ TAKEN = {
     "two short axes": blocks(3, 50),
     "other orders": backwards(333),
     "a select": selected(64),
+    "a border of rows": bordered(65),
+    "components side by side": apart(70, 3),
 }
 
 
@@ -89,17 +106,11 @@ def test_taken(name):
     check(TAKEN[name], tolerance=1e-6 if name == "other orders" else 0.0)
 
 
-def bordered(rows):
-    """A branch on the rows stays a branch."""
-    u = cases.placeholder("u", rows)
-    return te.compute(
-        (rows, 2), lambda i, c: chosen(c, te.if_then_else(i > 0, u[i - 1], 0.0), u[i]), name="y"
-    )
-
-
-def apart(rows):
-    u = cases.placeholder("u", rows, 3)
-    return te.compute((rows, 2), lambda i, c: chosen(c, u[i, 0], u[i, 2]), name="y")
+def guarded(rows):
+    """A branch on data that guards a read."""
+    u, at = cases.placeholder("u", rows), cases.placeholder("at", rows, dtype="int32")
+    safe = lambda i: te.if_then_else(at[i] < rows, u[at[i]], 0.0)  # noqa: E731
+    return te.compute((rows, 2), lambda i, c: chosen(c, safe(i), u[i]), name="y")
 
 
 DECLINED = {
@@ -110,8 +121,8 @@ DECLINED = {
     "it has no short axes after a long one": lambda: te.compute(
         (3,), lambda c: chosen(c, 1.0, 2.0, 3.0), name="y"
     ),
-    "if_then_else depends on its rows": lambda: bordered(64),
-    "places that lie apart": lambda: apart(64),
+    "a branch reads neighbours at places that lie apart": lambda: guarded(64),
+    "it reads neighbours at places that lie apart": lambda: apart(64, 8)[1],
 }
 
 

@@ -27,8 +27,8 @@ from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..nest.access import affine_forms, stride_of, strides_along
 from ..primitives import extent_of, schedule_of, scheduled
-from .loops.crossed import VECTOR_OPS
 from .loops.parallel import share_out, threads_of
+from .loops.vector_body import VECTOR_OPS
 
 
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:

@@ -8,22 +8,25 @@ are split off. Products with a reused operand are left to the rule for contracti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from ...codegen.stages.primfunc import StageFunction
-from ...expr.nodes import dtype_of, is_load, node_id, tensor_key
+from ...expr.nodes import Axis, Expr, dtype_of, is_load, node_id, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
-from ..cost import MAX_COPIES
+from ..cost import MAX_COPIES, MIN_LANES
 from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
-from ..kernel import Kernel
+from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..nest.access import is_flat, stride_of
 from ..nest.index_set_splitting import decided
+from ..nest.nest import nest_of, unrolled, vectorised
 from ..nest.residues import moduli_of
 from ..rewrites.sums.unrolled import window_of
-from .loops.class_loops import class_loops
-from .loops.elements import Elements, has_border
+from .loops.elements import has_border
+from .loops.nest_function import nest_function
+from .loops.parallel import threads_over
 
 
 def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
@@ -40,50 +43,58 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
             return no_gain("its reads run through memory as its result does")
         elements = _written_out(kernel)
     elif kernel.epilogue is None:
-        elements = _elementwise(op)
+        elements = op.axis, _without_quotients(op)
     else:
         return other_kind("it has an epilogue")
     if elements is None:
         return other_kind("it does not reduce over a small window")
-    moduli = moduli_of(elements.values, elements.axes)
+    axes, values = elements
+    moduli = moduli_of(values, axes)
     if moduli is None:
         return Declined("it depends on a remainder that is not that of an axis")
     if prod(moduli) > MAX_COPIES:
         return Declined(f"it has more than {MAX_COPIES} residue classes")
-    plain = prod(moduli) == 1 or (moduli[-1] == 1 and _copies_rows(elements))
-    if reduction_of(op) is None and plain and not has_border(elements):
+    plain = prod(moduli) == 1 or (moduli[-1] == 1 and _copies_rows(axes, values))
+    if reduction_of(op) is None and plain and not has_border(axes, values):
         return other_kind("it has neither windows, nor residue classes, nor borders")
-    launch = class_loops(elements, moduli, kernel.outputs, machine, kernel.repetition)
+    nest = unrolled(nest_of(axes, values, kernel.outputs), moduli)
+    nests, last = [nest], len(nest.loops) - 1
+    lanes = machine.lanes(dtype_of(kernel.outputs[0]))
+    if nest.loops and isinstance(nest.loops[last].extent, int):
+        nests = [vectorised(nest, last, lanes)]
+    elif nest.loops and lanes >= MIN_LANES:
+        nests += [vectorised(nest, last, width) for width in dict.fromkeys((MIN_LANES, lanes))]
+    extents = [axis_range(axis)[1] for axis in axes]
+    work = size_of(extents, machine.symbolic_size)
+    threads = threads_over(extents, work, kernel.repetition, machine)
+    launch = nest_function(nests, kernel.outputs, threads)
     return launch if isinstance(launch, Declined) else [launch]
 
 
-def _elementwise(op: Operation) -> Elements:
-    """The elements of a stage, without the quotients that the extents decide."""
+def _without_quotients(op: Operation) -> list[Expr]:
+    """The values of a stage, without the quotients that the extents decide."""
     variables, ranges = axis_vars(op), [axis_range(axis) for axis in op.axis]
     known = {
         node_id(var): (low, low + extent - 1)
         for var, (low, extent) in zip(variables, ranges, strict=True)
         if isinstance(low, int) and isinstance(extent, int)
     }
-    values = tuple(decided(expand_lets(body), variables, known) for body in bodies(op))
-    return Elements(tuple(op.axis), values)
+    return [decided(expand_lets(body), variables, known) for body in bodies(op)]
 
 
-def _copies_rows(elements: Elements) -> bool:
+def _copies_rows(axes: Sequence[Axis], values: Sequence[Expr]) -> bool:
     """Whether each value is a read along memory, which needs no loop of its own."""
-    variables = [axis.var for axis in elements.axes]
+    variables = [axis.var for axis in axes]
     last = node_id(variables[-1])
-    return all(is_load(v) and stride_of(v, last, variables) == 1 for v in elements.values)
+    return all(is_load(v) and stride_of(v, last, variables) == 1 for v in values)
 
 
-def _written_out(kernel: Kernel) -> Elements | None:
-    """The elements of a kernel with its window unrolled, or None without a gain."""
+def _written_out(kernel: Kernel) -> tuple[Sequence[Axis], list[Expr]] | None:
+    """The axes and values of a kernel with its window unrolled, or None without a gain."""
     op = kernel.root
     values = window_of(op)
-    if values is None:
-        return None
-    if kernel.epilogue is None:
-        return Elements(tuple(op.axis), tuple(values))
+    if values is None or kernel.epilogue is None:
+        return None if values is None else (op.axis, values)
     root, reader = tensor_key(op.output(0)), kernel.epilogue
     rename = substituter(dict(zip(axis_vars(op), axis_vars(reader), strict=True)))
     value = rename(values[0])
@@ -91,4 +102,4 @@ def _written_out(kernel: Kernel) -> Elements | None:
         expand_lets(bodies(reader)[0]),
         lambda tensor, _: value if tensor_key(tensor) == root else None,
     )
-    return Elements(tuple(reader.axis), (body,))
+    return reader.axis, [body]

@@ -125,13 +125,14 @@ def _form(
         return combine(left, right, 1 if name == "add" else -1, order)
     if name == "mul":
         if not right.terms:
-            return _scale(left, right.constant)
+            return scaled(left, right.constant)
         if not left.terms:
-            return _scale(right, left.constant)
+            return scaled(right, left.constant)
     return None
 
 
-def _scale(form: Affine, factor: int) -> Affine:
+def scaled(form: Affine, factor: int) -> Affine:
+    """``factor · form``."""
     terms = tuple((key, c * factor) for key, c in form.terms if c * factor)
     return Affine(terms, form.constant * factor)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....expr.costly import EXPENSIVE
-from ....expr.nodes import BINARY_CLASSES, Axis, Expr, dtype_of, is_load, node_id, op_name, operands
+from ....expr.nodes import Axis, Expr, dtype_of, is_load, node_id, op_name, operands
 from ....expr.rewrite import expand_lets, postorder, variables_of
 from ....graph.stage import axis_range, bodies
 from ...cost import MIN_LANES, SYMBOLIC_SIZE
@@ -13,10 +13,7 @@ from ...declined import Declined, no_gain, other_kind
 from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import affine_forms
-from .elements import Elements
-
-#: operators that there are for vectors
-VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt"}
+from .vector_body import VECTOR_OPS
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,7 @@ class Crossed:
 
     Attributes
     ----------
-    elements : Elements
+    values : list of Expr
         What it computes.
     across : int
         The axis along which `reads` are contiguous.
@@ -35,7 +32,7 @@ class Crossed:
         The rows and columns of a square tile, a power of two.
     """
 
-    elements: Elements
+    values: list[Expr]
     across: int
     reads: list[Expr]
     side: int
@@ -44,8 +41,8 @@ class Crossed:
 def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
     """The reads of a kernel that run along another axis than its writes."""
     op = kernel.root
-    elements = Elements(tuple(op.axis), tuple(expand_lets(body) for body in bodies(op)))
-    found = _crossed(elements)
+    values = [expand_lets(body) for body in bodies(op)]
+    found = _crossed(op.axis, values)
     if found is None:
         return other_kind("no read runs through memory along another axis than the write")
     across, reads = found
@@ -54,7 +51,7 @@ def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
         side //= 2
     if side < MIN_LANES:
         return no_gain(f"its tiles have fewer than {MIN_LANES} rows or columns")
-    return Crossed(elements, across, reads, side)
+    return Crossed(values, across, reads, side)
 
 
 def extent_or(default: int, axis: Axis) -> int:
@@ -63,20 +60,19 @@ def extent_or(default: int, axis: Axis) -> int:
     return 0 if low != 0 else extent if isinstance(extent, int) else default
 
 
-def _crossed(elements: Elements) -> tuple[int, list[Expr]] | None:
+def _crossed(axes: Sequence[Axis], values: Sequence[Expr]) -> tuple[int, list[Expr]] | None:
     """The axis along which reads are contiguous that are not along the last one, and those reads.
 
     None if there are none, or if another read is contiguous along neither.
     """
-    axes = elements.axes
     if len(axes) < 2 or not all(extent_or(1, axis) for axis in axes):
         return None
-    nodes = postorder(list(elements.values))
+    nodes = postorder(list(values))
     variables = [axis.var for axis in axes]
     known = {node_id(var) for var in variables}
     if any(op_name(node) not in VECTOR_OPS for node in nodes):
         return None
-    if any(node_id(var) not in known for var in variables_of(elements.values)):
+    if any(node_id(var) not in known for var in variables_of(values)):
         return None
     last = node_id(variables[-1])
     reads: list[Expr] = []

@@ -1,13 +1,10 @@
-"""Tensors as expressions for their elements, and what their reads imply for the loops over them.
-
-It finds the residues that the expressions depend on, whether borders, strides and branches prevent
-vectors, and the same values without branches where reads are safe. `class_loops` writes the loops.
+"""What the values of elements imply for the loops over them: borders, reads that are worth a name,
+and the same values without branches where reads are safe.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....codegen.passes.short_circuit import holds_mark, surely_evaluated
 from ....expr.build import select
@@ -15,15 +12,12 @@ from ....expr.nodes import (
     COMPARISONS,
     Axis,
     Expr,
-    Tensor,
     Var,
     is_integer,
     is_load,
-    load_tensor,
     node_id,
     op_name,
     operands,
-    tensor_key,
 )
 from ....expr.rewrite import postorder, rewrite
 from ....graph.stage import axis_range
@@ -34,42 +28,17 @@ from ...nest.inside import has_borders, inside
 from ...rewrites.guards import unmarked
 
 
-@dataclass(frozen=True)
-class Elements:
-    """Tensors of one shape, element by element.
-
-    They are not a stage, because TVM walks the body of a stage as a tree.
-
-    Attributes
-    ----------
-    axes : tuple of axes
-        The axes of all tensors, which start at zero.
-    values : tuple of Expr
-        The values at the axes, one expression for each tensor.
-    """
-
-    axes: tuple[Axis, ...]
-    values: tuple[Expr, ...]
-
-    def reads(self) -> list[Tensor]:
-        """The tensors that the values read."""
-        nodes = postorder(list(self.values))
-        tensors = [load_tensor(node) for node in nodes if is_load(node)]
-        return list({tensor_key(tensor): tensor for tensor in tensors}.values())
-
-
-def has_border(elements: Elements) -> bool:
+def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
     """Whether reads that run along the last axis are guarded or clamped along it."""
-    variables = [axis.var for axis in elements.axes]
-    axis = elements.axes[-1]
-    nodes = postorder(list(elements.values))
+    variables, axis = [axis.var for axis in axes], axes[-1]
+    nodes = postorder(list(exprs))
     if not isinstance(axis_range(axis)[1], int):
         return False
-    values = inside(elements.values, elements.axes, axis.var)
+    values = inside(exprs, axes, axis.var)
     strides = strides_along(values, axis.var, variables)
     if strides is None or not strides or max(strides) != 1:
         return False
-    return has_borders(elements.values, axis.var) or any(
+    return has_borders(exprs, axis.var) or any(
         op_name(node) in COMPARISONS
         and is_integer(operands(node)[0])
         and any(form.coefficient(node_id(axis.var)) for form in _sides(node, variables))

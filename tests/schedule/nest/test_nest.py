@@ -1,0 +1,114 @@
+"""Transformations of loop nests: every turn of the loops executed on integers stores the same."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from tvm import te
+
+from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.schedule.nest.nest import (
+    interchanged,
+    narrowed,
+    nest_of,
+    split,
+    strip_mined,
+    unrolled,
+    vectorised,
+)
+
+AXES = [te.reduce_axis((0, 11), "i"), te.reduce_axis((0, 23), "j")]
+i, j = (axis.var for axis in AXES)
+T = te.placeholder((11, 23), "int32", name="T")
+VALUE = te.if_then_else(i < 1, 5, i * 1000) + te.max(j - 3, 0) * (j % 3) + i % 2 + j // 12
+WANT = {
+    (a, b): (1000 * a if a else 5) + max(b - 3, 0) * (b % 3) + a % 2 + b // 12
+    for a, b in product(range(11), range(23))
+}
+
+
+def turns(loop):
+    """The values of the variable in each turn: one for each lane."""
+    last = loop.low + loop.extent - loop.width
+    for turn in range(loop.turns):
+        first = min(loop.low + turn * loop.width, last)
+        yield range(first, first + loop.lanes)
+
+
+def executed(nest):
+    """What the stores of a nest leave behind: element → value, and how often it was stored."""
+    found, times = {}, {}
+    stores = [
+        (one.copy, compile_integers([*one.indices, one.value], nest.variables))
+        for one in nest.stores
+    ]
+    for lines in product(*map(turns, nest.loops)):
+        for place in product(*lines):
+            for copy, function in stores:
+                if all(n in loop.copies for n, loop in zip(copy, nest.loops, strict=True)):
+                    *indices, value = function(*place)
+                    assert found.setdefault(tuple(indices), value) == value
+                    times[tuple(indices)] = times.get(tuple(indices), 0) + 1
+    return found, max(times.values())
+
+
+def pieces(nest):
+    """The nests over every combination of pieces."""
+    cuts = [split(nest, place) for place in range(len(nest.loops))]
+    return [narrowed(nest, loops) for loops in product(*cuts)]
+
+
+NEST = nest_of(AXES, [VALUE], [T])
+NESTS = {
+    "plain": [NEST],
+    "classes": pieces(unrolled(NEST, [1, 3])),
+    "classes of both": pieces(unrolled(NEST, [2, 6])),
+    "a loop of one turn": pieces(unrolled(NEST, [11, 1])),
+    "pieces": pieces(NEST),
+    "interchanged": [interchanged(NEST, [1, 0])],
+    "strips": [strip_mined(NEST, 0, 4)],
+    "strips that end with the loop": [strip_mined(NEST, 0, 11)],
+    "unrolled strips": [unrolled(strip_mined(NEST, 1, 5), [1, 1, 5])],
+    "lanes": [vectorised(NEST, 1, 8)],
+    "lanes of pieces": pieces(vectorised(NEST, 1, 8)),
+    "lanes of classes": pieces(vectorised(unrolled(NEST, [1, 3]), 1, 4)),
+    "tiles": [strip_mined(interchanged(strip_mined(NEST, 1, 8), [1, 0, 2]), 1, 4)],
+    "tiles of lanes": [vectorised(strip_mined(interchanged(NEST, [1, 0]), 1, 4), 0, 8)],
+}
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_stores(name):
+    found = {}
+    for nest in NESTS[name]:
+        stored, times = executed(nest)
+        assert (times == 1) is not any(loop.overlaps for loop in nest.loops)
+        found |= stored
+    assert found == WANT
+
+
+ROWS = [(0, 1, 1), (1, 10, 1)]
+
+
+@pytest.mark.parametrize(
+    ("nest", "cuts"),
+    [
+        (NEST, [(0, 3, 1), (3, 9, 1), (12, 11, 1)]),
+        (unrolled(NEST, [1, 3]), [(0, 1, 1), (1, 3, 1), (4, 3, 1), (7, 1, 1)]),
+        (vectorised(NEST, 1, 8), [(0, 3, 1), (3, 9, 8), (12, 11, 8)]),
+        (vectorised(NEST, 1, 16), [(0, 3, 1), (3, 9, 8), (12, 11, 8)]),
+    ],
+    ids=["plain", "classes", "8 lanes", "16 lanes"],
+)
+def test_pieces(nest, cuts):
+    """Where each piece begins, its turns without lanes, and its lanes."""
+    found = [[(p.low, p.extent, p.lanes) for p in split(nest, place)] for place in range(2)]
+    assert found == [ROWS, cuts]
+
+
+def test_nothing_is_decided_in_a_piece_again():
+    """Between cuts, no condition, clamp or quotient is left."""
+    for nest in pieces(unrolled(NEST, [2, 12])):
+        text = " ".join(str(value) for value in nest.values)
+        assert not [sign for sign in ("if_then_else", "max", "//", "%") if sign in text]

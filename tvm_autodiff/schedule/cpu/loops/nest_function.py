@@ -1,0 +1,242 @@
+"""Writes a nest as a function: loops cut where conditions change, threads, and bodies in vectors.
+
+Only borders have conditions. Reads are bound before they are used, so choices between them need no
+branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ....codegen.loop_nest import (
+    PARALLEL,
+    SERIAL,
+    Buffer,
+    Places,
+    Statement,
+    allocated,
+    bind,
+    branch,
+    element,
+    function,
+    local,
+    loop,
+    sequence,
+    store,
+)
+from ....codegen.stages.primfunc import StageFunction
+from ....expr.build import add, all_of, compare, const, variable
+from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, is_load, node_id
+from ....expr.rewrite import postorder, replace_outermost, variables_of
+from ....expr.sharing.lets import merge_equal
+from ....expr.sharing.weights import MAX_WEIGHT, weight
+from ....graph.stage import Extent, shape_of
+from ...cost import MAX_NODES, MAX_PIECES, enough_tasks
+from ...declined import Declined
+from ...kernel import unknown_size
+from ...nest.nest import Loop, Nest, narrowed, split
+from .elements import without_branches, worth_binding
+from .parallel import tasks
+from .strip_mining import strip_start
+from .vector_body import vector_body
+
+
+def nest_function(
+    nests: Sequence[Nest], results: Sequence[Tensor], threads: int, *, strict: bool = False
+) -> StageFunction | Declined:
+    """The function that computes a nest, where it is not too large.
+
+    Parameters
+    ----------
+    nests : sequence of Nest
+        The same nest in ways that need longer and longer symbolic loops: a call takes the last one
+        all of whose strips and vectors fit.
+    results : sequence of Tensor
+        What they write.
+    threads : int
+        The threads that share the outer loops.
+    strict : bool
+        Whether to decline where a loop has no vectors, instead of single elements.
+    """
+    inputs = nests[0].reads()
+    tensors = [*inputs, *results]
+    if (unknown := unknown_size(_variables(nests[0], tensors), tensors)) is not None:
+        return unknown
+    if any(dtype_of(tensor) == "bfloat16" for tensor in tensors):
+        # TVM makes integers of bfloat16, but not of variables that are bound to it
+        return Declined("TVM cannot bind variables of bfloat16")
+    places, buffers = Places.of(tensors)
+    body, nodes, once = sequence([]), 0, True
+    for number, nest in enumerate(nests):
+        writer = _Writer(nest, places, strict or number > 0)
+        made = writer.statement(threads)
+        nodes += writer.nodes
+        if isinstance(made, Declined):
+            if strict:
+                return made
+            continue
+        if nodes > MAX_PIECES * MAX_NODES:
+            return Declined(f"its code would have more than {MAX_PIECES * MAX_NODES} expressions")
+        if writer.weight > MAX_WEIGHT:
+            return Declined(f"a statement of it would have more than {MAX_WEIGHT} nodes")
+        body = branch(_fits(nest), made, body) if number else made
+        once = once and writer.once
+    return StageFunction(function(buffers, body, once), tuple(inputs), tuple(results))
+
+
+def _variables(nest: Nest, parameters: Sequence[Tensor]) -> list[Var]:
+    """What values, extents and the shapes of parameters use beside the loops."""
+    dims = [*(one.extent for one in nest.loops), *(d for t in parameters for d in shape_of(t))]
+    used = variables_of([*nest.values, *(dim for dim in dims if not isinstance(dim, int))])
+    return [var for var in used if all(node_id(var) != node_id(own) for own in nest.variables)]
+
+
+def _fits(nest: Nest) -> Expr:
+    """Whether each loop is as long as one of its turns."""
+    symbolic = [(one.extent, one.width) for one in nest.loops if not isinstance(one.extent, int)]
+    return all_of(
+        compare("ge", extent, const(width, dtype_of(extent)))
+        for extent, width in symbolic
+        if width > 1
+    )
+
+
+class _Writer:
+    """Writes a nest.
+
+    `nodes` counts what was written, `weight` is that of the largest statement, and `once` is
+    whether each element is stored once.
+    """
+
+    def __init__(self, nest: Nest, places: Places, strict: bool) -> None:
+        self._nest, self._places, self._strict = nest, places, strict
+        self._pieces = [split(nest, place) for place in range(len(nest.loops))]
+        self._declined = Declined("its loop has no vectors")
+        self.once = not any(one.overlaps for found in self._pieces for one in found)
+        self.nodes = self.weight = 0
+
+    def statement(self, threads: int) -> Statement | Declined:
+        """The loops. Threads share leading ones that are not cut, or else the first that has turns.
+        """
+        shared = self._shared(threads)
+        for lanes in (True,) if self._strict else (True, False):
+            chosen = [_renewed(one if lanes else replace(one, lanes=1)) for one in shared]
+            kind = PARALLEL if threads > 1 and not chosen else SERIAL
+            made = self._loops(len(chosen), chosen, kind)
+            if made is not None and chosen:
+                counts = [_turns(one) for one in chosen]
+                turns = [_turn(one) for one in chosen]
+                begins = [begin for _, begin in turns if begin is not None]
+                loops = [(var, count) for (var, _), count in zip(turns, counts, strict=True)]
+                return tasks(loops, sequence([*begins, made]))
+            if made is not None:
+                return made
+        return self._declined
+
+    def _shared(self, threads: int) -> list[Loop]:
+        """The leading loops whose turns are tasks. The innermost one is among them only where the
+        others are too few: its number is divided for each task.
+        """
+        chosen: list[Loop] = []
+        total = 1
+        places = [n for n, one in enumerate(self._pieces) if len(one) != 1 or one[0].turns != 1]
+        for place, found in enumerate(self._pieces if threads > 1 else ()):
+            occupied = total >= threads and place == places[-1]
+            if len(found) != 1 or enough_tasks(total, threads) or occupied:
+                break
+            chosen.append(found[0])
+            total *= found[0].turns or 1  # a symbolic extent may be 1
+        return chosen if len([one for one in chosen if one.turns != 1]) > 1 else []
+
+    def _loops(self, place: int, chosen: list[Loop], kind: object) -> Statement | None:
+        """The loops from a place on, within a piece of each outer loop; None if a loop of these has
+        no vectors.
+        """
+        if place == len(self._pieces):
+            return self._body(chosen)
+        statements = []
+        for piece in self._pieces[place]:
+            inner_kind = kind if piece.turns == 1 else SERIAL
+            for lanes in (piece.lanes,) if self._strict else dict.fromkeys((piece.lanes, 1)):
+                one = _renewed(replace(piece, lanes=lanes))
+                inner = self._loops(place + 1, [*chosen, one], inner_kind)
+                if inner is not None:
+                    break
+            else:
+                return None
+            var, begin = _turn(one)
+            inside = inner if begin is None else sequence([begin, inner])
+            low = one.low if begin is None else 0
+            statements.append(loop(var, _turns(one), inside, kind, low))
+        return sequence(statements)
+
+    def _body(self, loops: Sequence[Loop]) -> Statement | None:
+        """The stores of one turn, in vectors where a loop has lanes."""
+        nest = narrowed(self._nest, loops)
+        known = nest.known
+        values = merge_equal([without_branches(value, known) for value in nest.values])
+        nest = nest.with_values(values)
+        self.weight = max(self.weight, weight(values, worth_binding(values)))
+        lanes = [one for one in loops if one.lanes > 1]
+        if lanes:
+            made = vector_body(nest, lanes[0], self._places)
+            if isinstance(made, Declined):
+                self._declined = made
+                return None
+        else:
+            made = self._elements(nest)
+        self.nodes += len(postorder(values))
+        return made
+
+    def _elements(self, nest: Nest) -> Statement:
+        """The stores one by one, after what they read."""
+        statements, values, buffers = self._bound(nest.values)
+        stores = [
+            self._places.write(one.tensor, self._places.read(value), one.indices)
+            for one, value in zip(nest.stores, values, strict=True)
+        ]
+        return allocated(buffers, sequence([*statements, *stores]))
+
+    def _bound(self, values: Sequence[Expr]) -> tuple[list[Statement], list[Expr], list[Buffer]]:
+        """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for shared parts.
+
+        TVM inlines the value of a variable into its uses unless it is a read. Other shared values
+        go through a buffer of one element, which LLVM turns into a register.
+        """
+        statements: list[Statement] = []
+        buffers: list[Buffer] = []
+        names: dict[int, Expr] = {}
+        for node in worth_binding(values):
+            value = self._places.read(replace_outermost(node, names))
+            if not is_load(node):
+                buffers.append(local(f"t{len(names)}", [], dtype_of(node)))
+                statements.append(store(buffers[-1], value, []))
+                value = element(buffers[-1], [])
+            var = variable(f"v{len(names)}", dtype_of(node))
+            statements.append(bind(var, value))
+            names[node_id(node)] = var
+        return statements, [replace_outermost(value, names) for value in values], buffers
+
+
+def _renewed(one: Loop) -> Loop:
+    return replace(one, var=variable(one.var.name, dtype_of(one.var)))
+
+
+def _turns(one: Loop) -> Extent:
+    """The number of turns of a loop."""
+    if one.turns is not None:
+        return one.turns
+    dtype, width = dtype_of(one.var), one.width
+    if width == 1:
+        return one.extent
+    return binary("floordiv", add(one.extent, const(width - 1, dtype)), const(width, dtype))
+
+
+def _turn(one: Loop) -> tuple[Var, Statement | None]:
+    """What counts the turns of a loop, and what binds its variable if that is another."""
+    if one.width == 1:
+        return one.var, None
+    number = variable(f"{one.var.name}_turn", dtype_of(one.var))
+    end = one.low + one.extent if isinstance(one.extent, int) else one.extent
+    return number, bind(one.var, strip_start(number, one.width, end, one.low))

@@ -1,0 +1,249 @@
+"""Loop nests of stores, and transformations of them.
+
+A nest is a box of loops around stores. Every transformation returns a nest, or several that run one
+after the other, which store the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from ...expr.build import add, const, mul, variable
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    tensor_key,
+)
+from ...expr.rewrite import postorder, substituter
+from ...graph.stage import Extent, axis_range, index_dtype
+from ..cost import MIN_LANES
+from .access import Interval
+from .in_range import Loops
+from .index_set_splitting import decided, pieces
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``for var in low .. low + extent``.
+
+    Attributes
+    ----------
+    step : int
+        The distance of turns. The last strip ends where the loop does, and overlaps the one before
+        where the extent is no multiple.
+    lanes : int
+        The turns that run at once, each in a lane of a vector; `var` is that of the lane.
+    copies : range
+        The copies of the stores that a turn executes.
+    left : int
+        The copies that one more turn executes.
+    """
+
+    var: Var
+    extent: Extent
+    low: int = 0
+    step: int = 1
+    lanes: int = 1
+    copies: range = range(1)
+    left: int = 0
+
+    @property
+    def width(self) -> int:
+        """The values of the loop that a turn covers, in a loop inside or in its lanes."""
+        return self.step * self.lanes
+
+    @property
+    def turns(self) -> int | None:
+        """The number of turns, or None if it is symbolic."""
+        return -(-self.extent // self.width) if isinstance(self.extent, int) else None
+
+    @property
+    def range(self) -> Interval | None:
+        """The least and the greatest value of `var`; None for a symbolic extent."""
+        if not isinstance(self.extent, int):
+            return None
+        return self.low, self.low + self.extent - self.step + (self.left > 0)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether two turns may cover the same value of `var`."""
+        symbolic = not isinstance(self.extent, int)
+        return self.width > 1 and (symbolic or self.extent % self.width > 0)
+
+
+@dataclass(frozen=True)
+class Store:
+    """``tensor[indices] = value``, and for each loop the number of the copy that it is."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    value: Expr
+    copy: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops, the first one outermost, around stores."""
+
+    loops: tuple[Loop, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def values(self) -> list[Expr]:
+        """What is stored."""
+        return [store.value for store in self.stores]
+
+    @property
+    def variables(self) -> list[Var]:
+        """The variables of the loops."""
+        return [loop.var for loop in self.loops]
+
+    @property
+    def ranges(self) -> Mapping[int, Interval]:
+        """The ranges of the variables by id, without those of symbolic loops."""
+        found = {node_id(loop.var): loop.range for loop in self.loops}
+        return {key: span for key, span in found.items() if span is not None}
+
+    @property
+    def known(self) -> Loops:
+        """The same, with those of symbolic loops."""
+        symbolic = {
+            node_id(loop.var): (loop.low, loop.extent) for loop in self.loops if loop.range is None
+        }
+        return Loops(tuple(self.variables), self.ranges, symbolic)
+
+    def reads(self) -> list[Tensor]:
+        """The tensors that the values read."""
+        tensors = [load_tensor(node) for node in postorder(self.values) if is_load(node)]
+        return list({tensor_key(tensor): tensor for tensor in tensors}.values())
+
+    def with_loop(self, place: int, loop: Loop) -> Nest:
+        """The nest with another loop at a place, over the same variable."""
+        return replace(self, loops=(*self.loops[:place], loop, *self.loops[place + 1 :]))
+
+    def with_values(self, values: Sequence[Expr]) -> Nest:
+        """The nest with other values in its stores."""
+        pairs = zip(self.stores, values, strict=True)
+        return replace(self, stores=tuple(replace(store, value=value) for store, value in pairs))
+
+    def at(self, table: Mapping[Var, Expr]) -> tuple[Store, ...]:
+        """The stores with expressions in the place of variables."""
+        rename = substituter(table)
+        return tuple(
+            replace(one, indices=tuple(map(rename, one.indices)), value=rename(one.value))
+            for one in self.stores
+        )
+
+
+def nest_of(axes: Sequence[Axis], values: Sequence[Expr], results: Sequence[Tensor]) -> Nest:
+    """``for axes: results[axes] = values``, for axes that begin at 0."""
+    extents = [axis_range(axis)[1] for axis in axes]
+    loops = [
+        Loop(variable(axis.var.name, index_dtype(extent)), extent)
+        for axis, extent in zip(axes, extents, strict=True)
+    ]
+    rename = substituter({axis.var: one.var for axis, one in zip(axes, loops, strict=True)})
+    here, copy = tuple(one.var for one in loops), (0,) * len(loops)
+    pairs = zip(results, values, strict=True)
+    return Nest(tuple(loops), tuple(Store(t, here, rename(v), copy) for t, v in pairs))
+
+
+def unrolled(nest: Nest, moduli: Sequence[int]) -> Nest:
+    """``for i < m*n + r: S(i) → for q <= n: S(m*q), .., S(m*q + m - 1)``, the first r of them at n.
+
+    A loop of a single turn disappears.
+    """
+    loops: list[Loop | None] = []
+    for one, m in zip(nest.loops, moduli, strict=True):
+        if isinstance(one.extent, int):
+            whole = replace(one, extent=one.extent // m, copies=range(m), left=one.extent % m)
+            loops.append(None if (whole.extent, whole.left) == (1, 0) else whole)
+        else:
+            assert m == 1
+            loops.append(one)
+    stores: list[Store] = []
+    kept = [place for place, one in enumerate(loops) if one is not None]
+    for copy in product(*map(range, moduli)):
+        table: dict[Var, Expr] = {}
+        for one, made, m, number in zip(nest.loops, loops, moduli, copy, strict=True):
+            residue = const(number, dtype_of(one.var))
+            times = mul(one.var, const(m, dtype_of(one.var)))
+            table[one.var] = residue if made is None else add(times, residue)
+        own = tuple(copy[place] for place in kept)
+        stores += [replace(store, copy=own) for store in nest.at(table)]
+    return Nest(tuple(one for one in loops if one is not None), tuple(stores))
+
+
+def strip_mined(nest: Nest, place: int, width: int) -> Nest:
+    """``for i < n: S(i) → for b = 0, w, 2*w, .. n - w: for i < w: S(b + i)``."""
+    old = nest.loops[place]
+    inner = Loop(variable(old.var.name, dtype_of(old.var)), width)
+    stores = tuple(
+        replace(one, copy=(*one.copy[: place + 1], 0, *one.copy[place + 1 :]))
+        for one in nest.at({old.var: add(old.var, inner.var)})
+    )
+    loops = (*nest.loops[:place], replace(old, step=width), inner, *nest.loops[place + 1 :])
+    return Nest(loops, stores)
+
+
+def vectorised(nest: Nest, place: int, lanes: int) -> Nest:
+    """``for i < n: S(i) → for i = 0, L, 2*L, .. n - L: S(i .. i + L - 1)``, in lanes of vectors."""
+    return nest.with_loop(place, replace(nest.loops[place], lanes=lanes))
+
+
+def interchanged(nest: Nest, order: Sequence[int]) -> Nest:
+    """``for i: for j: S → for j: for i: S``: loops in the order of their places."""
+    stores = [replace(s, copy=tuple(s.copy[place] for place in order)) for s in nest.stores]
+    return Nest(tuple(nest.loops[place] for place in order), tuple(stores))
+
+
+def split(nest: Nest, place: int) -> list[Loop]:
+    """``for i < n: S → for i < k: S; for k <= i < n: S``, where conditions on i change at k.
+
+    Pieces have as many lanes as they have turns for. A last turn of fewer copies is the last piece.
+    """
+    one = nest.loops[place]
+    if not isinstance(one.extent, int) or one.step > 1:
+        return [one]
+    cuts: list[Interval] = []
+    if one.extent:
+        cuts = pieces(nest.values, one.var, one.extent, nest.variables, nest.ranges)
+    found = [
+        replace(one, low=low, extent=high - low + 1, left=0, lanes=_fitting(one, high - low + 1))
+        for low, high in cuts
+    ]
+    if one.left:
+        rest = range(one.left)
+        found.append(replace(one, low=one.extent, extent=1, copies=rest, left=0, lanes=1))
+    return found
+
+
+def _fitting(one: Loop, extent: int) -> int:
+    lanes = one.lanes
+    while lanes > extent:
+        lanes //= 2
+    return lanes if lanes >= max(2, min(MIN_LANES, one.lanes)) else 1
+
+
+def narrowed(nest: Nest, loops: Sequence[Loop]) -> Nest:
+    """The nest over a piece of each of its loops, whose variables may be others, with everything
+    gone from its values that is decided there.
+    """
+    old = zip(nest.loops, loops, strict=True)
+    moved = nest.at({before.var: after.var for before, after in old})
+    chosen = [
+        store
+        for store in moved
+        if all(number in one.copies for number, one in zip(store.copy, loops, strict=True))
+    ]
+    found = Nest(tuple(loops), tuple(chosen))
+    ranges, variables = found.ranges, found.variables
+    return found.with_values([decided(value, variables, ranges) for value in found.values])
