@@ -66,6 +66,7 @@ TAKEN = [
     transposed(40, 70, "int8"),
     permuted(3, 8, 5, 7),
     permuted(2, 32, 9, 18),
+    permuted(1, 32, 1, 18),
     panels(64, 37, 32),
     gated(18, 37),
     shifted(20, 21),

@@ -38,8 +38,8 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     def tiled(side: int) -> Nest:
         if side == 1:
             return nest
-        rows = unrolled(strip_mined(nest, count - 1, side), [*(1 for _ in nest.loops), side])
-        return vectorised(rows, count - 2, side)
+        strips = strip_mined(vectorised(nest, count - 2, side), count - 1, side)
+        return unrolled(strips, [*(1 for _ in nest.loops), side])
 
     extents = [axis_range(op.axis[place])[1] for place in (found.across, -1)]
     symbolic = not all(isinstance(extent, int) for extent in extents)
