@@ -235,6 +235,25 @@ SYMBOLIC: dict[str, tuple[Any, Any, Any, list[str], list[str]]] = {
         ["m"],
         ["k <= b", "b < n + k"],
     ),
+    # at n = 64 there is no such row
+    "kernel beyond 64": (
+        (i, k),
+        {i: (0, n - 99), k: (0, 100), b: (0, n)},
+        [eq(i + k, b)],
+        ["100"],
+        ["k <= b", "b + 100 <= n + k"],
+    ),
+    "frames beyond 64": (
+        (i, k),
+        {i: (0, (n - 70) // 21 + 1), k: (0, 70), b: (0, n)},
+        [eq(21 * i + k, b)],
+        ["4"],
+        [
+            "t0 <= b // 21",
+            "b // 21 + 4 <= t0 + (n + 14) // 21",
+            "t0 * 21 <= (b * 20 + 20) % 21 + 49",
+        ],
+    ),
 }
 
 

@@ -19,6 +19,7 @@ from .forms import (
     scaled,
     shifted,
 )
+from .nominal import NOMINAL_SIZE
 from .solvers.simplex import minimum as simplex_minimum
 
 _MAX_STEPS = 16
@@ -33,6 +34,11 @@ class Facts:
     ----------
     atoms : Atoms
         The table, which holds the constant intervals.
+
+    Attributes
+    ----------
+    nominal_size : int
+        What a size parameter counts as when symbolic extents are compared.
 
     Examples
     --------
@@ -50,6 +56,7 @@ class Facts:
         self.lowers: dict[int, list[Form]] = {}
         self.uppers: dict[int, list[Form]] = {}
         self.known: list[Form] = []
+        self.nominal_size = NOMINAL_SIZE
         self.exact_work = 0
         self.work = 0  #: bounds computed so far, the same in every run
 

@@ -22,13 +22,13 @@ from .forms import (
     shifted,
     substitute_linear,
 )
+from .nominal import nominal
 from .solvers.inequalities import project
 from .solvers.integers import Matrix, determinant, identity_matrix, inverse_unimodular
 
 _MAX_CANDIDATES = 12
 _MAX_BOUNDS = 6  #: of each kind compared for one variable
 _MAX_WORK = 300  #: bounds computed for one box before no further candidate is tried
-NOMINAL_SIZE = 64  #: what a size parameter counts as when symbolic volumes are compared
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Box:
     guards : list of Form
         Forms that must still be checked to be non-negative.
     volume : int
-        The product of the extents, with `NOMINAL_SIZE` for sizes.
+        The product of the extents, with the nominal size for sizes.
     """
 
     variables: list[int] = field(default_factory=list)
@@ -79,10 +79,11 @@ class _Shift:
     base: Form
     sign: int
 
-    def key(self, atoms: Atoms) -> tuple[int, int, int, int, int]:
+    def key(self, facts: Facts) -> tuple[int, int, int, int, int]:
+        atoms = facts.atoms
         symbols = [s for s in self.base if s != CONST]
         return (
-            nominal(atoms, self.extent),
+            nominal(atoms, self.extent, facts.nominal_size),
             sum(1 + 2 * (atoms.kinds[s][0] == "div") for s in symbols),
             sum(abs(self.base[s]) for s in symbols),
             abs(self.base.get(CONST, 0)) if not symbols else int(CONST in self.base),
@@ -196,7 +197,7 @@ def _box(
     for place, level in zip(order, levels, strict=True):
         z = coordinates[place]
         shift = _best_shift(facts, z, [substitute_linear(f, values) for f in level], sizes)
-        extent = nominal(atoms, shift.extent)
+        extent = nominal(atoms, shift.extent, facts.nominal_size)
         box.volume *= extent
         if is_constant(shift.extent) and extent <= 1:
             if extent <= 0:
@@ -245,7 +246,7 @@ def _best_shift(facts: Facts, z: int, bounds: Sequence[Form], sizes: int) -> _Sh
                 extent = facts.symbolic_extent(width, a * b, sizes)
                 if extent is None:
                     continue
-            pairs.append((nominal(atoms, extent), extent, i, j))
+            pairs.append((nominal(atoms, extent, facts.nominal_size), extent, i, j))
     if not pairs:
         raise UnboundedBox
     least = min(pair[0] for pair in pairs)
@@ -257,31 +258,4 @@ def _best_shift(facts: Facts, z: int, bounds: Sequence[Form], sizes: int) -> _Sh
             # a*z + low >= 0  →  z >= -(low // a);   -b*z + high >= 0  →  z <= high // b
             shifts.append(_Shift(extent, scaled(atoms.floordiv(low, a), -1), 1))
             shifts.append(_Shift(extent, atoms.floordiv(high, b), -1))
-    return min(shifts, key=lambda shift: shift.key(atoms))
-
-
-def nominal(atoms: Atoms, f: Form) -> int:
-    """The value of a form with `NOMINAL_SIZE` for every variable."""
-    pending, needed = list(f), set()
-    while pending:
-        s = pending.pop()
-        if s not in needed:
-            needed.add(s)
-            if atoms.kinds[s][0] in ("div", "mul"):
-                pending.extend(atoms.kinds[s][1])
-    values: dict[int, int] = {CONST: 1}
-    for s in sorted(needed):
-        kind, a, c = atoms.kinds[s]
-        if kind == "div":
-            values[s] = sum(k * values[t] for t, k in a.items()) // c
-        elif kind == "mul":
-            values[s] = 1
-            for t in a:
-                values[s] *= values[t]
-        elif s != CONST:
-            lo, hi = atoms.intervals[s]
-            values[s] = min(
-                max(NOMINAL_SIZE, lo if lo is not None else NOMINAL_SIZE),
-                hi if hi is not None else NOMINAL_SIZE,
-            )
-    return sum(k * values[s] for s, k in f.items())
+    return min(shifts, key=lambda shift: shift.key(facts))

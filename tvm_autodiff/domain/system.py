@@ -16,6 +16,7 @@ from .affine import Atoms
 from .bounds import Facts
 from .domain import Domain
 from .forms import CONST, Form, combine, scaled, shifted
+from .nominal import nominal_size
 
 
 class System:
@@ -110,6 +111,7 @@ class System:
 
     def _read_variables(self) -> None:
         """Record ranges of variables as inequalities, and as intervals if they are constant."""
+        extents: list[Form] = []
         for var, s in zip(self.domain.variables, self.variables, strict=True):
             lo, extent = self.domain.ranges[var]
             lower = self.atoms.form(lo)
@@ -117,12 +119,16 @@ class System:
             high = None
             upper: Form | None = None
             if extent is not None:
-                upper = shifted(combine(lower, self.atoms.form(extent)), -1)
+                length = self.atoms.form(extent)
+                if not self.atoms.mask_of(length) & ~self.sizes:
+                    extents.append(length)
+                upper = shifted(combine(lower, length), -1)
                 _, high = self.atoms.interval(upper)
             self.atoms.intervals[s] = (low, high)
             self.require("ge", combine({s: 1}, lower, 1, -1))
             if upper is not None:
                 self.require("ge", combine(upper, {s: 1}, 1, -1))
+        self.facts.nominal_size = nominal_size(self.atoms, extents)
 
     def require(self, kind: str, f: Any) -> None:
         """Add a condition to the list of its kind."""

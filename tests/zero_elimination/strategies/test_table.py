@@ -152,3 +152,23 @@ def test_what_has_no_box_is_added_up_in_a_loop():
     )
     assert whole.unsolved
     assert [part.strategy for part in cheapest(whole)] == ["loop over updates"]
+
+
+@pytest.mark.parametrize("shift", [0, 500])
+def test_sizes_count_as_enough_for_every_extent(shift):
+    """A segment sum as a mask is solved although there are no segments at 64."""
+    n = te.var("n")
+    rows, segment = te.placeholder((n,), D), te.placeholder((n,), "int32", name="segment")
+    e = te.reduce_axis((0, n), "e")
+    y = te.compute(
+        (n - shift,),
+        lambda i: te.sum(te.if_then_else(segment[e] == i, rows[e], zero), axis=e),
+        name="y",
+    )
+    [term] = linearize(y.op, [rows])
+    whole = TermSum(y.op, term, Cotangent(te.placeholder((n - shift,), D, name="head"))).at(
+        target_of(rows, ())
+    )
+    assert not whole.dense
+    assert not whole.axes
+    assert [part.strategy for part in cheapest(whole)] == ["gather"]

@@ -27,7 +27,7 @@ from ...graph.stage import (
     renewed_reduction,
     shape_of,
 )
-from ..sums.iterations import element_count, stage_iterations
+from ..sums.iterations import element_count, sample_size, stage_iterations
 from ..transposition.copying import is_shifted_copy
 from ..walk import tensor_list
 
@@ -183,8 +183,9 @@ class _Inliner:
         if tree_size(body) > _LARGEST_BODY:
             return False
         is_cheap = not is_sum and not multiplications_in(body) and len(loaded_tensors(body)) <= 1
-        elements = element_count(shape_of(tensor))
-        return is_cheap or stage_iterations(reader) <= elements
+        shape = shape_of(tensor)
+        size = sample_size(shape)
+        return is_cheap or stage_iterations(reader, size) <= element_count(shape, size)
 
 
 def _sites_of(graph: Graph) -> dict[_Key, int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..sums.iterations import box_iterations
+from ..sums.iterations import box_iterations, extents_of, sample_size
 from ..sums.sum import Sum
 from .loop_over_updates import update_loops
 from .part_of_box import part_of_box
@@ -69,18 +69,24 @@ def cheapest(whole: Sum) -> tuple[Sum, ...]:
     cases = _cases(whole)
     if cases is not None:
         found.insert(0, tuple(best for case in cases for best in cheapest(case)))
-    return found[0] if len(found) == 1 else min(found, key=_cost)
+    if len(found) == 1:
+        return found[0]
+    axes = [*whole.target.every_axis, *(axis for parts in found for p in parts for axis in p.axes)]
+    size = sample_size(extents_of(axes))
+    return min(found, key=lambda parts: _cost(parts, size))
 
 
-def _cost(parts: tuple[Sum, ...]) -> tuple[bool, Fraction]:
-    """The total cost of sums for the same elements; unsolved equations cost most."""
+def _cost(parts: tuple[Sum, ...], size: int) -> tuple[bool, Fraction]:
+    """The total cost of sums for the same elements, with `size` for unknown sizes; unsolved
+    equations cost most.
+    """
     total = Fraction(0)
     for part in parts:
         weight = max(_WEIGHTS[part.strategy], _BY_DATA if part.dense else 1)
-        own = box_iterations([*part.target.every_axis, *part.axes]) if part.axes else 0
+        own = box_iterations([*part.target.every_axis, *part.axes], size) if part.axes else 0
         total += weight * (own + part.made)
     if len(parts) > 1 or not all(part.axes for part in parts):
-        total += box_iterations(parts[0].target.every_axis)
+        total += box_iterations(parts[0].target.every_axis, size)
     return any(part.unsolved for part in parts), total
 
 

@@ -36,7 +36,7 @@ from ...expr.structural import StructuralKeys
 from ...graph.kinds.scatter_add import as_index, inside
 from ...graph.stage import Extent, shape_of
 from ...rules.terms import Condition
-from .iterations import element_count
+from .iterations import element_count, sample_size
 from .windows import nonempty
 
 Ranges = Mapping[Var, tuple[Extent, Extent]]
@@ -129,7 +129,9 @@ def _without_equation(points: Points, place: int) -> Points | None:
     extents = [new.ranges[var][1] for var in new.variables]
     if any(_reads(extent) for extent in extents):
         return points
-    if element_count(extents) >= element_count(points.ranges[var][1] for var in unknowns):
+    replaced = [points.ranges[var][1] for var in unknowns]
+    size = sample_size([*extents, *replaced])
+    if element_count(extents, size) >= element_count(replaced, size):
         return points
     before, after = points.conditions[:place], points.conditions[place + 1 :]
     free = [c for c in before if not depends_on(c.expr, unknowns)]

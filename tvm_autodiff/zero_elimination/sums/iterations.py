@@ -1,6 +1,7 @@
 """Estimates the iterations of sums and loops, as numbers for the comparison of strategies.
 
-Symbolic sizes, and extents that are data, are replaced by one sample value.
+Symbolic sizes are replaced by one sample value, at which the symbolic extents that are compared are
+not smaller than it; so are extents that are data.
 """
 
 from __future__ import annotations
@@ -10,24 +11,41 @@ from math import prod
 from typing import Any
 
 from ...cost import stage_cost
+from ...domain.affine import Atoms
+from ...domain.nominal import NOMINAL_SIZE, nominal_size
 from ...expr.build import const
 from ...expr.nodes import Axis, Var, const_value, dtype_of, node_id
-from ...expr.rewrite import contains_load, substituter, variables_of
+from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
 from ...expr.simplify import simplify
 from ...graph.counting import loop_iterations
 from ...graph.stage import Extent, Operation, bounds_of, is_compute, reduction_of
 from .sum import Sum
 
-#: the sample value of an unknown size
-_SAMPLE = 64
+
+def sample_size(extents: Iterable[Extent]) -> int:
+    """The sample value of sizes for some extents: at 64, ``n - 700`` would be no element.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> n = te.var("n")
+    >>> sample_size([n, 4]), sample_size([n - 700, 4])
+    (64, 1024)
+    """
+    atoms = Atoms()
+    return nominal_size(
+        atoms,
+        [atoms.form(e) for e in extents if not isinstance(e, int) and not contains_load(e)],
+    )
 
 
-def element_count(extents: Iterable[Extent]) -> int:
+def element_count(extents: Iterable[Extent], size: int | None = None) -> int:
     """The product of extents, with sample values for symbolic ones."""
-    return prod(map(sampled(), extents))
+    extents = list(extents)
+    return prod(map(sampled(size=sample_size(extents) if size is None else size), extents))
 
 
-def sampled(loops: Iterable[Var] = ()) -> Callable[[Extent], Any]:
+def sampled(loops: Iterable[Var] = (), size: int = NOMINAL_SIZE) -> Callable[[Extent], Any]:
     """A function from extents to numbers; loop variables stay in extents that depend on them.
 
     Examples
@@ -43,30 +61,42 @@ def sampled(loops: Iterable[Var] = ()) -> Callable[[Extent], Any]:
         if isinstance(extent, int):
             return extent
         if contains_load(extent):
-            return _SAMPLE
+            return NOMINAL_SIZE
         sizes = [var for var in variables_of(extent) if node_id(var) not in own]
-        value = simplify(substituter({var: const(_SAMPLE, dtype_of(var)) for var in sizes})(extent))
+        value = simplify(substituter({var: const(size, dtype_of(var)) for var in sizes})(extent))
         number = const_value(value)
         if number is not None:
             return max(0, int(number))
-        return value if own else _SAMPLE
+        return value if own else NOMINAL_SIZE
 
     return sample
 
 
-def box_iterations(axes: Sequence[Axis]) -> int:
+def extents_of(axes: Iterable[Axis]) -> list[Extent]:
+    """The extents of axes that depend on sizes alone."""
+    axes = list(axes)
+    own = [axis.var for axis in axes]
+    extents = [bounds_of(axis)[1] for axis in axes]
+    return [e for e in extents if isinstance(e, int) or not depends_on(e, own)]
+
+
+def box_iterations(axes: Sequence[Axis], size: int | None = None) -> int:
     """The number of points of a loop nest whose extents may depend on outer loops, or be data."""
+    if size is None:
+        size = sample_size(extents_of(axes))
     jagged = [axis for axis in axes if contains_load(bounds_of(axis)[1])]
     known = [axis for axis in axes if not contains_load(bounds_of(axis)[1])]
-    count: int = sampled()(loop_iterations(known, sampled(axis.var for axis in known)))
-    return count * _SAMPLE ** len(jagged)
+    put = sampled((axis.var for axis in known), size)
+    count: int = sampled(size=size)(loop_iterations(known, put))
+    return count * NOMINAL_SIZE ** len(jagged)
 
 
-def stage_iterations(op: Operation) -> int:
+def stage_iterations(op: Operation, size: int = NOMINAL_SIZE) -> int:
     """The iterations of one stage."""
     reduction = reduction_of(op) if is_compute(op) else None
     loops = [] if reduction is None else [*op.axis, *reduction.axes]
-    count: int = sampled()(stage_cost(op, sampled(axis.var for axis in loops)).iterations)
+    put = sampled((axis.var for axis in loops), size)
+    count: int = sampled(size=size)(stage_cost(op, put).iterations)
     return count
 
 
