@@ -1,4 +1,4 @@
-"""Wraps TVM's schedule primitives and its own rules (dlight).
+"""Wraps TVM's schedule primitives.
 
 What TVM rejects becomes a `Declined`.
 """
@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from tvm import s_tir
 from tvm.error import InternalError
-from tvm.s_tir import dlight
 from tvm.s_tir.schedule import ScheduleError
 
 from ..codegen.stages.primfunc import StageFunction, first_line
@@ -59,30 +58,12 @@ def output_loops(schedule: Any, block: Any) -> list[Any]:
 
 
 def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:
-    """The result of a schedule primitive or a rule of TVM's, or TVM's reason for rejecting it.
+    """The result of a schedule primitive, or TVM's reason for rejecting it.
 
     This is for calls whose conditions cannot be checked beforehand. A rejecting primitive leaves
-    the schedule unchanged. TVM's rules can also fail in its internal checks, and need a copy.
+    the schedule unchanged.
     """
     try:
         return apply(*arguments)
     except (ScheduleError, InternalError) as error:
         return Declined(f"TVM rejects it: {first_line(error)}")
-
-
-def by_library(rule: str, unscheduled: StageFunction, target: Any) -> StageFunction | Declined:
-    """The function as a rule of dlight schedules it for a GPU.
-
-    Parameters
-    ----------
-    rule : {"GeneralReduction"}
-        The rule gets a copy, because it may fail and modifies its argument.
-    """
-    copy = s_tir.Schedule(unscheduled.func).mod["main"]
-    with target:
-        found = by_tvm(getattr(dlight.gpu, rule)().apply, copy, target, False)
-    if isinstance(found, Declined):
-        return found
-    if found is None:
-        return Declined(f"TVM's {rule} does not take it")
-    return scheduled(found, unscheduled)

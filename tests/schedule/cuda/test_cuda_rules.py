@@ -179,7 +179,7 @@ RULES = {
     "exclusive sums from the end": (prefix((3, 257), 1, lambda k, i: k > i), ["prefix_reduction"]),
     "sums down columns": (prefix((2, 70, 40), 1, lambda k, i: k < i), ["prefix_reduction"]),
     "maxima up columns": (prefix((45, 33), 0, lambda k, i: k >= i, te.max), ["prefix_reduction"]),
-    "argmax": (place_of_maximum(37, 150, 1), ["library_rows"]),
+    "argmax": (place_of_maximum(37, 150, 1), ["fused_rows"]),
     "argmax of columns": (place_of_maximum(350, 37, 0), ["reduction", "elementwise"]),
     "argmax of all": (place_of_maximum(37, 150, None), ["reduction", "elementwise"]),
     "user-made reducer": (own_reducer(37, 150), ["reduction"]),
@@ -298,11 +298,11 @@ def log_softmax(n, k):
 
 #: chains of row reductions, and the rules that take them
 CHAINS = {
-    "softmax": (cases.softmax(33, 70), ["library_rows"]),
-    "softmax of a prime": (cases.softmax(3, 1031), ["library_rows"]),
-    "log softmax": (log_softmax(33, 70), ["library_rows"]),
-    "layer norm": (layer_norm(16, 96), ["library_rows"]),
-    "softmax of two long rows": (cases.softmax(2, 20_011), None),
+    "softmax": (cases.softmax(33, 70), ["fused_rows"]),
+    "softmax of a prime": (cases.softmax(3, 1031), ["fused_rows"]),
+    "log softmax": (log_softmax(33, 70), ["fused_rows"]),
+    "layer norm": (layer_norm(16, 96), ["fused_rows"]),
+    "softmax of two long rows": (cases.softmax(2, 20_011), []),
 }
 
 
@@ -311,7 +311,7 @@ def test_chains():
     rng = np.random.default_rng(0)
     for name, ((inputs, output), rules) in CHAINS.items():
         names = rules_of(output)
-        assert names == rules if rules else "library_rows" not in names
+        assert names == rules if rules else "fused_rows" not in names
         for launch, _ in scheduled(output):
             assert problem_of(launch.func, gpu()) is None
         arrays = [rng.standard_normal([int(d) for d in t.shape]).astype("float32") for t in inputs]

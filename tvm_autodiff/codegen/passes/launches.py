@@ -121,20 +121,3 @@ def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
     func = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
     limits = {"max_threads_per_block": block_threads, "max_shared_memory_per_block": shared_bytes}
     return bool(s_tir.analysis.verify_gpu_code(func, limits))
-
-
-def unrolled_by_cuda(func: Any) -> Any:
-    """The function with loops unrolled by CUDA's compiler instead of TVM, so that the source stays
-    short.
-    """
-
-    def loop(node: Any) -> Any:
-        if "pragma_unroll_explicit" not in node.annotations:
-            return node
-        notes = {**dict(node.annotations.items()), "pragma_unroll_explicit": 0}
-        return tirx.For(
-            node.loop_var, node.min, node.extent, node.kind, node.body, node.thread_binding, notes
-        )
-
-    body = tvm_ffi.structural_map(func.body, (tirx.For, loop))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)

@@ -6,7 +6,6 @@ from ..rule import ElementwiseRule, GroupRule, ReductionRule, Rule
 from .contraction import contraction
 from .elementwise import elementwise
 from .fallback import fallback
-from .library_rows import library_rows
 from .loops import loops
 from .prefix_reduction import prefix_reduction
 from .reduction import reduction
@@ -17,7 +16,6 @@ from .verify import verified
 from .window_sums import window_sums
 
 CUDA_RULES: tuple[Rule, ...] = (
-    GroupRule(verified(library_rows)),
     GroupRule(verified(fused_rows)),
     ElementwiseRule(verified(transposition)),
     ElementwiseRule(verified(elementwise)),
