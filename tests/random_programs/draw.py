@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tests.random_programs.interpreter import Unusable, bounds
+from tests.random_programs.interpreter import Points, Unusable
 from tests.random_programs.programs import (
     ARG_REDUCERS,
     Axis,
@@ -124,13 +126,18 @@ class Draw:
         self.spatial: list[tuple[str, Extent]] = []
         self.reduced: list[Axis] = []
         self.dtype = options.dtype
+        self.points: dict[Any, list[Points]] = {}  #: by axes, for each assignment of sizes
+        self.numbers: dict[Any, int] = {}  #: by extent and sizes
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
 
     def pick(self, options: Sequence, weights: Sequence[float] | None = None) -> Any:
-        p = None if weights is None else np.asarray(weights) / np.sum(weights)
-        return options[self.rng.choice(len(options), p=p)]
+        if weights is None:
+            return options[self.rng.integers(len(options))]
+        # as numpy's `choice` draws, without its arrays
+        sums = list(itertools.accumulate(weights))
+        return options[bisect.bisect_right(sums, self.rng.random() * sums[-1])]
 
     def between(self, low: int, high: int) -> int:
         return int(self.rng.integers(low, high + 1))
@@ -171,11 +178,14 @@ class Draw:
         """The value of an extent; negative ones have no meaning."""
         if not isinstance(extent, Node):
             return extent
-        program = Program((), (), sizes=tuple((name, "int32") for name in sizes))
-        found = bounds(program, Stage("", (), ()), extent, sizes)
-        if found is None or found[0] < 0:
+        key = (extent, *sizes.values())
+        if key not in self.numbers:
+            found = Points(Program((), ()), Stage("", (), ()), sizes).bounds(extent)
+            assert found is not None
+            self.numbers[key] = found[0]
+        if self.numbers[key] < 0:
             raise Unusable("a negative extent")
-        return found[0]
+        return self.numbers[key]
 
     def inputs(self) -> list[Input]:
         found = []
@@ -663,9 +673,12 @@ class Draw:
         return Node(self.pick(("floordiv", "floormod")), (form, integer(self.between(2, 4))))
 
     def ranges_of(self, form: Node) -> list[tuple[int, int] | None]:
-        stage = Stage("", tuple(self.spatial), (), reduce_axes=tuple(self.reduced))
-        program = Program((), (), self.options.index)
-        return [bounds(program, stage, form, sizes) for sizes in self.assignments]
+        key = (*self.spatial, *self.reduced)
+        if key not in self.points:
+            stage = Stage("", tuple(self.spatial), (), reduce_axes=tuple(self.reduced))
+            program = Program((), (), self.options.index)
+            self.points[key] = [Points(program, stage, sizes) for sizes in self.assignments]
+        return [points.bounds(form) for points in self.points[key]]
 
     def range_of(self, form: Node) -> tuple[int, int]:
         known = [found for found in self.ranges_of(form) if found is not None]

@@ -8,6 +8,7 @@ members decide differently at a comparison, a maximum and the like, a kink is to
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,10 +35,12 @@ def finfo(dtype: str) -> Any:
     return ml_dtypes.finfo(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.finfo(dtype)
 
 
+@functools.cache
 def eps(dtype: str) -> float:
     return float(finfo(dtype).eps)
 
 
+@functools.cache
 def smallest(dtype: str) -> float:
     """What an operation may lose at zero: kernels take subnormal numbers for zero, and compute
     float16 in float32, where its own are normal.
@@ -96,9 +99,9 @@ class Adjoints:
             self.counts[name] = np.zeros(shape)
         *index, what = np.broadcast_arrays(*index, what)
         places, flat = np.ravel_multi_index(index, shape).ravel(), what.ravel()
-        added = ((self.sums, flat), (self.sizes, np.abs(flat)), (self.counts, flat != 0))
+        added = ((self.sums, flat), (self.sizes, np.abs(flat)), (self.counts, (flat != 0) * 1.0))
         for totals, amounts in added:  # in order, both ways: one takes long arrays, one few places
-            if places.size < totals[name].size:
+            if 16 * places.size < totals[name].size:
                 np.add.at(totals[name].reshape(-1), places, amounts)
             else:
                 totals[name] += np.bincount(places, amounts, totals[name].size).reshape(shape)
@@ -546,7 +549,7 @@ class _Grid:
             array = np.trunc(np.asarray(array).astype(float)).astype(np.int64)
         if dtype in ("int32", "int64") and not cast:
             limit = 2**31 if dtype == "int32" else 2**62
-            if np.any(np.abs(array) >= limit):
+            if (np.abs(array) >= limit).any():
                 raise Unusable("an index beyond its dtype")
             return array
         return np.asarray(array).astype(numpy_dtype(dtype)).astype(np.int64)
@@ -556,19 +559,30 @@ def _representable(array: Array, dtype: str) -> bool:
     return bool(np.all(array.astype(numpy_dtype(dtype)).astype(float) == array))
 
 
+@functools.cache
 def numpy_dtype(dtype: str) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
-def bounds(program: Program, stage: Stage, node: Node, sizes: Mapping[str, int]) -> Any:
-    """The smallest and the largest value of an index without reads on a grid; None if empty."""
-    grid = _Grid(Run(program, {}, sizes), stage)
-    spatial = [(name, np.arange(max(grid.extent(n), 0))) for name, n in stage.axes]
-    grid.axes(spatial)
-    inside = np.asarray(True)
-    if stage.reduce_axes:
-        _, inside = grid.reduce_grid(spatial)
-    values = np.broadcast_arrays(grid.integer(node, np.asarray(False)), inside)
-    shape = np.broadcast_shapes(*(v.shape for v in grid.names.values()), values[0].shape)
-    found = np.broadcast_to(values[0], shape)[np.broadcast_to(values[1], shape)]
-    return (int(found.min()), int(found.max())) if found.size else None
+class Points:
+    """The points of a stage, at which indices without reads are evaluated."""
+
+    def __init__(self, program: Program, stage: Stage, sizes: Mapping[str, int]) -> None:
+        self.grid = _Grid(Run(program, {}, sizes), stage)
+        spatial = [(name, np.arange(max(self.grid.extent(n), 0))) for name, n in stage.axes]
+        self.grid.axes(spatial)
+        inside = np.asarray(True)
+        if stage.reduce_axes:
+            _, inside = self.grid.reduce_grid(spatial)
+        self.shape = np.broadcast_shapes(*(v.shape for v in self.grid.names.values()), inside.shape)
+        self.inside = np.broadcast_to(inside, self.shape)
+        self.none, self.all = not self.inside.any(), self.inside.all()
+
+    def bounds(self, node: Node) -> tuple[int, int] | None:
+        """The smallest and the largest value of an index; None where there are no points."""
+        values = self.grid.integer(node, np.asarray(False))
+        if self.none:
+            return None
+        if not self.all:
+            values = np.broadcast_to(values, self.shape)[self.inside]
+        return int(values.min()), int(values.max())
