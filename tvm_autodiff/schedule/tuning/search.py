@@ -22,6 +22,11 @@ from ...errors import InvalidArgumentError
 from .measure import Builder, Runner
 from .options import Tuning
 
+_BATCH = 8  #: trials between two looks at the clock
+#: schedules that are made for each trial of a batch, to choose from: 512 for a whole one, which is
+#: what TVM makes, and takes longer than most trials
+_CANDIDATES = 64
+
 
 class _TimeIsUp(Exception):
     """Raised to end a search from inside."""
@@ -78,6 +83,7 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
             f"Tuning: cannot make the database folder {str(tuning.folder)!r}: {error.strerror}"
         ) from None
     _load_intrinsics()
+    batch = min(_BATCH, max(1, tuning.trials // len(functions)))
     builder = Builder()
     with _progress(tuning) as bar, _quiet():
         watch = _Watch(bar, end)
@@ -87,10 +93,10 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
                 target,
                 str(tuning.folder),
                 max_trials_global=tuning.trials,
-                # trials between two looks at the clock
-                num_trials_per_iter=min(8, max(1, tuning.trials // len(functions))),
+                num_trials_per_iter=batch,
                 builder=builder,
                 runner=Runner(builder.libraries),
+                strategy=ms.search_strategy.EvolutionarySearch(population_size=_CANDIDATES * batch),
                 cost_model=_cost_model(),
                 measure_callbacks=[
                     ms.measure_callback.AddToDatabase(),
@@ -114,11 +120,23 @@ def _load_intrinsics() -> None:
     """Import what meta-schedule imports when it starts: some hundred functions in TVM's script.
 
     For each of them TVM asks `inspect` for the modules of all frames. Frames of the import system
-    have no file, so `inspect` searches all loaded modules each time, unless they are in its cache.
+    and of code that was given as text have no file, so `inspect` searches all loaded modules each
+    time, unless they are in its cache.
     """
+    known = inspect.modulesbyfile
     for name in ("importlib._bootstrap", "importlib._bootstrap_external"):
-        inspect.modulesbyfile.setdefault(f"<frozen {name}>", name)
-    importlib.import_module("tvm.s_tir.tensor_intrin")
+        known.setdefault(f"<frozen {name}>", name)
+    texts, frame = {}, inspect.currentframe()
+    while frame is not None:
+        texts[frame.f_code.co_filename] = frame.f_globals.get("__name__", "")
+        frame = frame.f_back
+    added = {file: name for file, name in texts.items() if file[0] == "<" and file not in known}
+    known.update(added)
+    try:
+        importlib.import_module("tvm.s_tir.tensor_intrin")
+    finally:  # other code may have such a name, too
+        for file in added:
+            known.pop(file, None)
 
 
 def _cost_model() -> str:
