@@ -10,15 +10,20 @@ from . import (
     graphs,
     grids,
     images,
+    inference,
     learning,
     losses,
+    normalisation,
     pairs,
     physics,
+    points,
     rendering,
+    retrieval,
     sequences,
     series,
     signals,
     statistics,
+    waves,
 )
 
 _MODULES = (
@@ -37,6 +42,11 @@ _MODULES = (
     series,
     statistics,
     learning,
+    inference,
+    normalisation,
+    points,
+    retrieval,
+    waves,
 )
 #: name → a function that makes the case
 CASES = {name: make for module in _MODULES for name, make in module.CASES.items()}
