@@ -1,14 +1,16 @@
 """Writes LLVM functions from arithmetic in Python.
 
-A rule computes with `Value` objects as with numbers, and becomes the text of a branch-free LLVM
-function of scalars or vectors. Products and sums are fused only by `Code.fma`, so that the rule
-controls every rounding except those, which depend on the machine.
+A rule computes with `Value` objects as with numbers, and becomes the text of an LLVM function of
+scalars or vectors. It has no branches, except past arguments that are rare (`Near`). Products and
+sums are fused only by `Code.fma`, so that the rule controls every rounding except those, which
+depend on the machine.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 FLOAT, DOUBLE, INT, LONG, BOOL = "float", "double", "i32", "i64", "i1"
 #: float → integer of as many bits
@@ -208,12 +210,44 @@ class Code:
         given = ", ".join(f"{ty} {self.operand(arg, kind)}" for arg in args)
         return self.instruction(kind, f"call {ty} {full}({given})")
 
+    def leave_beyond(self, x: Value, limit: float, function: str) -> None:
+        """Return ``function(x)`` where a lane is not below the limit, or NaN."""
+        kind, ty = x.kind, self.type(x.kind)
+        magnitude = self._intrinsic("fabs", kind, (x,))
+        test = f"fcmp uge {ty} {magnitude.name}, {self.operand(limit, kind)}"
+        found = self.instruction(BOOL, test)
+        if self._lanes > 1:
+            reduce = f"@llvm.vector.reduce.or.v{self._lanes}i1({self.type(BOOL)}"
+            self._declared[f"declare i1 {reduce})"] = None
+            found = self.instruction(BOOL, f"call i1 {reduce} {found.name})")
+        self._lines += [
+            f"  br i1 {found.name}, label %beyond, label %near",
+            "beyond:",
+            f"  %far = call {ty} @{function}({ty} %x0)",
+            f"  ret {ty} %far",
+            "near:",
+        ]
+
+    def of_c(self, name: str, x: Value) -> Value:
+        """A function of the C library, lane by lane, that LLVM knows."""
+        return self._intrinsic(name, x.kind, (x,))
+
     def text(self, name: str, arity: int, result: Value) -> str:
         """The function of operands of the result's kind, and the declarations of what it calls."""
+        return "\n".join([*self._declared, self.definition(name, arity, result)])
+
+    def definition(self, name: str, arity: int, result: Value, attributes: str = "") -> str:
+        """The function alone."""
         ty = self.type(result.kind)
         params = ", ".join(f"{ty} %x{number}" for number in range(arity))
-        head = [*self._declared, f"define {ty} @{name}({params}) {{"]
-        return "\n".join([*head, *self._lines, f"  ret {ty} {result.name}", "}", ""])
+        head = f"define {ty} @{name}({params}) {attributes}{{"
+        return "\n".join([head, *self._lines, f"  ret {ty} {result.name}", "}", ""])
+
+    def beside(self) -> Code:
+        """The instructions of another function, with the same declarations."""
+        other = Code(self._lanes)
+        other._declared = self._declared
+        return other
 
 
 def _float_literal(value: float, kind: str) -> str:
@@ -223,8 +257,27 @@ def _float_literal(value: float, kind: str) -> str:
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
 
 
+@dataclass(frozen=True)
+class Near:
+    """Arithmetic for arguments whose magnitude is below a limit.
+
+    Attributes
+    ----------
+    rule : callable
+    limit : float
+    """
+
+    rule: Callable[[Code, Value], Value]
+    limit: float
+
+
 def function_text(
-    name: str, rule: Callable[..., Value], arity: int, lanes: int, kind: str = FLOAT
+    name: str,
+    rule: Callable[..., Value],
+    arity: int,
+    lanes: int,
+    kind: str = FLOAT,
+    near: Near | None = None,
 ) -> str:
     """An LLVM function of float32, or of float64.
 
@@ -240,6 +293,8 @@ def function_text(
         The width of the vectors; 1 for scalars.
     kind
         The type of the operands and the result: `FLOAT` or `DOUBLE`.
+    near
+        What is computed where no lane is beyond the limit.
 
     Examples
     --------
@@ -250,6 +305,17 @@ def function_text(
     }
     <BLANKLINE>
     """
+    if near is not None:
+        return _in_two(name, rule, lanes, kind, near)
     code = Code(lanes)
     result = rule(code, *(Value(code, kind, f"%x{number}") for number in range(arity)))
     return code.text(name, arity, result)
+
+
+def _in_two(name: str, rule: Callable[..., Value], lanes: int, kind: str, near: Near) -> str:
+    """``if a lane is beyond: far(x) else: near(x)``, of which only the second is inlined."""
+    far, code = f"{name}_far", Code(lanes)
+    code.leave_beyond(Value(code, kind, "%x0"), near.limit, far)
+    result, other = near.rule(code, Value(code, kind, "%x0")), code.beside()
+    rest = rule(other, Value(other, kind, "%x0"))
+    return code.text(name, 1, result) + other.definition(far, 1, rest, "noinline cold ")

@@ -41,7 +41,7 @@ LN2_LOW = _low()
 _COEFFICIENTS = fit(_rest, -_LN2 / 2 * 1.002, _LN2 / 2 * 1.002, 9)
 
 
-_SIGN = -(1 << 63)  #: the bits of -0
+SIGN = -(1 << 63)  #: the bits of -0
 _TANH_ONE = 20.0  #: tanh(19.07) rounds to 1
 
 
@@ -65,18 +65,18 @@ def exp(c: Code, x: Value) -> Value:
 def sigmoid(c: Code, x: Value) -> Value:
     """``1/(1 + e**-x)``: e**-|x| does not overflow, and keeps small results exact."""
     bits = c.bits(x)
-    e = exp(c, c.from_bits(bits | _SIGN))
+    e = exp(c, c.from_bits(bits | SIGN))
     return c.where(bits >= 0, 1.0, e) / (e + 1.0)
 
 
 def tanh(c: Code, x: Value) -> Value:
     """``-t/(t + 2)`` with ``t = e**(-2|x|) - 1``."""
     bits = c.bits(x)
-    a = c.clamp(c.from_bits(bits & ~_SIGN), 0.0, _TANH_ONE)
+    a = c.clamp(c.from_bits(bits & ~SIGN), 0.0, _TANH_ONE)
     q, k = _reduced(c, a * -2.0)
     s = _power_of_two(c, k)
     t = c.fma(s, q, s - 1.0)
-    return c.from_bits((c.bits(t / (t + 2.0)) & ~_SIGN) | (bits & _SIGN))
+    return c.from_bits((c.bits(t / (t + 2.0)) & ~SIGN) | (bits & SIGN))
 
 
 def _power_of_two(c: Code, k: Value) -> Value:

@@ -22,6 +22,7 @@ from ...expr.intrinsics import (
 from ...expr.nodes import Expr, const_value, dtype_of, op_name, operands
 from . import (
     error_function,
+    error_function_float64,
     exponential,
     float64,
     hyperbolic,
@@ -29,9 +30,10 @@ from . import (
     logarithm,
     logarithm_float64,
     power,
+    quarter_turns,
     trigonometric,
 )
-from .code import DOUBLE, FLOAT, Value, function_text
+from .code import DOUBLE, FLOAT, Near, Value, function_text
 
 #: name → (operands, arithmetic)
 FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
@@ -62,7 +64,12 @@ FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {
     "sigmoid": ("sigmoid_float64", float64.sigmoid),
     "tanh": ("tanh_float64", float64.tanh),
     "log": ("log_float64", logarithm_float64.log),
+    "erf": ("erf_float64", error_function_float64.erf),
+    "sin": ("sin_float64", lambda c, x: c.of_c("sin", x)),
+    "cos": ("cos_float64", lambda c, x: c.of_c("cos", x)),
 }
+#: name → arithmetic for arguments of few quarter turns
+_NEAR = {"sin": quarter_turns.sin, "cos": quarter_turns.cos}
 NARROW = ("float32", "float16", "bfloat16")
 
 for _name, (_arity, _) in FUNCTIONS.items():
@@ -70,18 +77,22 @@ for _name, (_arity, _) in FUNCTIONS.items():
 for _name, (_own, _) in FLOAT64.items():
     define(_own, FUNCTIONS[_name][0])
 
-#: own name → (operands, arithmetic, kind)
+#: own name → (name, arithmetic, kind)
 _WRITTEN = {
-    **{name: (arity, rule, FLOAT) for name, (arity, rule) in FUNCTIONS.items()},
-    **{own: (FUNCTIONS[name][0], rule, DOUBLE) for name, (own, rule) in FLOAT64.items()},
+    **{name: (name, rule, FLOAT) for name, (_, rule) in FUNCTIONS.items()},
+    **{own: (name, rule, DOUBLE) for name, (own, rule) in FLOAT64.items()},
 }
 
 
 @cache
 def llvm_function(name: str, lanes: int) -> str:
     """The LLVM function of an own name, for vectors of a width."""
-    arity, rule, kind = _WRITTEN[name]
-    return function_text(symbol(name, lanes), rule, arity, lanes, kind)
+    shown, rule, kind = _WRITTEN[name]
+    near = None
+    if shown in _NEAR and (lanes > 1 or kind == DOUBLE):  # LLVM makes no vectors of branches
+        near = Near(_NEAR[shown], quarter_turns.LIMITS[kind])
+    arity = FUNCTIONS[shown][0]
+    return function_text(symbol(name, lanes), rule, arity, lanes, kind, near)
 
 
 def with_own_functions(func: Any) -> Any:

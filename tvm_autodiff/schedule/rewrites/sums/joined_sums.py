@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ....expr.nodes import Expr, Tensor, dtype_of, is_float, is_load, node_id, operands, tensor_key
 from ....expr.rewrite import expand_lets, postorder
-from ....expr.sharing.lets import merge_equal
+from ....expr.sharing.lets import bind_shared
 from ....graph.graph import Graph
 from ....graph.stage import (
     Combiner,
@@ -89,6 +89,6 @@ def _together(first: Operation, reduction: Reduction, sources: Sequence[Expr]) -
         tuple(one.result[0] for one in plain),
         tuple(one.identity[0] for one in plain),
     )
-    merged = tuple(merge_equal([expand_lets(source) for source in sources]))
-    joined = Reduction(combiner, merged, reduction.axes, reduction.condition, ())
+    bound = tuple(map(bind_shared, sources))
+    joined = Reduction(combiner, bound, reduction.axes, reduction.condition, ())
     return reduction_stage(f"{first.name}_joined", list(first.axis), joined)
