@@ -24,9 +24,10 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import depends_on, postorder
+from ...expr.rewrite import depends_on, expand_lets, postorder
 from ...graph.stage import (
     Operation,
+    Reduction,
     axis_range,
     loop_axes,
     shape_of,
@@ -205,6 +206,16 @@ def unit_strides(op: Operation, var: Var) -> bool:
 def depends_on_any(read: Expr, var: Var) -> bool:
     """Whether an index of a read depends on a variable."""
     return any(depends_on(index, [var]) for index in operands(read))
+
+
+def streamed(op: Operation, reduction: Reduction) -> list[Expr]:
+    """The reads that are of another element for each point; others are reused, in tiles."""
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    return [
+        node
+        for node in postorder([expand_lets(source) for source in reduction.sources])
+        if is_load(node) and all(depends_on_any(node, var) for var in variables)
+    ]
 
 
 def is_flat(op: Operation, lanes: int) -> bool:

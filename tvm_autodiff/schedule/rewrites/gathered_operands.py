@@ -50,7 +50,7 @@ from ...graph.stage import (
 )
 from ..cost import STORE
 from ..kernel import Kernel
-from ..nest.access import affine_forms
+from ..nest.access import affine_forms, streamed
 from ..nest.in_range import Loops, is_safe
 from .quotient_axes import split_at_quotients
 
@@ -80,12 +80,13 @@ class _Gathered:
         extents = {node_id(axis.var): _extent(axis) for axis in axes}
         if not contains(sources, _is_division) or None in extents.values():
             return None
-        split = split_at_quotients(Kernel(op))
-        if split is not None and not _gathers(split.kernel.root):
+        streams, split = bool(streamed(op, found)), split_at_quotients(Kernel(op))
+        # tiles over split axes need no copies, but what streams has no tiles
+        if split is not None and not _gathers(split.kernel.root) and not streams:
             return None
         table: dict[int, Expr] = {}
         for node in _gathers(op):
-            copy = self._copy(node, axes, {key: n or 0 for key, n in extents.items()})
+            copy = self._copy(node, axes, {key: n or 0 for key, n in extents.items()}, streams)
             if copy is not None:
                 table[node_id(node)] = copy
         if not table:
@@ -93,8 +94,12 @@ class _Gathered:
         fresh = tuple(replace_outermost(source, table) for source in sources)
         return reduction_stage(op.name, list(op.axis), replace(found, sources=fresh))
 
-    def _copy(self, node: Expr, axes: Sequence[Axis], extents: Mapping[int, int]) -> Expr | None:
-        """The read of a copy in place of a read, or None if the copy is not worth it."""
+    def _copy(
+        self, node: Expr, axes: Sequence[Axis], extents: Mapping[int, int], streams: bool
+    ) -> Expr | None:
+        """The read of a copy in place of a read, or None if the copy is not worth it: a larger one,
+        unless it is little of what the loops stream from memory.
+        """
         tensor, indices = load_tensor(node), operands(node)
         own = sorted(
             (axis for axis in axes if depends_on(list(indices), [axis.var])),
@@ -103,7 +108,9 @@ class _Gathered:
         sizes = [extents[node_id(axis.var)] for axis in own]
         points, total = prod(sizes), prod(extents.values())
         held = shape_of(tensor)
-        if not all(isinstance(n, int) for n in held) or points > prod(n for n in held):
+        if not all(isinstance(n, int) for n in held):
+            return None
+        if points > prod(n for n in held) and not streams:
             return None
         if total < STORE * points:
             return None

@@ -23,6 +23,7 @@ from .sums.added_sums import with_added_sums
 from .sums.axis_order import with_axes_in_order
 from .sums.contraction_order import with_ordered_contractions
 from .sums.factored_sums import with_factored_sums
+from .sums.grouped_columns import with_grouped_columns
 from .sums.joined_sums import with_joined_sums
 from .sums.quotient_sums import with_split_quotients
 from .sums.scanned_sums import with_scanned_sums
@@ -57,6 +58,7 @@ BEFORE_KERNELS = (
     Rewrite(normal_form),
     Rewrite(with_split_quotients),
     Rewrite(with_distinct_values),
+    Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),

@@ -17,7 +17,7 @@ from ....graph.stage import (
     reduction_stage,
 )
 from ...cost import MIN_LANES
-from ...nest.access import depends_on_any
+from ...nest.access import streamed
 from ...nest.inside import unit_strides_inside
 
 
@@ -36,7 +36,7 @@ def _changed(op: Operation) -> list[Tensor] | None:
     if len(op.axis) and _is_contiguous(op, reduction, op.axis[-1]):
         return None
     *_, last = reduction.axes
-    if _is_contiguous(op, reduction, last) or not _streams(op, reduction):
+    if _is_contiguous(op, reduction, last) or not streamed(op, reduction):
         return None
     found = [axis for axis in reduction.axes if _is_contiguous(op, reduction, axis)]
     chosen = max(found, key=_length, default=None)
@@ -44,15 +44,6 @@ def _changed(op: Operation) -> list[Tensor] | None:
         return None
     rest = [axis for axis in reduction.axes if node_id(axis.var) != node_id(chosen.var)]
     return reduction_stage(op.name, list(op.axis), replace(reduction, axes=(*rest, chosen)))
-
-
-def _streams(op: Operation, reduction: Reduction) -> bool:
-    """Whether a read is of another element for each point; others are reused, in tiles."""
-    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
-    return any(
-        is_load(node) and all(depends_on_any(node, var) for var in variables)
-        for node in postorder(list(reduction.sources))
-    )
 
 
 def _is_contiguous(op: Operation, reduction: Reduction, axis: Axis) -> bool:
