@@ -33,6 +33,7 @@ from ...graph.stage import (
     shape_of,
     sources_of,
 )
+from ..kernel import iterations, size_of
 
 Interval = tuple[int, int]
 
@@ -211,10 +212,13 @@ def depends_on_any(read: Expr, var: Var) -> bool:
 def streamed(op: Operation, reduction: Reduction) -> list[Expr]:
     """The reads that are of another element for each point; others are reused, in tiles."""
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    points = iterations(op)
     return [
         node
         for node in postorder([expand_lets(source) for source in reduction.sources])
-        if is_load(node) and all(depends_on_any(node, var) for var in variables)
+        if is_load(node)
+        and size_of(shape_of(load_tensor(node))) >= points
+        and all(depends_on_any(node, var) for var in variables)
     ]
 
 
