@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
 from ....expr.costly import is_expensive
-from ....expr.nodes import Axis, Expr, Tensor, node_id, tensor_key
+from ....expr.nodes import Axis, Expr, Tensor, is_float, node_id, op_name, tensor_key
 from ....expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ....expr.structural import StructuralKeys
 from ....graph.graph import rebuild
@@ -55,7 +55,12 @@ def expensive_everywhere(op: Operation, sources: Sequence[Expr]) -> list[Expr]:
 
 def _expensive(roots: Sequence[Expr]) -> list[Expr]:
     nodes = postorder(list(roots))
-    return [node for node in nodes if is_expensive(node)]
+    return [node for node in nodes if is_expensive(node) or _divides(node)]
+
+
+def _divides(node: Expr) -> bool:
+    """Whether a node is a quotient or a root, which take as long as several operations."""
+    return op_name(node) in ("div", "sqrt", "rsqrt") and is_float(node)
 
 
 def _orders(axes: Sequence[Axis], others: Sequence[Axis]) -> Iterator[Sequence[Axis]]:

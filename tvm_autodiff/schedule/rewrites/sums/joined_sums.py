@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....expr.nodes import Expr, Tensor, dtype_of, is_float, is_load, node_id, operands, tensor_key
-from ....expr.rewrite import expand_lets, postorder
+from ....expr.nodes import Expr, Tensor, dtype_of, is_float, tensor_key
+from ....expr.rewrite import expand_lets
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import Graph
 from ....graph.stage import (
@@ -24,6 +24,8 @@ from ....graph.stage import (
 )
 from ...cost import LATENCY, LAUNCH_CYCLES
 from ...kernel import iterations
+from ...nest.access import streamed
+from ...nest.inside import unit_strides_inside
 from ...nest.products import is_sum
 from .common_functions import aligned, expensive_everywhere, replaced
 
@@ -73,11 +75,8 @@ def _candidate(op: Operation) -> Reduction | None:
     source = expand_lets(reduction.sources[0])
     if not is_float(source) or not expensive_everywhere(op, [source]):
         return None
-    loops = {node_id(axis.var) for axis in (*op.axis, *reduction.axes)}
-    for node in postorder(source):
-        if is_load(node) and loops <= {node_id(index) for index in operands(node)}:
-            return None
-    return reduction
+    last = reduction.axes[-1].var
+    return None if streamed(op, reduction) and unit_strides_inside(op, last) else reduction
 
 
 def _together(first: Operation, reduction: Reduction, sources: Sequence[Expr]) -> list[Tensor]:
