@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..errors import NotDifferentiableError
 from ..expr.build import conjuncts, variable
 from ..expr.nodes import (
+    INDEX_DTYPES,
     Axis,
     Expr,
     Tensor,
@@ -60,7 +61,8 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
     Raises
     ------
     NotDifferentiableError
-        If the stage is a `te.extern` or `te.scan`, or uses an intrinsic without a rule.
+        If the stage is a `te.extern` or `te.scan`, uses an intrinsic without a rule, or reduces
+        over an axis that is neither int32 nor int64.
 
     References
     ----------
@@ -78,6 +80,12 @@ def linearize(op: Operation, tensors: Sequence[Tensor]) -> list[Term]:
     reduction = reduction_of(op)
     if reduction is None:
         return _elementwise_terms(op, wanted)
+    for axis in reduction.axes:
+        if dtype_of(axis.var) not in INDEX_DTYPES:
+            raise NotDifferentiableError(
+                f"stage {op.name} reduces over {axis.var.name}, which is {dtype_of(axis.var)} as "
+                'its range is: convert the ends of the range, such as lengths[i].astype("int32")'
+            )
     return _reduction_terms(op, reduction, wanted)
 
 

@@ -46,6 +46,8 @@ FORMS = {
     "a quotient": to("int32", te.truncdiv(to("uint8", i), number("uint8", 7))),
     "a narrow result": to("uint8", i * 9) + number("uint8", 200),
     "a float": to("float64", to("int8", i * 5)),
+    "a truth": to("int32", to("bool", i % 3)),
+    "a narrow truth": to("int32", to("bool", to("uint8", i * 7 - 3))),
     "beside a read": to("int32", table(to("uint8", i))) + to("int32", to("uint8", i * 3)),
 }
 
@@ -119,3 +121,18 @@ def test_conditions_build(name: str, extent: int) -> None:
     )
     wanted = 1.0 + np.where(taken, array[:extent], 0.5).sum(axis=1)
     np.testing.assert_array_equal(ad.build([A], S, cache=False)(array), wanted)
+
+
+def test_truths_of_unrolled_loops_are_no_literals() -> None:
+    """``bool(2)`` is no literal of TVM: the kernel fell back to a slower rule."""
+    x = te.placeholder((6, 40), "float64", name="x")
+    k = te.reduce_axis((0, 4), "k")
+    y = te.compute(
+        (6, 37),
+        lambda i, j: te.sum(te.if_then_else(to("bool", k.var), x[i, j + k], 0.0), axis=k),
+    )
+    built = ad.build([x], y, cache=False)
+    assert not built.notice
+    values = np.random.default_rng(0).random((6, 40))
+    want = sum(values[:, k : k + 37] for k in (1, 2, 3))
+    np.testing.assert_allclose(built(values), want)

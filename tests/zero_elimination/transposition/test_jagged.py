@@ -335,6 +335,19 @@ def test_maxima():
     np.testing.assert_array_equal(dx, want)
 
 
+@pytest.mark.parametrize("init", [False, True])
+def test_narrow_ranges_are_refused_by_name(init):
+    few = te.placeholder((N,), "int16", name="few")
+    start = {"init": te.const(0.5, D)} if init else {}
+    y = jagged(
+        (N,), lambda i: (0, few[i]), lambda i, k: x[i, k], lambda v, axis: te.max(v, axis, **start)
+    )
+    with pytest.raises(
+        NotDifferentiableError, match=r"stage y reduces over k, which is int16 .*int32"
+    ):
+        differentiate(y, [x])
+
+
 def product(i_length):
     times = te.comm_reducer(lambda a, b: a * b, lambda t: te.const(1, t), name="times")
     return jagged((N,), lambda i: (0, i_length(i)), lambda i, k: x[i, k], times)

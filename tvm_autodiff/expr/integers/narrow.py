@@ -2,12 +2,13 @@
 
 TVM folds constants of such types as if they were unbounded, and fails when one exceeds its type:
 ``uint8(300)``, or ``x - 3 < 2`` of an unsigned x as ``x < 2 - -3``. Tensor elements keep their
-type, since a vector of bytes has four times as many lanes as one of int32.
+type, since a vector of bytes has four times as many lanes as one of int32. ``bool(2)`` fails, too,
+and is a comparison here.
 """
 
 from __future__ import annotations
 
-from ..build import cast, const, like
+from ..build import cast, compare, const, like
 from ..nodes import (
     COMPARISONS,
     Expr,
@@ -70,12 +71,17 @@ def without_narrow_types(root: Expr, intervals: Intervals) -> Expr:
         if is_load(node) or any(node_id(part) in reading for part in operands(node)):
             reading.add(node_id(node))
     narrow = {node_id(n) for n in order if dtype_of(n) in _KINDS and node_id(n) not in reading}
-    if not narrow:
+    if not narrow and not any(map(_is_truth, order)):
         return root
     writer = _Writer(intervals, narrow)
     for node in order:
         writer.write(node)
     return writer.typed(root)
+
+
+def _is_truth(node: Expr) -> bool:
+    """Whether a node is ``bool(i)`` of an integer."""
+    return op_name(node) == "cast" and dtype_of(node) == "bool" and is_integer(operands(node)[0])
 
 
 class _Writer:
@@ -100,6 +106,8 @@ class _Writer:
         parts, name = operands(node), op_name(node)
         narrow = [node_id(part) in self._narrow for part in parts]
         new = [self._numbers[node_id(part)] for part in parts]
+        if _is_truth(node):  # bool(i) → i != 0
+            return compare("ne", new[0], like(new[0], 0))
         if not any(narrow):
             same = all(node_id(a) == node_id(b) for a, b in zip(parts, new, strict=True))
             return node if same else with_operands(node, new)
