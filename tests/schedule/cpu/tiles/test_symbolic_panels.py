@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te, tirx
+from tvm import te
 
 import tvm_autodiff as ad
 from tests.machines import avx512
 from tests.schedule.cases import placeholder
 from tvm_autodiff.schedule.cpu.contraction import contraction
-from tvm_autodiff.schedule.cpu.tiles.symbolic_rows import BlockAxis, block_kernel
-from tvm_autodiff.schedule.fusion.kernels import cut, separate
+from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 SIZES = (0, 1, 3, 7, 16, 17, 31, 64, 65, 100, 130)
@@ -130,27 +129,25 @@ def test_every_size_has_all_columns(name):
         np.testing.assert_array_equal(function(*arrays), want(*arrays), err_msg=f"n = {size}")
 
 
-@pytest.mark.parametrize(
-    ("index", "size"),
-    [
-        (lambda t, r, n: t + r, 8 + 4),
-        (lambda t, r, n: t + 2 * r + 1, 8 + 9),
-        (lambda t, r, n: t + 4 - r, 8 + 4),
-        (lambda t, r, n: t - r, None),  # before the block
-        (lambda t, r, n: 2 * t + r, None),
-        (lambda t, r, n: n - 1 - t + r, None),
-        (lambda t, r, n: tirx.floormod(t + r, 3), None),
-    ],
-)
-def test_reads_further_on_make_a_longer_block(index, size):
-    n = te.var("n")
-    x, w, r = placeholder("x", 2 * n + 9), placeholder("w", 5), axis(5, "r")
-    y = te.compute((n,), lambda t: te.sum(x[index(t, r, n)] * w[r], axis=r), name="y")
-    [kernel] = separate([y])[0]
-    found = block_kernel(kernel, [BlockAxis(0, 8, shifted=True)])
-    if size is None:
-        assert found is None
-    else:
-        [block] = [t for t in found.kernel.root.input_tensors if t.op.name == "x_rows"]
-        assert [int(dim) for dim in block.shape] == [size]
-    assert block_kernel(kernel, [BlockAxis(0, 8)]) is None
+INDICES = {
+    "further on": lambda t, r, n: t + r,
+    "at a distance": lambda t, r, n: t + 2 * r + 1,
+    "backwards": lambda t, r, n: t + 4 - r,
+    "every second": lambda t, r, n: 2 * t + r,
+    "from the end": lambda t, r, n: n - 1 - t + r,
+    "wrapped": lambda t, r, n: (t + r) % 3,
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_reads_at_other_places_than_the_panel(name):
+    n, filters = te.var("n"), 24
+    x, w, r = placeholder("x", 2 * n + 9), placeholder("w", filters, 5), axis(5, "r")
+    body = lambda f, t: te.sum(x[INDICES[name](t, r, n)] * w[f, r], axis=r)  # noqa: E731
+    function = ad.build([x, w], te.compute((filters, n), body, name="y"), num_threads=1)
+    rng = np.random.default_rng(0)
+    for size in (1, 7, 70):
+        a, b = (rng.integers(-3, 4, s).astype("float32") for s in [(2 * size + 9,), (filters, 5)])
+        t, k = np.arange(size), np.arange(5)
+        want = np.einsum("tr,fr->ft", a[INDICES[name](t[:, None], k, size)], b)
+        np.testing.assert_array_equal(function(a, b), want)

@@ -13,8 +13,7 @@ import tvm_autodiff as ad
 from tests.machines import avx512
 from tests.schedule import cases
 from tvm_autodiff.schedule.cpu.contraction import contraction
-from tvm_autodiff.schedule.cpu.tiles.symbolic_rows import BlockAxis, block_kernel
-from tvm_autodiff.schedule.fusion.kernels import cut, separate
+from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 SIZES = (0, 1, 2, 3, 5, 7, 8, 11, 12, 13, 23, 29, 64)
@@ -144,26 +143,28 @@ def test_the_gradient_of_a_layer():
             np.testing.assert_array_equal(got, want)
 
 
-def test_places_of_rows_that_are_used_otherwise_make_no_block():
+#: what is summed, and the same by numpy
+OTHERWISE_READ = {
+    "as a value": (lambda x, i, k, n: x[i, k] * i.astype("float32"), lambda i, n: (i, i)),
+    "from the end": (lambda x, i, k, n: x[n - 1 - i, k], lambda i, n: (n - 1 - i, 1)),
+    "wrapped": (lambda x, i, k, n: x[tirx.floormod(i, 3), k], lambda i, n: (i % 3, 1)),
+    "one further on": (lambda x, i, k, n: x[i + 1, k], lambda i, n: (i + 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE_READ)
+def test_places_of_rows_that_are_used_otherwise(name):
+    read, places = OTHERWISE_READ[name]
     n = te.var("n")
-    x, b, k = te.placeholder((n, 48), name="x"), te.placeholder((48, 64), name="b"), axis()
-
-    def kernel(body):
-        [found] = separate([te.compute((n, 64), body, name="y")])[0]
-        return found
-
-    plain = kernel(lambda i, j: te.sum(x[i, k] * b[k, j], axis=k))
-    assert block_kernel(plain, [BlockAxis(0, 4)]) is not None
-    assert block_kernel(plain, [BlockAxis(1, 4)]) is None  # constant
-    value = kernel(lambda i, j: te.sum(x[i, k] * b[k, j] * i.astype("float32"), axis=k))
-    assert block_kernel(value, [BlockAxis(0, 4)]) is None
-    other = kernel(lambda i, j: te.sum(x[n - 1 - i, k] * b[k, j], axis=k))
-    assert block_kernel(other, [BlockAxis(0, 4)]) is None
-    wrapped = kernel(lambda i, j: te.sum(x[tirx.floormod(i, 3), k] * b[k, j], axis=k))
-    assert block_kernel(wrapped, [BlockAxis(0, 4)]) is None
-    longer = te.placeholder((n + 1, 48), name="longer")
-    apart = kernel(lambda i, j: te.sum(longer[i, k] * b[k, j], axis=k))
-    assert block_kernel(apart, [BlockAxis(0, 4)]) is None  # a block of another size
+    x, b, k = te.placeholder((n + 3, 48), name="x"), te.placeholder((48, 64), name="b"), axis()
+    body = lambda i, j: te.sum(read(x, i, k, n) * b[k, j], axis=k)  # noqa: E731
+    function = ad.build([x, b], te.compute((n, 64), body, name="y"), num_threads=1)
+    rng = np.random.default_rng(3)
+    for size in (1, 6, 29):
+        rows, factors = places(np.arange(size), size)
+        a, c = whole(rng, size + 3, 48), whole(rng, 48, 64)
+        want = (a[rows] @ c) * np.reshape(factors, (-1, 1))
+        np.testing.assert_array_equal(function(a, c), want)
 
 
 @pytest.mark.parametrize("size", [1, 5, 16, 33])

@@ -44,18 +44,14 @@ from ....codegen.stages.primfunc import StageFunction, external_reads
 from ....expr.build import add, all_of, cast, compare, const, mul, sub, variable
 from ....expr.nodes import (
     Expr,
-    Tensor,
     Var,
     binary,
     dtype_of,
-    tensor_key,
 )
-from ....expr.rewrite import depends_on, map_loads, substituter
+from ....expr.rewrite import depends_on, substituter
 from ....graph.stage import (
     Extent,
     axis_range,
-    axis_vars,
-    bodies,
     loop_axes,
 )
 from ...cost import LATENCY, MIN_LANES
@@ -66,6 +62,7 @@ from ...nest.access import Interval
 from ...nest.axis_bounds import bound_of
 from .column_axis import Columns, part_columns, single_columns, vector_columns
 from .parallel import shared_loops, threads_of
+from .results import stored
 from .strip_mining import Body, strip_start
 from .vector_loops import combined
 
@@ -100,8 +97,8 @@ class _Writer:
     def __init__(self, columns: Columns, machine: Machine) -> None:
         self._columns, self._machine = columns, machine
         kernel = columns.kernel
-        self._inputs, self._results = external_reads(kernel.ops), kernel.outputs
-        self._places, self._buffers = Places.of([*self._inputs, *self._results])
+        self._inputs = external_reads(kernel.ops)
+        self._places, self._buffers = Places.of([*self._inputs, *kernel.outputs])
         self._lanes = machine.lanes(dtype_of(kernel.root.output(0)))
         others = [axis for n, axis in enumerate(kernel.root.axis) if n != columns.along]
         self._table: dict[Var, Expr] = {axis.var: const(0, dtype_of(axis.var)) for axis in others}
@@ -138,7 +135,7 @@ class _Writer:
             work = mul(number_of_points(extents, "float64"), const(2 / lanes, "float64"))
             body = estimated(body, work)
         func = function(self._buffers, body, once=not self._overlap)
-        return StageFunction(func, tuple(self._inputs), tuple(self._results))
+        return StageFunction(func, tuple(self._inputs), tuple(kernel.outputs))
 
     def _strips(self) -> tuple[_Loops, Statement]:
         """The loops over strips, and the body of these."""
@@ -297,23 +294,9 @@ class _Writer:
         return [store(one, value, [lane]) for one, value in zip(sums, identities, strict=True)]
 
     def _finished(self, sums: Sequence[Local], place: Expr, lane: Expr) -> list[Statement]:
-        """The stores of the results, of the epilogue if there is one."""
         kernel, table = self._columns.kernel, self._with(place)
         values = [element(one, [lane]) for one in sums]
-        indices = [table[axis.var] for axis in kernel.root.axis]
-        if kernel.epilogue is not None:
-            root, [value] = tensor_key(kernel.root.output(0)), values
-            renames = dict(zip(axis_vars(kernel.epilogue), indices, strict=True))
-
-            def reduced(tensor: Tensor, _: Sequence[Expr]) -> Expr | None:
-                return value if tensor_key(tensor) == root else None
-
-            renamed = substituter(renames)(bodies(kernel.epilogue)[0])
-            values = [self._places.read(map_loads(renamed, reduced))]
-        return [
-            self._places.write(result, value, indices)
-            for result, value in zip(self._results, values, strict=True)
-        ]
+        return stored(kernel, values, [table[axis.var] for axis in kernel.root.axis], self._places)
 
 
 def _number(value: Extent, dtype: str) -> Expr:

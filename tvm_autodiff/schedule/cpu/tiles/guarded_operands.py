@@ -40,8 +40,8 @@ def without_guards(kernel: Kernel, nest: Nest) -> Unguarded | None:
         made = pack(operand, f"{op.name}_zeros{number}", loops, nest.spatial, axes)
         if made is None:
             return None
-        copies.append(Kernel(made[0].op))
-        reads.append(made[1])
+        copies.append(Kernel(made.tensor.op))
+        reads.append(made.read)
     if not copies:
         return Unguarded(kernel, ())
     sources = nest.body.over(reads, frozenset())

@@ -39,6 +39,7 @@ class Nest:
     functions: int = 0  #: expensive ones that are applied to each result
     repetition: Repetition = ONCE
     symbolic: int = SYMBOLIC_SIZE  #: what a symbolic extent counts as
+    blocks: frozenset[int] = frozenset()  #: symbolic axes of which these are the loops of a block
 
     @property
     def variables(self) -> list[Var]:
@@ -57,11 +58,24 @@ class Nest:
         return prod(known.get(key, self.symbolic) for key in keys)
 
     def loops(self, padded: Mapping[int, int]) -> Loops:
-        """The loops, in the order of the nest."""
-        return replace(self._loops, ranges=ranges_of(padded))
+        """The loops, in the order of the nest; those of all blocks."""
+        known = {key: extent for key, extent in padded.items() if key not in self.blocks}
+        return replace(self._loops, ranges=ranges_of(known))
+
+    def in_blocks(self, sizes: Mapping[int, int]) -> Nest:
+        """The loops of a block, which has so many places of some symbolic output axes.
+
+        What no block changes is fixed while all of them are computed.
+        """
+        times = max(2, self.symbolic // prod(sizes.values()))
+        extents = {**self.extents, **sizes}
+        repetition = Repetition(times)
+        return replace(self, extents=extents, blocks=frozenset(sizes), repetition=repetition)
 
     def is_fixed(self, operand: Operand) -> bool:
         """Whether an operand holds the same values in every step of the loop that this is in."""
+        if self.blocks:
+            return not operand.variables() & self.blocks
         reads = [load_tensor(node) for node in postorder([operand.expr]) if is_load(node)]
         return all(tensor_key(tensor) in self.repetition.fixed for tensor in reads)
 

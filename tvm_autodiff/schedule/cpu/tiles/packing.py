@@ -8,11 +8,11 @@ element of the copy and never in the inner loop.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ....expr.build import add, const, mul
+from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul, zero_like
 from ....expr.nodes import Expr, Tensor, Var, dtype_of, load, node_id
-from ....graph.stage import Extent, data_axis, make_stage
+from ....graph.stage import Axis, Extent, data_axis, make_stage
 from ...cost import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
 from ...nest.in_range import Loops
@@ -23,12 +23,55 @@ from ...nest.products import Atom, Operand, guarded, operand_value, rebased
 class TileAxes:
     """Ids of the variables of a register tile: the vectorised one, the unrolled ones, and the
     summed ones in order; with the extents of the tile along the first two.
+
+    What is read of copies depends on `numbers`, variables for the number of a tile along an axis,
+    and `inside`, for the place in it: no index is divided.
     """
 
     vector: int | None
     extents: Mapping[int, int]
     unrolled: tuple[int, ...]
     reduced: tuple[int, ...] = ()
+    numbers: Mapping[int, Var] = field(default_factory=dict)
+    inside: Mapping[int, Var] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of an output axis, each with a copy of its own as one element of the first dimension.
+
+    Attributes
+    ----------
+    key : int
+        The id of the variable of the axis.
+    axis : Axis
+        Over all pieces.
+    number : Var
+        The number of a piece, in reads of copies.
+    start : Expr
+        The first place of a piece, over the variable of `axis`.
+    width : int
+    end : Expr or None
+        The extent of the axis, where the last piece may go beyond it.
+    """
+
+    key: int
+    axis: Axis
+    number: Var
+    start: Expr
+    width: int
+    end: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The copy of an operand, the read that replaces it, and the places of its body that have to
+    be below ends for it not to be zero.
+    """
+
+    tensor: Tensor
+    read: Expr
+    inside: tuple[tuple[Expr, Expr], ...] = ()
 
 
 def packed_size(
@@ -68,7 +111,8 @@ def pack(
     loops: Loops,
     spatial: Sequence[int],
     tile: TileAxes,
-) -> tuple[Tensor, Expr] | None:
+    pieces: Pieces | None = None,
+) -> Packed | None:
     """The copy of an operand and the read that replaces it.
 
     Parameters
@@ -81,22 +125,31 @@ def pack(
         Ids of the output axes.
     tile : TileAxes
         The innermost variables.
+    pieces : Pieces, optional
+        Of an output axis that the operand depends on.
 
     Returns
     -------
-    (Tensor, Expr) or None
+    Packed or None
         None if the range of a linear form is not numeric, unless that is due to one loop variable
         of symbolic extent.
     """
     by_id = {node_id(var): var for var in loops.variables}
     variables, ranges = loops.variables, loops.ranges
     guards, expr = operand_value(operand, loops)
+    if pieces is not None:
+        by_id[pieces.key] = tile.inside[pieces.key]
+        ranges = {**ranges, pieces.key: (0, pieces.width - 1)}
     if packed_size(operand, ranges) is None:
         return None
     atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))
     leading, trailing = [], []
     places: dict[Atom, Expr] = {}
+    inside: list[tuple[Expr, Expr]] = []
     leading_reads: list[Expr] = []
+    if pieces is not None:
+        leading.append(pieces.axis)
+        leading_reads.append(pieces.number)
     trailing_reads: list[Expr] = []
     for number, atom in enumerate(atoms):
         bounds = interval(Affine(atom), ranges)
@@ -117,12 +170,21 @@ def pack(
                 add(mul(outer.var, const(width, dtype)), inner.var), const(low, dtype)
             )
             leading.append(outer)
-            leading_reads.append(value // const(width, dtype))
+            leading_reads.append(tile.numbers[atom[0][0]])
             trailing.append(inner)
-            trailing_reads.append(value % const(width, dtype))
+            trailing_reads.append(tile.inside[atom[0][0]])
             continue
         axis = data_axis(f"d{number}", whole, dtype)
         places[atom] = add(axis.var, const(low, dtype))
+        along = 0 if pieces is None else dict(atom).get(pieces.key, 0)
+        if pieces is not None and along:
+            if along != 1:
+                return None
+            wide = dtype_of(pieces.start)
+            places[atom] = add(pieces.start, cast(wide, places[atom]))
+            if pieces.end is not None:
+                beyond = const(high - pieces.width + 1, wide)
+                inside.append((places[atom], add(pieces.end, beyond)))
         pure_outer = len(atom) == 1 and atom[0][0] in spatial and atom[0][0] not in tile.unrolled
         if pure_outer and atom[0][0] != tile.vector:
             leading.append(axis)
@@ -134,8 +196,11 @@ def pack(
         [rebased(guard, variables, places) for guard in guards],
         rebased(expr, variables, places),
     )
+    if inside:
+        holds = all_of(compare("lt", place, end) for place, end in inside)
+        body = if_then_else(holds, body, zero_like(body))
     tensor = make_stage(name, [*leading, *trailing], [body])[0]
-    return tensor, load(tensor, [*leading_reads, *trailing_reads])
+    return Packed(tensor, load(tensor, [*leading_reads, *trailing_reads]), tuple(inside))
 
 
 def _value(atom: Atom, by_id: Mapping[int, Var], constant: int, dtype: str) -> Expr:

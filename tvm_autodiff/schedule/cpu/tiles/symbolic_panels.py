@@ -10,166 +10,248 @@ stored. Another axis of symbolic extent may run in blocks of rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ....codegen.loop_nest import (
-    function,
-)
+from ....codegen.loop_nest import Places, Statement, bind, counter, function, loop, nested, sequence
 from ....codegen.stages.primfunc import StageFunction
-from ....expr.build import add, all_of, compare, const, if_then_else, zero_like
-from ....expr.nodes import Expr, Tensor, binary, dtype_of, load, node_id, tensor_key
-from ....expr.rewrite import map_loads, replace_outermost
-from ....graph.graph import tensors_read_by
-from ....graph.stage import (
-    axis_vars,
-    bodies,
-    data_axis,
-    make_stage,
-    renew_axis,
-    shape_of,
-)
-from ...kernel import Kernel
+from ....expr.build import add, const, mul, sub, variable
+from ....expr.nodes import Expr, Var, binary, dtype_of, node_id
+from ....graph.stage import Extent, Reduction, axis_range, data_axis
+from ...kernel import Kernel, size_of
+from ...machine import Machine
 from ...rule import Made, Rest
+from ..loops.parallel import shared_loops, tasks
+from ..loops.results import stored
 from .copies import needs_copy
-from .ended_copy import Inside, ended_copy
-from .nests import padded_extents
-from .packing import pack
-from .panel_loops import Code, Loops, Panels, Run
-from .symbolic_rows import (
-    BlockAxis,
-    BlockKernel,
-    block_kernel,
-)
+from .ended_copy import ended_copy
+from .nests import Nest, padded_extents
+from .packing import Pieces, TileAxes, pack
+from .symbolic_rows import rows_of
 from .tile_choice import narrow_tile
-from .tile_functions import inner_axes, nest_of_kernel, tile_function
+from .tile_functions import ends_of, inner_axes, parameters, summed, tile_loops
+from .tiling import Spot, Tile, TileCode
 
 
-def panel_functions(panels: Panels) -> Made | None:
-    """The copies of operands, and the function of all panels; None if a copy follows the rows."""
-    extent, width = panels.extent, panels.panel.size
-    dtype, lanes = dtype_of(extent), panels.tile.width
+@dataclass(frozen=True)
+class _Run:
+    """Pieces of the axis of one width.
+
+    Attributes
+    ----------
+    pieces : Pieces
+    start : Expr
+        The first place of a piece, over `pieces.number`.
+    count : Expr
+    nest : Nest
+        The loops of a piece.
+    tile : Tile
+    inner : TileAxes
+        The innermost variables of the tile.
+    """
+
+    pieces: Pieces
+    start: Expr
+    count: Expr
+    nest: Nest
+    tile: Tile
+    inner: TileAxes
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The statement of a piece within its loops."""
+
+    run: _Run
+    loops: list[tuple[Var, Extent]]
+    body: Statement
+    code: TileCode
+
+
+def panel_functions(
+    kernel: Kernel,
+    nest: Nest,
+    sizes: Mapping[int, int],
+    tile: Tile,
+    machine: Machine,
+    threads: int,
+) -> Made | None:
+    """The copies of operands, and the function of all panels; None if a copy follows the rows.
+
+    `sizes` are those of a block, by output axis.
+    """
+    runs = _runs(nest, sizes, tile, replace(machine, threads=1))
+    copies: list[Rest | StageFunction] = []
+    reduced: list[Reduction] = []
+    copied = _copied(nest, sizes, tile, replace(machine, threads=1))
+    shared: dict[object, Expr] = {}
+    for run in runs:
+        reads = _reads(kernel, run, copied, shared, copies, machine)
+        if reads is None:
+            return None
+        reduced.append(summed(run.nest, run.tile, reads))
+    sources = [source for one in reduced for source in one.sources]
+    inputs, places, buffers = parameters(kernel, sources, kernel.outputs)
+    parts = [_part(kernel, run, one, sizes, places) for run, one in zip(runs, reduced, strict=True)]
+    body = _together(parts, _is_reused(nest, sizes, tile), threads)
+    func = function(buffers, body, once=True)
+    return [*copies, StageFunction(func, inputs, tuple(kernel.outputs))]
+
+
+def _runs(nest: Nest, sizes: Mapping[int, int], tile: Tile, one: Machine) -> list[_Run]:
+    """Whole panels, and the vectors that these leave."""
+    axis = nest.body.axes[tile.vector]
+    extent = axis_range(axis)[1]
+    width, lanes, dtype = tile.width * tile.vectors, tile.width, dtype_of(extent)
     rest = binary("floormod", extent, const(width, dtype))
     vectors = binary("floordiv", add(rest, const(lanes - 1, dtype)), const(lanes, dtype))
     full = binary("floordiv", extent, const(width, dtype))
-    runs = (
-        Run(width, const(0, dtype), full, False),
-        Run(lanes, extent - rest, vectors, True),
-    )
-    copied = _copied(panels)
-    if copied is None:
-        return None
-    shared: dict[int, Tensor] = {}
-    codes: list[Code] = []
-    for run in runs:
-        code = _code(panels, run, copied, shared)
-        if code is None:
-            return None
-        codes.append(code)
-    body = Loops(panels)
-    parts = [body.piece(run, code) for run, code in zip(runs, codes, strict=True)]
-    if any(part is None for part in parts):
-        return None
-    statement = body.together([part for part in parts if part is not None], codes[0].nest)
-    [result] = panels.kernel.outputs
-    func = function([*body.buffers.values()], statement)
-    last = replace(
-        codes[0].launch, func=func, inputs=tuple(body.inputs.values()), outputs=(result,)
-    )
-    return [*(launch for code in codes for launch in code.copies), last]
+    runs: list[_Run] = []
+    for size, first, count, end in (
+        (width, const(0, dtype), full, None),
+        (lanes, sub(extent, rest), vectors, extent),
+    ):
+        blocks = {**sizes, tile.vector: size}
+        inside = nest.in_blocks({nest.spatial[n]: places for n, places in blocks.items()})
+        fitting = replace(tile, vectors=size // lanes)
+        if end is not None and len(sizes) == 1:
+            fitting = narrow_tile(inside, one, fitting) or fitting
+        over = data_axis("piece", count, dtype_of(count))
+        number = counter("piece", count)
+        at = [add(first, mul(var, const(size, dtype))) for var in (over.var, number)]
+        pieces = Pieces(node_id(axis.var), over, number, at[0], size, end)
+        inner = inner_axes(inside, fitting)
+        if runs:  # what both read is the same expression
+            whole = runs[0].inner
+            inner = replace(inner, numbers=whole.numbers, inside=whole.inside)
+        runs.append(_Run(pieces, at[1], count, inside, fitting, inner))
+    return runs
 
 
-def _copied(panels: Panels) -> list[bool] | None:
+def _copied(nest: Nest, sizes: Mapping[int, int], tile: Tile, one: Machine) -> list[bool]:
     """Which operands are copied, if there are several panels."""
-    size = 2 * panels.panel.size
-    one = replace(panels.machine, threads=1)
-    axes = (*panels.axes[:-1], replace(panels.panel, size=size))
-    block = block_kernel(panels.kernel, axes, one.symbolic_size)
-    nest = None if block is None else nest_of_kernel(block.kernel, one)
-    if nest is None:
-        return None
-    padded = padded_extents(nest, panels.tile)
-    return [needs_copy(each, nest, panels.tile, one, padded) for each in nest.body.operands]
+    blocks = {**sizes, tile.vector: 2 * tile.width * tile.vectors}
+    inside = nest.in_blocks({nest.spatial[n]: size for n, size in blocks.items()})
+    padded = padded_extents(inside, tile)
+    return [needs_copy(each, inside, tile, one, padded) for each in inside.body.operands]
 
 
-def _code(
-    panels: Panels, run: Run, copied: Sequence[bool], shared: dict[int, Tensor]
-) -> Code | None:
-    """The code of a piece; copies that are the same for all pieces are `shared`, by operand."""
-    tile = replace(panels.tile, vectors=run.width // panels.tile.width)
-    axes = (*panels.axes[:-1], replace(panels.panel, size=run.width))
-    one = replace(panels.machine, threads=1)
-    block = block_kernel(panels.kernel, axes, one.symbolic_size)
-    nest = None if block is None else nest_of_kernel(block.kernel, one)
-    if block is None or nest is None:
-        return None
-    if run.partial and panels.rows is None:
-        tile = narrow_tile(nest, one, tile) or tile
-    padded, inner = padded_extents(nest, tile), inner_axes(nest, tile)
-    along = nest.spatial[panels.panel.number]
+def _reads(
+    kernel: Kernel,
+    run: _Run,
+    copied: Sequence[bool],
+    shared: dict[object, Expr],
+    copies: list[Rest | StageFunction],
+    machine: Machine,
+) -> list[Expr] | None:
+    """What a piece reads; `copies` gets those of operands.
+
+    Reads of copies that are the same for all pieces are `shared`, by operand and layout.
+    """
+    nest, pieces = run.nest, run.pieces
+    padded, inner = padded_extents(nest, run.tile), run.inner
     reads: list[Expr] = []
-    copies: list[Rest | StageFunction] = []
-    whole: dict[tuple[int, int], Tensor] = {}
-    pieces: set[tuple[int, int]] = set()
     for number, operand in enumerate(nest.body.operands):
-        varies = along in operand.variables()
-        if not (copied[number] or (varies and run.partial)):
+        varies = pieces.key in operand.variables()
+        if not (copied[number] or (varies and pieces.end is not None)):
             reads.append(operand.expr)
             continue
-        name = f"{panels.kernel.root.name}_{'rest' if run.partial else 'pack'}{number}"
-        packed = pack(operand, name, nest.loops(padded), nest.spatial, inner)
+        layout = (number, run.tile.unrolled)
+        if layout in shared:
+            reads.append(shared[layout])
+            continue
+        if operand.variables() & nest.blocks - {pieces.key}:
+            return None  # it follows the rows
+        name = f"{kernel.root.name}_{'pack' if pieces.end is None else 'rest'}{number}"
+        loops = nest.loops(padded)
+        packed = pack(operand, name, loops, nest.spatial, inner, pieces if varies else None)
         if packed is None:
             return None
-        tensor, read = packed
-        reads.append(read)
-        if not varies and number in shared:
-            whole[tensor_key(tensor)] = shared[number]
-            continue
-        all_pieces = tensor
-        inside: list[Inside] = []
-        if varies:
-            all_pieces, inside = _of_all_pieces(tensor, block, run, panels.panel)
-            pieces.add(tensor_key(tensor))
-        else:
-            shared[number] = tensor
-        if any(tensor_key(one) in block.whole for one in tensors_read_by(all_pieces.op)):
-            return None  # it follows the rows
-        whole[tensor_key(tensor)] = all_pieces
-        copy = Kernel(all_pieces.op)
-        copies.append(ended_copy(copy, inside, panels.machine) if inside else Rest(copy))
-    [launch] = tile_function(block.kernel, nest, tile, one, reads, blocks=True)
-    assert isinstance(launch, StageFunction), "a block writes its results itself"
-    return None if launch.scalars else Code(block, launch, copies, whole, pieces, nest)
+        copy = Kernel(packed.tensor.op)
+        copies.append(ended_copy(copy, packed.inside, machine) if packed.inside else Rest(copy))
+        reads.append(packed.read)
+        if not varies:
+            shared[layout] = packed.read
+    return reads
 
 
-def _of_all_pieces(
-    tensor: Tensor, block: BlockKernel, run: Run, panel: BlockAxis
-) -> tuple[Tensor, list[Inside]]:
-    """``p[k, c] = block[k, c]  →  all[number, k, c] = x[k, start(number) + c]``, and zero outside
-    of x; with the places that are inside.
+def _part(
+    kernel: Kernel, run: _Run, reduced: Reduction, sizes: Mapping[int, int], places: Places
+) -> _Part:
+    nest, tile, pieces = run.nest, run.tile, run.pieces
+    code = TileCode(
+        tile,
+        nest.body.axes,
+        reduced,
+        run.inner.inside,
+        places,
+        lambda values, here: stored(kernel, values, here, places),
+    )
+    others = [number for number in range(len(nest.spatial)) if number not in sizes]
+    starts, loops, numbers = tile_loops(nest, tile, run.inner, others)
+    column = variable("column", dtype_of(run.start))
+    starts[tile.vector] = column
+    ends = ends_of(nest, tile)
+    if pieces.end is not None:
+        ends[tile.vector] = pieces.end
+    rows = [(axis, size) for axis, size in sizes.items() if axis != tile.vector]
+    if not rows:
+        body = code.at(Spot(starts, ends, values=numbers))
+    else:
+        [(axis, size)] = rows
+
+        def at(count: int, row: Expr) -> Statement:
+            return code.at(Spot({**starts, axis: row}, ends, {axis: count}, numbers))
+
+        body = rows_of(at, size, axis_range(nest.body.axes[axis])[1]).serial()
+    return _Part(run, loops, sequence([bind(column, run.start), body]), code)
+
+
+def _is_reused(nest: Nest, sizes: Mapping[int, int], tile: Tile) -> bool:
+    """Whether an operand of panels is the same for several tiles of other axes."""
+    along = nest.spatial[tile.vector]
+    others = [
+        key
+        for axis, key in enumerate(nest.spatial)
+        if axis not in sizes and nest.extents.get(key, 0) != tile.factors.get(axis, 1)
+    ]
+    return any(
+        key not in operand.variables()
+        for operand in nest.body.operands
+        if along in operand.variables()
+        for key in others
+    )
+
+
+def _together(parts: Sequence[_Part], reused: bool, threads: int) -> Statement:
+    """All pieces, shared by the threads.
+
+    An operand of panels is read again by loops that it does not depend on. These run inside of a
+    panel, so panels and loops are tasks; other loops are outside of all panels.
     """
-    [body] = bodies(tensor.op)
-    axes = [renew_axis(axis) for axis in tensor.op.axis]
-    table = {node_id(a): b.var for a, b in zip(axis_vars(tensor.op), axes, strict=True)}
-    piece = data_axis("piece", run.count, dtype_of(run.count))
-    start = run.at(piece.var)
-    inside: list[Inside] = []
+    first = parts[0]
+    extents = [[extent for _, extent in part.loops] for part in parts]
+    same = all(one == extents[0] for one in extents)
+    few = size_of(extents[0], 1) < threads
+    if threads > 1 and (few or reused or not same):
+        return sequence([_tasks(part) for part in parts])
+    if reused or not same:
+        return sequence([part.code.allocated(_in_order(part)) for part in parts])
+    inside = []
+    for part in parts:
+        pairs = zip(part.loops, first.loops, strict=True)
+        again = [] if part is first else [bind(a, b) for (a, _), (b, _) in pairs]
+        body = loop(part.run.pieces.number, part.run.count, part.body)
+        inside.append(sequence([*again, part.code.allocated(body)]))
+    return shared_loops(first.loops, sequence(inside), threads)
 
-    def read(one: Tensor, indices: Sequence[Expr]) -> Expr | None:
-        whole, dims = block.whole.get(tensor_key(one), (one, {}))
-        if set(dims.values()) != {panel.number}:
-            return None
-        [dim] = dims
-        moved = list(indices)
-        moved[dim] = add(start, indices[dim])
-        if run.partial:
-            extent = shape_of(whole)[dim]
-            end = const(extent, dtype_of(start)) if isinstance(extent, int) else extent
-            inside.append((replace_outermost(moved[dim], table), end))
-        return load(whole, moved)
 
-    made = replace_outermost(map_loads(body, read), table)
-    if inside:
-        holds = all_of(compare("lt", place, end) for place, end in inside)
-        made = if_then_else(holds, made, zero_like(made))
-    return make_stage(tensor.op.name, [piece, *axes], [made])[0], inside
+def _in_order(part: _Part) -> Statement:
+    """``for piece: for loops: body``."""
+    return loop(part.run.pieces.number, part.run.count, nested(part.loops, part.body))
+
+
+def _tasks(part: _Part) -> Statement:
+    """The same as one parallel loop."""
+    loops = [(part.run.pieces.number, part.run.count), *part.loops]
+    return tasks(loops, part.code.allocated(part.body))

@@ -4,34 +4,29 @@ vectors, or both. The cheapest by estimate is taken, where it beats tiles along 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from ....codegen.stages.primfunc import StageFunction
-from ....expr.nodes import tensor_key
 from ...cost import LATENCY, MARGIN, MAX_COPIES, MIN_LANES
-from ...declined import Declined
 from ...kernel import Kernel
 from ...machine import Machine
 from ...rule import Made, Rest, writes_to
 from ..loops.parallel import threads_of
 from .guarded_operands import without_guards
 from .nests import Nest
-from .panel_loops import Panels
 from .symbolic_panels import panel_functions
-from .symbolic_rows import BlockAxis, BlockKernel, block_kernel, over_all_rows
+from .symbolic_rows import row_functions
 from .tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
-from .tile_functions import nest_of_kernel, tile_functions
+from .tile_functions import nest_of_kernel
 from .tiling import Tile
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """A kernel of blocks, its tile, and the estimated time of all blocks."""
+    """The size of blocks along symbolic axes, their tile, and the estimated time of all."""
 
-    block: BlockKernel
-    nest: Nest
+    sizes: Mapping[int, int]
     tile: Tile
     cycles: float
 
@@ -53,29 +48,21 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
         # the rest of the rows has smaller tiles; that of panels has a tile of its own
         worse = 1.0 if last in symbolic else MARGIN
         least = min(least, estimated_cycles(nest, tile, one) / worse)
-    threads = threads_of(kernel, machine) > 1
-    if last in symbolic:
-        plain = without_guards(kernel, nest)
-        if plain is None:
-            return None
-        best = min(_panels(plain.kernel, nest, one), key=_cycles, default=None)
+    threads = threads_of(kernel, machine)
+    if last not in symbolic:
+        best = min(_rows(symbolic, nest, one), key=_cycles, default=None)
         if best is None or best.cycles >= least:
             return None
-        panels = Panels(plain.kernel, best.block.axes, best.tile, machine, threads)
-        made = panel_functions(panels)
-        return None if made is None else writes_to([*map(Rest, plain.copies), *made], kernel)
-    best = min(_rows(kernel, symbolic, nest, one), key=_cycles, default=None)
+        return row_functions(kernel, nest, best.sizes, best.tile, one, threads)
+    plain = without_guards(kernel, nest)
+    inside = None if plain is None else nest_of_kernel(plain.kernel, machine)
+    if plain is None or inside is None:
+        return None
+    best = min(_panels(inside, one), key=_cycles, default=None)
     if best is None or best.cycles >= least:
         return None
-    launches = tile_functions(best.block.kernel, best.nest, best.tile, machine, blocks=True)
-    if isinstance(launches, Declined):
-        return None
-    *copies, tiled = launches
-    assert isinstance(tiled, StageFunction), "a block writes its results itself"
-    if {tensor_key(t) for copy in copies for t in copy.inputs} & set(best.block.whole):
-        return None  # a copy of each block would be needed
-    whole = over_all_rows(tiled, best.block, kernel, machine, threads)
-    return None if whole is None else [*copies, whole]
+    made = panel_functions(plain.kernel, inside, best.sizes, best.tile, machine, threads)
+    return None if made is None else writes_to([*map(Rest, plain.copies), *made], kernel)
 
 
 def _sizes(machine: Machine) -> list[int]:
@@ -83,44 +70,29 @@ def _sizes(machine: Machine) -> list[int]:
     return [n for n in range(MIN_LANES, MAX_COPIES) if machine.accumulators % n == 0]
 
 
-def _rows(kernel: Kernel, symbolic: list[int], nest: Nest, one: Machine) -> Iterator[_Blocks]:
+def _rows(symbolic: list[int], nest: Nest, one: Machine) -> Iterator[_Blocks]:
     """Blocks of rows whose vectors lie along the last axis."""
     for number in symbolic:
         for size in _sizes(one):
-            block = block_kernel(kernel, [BlockAxis(number, size)], one.symbolic_size)
-            if block is None:
-                break
-            found = _tiled(block, one, number)
+            inside = nest.in_blocks({nest.spatial[number]: size})
+            tile = best_tile(inside, one, number)
             # the results of a block are not transposed afterwards
-            if found is not None and found[1].vector == len(nest.spatial) - 1:
-                inside, tile = found
+            if tile is not None and tile.vector == len(nest.spatial) - 1:
                 cycles = estimated_cycles(inside, tile, one) * one.symbolic_size / size
-                yield _Blocks(block, inside, tile, cycles)
+                yield _Blocks({number: size}, tile, cycles)
 
 
-def _panels(kernel: Kernel, nest: Nest, one: Machine) -> Iterator[_Blocks]:
+def _panels(nest: Nest, one: Machine) -> Iterator[_Blocks]:
     """Panels of vectors along the last axis, and blocks of rows where another one is symbolic."""
-    last = len(nest.spatial) - 1
-    panel = BlockAxis(last, LATENCY * one.lanes(nest.dtype), shifted=True)
+    last, lanes = len(nest.spatial) - 1, one.lanes(nest.dtype)
     others = [n for n, key in enumerate(nest.spatial[:last]) if key not in nest.extents]
-    rows: list[BlockAxis | None] = [BlockAxis(n, size) for n in others for size in _sizes(one)]
-    for row in rows or [None]:
-        axes = (panel,) if row is None else (row, panel)
-        block = block_kernel(kernel, axes, one.symbolic_size)
-        found = None if block is None else _tiled(block, one, None if row is None else row.number)
-        if block is None or found is None:
+    rows: list[dict[int, int]] = [{n: size} for n in others for size in _sizes(one)]
+    for row in rows or [{}]:
+        sizes = {**row, last: LATENCY * lanes}
+        inside = nest.in_blocks({nest.spatial[n]: size for n, size in sizes.items()})
+        tile = best_tile(inside, one, next(iter(row), None))
+        if tile is None or tile.vector != last or tile.width != lanes:
             continue
-        inside, tile = found
-        if tile.vector != last or tile.width != one.lanes(nest.dtype):
-            continue
-        count = prod(one.symbolic_size / axis.size for axis in axes)
-        cycles = tile_cycles(inside, tile, one) * count
-        fitting = replace(panel, size=tile.width * tile.vectors)
-        yield _Blocks(replace(block, axes=(*axes[:-1], fitting)), inside, tile, cycles)
-
-
-def _tiled(block: BlockKernel, one: Machine, rows: int | None) -> tuple[Nest, Tile] | None:
-    """The loops of a block, and their tile."""
-    inside = nest_of_kernel(block.kernel, one)
-    tile = None if inside is None else best_tile(inside, one, rows)
-    return None if inside is None or tile is None else (inside, tile)
+        count = prod(one.symbolic_size / size for size in sizes.values())
+        fitting = {**row, last: tile.width * tile.vectors}
+        yield _Blocks(fitting, tile, tile_cycles(inside, tile, one) * count)

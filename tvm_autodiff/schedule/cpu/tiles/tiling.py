@@ -1,23 +1,40 @@
-"""A register tile: the loop nest in which a reduction keeps its results in registers.
+"""A register tile: the results of a reduction that stay in registers while it runs.
 
-The outer loops run in parallel over tiles. Within a tile, the reduction runs outside a small
-unrolled and vectorised block of accumulators, which the reading stage then consumes. The rules
-choose the factors.
+The rules choose the factors. Loops over the places of tiles are outside, those of the reduction
+inside of these, and a small unrolled and vectorised block of accumulators is innermost.
+
+    ``y[i, j] = ⊕_k f(i, j, k)  →  for i0, j0: acc[r, c] = identity;
+    for k: acc[r, c] = acc[r, c] ⊕ f(4*i0 + r, 32*j0 + c, k);  y[4*i0 + r, 32*j0 + c] = acc[r, c]``
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
-from ....codegen.stages.primfunc import StageFunction, stage_function
-from ....expr.nodes import Tensor
-from ....graph.stage import Operation
-from ...machine import Machine
-from ...primitives import extent_of, schedule_of, scheduled
-from ..loops.parallel import share_out
+from ....codegen.loop_nest import (
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Places,
+    Statement,
+    allocated,
+    branch,
+    counter,
+    element,
+    local,
+    loop,
+    nested,
+    sequence,
+    store,
+    when,
+)
+from ....expr.build import add, cast, compare, const, mul, sub, variable
+from ....expr.nodes import Axis, Expr, Var, binary, dtype_of, node_id
+from ....expr.rewrite import substituter
+from ....graph.stage import Extent, Reduction, axis_range
+from ..loops.vector_loops import combined
 
 
 @dataclass(frozen=True)
@@ -26,13 +43,13 @@ class Tile:
 
     Attributes
     ----------
-    vector : int or None
+    vector : int
         The vectorised axis, with `width` elements per register and `vectors` registers.
     unrolled : tuple of (axis, factor)
         The other axes of the tile.
     """
 
-    vector: int | None
+    vector: int
     width: int = 1
     vectors: int = 1
     unrolled: tuple[tuple[int, int], ...] = ()
@@ -45,89 +62,227 @@ class Tile:
     @property
     def factors(self) -> dict[int, int]:
         """``axis → extent of the tile along it``."""
-        factors = dict(self.unrolled)
-        if self.vector is not None:
-            factors[self.vector] = self.width * self.vectors
-        return factors
+        return {**dict(self.unrolled), self.vector: self.width * self.vectors}
 
 
-def schedule_tile(
-    accumulate: Operation,
-    consume: Sequence[Operation],
-    results: Sequence[Tensor],
-    tile: Tile,
-    machine: Machine,
-    parallel: bool,
-    vectorize_consumer: bool,
-    order: Sequence[int] | None = None,
-) -> StageFunction:
-    """Schedule `accumulate`, a reduction over whole tiles, and what reads it.
+@dataclass(frozen=True)
+class Spot:
+    """Where a tile lies.
+
+    Attributes
+    ----------
+    starts : mapping from axis number to Expr
+        Its first place along each output axis.
+    ends : mapping from axis number to Extent
+        What places have to be below, along axes of which it may go beyond the end.
+    counts : mapping from axis number to int
+        How many places it has along an axis, where these are fewer than in the tile.
+    values : mapping from Var to Expr
+        Other variables in what it reads.
+    """
+
+    starts: Mapping[int, Expr]
+    ends: Mapping[int, Extent] = field(default_factory=dict)
+    counts: Mapping[int, int] = field(default_factory=dict)
+    values: Mapping[Var, Expr] = field(default_factory=dict)
+
+
+#: the stores of an element: from the values of its accumulators and its place along each axis
+Stores = Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Statement]]
+
+
+class TileCode:
+    """Writes a tile.
 
     Parameters
     ----------
-    consume : sequence of Operation
-        The stages that read it.
-    results : sequence of Tensor
-        The tensors of the program that these compute.
-    parallel : bool
-        Whether tiles run in parallel.
-    vectorize_consumer : bool
-        Whether the innermost axis of the reading stages is the vectorised one, and the lanes of
-        each vector are all inside it or all outside.
-    order : sequence of int, optional
-        The output axes in the order of the loops over tiles, outermost first.
+    tile : Tile
+    axes : sequence of Axis
+        The output axes.
+    reduction : Reduction
+        With the reduced values over these axes, and its own in the order of their loops.
+    inside : mapping from the id of an axis' variable to Var
+        Variables of the reduced values for the place within the tile.
+    places : Places
+        The buffers of what is read.
+    stores : callable
+        See `Stores`.
     """
-    unscheduled = stage_function([accumulate, *consume], [op.output(0) for op in consume])
-    schedule, blocks = schedule_of(unscheduled)
-    block, readers = blocks[0], blocks[1:]
-    loops = schedule.get_loops(block)
-    spatial, reduced = loops[: len(accumulate.axis)], loops[len(accumulate.axis) :]
-    outer_of: list[Any] = list(spatial)
-    inner: list[Any] = []
-    for axis, factor in tile.unrolled:
-        outer_of[axis], in_loop = schedule.split(spatial[axis], [None, factor])
-        inner.append(in_loop)
-    vector = None
-    if tile.vector is not None:
-        outer_of[tile.vector], vectors, vector = schedule.split(
-            spatial[tile.vector], [None, tile.vectors, tile.width]
-        )
+
+    def __init__(
+        self,
+        tile: Tile,
+        axes: Sequence[Axis],
+        reduction: Reduction,
+        inside: Mapping[int, Var],
+        places: Places,
+        stores: Stores,
+    ) -> None:
+        self._tile, self._axes, self._reduction = tile, axes, reduction
+        self._inside, self._places, self._stores = inside, places, stores
+        elements = tile.unrolled_elements * tile.vectors * tile.width
+        self._sums = [
+            local(f"acc{number}", [elements], dtype_of(one), "local")
+            for number, one in enumerate(reduction.combiner.identity)
+        ]
+
+    def allocated(self, body: Statement) -> Statement:
+        """A statement of tiles, after the allocation of their accumulators.
+
+        One that exceeds TVM's stack takes 40 ns, as long as a small tile.
+        """
+        return allocated(self._sums, body)
+
+    def at(self, spot: Spot) -> Statement:
+        """The results of a tile."""
+        found = self._reduction
+        reduced = [(axis, counter(axis.var.name, axis_range(axis)[1])) for axis in found.axes]
+        table: dict[Var, Expr] = dict(spot.values)
+        for axis, var in reduced:
+            low = axis_range(axis)[0]
+            start = const(low, dtype_of(var)) if isinstance(low, int) else low
+            table[axis.var] = cast(dtype_of(axis.var), add(var, start))
+
+        def cleared(_: Sequence[Expr], place: Expr) -> list[Statement]:
+            pairs = zip(self._sums, found.combiner.identity, strict=True)
+            return [store(one, value, [place]) for one, value in pairs]
+
+        def accumulated(inside: Sequence[Expr], place: Expr) -> list[Statement]:
+            here = dict(table)
+            for number, axis in enumerate(self._axes):
+                here[axis.var] = cast(dtype_of(axis.var), _sum(spot.starts[number], inside[number]))
+                var = self._inside.get(node_id(axis.var))
+                if var is not None:
+                    here[var] = cast(dtype_of(var), inside[number])
+            rename = substituter(here)
+            values = [self._places.read(rename(source)) for source in found.sources]
+            return combined(found, self._sums, [place], values)
+
+        loops = [(var, axis_range(axis)[1]) for axis, var in reduced]
+        body = nested(loops, self._registers(accumulated, spot))
+        return sequence([self._registers(cleared, spot), body, self._written(spot)])
+
+    def _registers(
+        self, body: Callable[[Sequence[Expr], Expr], Sequence[Statement]], spot: Spot
+    ) -> Statement:
+        """A statement for each accumulator: from the place in the tile and that in the buffer."""
+        tile = self._tile
+        rows = [(axis, spot.counts.get(axis, factor)) for axis, factor in tile.unrolled]
+        inside: list[Expr] = [const(0, "int32")] * len(self._axes)
+        loops: list[tuple[Var, int]] = []
+        for axis, count in rows:
+            inside[axis], loops = _counted(f"r{axis}", count, loops)
+        dtype = dtype_of(spot.starts[tile.vector])  # casts of lanes would hide neighbours in memory
+        group, several = _counted("v", tile.vectors, [], dtype)
+        lane = variable("l", dtype)
+        inside[tile.vector] = add(mul(group, const(tile.width, dtype)), lane)
         # operands of the outer loop stay in registers during the inner one: the fewer of them
-        inner.insert(0 if tile.vectors > tile.unrolled_elements else len(inner), vectors)
-    outer = [outer_of[axis] for axis in (order or range(len(spatial)))]
-    schedule.reorder(*outer, *reduced, *inner, *([] if vector is None else [vector]))
-    for number in range(accumulate.num_outputs):
-        schedule.set_scope(block, number, "local")
-    for reader in readers if outer else ():
-        schedule.reverse_compute_at(reader, outer[-1])
-    for loop in inner:
-        schedule.unroll(loop)
-    if vector is not None:
-        schedule.vectorize(vector)
-    if parallel and outer:
-        share_out(schedule, outer, machine)
-    if reduced:
-        init = schedule.decompose_reduction(block, reduced[0])
-        _register_loops(schedule, init, len(inner), vector is not None)
-    for reader in readers if outer else ():
-        *rows, last = schedule.get_loops(reader)
-        if vectorize_consumer and vector is not None:
-            if (extent_of(schedule, last) or 0) > tile.width:
-                between, last = schedule.split(last, [None, tile.width])
-                rows.append(between)
-            schedule.vectorize(last)
-        # LLVM keeps the accumulators in registers only where it knows which one is read
-        for loop in rows[len(outer) :]:
-            schedule.unroll(loop)
-    return scheduled(schedule, unscheduled, results)
+        outside = tile.vectors > tile.unrolled_elements
+        loops = [*several, *loops] if outside else [*loops, *several]
+        statement = loop(lane, tile.width, sequence(body(inside, self._place(inside))), VECTORIZED)
+        return _unrolled(loops, statement)
+
+    def _place(self, inside: Sequence[Expr]) -> Expr:
+        """The number of an accumulator."""
+        dtype = dtype_of(inside[self._tile.vector])
+        place: Expr = const(0, dtype)
+        for axis, factor in self._tile.unrolled:
+            place = add(mul(place, const(factor, dtype)), cast(dtype, inside[axis]))
+        width = const(self._tile.width * self._tile.vectors, dtype)
+        return add(mul(place, width), inside[self._tile.vector])
+
+    def _written(self, spot: Spot) -> Statement:
+        """The stores of all results that are inside, in the order of memory."""
+        tile, factors = self._tile, {**self._tile.factors, **spot.counts}
+        inside: list[Expr] = [const(0, "int32")] * len(self._axes)
+        straight = tile.vector == len(self._axes) - 1
+        around: list[tuple[int, list[tuple[Var, int]]]] = []
+        for axis in sorted(factors):
+            if axis == tile.vector and straight:
+                continue
+            inside[axis], loops = _counted(f"w{axis}", factors[axis], [])
+            around.append((axis, loops))
+        body = self._vectors(spot, inside) if straight else self._element(spot, inside)
+        for axis, loops in reversed(around):
+            body = _unrolled(loops, self._below(spot, axis, inside[axis], body))
+        return body
+
+    def _below(self, spot: Spot, axis: int, inside: Expr, body: Statement) -> Statement:
+        """``if place < end: body``."""
+        if axis not in spot.ends:
+            return body
+        place = _sum(spot.starts[axis], inside)
+        return when(compare("lt", place, _number(spot.ends[axis], dtype_of(place))), body)
+
+    def _element(
+        self, spot: Spot, inside: Sequence[Expr], values: Sequence[Expr] | None = None
+    ) -> Statement:
+        place = self._place(inside)
+        found = values or [element(one, [place]) for one in self._sums]
+        places = [
+            cast(dtype_of(axis.var), _sum(spot.starts[number], inside[number]))
+            for number, axis in enumerate(self._axes)
+        ]
+        return sequence(self._stores(found, places))
+
+    def _vectors(self, spot: Spot, rows: Sequence[Expr]) -> Statement:
+        """The vectors of a row of the tile; of one that ends with the result the lanes inside.
+
+        ``for l in vectorized(16): y[c + l] = acc[l]  →  for l in vectorized(16): t[l] = acc[l];
+        for l in range(min(16, n - c)): y[c + l] = t[l]``: the accumulators stay in registers, since
+        no lane of them is read by number.
+        """
+        tile = self._tile
+        dtype = dtype_of(spot.starts[tile.vector])
+        group, loops = _counted("w", tile.vectors, [], dtype)
+        lane = variable("l", dtype)
+        first = mul(group, const(tile.width, dtype))
+        inside = [*rows[:-1], add(first, lane)]
+        whole = loop(lane, tile.width, self._element(spot, inside), VECTORIZED)
+        if tile.vector not in spot.ends:
+            return _unrolled(loops, whole)
+        start = add(spot.starts[tile.vector], first)
+        end, width = _number(spot.ends[tile.vector], dtype), const(tile.width, dtype)
+        if isinstance(spot.ends[tile.vector], int) and spot.ends[tile.vector] % tile.width == 0:
+            return _unrolled(loops, when(compare("lt", start, end), whole))
+        identities = self._reduction.combiner.identity
+        lanes = [local("lanes", [tile.width], dtype_of(one)) for one in identities]
+        copied = variable("l", dtype)
+        place = self._place([*rows[:-1], add(first, copied)])
+        copies = [
+            store(to, element(one, [place]), [copied])
+            for to, one in zip(lanes, self._sums, strict=True)
+        ]
+        left = binary("max", sub(end, start), const(0, dtype))
+        count = binary("min", width, left)
+        values = [element(one, [lane]) for one in lanes]
+        some = [
+            loop(copied, tile.width, sequence(copies), VECTORIZED),
+            loop(lane, count, self._element(spot, inside, values), SERIAL),
+        ]
+        partly = allocated(lanes, sequence(some))
+        return _unrolled(loops, branch(compare("le", add(start, width), end), whole, partly))
 
 
-def _register_loops(schedule: Any, block: Any, unrolled: int, vectorized: bool) -> None:
-    loops: Sequence[Any] = schedule.get_loops(block)
-    count = unrolled + (1 if vectorized else 0)
-    mine = loops[len(loops) - count :] if count else []
-    for number, loop in enumerate(mine):
-        if vectorized and number == len(mine) - 1:
-            schedule.vectorize(loop)
-        else:
-            schedule.unroll(loop)
+def _counted(
+    name: str, count: int, loops: list[tuple[Var, int]], dtype: str = "int32"
+) -> tuple[Expr, list[tuple[Var, int]]]:
+    """A place below a number, and the loops with one more for it if it is not the only one."""
+    if count == 1:
+        return const(0, dtype), loops
+    var = variable(name, dtype)
+    return var, [*loops, (var, count)]
+
+
+def _unrolled(loops: Iterable[tuple[Var, int]], body: Statement) -> Statement:
+    for var, count in reversed(list(loops)):
+        body = loop(var, count, body, UNROLLED)
+    return body
+
+
+def _sum(start: Expr, inside: Expr) -> Expr:
+    return add(start, cast(dtype_of(start), inside))
+
+
+def _number(value: Extent, dtype: str) -> Expr:
+    return const(value, dtype) if isinstance(value, int) else value
