@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from tvm import te, tirx, topi
@@ -233,6 +235,29 @@ RULES = [
 @pytest.mark.parametrize(("case", "rules"), RULES)
 def test_which_rule_applies(case, rules):
     assert rules_of(case[1]) == rules
+
+
+def test_single_rows_wake_no_threads():
+    """Neither loop of the first row, a border, is for threads; inner rows share one loop."""
+    _, output = clamped(300, 400, 1)
+    machine = Machine(as_target(None), 64, threads=2)
+    [kernel] = separate(normal_form([output]))[0]
+    [launch] = windows(kernel, machine)
+    shared = re.findall(r"for i_?\d* in T.parallel\((\d+), (\d+)\)", str(launch.func))
+    assert shared == [("1", "298"), ("298", "300")]
+    assert str(launch.func).count("T.parallel") == len(shared)
+
+
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_sizes_that_are_no_dimension(n):
+    size = te.var("n")
+    x, k = te.placeholder((2 * size + 3,), name="x"), cases.axis(3)
+    y = te.compute((2 * size + 1,), lambda i: te.max(x[i + k], axis=k), name="y")
+    array = np.random.default_rng(0).random(2 * n + 3, "float32")
+    want = np.max([array[i : i + 2 * n + 1] for i in range(3)], axis=0)
+    run = build([x], y, cache=False)
+    np.testing.assert_array_equal(run(array), want)
+    assert [row.rule for row in run.profile(array).kernels] == ["windows"]
 
 
 def test_remainders_are_not_computed():

@@ -28,13 +28,12 @@ from ....codegen.loop_nest import (
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import add, all_of, compare, const, variable
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, is_load, node_id
-from ....expr.rewrite import postorder, replace_outermost, variables_of
+from ....expr.rewrite import postorder, replace_outermost
 from ....expr.sharing.lets import merge_equal
 from ....expr.sharing.weights import MAX_WEIGHT, weight
-from ....graph.stage import Extent, shape_of
+from ....graph.stage import Extent
 from ...cost import MAX_NODES, MAX_PIECES, enough_tasks
 from ...declined import Declined
-from ...kernel import unknown_size
 from ...nest.nest import Loop, Nest, narrowed, split
 from .elements import without_branches, worth_binding
 from .parallel import tasks
@@ -61,8 +60,6 @@ def nest_function(
     """
     inputs = nests[0].reads()
     tensors = [*inputs, *results]
-    if (unknown := unknown_size(_variables(nests[0], tensors), tensors)) is not None:
-        return unknown
     if any(dtype_of(tensor) == "bfloat16" for tensor in tensors):
         # TVM makes integers of bfloat16, but not of variables that are bound to it
         return Declined("TVM cannot bind variables of bfloat16")
@@ -83,13 +80,6 @@ def nest_function(
         body = branch(_fits(nest), made, body) if number else made
         once = once and writer.once
     return StageFunction(function(buffers, body, once), tuple(inputs), tuple(results))
-
-
-def _variables(nest: Nest, parameters: Sequence[Tensor]) -> list[Var]:
-    """What values, extents and the shapes of parameters use beside the loops."""
-    dims = [*(one.extent for one in nest.loops), *(d for t in parameters for d in shape_of(t))]
-    used = variables_of([*nest.values, *(dim for dim in dims if not isinstance(dim, int))])
-    return [var for var in used if all(node_id(var) != node_id(own) for own in nest.variables)]
 
 
 def _fits(nest: Nest) -> Expr:
@@ -157,7 +147,8 @@ class _Writer:
             return self._body(chosen)
         statements = []
         for piece in self._pieces[place]:
-            inner_kind = kind if piece.turns == 1 else SERIAL
+            whole = piece.turns == 1 and len(self._pieces[place]) == 1
+            inner_kind = kind if whole else SERIAL
             for lanes in (piece.lanes,) if self._strict else dict.fromkeys((piece.lanes, 1)):
                 one = _renewed(replace(piece, lanes=lanes))
                 inner = self._loops(place + 1, [*chosen, one], inner_kind)
