@@ -12,7 +12,7 @@ from tvm_autodiff.schedule.cpu.reduction import reduction
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
-from tvm_autodiff.schedule.rule import apply_rules
+from tvm_autodiff.schedule.rule import ReductionRule, apply_rules
 
 
 def wrapped(rows, columns, shift, dtype="float32"):
@@ -28,15 +28,32 @@ def wrapped(rows, columns, shift, dtype="float32"):
 CASES = {
     "lanes": (wrapped(8, 64, 50), ["Y_part", "Y"]),
     "an extent that lanes do not divide": (wrapped(8, 63, 50), ["Y"]),
+    "many points of such an extent": (
+        wrapped(700, 63, 50),
+        ["Y_most_part", "Y_most", "Y_rest", "Y"],
+    ),
     "few points": (wrapped(2, 16, 50), ["Y"]),
     "int32": (wrapped(8, 64, 50, "int32"), ["Y_part", "Y"]),
 }
+
+
+def energies(n, reduce, scale):
+    """``⊕_{i, j} |x[i, 0] - x[j, 1]|``, with an epilogue."""
+    X = cases.placeholder("X", n, 2)
+    i, j = cases.axis(n, "i"), cases.axis(n, "j")
+    total = te.compute((), lambda: reduce(te.abs(X[i, 0] - X[j, 1]), axis=[i, j]), name="T")
+    return [X], te.compute((), lambda: total() * scale + 1.0, name="Y")
+
+
+@pytest.mark.parametrize("reduce", [te.sum, te.max], ids=["sum", "max"])
+def test_odd_extents_with_an_epilogue(reduce):
+    check(energies(257, reduce, 1e-3))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_lanes(name):
     case, written = CASES[name]
     [kernel] = separate(normal_form([case[1]]))[0]
-    [found] = apply_rules(kernel, avx512(), (reduction, *CPU_RULES))
+    [found] = apply_rules(kernel, avx512(), (ReductionRule(reduction), *CPU_RULES))
     assert [one.outputs[0].op.name for one in found.launches] == written
     check(case)

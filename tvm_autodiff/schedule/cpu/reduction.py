@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from ...expr.nodes import dtype_of
 from ...graph.stage import Reduction, axis_range, reduction_of
-from ..cost import MIN_LANES, STORE
+from ..cost import MIN_LANES, STORE, THREAD_CYCLES
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import has_branches, strides_along
 from ..rewrites.guards import selected
-from ..rewrites.sums.split_reduction import split_reduction
-from ..rule import Made, in_parts
+from ..rewrites.sums.split_reduction import even_part, split_reduction
+from ..rule import Made, Rest, in_parts, writes_to
 from .loops.columns import columns, single_results, vectors_of_parts
 from .loops.parallel import parts_for_threads
 
@@ -40,6 +40,10 @@ def _reduced(kernel: Kernel, machine: Machine) -> Made | Declined:
         partial, combined = lanes
         return in_parts([vectors_of_parts(partial, machine)], partial, combined, kernel)
     found = columns(kernel, machine)
+    parts = _even(kernel, machine) if isinstance(found, Declined) else None
+    if parts is not None:
+        most, rest, whole = parts
+        return [Rest(most), Rest(rest), *writes_to([Rest(whole)], kernel)]
     return [single_results(kernel, machine) if isinstance(found, Declined) else found]
 
 
@@ -64,6 +68,14 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
     if (strides and max(strides) == 1) or has_branches(plain.sources, axis.var):
         return None
     return split_reduction(kernel, len(plain.axes) - 1, lanes, interleaved=True)
+
+
+def _even(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel, Kernel] | None:
+    """A long reduction in a part with vectors of parts, and the elements that fill no vector."""
+    if iterations(kernel.root, machine.symbolic_size) < THREAD_CYCLES:
+        return None  # two more launches would take as long
+    parts = even_part(kernel, machine.lanes(dtype_of(kernel.root.output(0))))
+    return parts if parts is not None and _lanes(parts[0], machine) is not None else None
 
 
 def _selected(kernel: Kernel) -> Reduction:
