@@ -46,20 +46,25 @@ SCHEDULED = tuple(name for name in NAMES if name not in OFF_COMPILED)
 CHEAP = tuple(name for name in NAMES if name == "large" or not FEATURES[name].compiled)
 
 
-
-
 def fail_of(outcomes: Iterator) -> None:
     for outcome in outcomes:
         if outcome.complaints:
             pytest.fail(report(outcome.task, outcome.complaints), pytrace=False)
 
 
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """A process for all programs that are evaluated: the first ones of each take longer."""
+    with Worker() as one:
+        yield one
+
+
 @pytest.mark.parametrize("first", range(0, EVALUATED, TASK * TASKS))
-def test_evaluated(first: int) -> None:
+def test_evaluated(first: int, worker: Worker) -> None:
     last = min(first + TASK * TASKS, EVALUATED)
     starts = range(first, last, TASK)
     tasks = [Seeds(CHEAP, tuple(range(n, min(n + TASK, last))), False) for n in starts]
-    fail_of(run_all(tasks, 1))
+    fail_of(map(worker.run, tasks))
 
 
 @pytest.mark.slow
