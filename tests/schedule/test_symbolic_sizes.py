@@ -239,3 +239,16 @@ def test_extents_that_are_converted_are_shared_between_threads(size):
     got = ad.build([x, c], y, num_threads=2, cache=False)(array, scale)
     low = np.array([max((row * s).max() for s in scale) for row in array], "float32")
     np.testing.assert_allclose(got, np.concatenate([low, np.full(size, 2.0)]), rtol=1e-6)
+
+
+def test_operands_at_a_size_of_int64_and_a_literal_axis_are_packed():
+    """A window's weights: the literal axis is int32, the sum of both int64."""
+    n = te.var("n", "int64")
+    x, h = te.placeholder((n,), "float64", name="x"), te.placeholder((n - 89,), "float64", name="h")
+    i = te.reduce_axis((0, n - 89), "i")
+    y = te.compute((90,), lambda k: te.sum(h[i] * te.tanh(x[i + k]), axis=i), name="y")
+    run = ad.build([x, h], y, cache=False)
+    for size in (89, 90, 107, 300):
+        array, weights = np.linspace(-1, 2, size), np.linspace(2, 1, size - 89)
+        want = [weights @ np.tanh(array[k : k + size - 89]) for k in range(90)]
+        np.testing.assert_allclose(run(array, weights), want, rtol=1e-12)

@@ -155,7 +155,8 @@ def pack(
         bounds = interval(Affine(atom), ranges)
         beside = None if bounds is not None else _beside_a_size(atom, ranges)
         low, high = bounds or (beside[1:] if beside is not None else (0, 0))
-        extent, dtype = high - low + 1, dtype_of(by_id[atom[0][0]])
+        # a literal axis of int32 may stand beside a size of int64
+        extent, dtype = high - low + 1, max(dtype_of(by_id[key]) for key, _ in atom)
         value = _value(atom, by_id, -low, dtype)
         whole: Extent = extent
         if beside is not None:
