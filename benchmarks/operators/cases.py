@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from ..suite.case import Entry
-from . import (
+from .data import inference, pairs, sequences, series, signals, statistics
+from .networks import (
     attention,
-    bodies,
     encodings,
     graphs,
-    grids,
-    images,
-    inference,
     learning,
     losses,
     normalisation,
-    pairs,
-    physics,
-    points,
-    rendering,
     retrieval,
-    sequences,
-    series,
-    signals,
-    statistics,
-    waves,
 )
+from .space import bodies, grids, images, physics, points, rendering, waves
 
 _MODULES = (
     pairs,

@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import te
 
-from ..suite.case import Case, Input
-from .form import mapped, operator
+from ...suite.case import Case, Input
+from ..form import mapped, operator
 
 
 def frequencies(n: int, dims: int, bands: int) -> Case:

@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import te
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced
 
 
 def long_filter(channels: int, length: int, taps: int) -> Case:

@@ -9,8 +9,8 @@ from tvm import te
 
 import tvm_autodiff as ad
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced
 
 
 def neurons(n: int, steps: int) -> Case:

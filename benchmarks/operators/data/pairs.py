@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import te, tirx
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced
 
 
 def log_sum_exp_of_sums(n: int, m: int, k: int) -> Case:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import te
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced, softmax
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced, softmax
 
 
 def shifted_windows(size: int, window: int, shift: int, heads: int, width: int) -> Case:

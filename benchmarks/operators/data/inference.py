@@ -9,8 +9,8 @@ from tvm import te
 
 import tvm_autodiff as ad
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced, softmax
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced, softmax
 
 
 def hidden_markov(steps: int, batch: int, states: int) -> Case:

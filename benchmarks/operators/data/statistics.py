@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import te
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced
 
 
 def cox(n: int, features: int) -> Case:

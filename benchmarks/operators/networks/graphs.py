@@ -9,8 +9,8 @@ from tvm import te
 
 from tvm_autodiff import segment_sum
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced
 
 
 def dense_convolution(n: int, width: int, out: int) -> Case:

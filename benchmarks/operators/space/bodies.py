@@ -9,8 +9,8 @@ from tvm import te, topi
 
 from tvm_autodiff import segment_sum
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced
 
 
 def kuramoto(n: int) -> Case:

@@ -10,8 +10,8 @@ from tvm import te, topi
 
 from tvm_autodiff import segment_sum
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced, softmax
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced, softmax
 
 
 def factorization_machine(batch: int, fields: int, rows: int, width: int) -> Case:

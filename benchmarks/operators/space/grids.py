@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import te, topi
 
-from ..suite.case import Case, Input
-from .form import mapped, operator, reduced
+from ...suite.case import Case, Input
+from ..form import mapped, operator, reduced
 
 D2Q9 = [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)]
 W9 = [4 / 9] + [1 / 9] * 4 + [1 / 36] * 4

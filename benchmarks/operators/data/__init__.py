@@ -1,0 +1,1 @@
+"""Operators over data: pairs, sequences, signals, statistics."""

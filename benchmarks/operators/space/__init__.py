@@ -1,0 +1,1 @@
+"""Operators over space: points, bodies, grids, images."""
