@@ -248,6 +248,28 @@ def _guarded_rows(draw: Draw) -> Program:
     return draw.finished([A, B], stages)
 
 
+def _frames(options: Options, rng: np.random.Generator) -> None:
+    options.size_dtype = "int64" if options.index == "int64" else "int32"
+    options.special = _long_frames
+    options.assignments = [{"n": n} for n in (400, 131, 129)]
+
+
+def _long_frames(draw: Draw) -> Program:
+    """Frames longer than a comparison takes a size to be, filtered: none where n is too short."""
+    width, stride = draw.pick((64, 90, 100, 130)), draw.pick((1, 7, 45, 211))
+    n, i, k = variable("n"), variable("i"), variable("k")
+    last = Node("floordiv", (Node("sub", (n, integer(width))), integer(stride)))
+    frames = Node("add", (last, integer(1)))
+    A, B = Input("A", (n,), draw.dtype), Input("B", (width,), draw.dtype)
+    sample = read("A", Node("add", (Node("mul", (i, integer(stride))), k)))
+    if draw.chance(0.5):
+        sample = Draw.node("tanh", sample)
+    other = draw.pick((read("B", k), sample, sample))
+    body = Draw.node("mul", sample, other)
+    stage = Stage("S", (("i", frames),), (body,), draw.dtype, "sum", (("k", 0, width),))
+    return draw.finished([A, B], [stage])
+
+
 def _narrow_rows(options: Options, rng: np.random.Generator) -> None:
     options.special = _narrow_table
 
@@ -307,6 +329,7 @@ FEATURES: dict[str, Feature] = {
     "joined": Feature(_joined, "special"),
     "wide": Feature(_wide, "special", True),
     "tables": Feature(_narrow_rows, "special"),
+    "frames": Feature(_frames, "special"),
 }
 #: kinds that a whole program may be drawn in; the others change what the general draw makes
 _WITH_SPECIAL = {
@@ -315,6 +338,7 @@ _WITH_SPECIAL = {
     "joined": ("dtype", "index", "mode"),
     "tables": ("index", "dtype"),
     "wide": ("index",),
+    "frames": ("index", "dtype"),
 }
 
 

@@ -22,11 +22,6 @@ from ...errors import InvalidArgumentError
 from .measure import Builder, Runner
 from .options import Tuning
 
-_BATCH = 8  #: trials between two looks at the clock
-#: schedules that are made for each trial of a batch, to choose from: 512 for a whole one, which is
-#: what TVM makes, and takes longer than most trials
-_CANDIDATES = 64
-
 
 class _TimeIsUp(Exception):
     """Raised to end a search from inside."""
@@ -83,7 +78,11 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
             f"Tuning: cannot make the database folder {str(tuning.folder)!r}: {error.strerror}"
         ) from None
     _load_intrinsics()
-    batch = min(_BATCH, max(1, tuning.trials // len(functions)))
+    # trials between two looks at the clock
+    batch = min(8, max(1, tuning.trials // len(functions)))
+    # schedules to choose a batch from: for a whole one the 512 that TVM makes, which take longer
+    # than most trials
+    candidates = 64 * batch
     builder = Builder()
     with _progress(tuning) as bar, _quiet():
         watch = _Watch(bar, end)
@@ -96,7 +95,7 @@ def search(functions: Mapping[str, Any], target: Any, tuning: Tuning) -> None:
                 num_trials_per_iter=batch,
                 builder=builder,
                 runner=Runner(builder.libraries),
-                strategy=ms.search_strategy.EvolutionarySearch(population_size=_CANDIDATES * batch),
+                strategy=ms.search_strategy.EvolutionarySearch(population_size=candidates),
                 cost_model=_cost_model(),
                 measure_callbacks=[
                     ms.measure_callback.AddToDatabase(),
