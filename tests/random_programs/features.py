@@ -249,14 +249,15 @@ def _guarded_rows(draw: Draw) -> Program:
 
 
 def _frames(options: Options, rng: np.random.Generator) -> None:
-    options.size_dtype = "int64" if options.index == "int64" else "int32"
+    # literal extents may be narrower than sizes
+    options.size_dtype = str(rng.choice([options.index, "int64"]))
     options.special = _long_frames
     options.assignments = [{"n": n} for n in (400, 131, 129)]
 
 
 def _long_frames(draw: Draw) -> Program:
     """Frames longer than a comparison takes a size to be, filtered: none where n is too short."""
-    width, stride = draw.pick((64, 90, 100, 130)), draw.pick((1, 7, 45, 211))
+    width, stride = draw.pick((64, 90, 100, 130)), draw.pick((1, 1, 7, 45, 211))
     n, i, k = variable("n"), variable("i"), variable("k")
     last = Node("floordiv", (Node("sub", (n, integer(width))), integer(stride)))
     frames = Node("add", (last, integer(1)))
@@ -264,7 +265,7 @@ def _long_frames(draw: Draw) -> Program:
     sample = read("A", Node("add", (Node("mul", (i, integer(stride))), k)))
     if draw.chance(0.5):
         sample = Draw.node("tanh", sample)
-    other = draw.pick((read("B", k), sample, sample))
+    other = draw.pick((read("B", k), sample))
     body = Draw.node("mul", sample, other)
     stage = Stage("S", (("i", frames),), (body,), draw.dtype, "sum", (("k", 0, width),))
     return draw.finished([A, B], [stage])
