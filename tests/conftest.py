@@ -154,13 +154,17 @@ def numbers_of_a_test_alone(request: pytest.FixtureRequest) -> None:
 #: random programs
 UNOPTIMISED = (
     "benchmarks/gradbench",
+    "benchmarks/test_suite_cases.py",
     "functions",
     "gradients",
     "graph",
     "interop",
     "operators",
     "partition",
+    "schedule/cpu/recurrences",
+    "schedule/cpu/test_elementwise_bodies.py",
     "schedule/cuda",  # CUDA's compiler does the kernels: this is the code that launches them
+    "schedule/emit",
     "schedule/fusion",
     "schedule/rewrites",
     "schedule/test_size_parts.py",
