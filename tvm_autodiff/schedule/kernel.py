@@ -21,12 +21,14 @@ from ..expr.nodes import (
     operands,
     tensor_key,
 )
-from ..expr.rewrite import postorder
+from ..expr.rewrite import map_loads, postorder, substituter
 from ..expr.sharing.weights import MAX_WEIGHT, weight
 from ..graph.graph import tensors_read_by
 from ..graph.stage import (
     Operation,
     axis_range,
+    axis_vars,
+    bodies,
     is_compute,
     loop_axes,
     outputs_of,
@@ -103,6 +105,20 @@ class Kernel:
     def reads(self) -> dict[int, list[Read]]:
         """For each stage, by hash, its reads in order: the tensor and the indices."""
         return {hash(op): list(_reads(op)) for op in self.ops}
+
+
+def results_of(kernel: Kernel, values: Sequence[Expr], indices: Sequence[Expr]) -> list[Expr]:
+    """The element of each output at some indices, from those of the root and through the epilogue.
+    """
+    if kernel.epilogue is None:
+        return list(values)
+    root, [value] = tensor_key(kernel.root.output(0)), values
+
+    def reduced(tensor: Tensor, _: Sequence[Expr]) -> Expr | None:
+        return value if tensor_key(tensor) == root else None
+
+    rename = substituter(dict(zip(axis_vars(kernel.epilogue), indices, strict=True)))
+    return [map_loads(rename(body), reduced) for body in bodies(kernel.epilogue)]
 
 
 def _reads(op: Operation) -> Iterator[Read]:

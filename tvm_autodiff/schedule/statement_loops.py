@@ -28,8 +28,8 @@ from ..codegen.loop_nest import (
 from ..codegen.stages.primfunc import StageFunction, external_reads
 from ..codegen.statements import written
 from ..expr.build import variable
-from ..expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
-from ..expr.rewrite import expand_lets, map_loads, substituter
+from ..expr.nodes import Axis, Expr, Var, dtype_of
+from ..expr.rewrite import substituter
 from ..graph.stage import (
     Combiner,
     Extent,
@@ -41,7 +41,7 @@ from ..graph.stage import (
     reduction_of,
 )
 from .declined import NOT_COMPUTED, Declined
-from .kernel import Kernel, iterations
+from .kernel import Kernel, iterations, results_of
 from .machine import Machine
 
 
@@ -125,17 +125,7 @@ def element_stored(
     scope : str
         The scope of local buffers.
     """
-    if kernel.epilogue is not None:
-        root, [value] = tensor_key(kernel.root.output(0)), values
-        rename = substituter(dict(zip(axis_vars(kernel.epilogue), here, strict=True)))
-        values = [
-            map_loads(
-                rename(expand_lets(body)),
-                lambda tensor, _: value if tensor_key(tensor) == root else None,
-            )
-            for body in bodies(kernel.epilogue)
-        ]
-    stored, statements, values = written(values, places, scope)
+    stored, statements, values = written(results_of(kernel, values, here), places, scope)
     writes = [
         places.write(tensor, value, here)
         for tensor, value in zip(kernel.outputs, values, strict=True)
