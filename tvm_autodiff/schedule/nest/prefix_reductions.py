@@ -17,7 +17,8 @@ from ...expr.build import all_of, conjuncts, if_then_else
 from ...expr.nodes import COMPARISONS, Expr, Var, const_value, node_id, op_name, operands
 from ...expr.printing.reducer_signs import sign_of
 from ...expr.rewrite import depends_on, expand_lets
-from ...graph.stage import Operation, Reduction, axis_range, is_compute, reduction_of
+from ...expr.simplify import prove_equal
+from ...graph.stage import Extent, Operation, Reduction, axis_range, is_compute, reduction_of
 from ..cost import MAX_COPIES
 from .access import affine_forms, combine
 
@@ -96,6 +97,23 @@ def prefix_reduction_of(op: Operation) -> PrefixReduction | None:
     return None
 
 
+def is_short(extent: Extent) -> bool:
+    """Whether so few elements are reduced that their sums are written out instead."""
+    return isinstance(extent, int) and extent < MAX_COPIES
+
+
+def is_number(extent: Extent, value: int) -> bool:
+    """Whether an extent or lower bound is literally a number."""
+    return isinstance(extent, int) and extent == value
+
+
+def equal_extents(left: Extent, right: Extent) -> bool:
+    """Whether two extents are equal for all sizes."""
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int) and left == right
+    return node_id(left) == node_id(right) or prove_equal(left, right)
+
+
 def _is_first_extreme(found: Reduction) -> bool:
     """Whether the first of the largest or smallest elements is kept, with its place as the index.
 
@@ -115,7 +133,7 @@ def _order(
         return None
     [summed] = found.axes
     low, extent = axis_range(summed)
-    if low != 0 or not isinstance(extent, int) or extent < MAX_COPIES:
+    if not is_number(low, 0) or is_short(extent):
         return None
     variables: Sequence[Var] = [*(axis.var for axis in op.axis), summed.var]
     left, right = operands(condition)
@@ -126,7 +144,10 @@ def _order(
     form = combine(a, b, -1, {node_id(var): number for number, var in enumerate(variables)})
     factor = form.coefficient(node_id(summed.var))
     for number, axis in enumerate(op.axis):
-        if axis_range(axis) != (0, extent) or len(form.terms) != 2 or not factor:
+        start, results = axis_range(axis)
+        if not is_number(start, 0) or len(form.terms) != 2 or not factor:
+            continue
+        if not equal_extents(results, extent):
             continue
         if form.coefficient(node_id(axis.var)) == -factor:
             holds = _HOLDS[op_name(condition)]

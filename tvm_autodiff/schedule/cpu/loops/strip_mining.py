@@ -98,14 +98,34 @@ def vector_loop(
 
     if isinstance(end, int):
         return strips(end - begin, item.lanes, unroll, dtype, group)
+    widths = [unroll * item.lanes, *(halves(item.lanes) if kind == VECTORIZED else [])]
+    widths = [width for width in dict.fromkeys(widths) if width > 1]
+
+    def one(place: Expr) -> Statement:
+        return sequence(body(place, const(0, "int32")))
+
+    return symbolic_strips(extent, dtype, widths, unroll, group, one)
+
+
+def halves(lanes: int) -> list[int]:
+    """Vectors and narrower ones: what is left of a symbolic loop may be shorter than a register."""
+    return [width for width in (lanes, lanes // 2, lanes // 4, lanes // 8) if width > 1]
+
+
+def symbolic_strips(
+    extent: Expr,
+    dtype: str,
+    widths: Sequence[int],
+    unroll: int,
+    group: Callable[[Expr, int, int], Statement],
+    one: Callable[[Expr], Statement],
+) -> Statement:
+    """Strips of each width in turn, the first of which are rounds of several vectors, and then
+    single elements.
+    """
     extent = nonnegative(extent)  # of -2 elements, none are left after -1 rounds of 32
-    # narrower vectors after the last whole ones: a row may be shorter than a register
-    narrow = (item.lanes // 2, item.lanes // 4, item.lanes // 8)
-    widths = [w for w in (unroll * item.lanes, item.lanes, *narrow) if w > 1]
-    if kind == SERIAL:
-        widths = widths[:1]
     statements, done = [], const(0, dtype)
-    for number, width in enumerate(dict.fromkeys(widths)):
+    for number, width in enumerate(widths):
         left = sub(extent, done)
         trips = binary("floordiv", left, const(width, dtype))
         trip = counter("o", trips)
@@ -114,8 +134,7 @@ def vector_loop(
         statements.append(loop(trip, trips, group(position, groups, width // groups)))
         done = sub(extent, binary("floormod", extent, const(width, dtype)))
     rest = counter("rest", extent)
-    one = sequence(body(add(done, rest), const(0, "int32")))
-    return sequence([*statements, loop(rest, sub(extent, done), one)])
+    return sequence([*statements, loop(rest, sub(extent, done), one(add(done, rest)))])
 
 
 def strips(
