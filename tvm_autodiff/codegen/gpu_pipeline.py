@@ -10,6 +10,7 @@ import tvm
 from tvm import tirx
 
 from .passes.indices.size_divisions import with_sizes_divided
+from .passes.scalar_turns import with_scalar_turns
 from .passes.short_circuit import ordered_for_c
 
 #: the name of the pipeline, as `tvm.compile` takes it
@@ -19,7 +20,7 @@ GPU_PIPELINE = "tvm_autodiff.gpu"
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = tirx.get_tir_pipeline("s_tir")
     return (
-        lower,
+        tvm.transform.Sequential([with_scalar_turns, lower]),
         finish_host,
         lambda: tvm.transform.Sequential([ordered_for_c, with_sizes_divided, finish_device()]),
     )

@@ -26,6 +26,7 @@ from ..passes.indices.hoisted_divisions import with_hoisted_divisions
 from ..passes.short_circuit import short_circuited
 from ..passes.small_launches import without_small_launches
 from ..passes.subnormals import FLUSHED, without_subnormals
+from ..passes.scalar_turns import with_scalar_turns
 from ..passes.vector_conditions import without_vectors_as_numbers
 from ..stages.primfunc import PrimFunc
 from .call_check import CHECK_CODE, CODE, FITS, address_word
@@ -168,7 +169,7 @@ def _internal(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
 def _pipeline(*passes: Any) -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = tirx.get_tir_pipeline("s_tir")
     return (
-        tvm.transform.Sequential([_internal, compacting_blocks(lower)]),
+        tvm.transform.Sequential([_internal, with_scalar_turns, compacting_blocks(lower)]),
         lambda: tvm.transform.Sequential(
             [
                 *passes,

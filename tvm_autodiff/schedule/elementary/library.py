@@ -1,16 +1,17 @@
-"""Calls the C library where TVM's own version of a function is less exact.
+"""Calls the C library where TVM's own version of a function is less exact, and writes as arithmetic
+what TVM computes in vectors only then.
 
 With exact math, tanh is the C library's (TVM's ``(1 - e**-2x)/(1 + e**-2x)`` loses small x),
 sigmoid is computed in float64, because ``e**-x`` overflows where the result does not vanish, and
 exp10 is a power (TVM's ``e**(x*ln 10)`` is 80 units off in float32). In float64 exp10 is always a
-power.
+power. An inverse root is a quotient, as TVM writes it, too, but only after loops are vectors.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...expr.build import call, cast, like
+from ...expr.build import call, cast, div, like
 from ...expr.intrinsics import library_call, replace_calls
 from ...expr.nodes import Expr, dtype_of, operands
 
@@ -18,7 +19,7 @@ _SUFFIX = {"float32": "f", "float64": ""}
 
 
 def with_library_functions(func: Any, exact: bool) -> Any:
-    """``tanh(x) → C's tanh, exp10(x) → power(10, x)``.
+    """``tanh(x) → C's tanh, exp10(x) → power(10, x), rsqrt(x) → 1/sqrt(x)``.
 
     Examples
     --------
@@ -49,4 +50,9 @@ def with_library_functions(func: Any, exact: bool) -> Any:
             return node
         return cast(kind, call("sigmoid", cast("float64", operands(node)[0])))
 
-    return replace_calls(func, {"tanh": tanh, "exp10": exp10, "sigmoid": sigmoid})
+    def rsqrt(node: Expr) -> Expr:
+        [x] = operands(node)
+        return div(like(x, 1.0), call("sqrt", x))
+
+    rules = {"tanh": tanh, "exp10": exp10, "sigmoid": sigmoid, "rsqrt": rsqrt}
+    return replace_calls(func, rules)
