@@ -252,3 +252,30 @@ def test_operands_at_a_size_of_int64_and_a_literal_axis_are_packed():
         array, weights = np.linspace(-1, 2, size), np.linspace(2, 1, size - 89)
         want = [weights @ np.tanh(array[k : k + size - 89]) for k in range(90)]
         np.testing.assert_allclose(run(array, weights), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [5, 7, 64, 301])
+def test_borders_that_are_mirrored(size):
+    """The sum for the far border has ``4 - n`` elements at most: none where n is large, and the
+    operands that are copied for it have none, too.
+    """
+    n, taps = te.var("n"), 5
+    x, w = te.placeholder((3, n), name="x"), te.placeholder((taps,), name="w")
+
+    def mirrored(t):
+        t = te.if_then_else(t < 0, -t, t)
+        return te.if_then_else(t >= n, 2 * (n - 1) - t, t)
+
+    k = te.reduce_axis((0, taps), "k")
+    y = te.compute((3, n), lambda r, t: te.sum(w[k] * x[r, mirrored(t + k - 2)], axis=k), "y")
+    head = te.placeholder((3, n), name="head")
+    [dx] = ad.differentiate(y, [x], head)
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal(taps).astype("float32")
+    heads = rng.standard_normal((3, size)).astype("float32")
+    places = np.abs(np.arange(size)[:, None] + np.arange(taps) - 2)
+    places = np.where(places >= size, 2 * (size - 1) - places, places)
+    want = np.zeros((3, size), "float32")
+    np.add.at(want, (slice(None), places), heads[:, :, None] * weights)
+    got = ad.build([x, w, head], dx, cache=False)(np.zeros_like(want), weights, heads)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

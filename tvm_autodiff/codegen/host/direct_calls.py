@@ -23,10 +23,10 @@ from ..loop_nest import bind, branch, sequence, when
 from ..modules import compiled_module, module_of
 from ..passes.compaction import compacting_blocks
 from ..passes.indices.hoisted_divisions import with_hoisted_divisions
+from ..passes.scalar_turns import with_scalar_turns
 from ..passes.short_circuit import short_circuited
 from ..passes.small_launches import without_small_launches
 from ..passes.subnormals import FLUSHED, without_subnormals
-from ..passes.scalar_turns import with_scalar_turns
 from ..passes.vector_conditions import without_vectors_as_numbers
 from ..stages.primfunc import PrimFunc
 from .call_check import CHECK_CODE, CODE, FITS, address_word

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul, zero_like
 from ....expr.nodes import Expr, Tensor, Var, dtype_of, load, node_id
+from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import Axis, Extent, data_axis, make_stage
 from ...cost import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
@@ -161,7 +162,8 @@ def pack(
         whole: Extent = extent
         if beside is not None:
             size = loops.symbolic[beside[0]][1]
-            whole = size if high == low else size + (high - low)
+            # of a loop without turns, its extent may be negative
+            whole = nonnegative(size if high == low else size + (high - low))
         width = tile.extents.get(atom[0][0], extent)
         if len(atom) == 1 and atom[0][1] == 1 and extent > width:
             # v → (v // width, ..., v % width): what one tile reads is contiguous

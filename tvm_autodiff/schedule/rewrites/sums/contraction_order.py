@@ -34,6 +34,7 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import contains_load, expand_lets, substituter, variables_of
 from ....graph.graph import each_stage
+from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import (
     Operation,
     Reduction,
@@ -341,7 +342,7 @@ class _Stages:
         used = frozenset[int]().union(*(self._factors[n][2] for n in elimination.factors))
         kept = [axis for key, axis in self._axes.items() if key in used - elimination.axes]
         summed = tuple(axis for key, axis in self._axes.items() if key in elimination.axes)
-        axes = [data_axis(str(axis.var.name), axis_range(axis)[1]) for axis in kept]
+        axes = [data_axis(str(axis.var.name), nonnegative(axis_range(axis)[1])) for axis in kept]
         term = _Term(self._reduction, summed, self._product(elimination.factors, ()))
         [made] = term.renamed(kept, axes).stage(self._name, axes)
         tensor = self._equal.first(made.op).output(0)
