@@ -1,7 +1,7 @@
-"""Hides reads from TVM's analyzer, which fails on them beside branches.
+"""Hides reads from TVM's analyzer, which fails on them in comparisons and beside branches.
 
-For ``select(i < 4, i, 7 - i) == I[j]`` the analyzer looks up branches by a hash of the whole
-comparison. Tensors have no hash, so it raises a TypeError.
+The analyzer looks up what it knows of ``I[j] <= 4``, and the branches of ``select(i < 4, i, 7 - i)
+== I[j]``, by a hash of the whole comparison. Tensors have no hash, so it raises a TypeError.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from .build import variable
-from .nodes import INDEX_DTYPES, Expr, Var, dtype_of, is_load, node_id, op_name
+from .nodes import COMPARISONS, INDEX_DTYPES, Expr, Var, dtype_of, is_load, node_id, op_name
 from .rewrite import contains, postorder, replace_outermost
 from .sharing.lets import merge_equal
 
@@ -19,7 +19,8 @@ Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
 def hide_reads(
     exprs: Sequence[Expr], ranges: Ranges | None
 ) -> tuple[list[Expr], Ranges, dict[Var, Expr]]:
-    """``select(c, a, b) < I[j]  →  select(c, a, b) < v``; without branches nothing changes.
+    """``select(c, a, b) < I[j]  →  select(c, a, b) < v``; without branches and comparisons nothing
+    changes.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def hide_reads(
     (1, 'read')
     """
     roots = [*exprs, *_bounds(ranges)]
-    if contains(roots, _is_branch) and contains(roots, is_load):
+    if contains(roots, _is_hashed) and contains(roots, is_load):
         return _hidden(exprs, ranges, is_load)
     return list(exprs), dict(ranges or {}), {}
 
@@ -80,5 +81,5 @@ def _hidden(
     return hidden[: len(exprs)], changed, {names[key]: reads[key] for key in reads}
 
 
-def _is_branch(node: Expr) -> bool:
-    return op_name(node) in ("select", "if_then_else")
+def _is_hashed(node: Expr) -> bool:
+    return op_name(node) in ("select", "if_then_else", *COMPARISONS)

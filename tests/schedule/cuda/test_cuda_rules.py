@@ -267,6 +267,8 @@ SYMBOLIC = {
     "rows": (lambda n: cases.rows(n, 100), "reduction"),
     "columns": (lambda n: cases.columns(n, 48), "reduction"),
     "prefix": (lambda n: prefix((n, 40), 1, lambda k, i: k <= i), "prefix_reduction"),
+    "prefix over n": (lambda n: prefix((3, n), 1, lambda k, i: k >= i), "prefix_reduction"),
+    "prefix up n rows": (lambda n: prefix((n, 5), 0, lambda k, i: k < i), "prefix_reduction"),
 }
 
 

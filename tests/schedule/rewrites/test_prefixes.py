@@ -64,11 +64,9 @@ SCANS = {
 }
 
 OTHERS = {
-    "one more": along(lambda i, k: ite(k <= i + 1, X[k], 0.0)),
     "every second": along(lambda i, k: ite(2 * k <= i, X[k], 0.0)),
     "of both": along(lambda i, k: ite(k <= i, te.exp(X[k] * X[i]), 0.0)),
     "window": along(lambda i, k: ite(te.all(k <= i, k > i - 3), X[k], 0.0)),
-    "beyond": along(lambda i, k: ite(i - k < 3, X[k], 0.0)),
 }
 
 

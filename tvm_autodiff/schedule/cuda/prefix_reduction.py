@@ -29,13 +29,13 @@ from ...codegen.loop_nest import (
 from ...codegen.stages.primfunc import StageFunction, external_reads
 from ...codegen.thread_loops import REGISTERS, SHARED, WARP, barrier, buffer_in
 from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
-from ...expr.nodes import Expr, Var, dtype_of
+from ...expr.nodes import Expr, Var, const_value, dtype_of
 from ...expr.rewrite import substituter
-from ...graph.stage import Reduction, axis_range, axis_vars, reduction_of
+from ...graph.stage import Extent, Reduction, axis_range, axis_vars, reduction_of
 from ..declined import Declined, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
-from ..nest.prefix_reductions import PrefixReduction, prefix_reduction_of
+from ..nest.prefix_reductions import PrefixReduction, is_number, prefix_reduction_of
 from ..statement_loops import accumulated, element_stored
 from .blocks.place_grid import BlockShape, Thread, below, place_grid, rounds
 from .blocks.threads import BLOCK
@@ -50,11 +50,12 @@ def prefix_reduction(kernel: Kernel, machine: Machine) -> list[StageFunction] | 
     if found.other is not None:
         return Declined("elements that do not count are no identities")
     low, length = axis_range(op.axis[found.axis])
-    if low != 0 or not isinstance(length, int):
-        return Declined("the axis that it accumulates along is symbolic, or does not begin at 0")
+    if not is_number(low, 0):
+        return Declined("the axis that it accumulates along does not begin at 0")
     together = WARP
     last = found.axis == len(op.axis) - 1
-    while last and together < BLOCK and 2 * together <= length:
+    steps = length if isinstance(length, int) else machine.symbolic_size
+    while last and together < BLOCK and 2 * together <= steps:
         together *= 2
     shape = BlockShape(max(1, WARP * 4 // together) if last else WARP, together, rows=last)
     return [_Writer(kernel, found, length, shape).launch(machine)]
@@ -64,12 +65,14 @@ class _Writer:
     """Writes the launch of one stage."""
 
     def __init__(
-        self, kernel: Kernel, found: PrefixReduction, length: int, shape: BlockShape
+        self, kernel: Kernel, found: PrefixReduction, length: Extent, shape: BlockShape
     ) -> None:
         reduction = reduction_of(kernel.root)
         assert reduction is not None
         self.kernel, self.found, self.reduction = kernel, found, reduction
-        self.length, self.shape = length, shape
+        self.shape = shape
+        self.length = const(length, "int32") if isinstance(length, int) else length
+        self.dtype = dtype_of(self.length)
         self.inputs = external_reads(kernel.ops)
         self.places, self.buffers = Places.of([*self.inputs, *kernel.outputs])
         self.around = [axis for n, axis in enumerate(kernel.root.axis) if n != found.axis]
@@ -92,14 +95,14 @@ class _Writer:
     def _row(self, thread: Thread) -> tuple[Sequence[Local], Statement]:
         """Shared buffers, and the elements of a row, as many at a time as there are threads."""
         table = indices_at(self.around, thread.place)
-        step = variable("step")
-        together = const(self.shape.together, "int32")
-        number = add(mul(step, together), thread.part)
-        count = const(self.length, "int32")
+        step = variable("step", self.dtype)
+        together = const(self.shape.together, self.dtype)
+        number = add(mul(step, together), cast(self.dtype, thread.part))
+        count = self.length
         inside = all_of([thread.inside, below(number, count, self.shape.together)])
         position: Expr = number
         if self.found.backward:
-            position = sub(const(self.length - 1, "int32"), number)
+            position = sub(self._last(), number)
         body = self._elements(thread, table, number, position, inside)
         begin = _stored(self.carry, self.reduction.combiner.identity)
         steps = loop(step, rounds(count, self.shape.together), body)
@@ -122,8 +125,7 @@ class _Writer:
         )
         counts = inside
         if not self.found.inclusive:  # the last element counts for none, and may not exist
-            last_number = const(self.length - 1, "int32")
-            counts = all_of([thread.inside, compare("lt", number, last_number)])
+            counts = all_of([thread.inside, compare("lt", number, self._last())])
         steps = [barrier(), *_stored(self.own, identity), when(counts, loaded)]
         distance, turn = 1, 0
         while distance < self.shape.together:
@@ -143,6 +145,12 @@ class _Writer:
         written = element_stored(self.kernel, _values(self.left), indices, self.places, REGISTERS)
         last = self._of(turn, const(self.shape.together - 1, "int32"), thread)
         return sequence([*steps, when(inside, written), self._combined(self.carry, last)])
+
+    def _last(self) -> Expr:
+        """The last place of the axis that results accumulate along."""
+        known = const_value(self.length)
+        one = const(1, self.dtype)
+        return sub(self.length, one) if known is None else const(int(known) - 1, self.dtype)
 
     def _exchanged(self, thread: Thread, turn: int) -> list[Statement]:
         """What each thread has, where the others see it."""

@@ -17,6 +17,7 @@ from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
 from .loops.unread_results import without_unread_results
 from .normal_form import normal_form
+from .prefix_lookups import with_prefix_lookups
 from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals
 from .sums.added_sums import with_added_sums
@@ -75,6 +76,7 @@ INTO_KERNELS = (
     Rewrite(with_inlined_borders),
     Rewrite(with_written_classes),
     Rewrite(with_prefixes_in_order),
+    Rewrite(with_prefix_lookups),
     Rewrite(with_axes_in_order, exact=False),
 )
 

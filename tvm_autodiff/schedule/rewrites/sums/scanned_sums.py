@@ -1,7 +1,8 @@
-"""Computes sums of products that hold a prefix sum as that prefix sum, and a product with it.
+"""Computes sums that hold a prefix sum as that prefix sum, and a product or a sum of it.
 
-The gradients of a cumulative sum of a product are such sums. A prefix sum takes one step for each
-element, where the sum under its condition has one for each pair.
+The gradients of a cumulative sum of a product are such sums, and so are sums up to a place along
+each of several axes. A prefix sum takes one step for each element, where the sum under its
+condition has one for each pair.
 """
 
 from __future__ import annotations
@@ -9,10 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ....expr.build import all_of, if_then_else, mul, zero_like
-from ....expr.nodes import Axis, Expr, Tensor, const_value, is_float, load, node_id
+from ....expr.build import all_of, div, if_then_else, mul, zero_like
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    const_value,
+    is_float,
+    load,
+    node_id,
+    op_name,
+    operands,
+)
 from ....expr.rewrite import depends_on, expand_lets, variables_of
-from ....graph.graph import each_stage
+from ....graph.graph import each_stage, tensors_read_by
+from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import (
     Operation,
     Reduction,
@@ -27,8 +39,9 @@ from ....graph.stage import (
 )
 from ....graph.structural import EqualStages
 from ...nest.in_range import is_safe, loops_of
-from ...nest.prefix_reductions import prefix_reduction_of
+from ...nest.prefix_reductions import is_number, prefix_reduction_of
 from ...nest.products import factors_of, is_sum
+from ..prefix_lookups import with_prefix_lookups
 from ..prefixes import with_prefixes_in_order
 
 
@@ -42,7 +55,7 @@ class _Read:
 
 def with_scanned_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``y[k] = Σ_{i,j} if j > k then a[i,j]*b[i,k] → t[i,k] = Σ_j if j > k then a[i,j]; y[k] = Σ_i
-    t[i,k]*b[i,k]``, where t is a prefix sum.
+    t[i,k]*b[i,k]``, where t is a prefix sum; ``Σ_k if k <= j then a[k]/b[j] → t[j]/b[j]``, too.
 
     Where no element of the prefix sum counts, b is multiplied by zero in place of being left out.
     """
@@ -56,30 +69,50 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
         return None
     if not is_float(reduction.sources[0]) or not const_value(reduction.condition):
         return None
-    guards, factors = factors_of(expand_lets(reduction.sources[0]))
+    guards, every = factors_of(expand_lets(reduction.sources[0]))
     for summed in reduction.axes:
+        factors, divisors = _quotients(every, summed)
         inside = [factor for factor in factors if depends_on(factor, [summed.var])]
         outside = [factor for factor in factors if not depends_on(factor, [summed.var])]
-        if not inside or not outside:
+        if not inside or not (outside or divisors or len(reduction.axes) > 1):
             continue
         within = [guard for guard in guards if depends_on(guard, [summed.var])]
         others = [axis for axis in reduction.axes if node_id(axis.var) != node_id(summed.var)]
         if any(depends_on(bound, [summed.var]) for axis in others for bound in bounds_of(axis)):
             continue  # another axis is within it
         prefix = _prefix(op, reduction, summed, others, inside, within)
-        if prefix is None or not is_safe(outside, loops_of([*op.axis, *others]), thorough=True):
+        loops = loops_of([*op.axis, *others])
+        if prefix is None or not is_safe([*outside, *divisors], loops, thorough=True):
             continue
         rest = [guard for guard in guards if not depends_on(guard, [summed.var])]
         tensor = equal.first(prefix.tensor.op).output(0)
         value = load(tensor, prefix.indices)
         for factor in outside:
             value = mul(value, factor)
+        for divisor in divisors:
+            value = div(value, divisor)
         value = if_then_else(all_of(rest), value, zero_like(value)) if rest else value
         if not others:
             return make_stage(op.name, list(op.axis), [value])
         left = replace(reduction, axes=tuple(others), sources=(value,))
         return reduction_stage(op.name, list(op.axis), left)
     return None
+
+
+def _quotients(factors: Sequence[Expr], summed: Axis) -> tuple[list[Expr], list[Expr]]:
+    """``(a/b)*c → (a, c), (b)`` for divisors that do not depend on an axis."""
+    found: list[Expr] = []
+    divisors: list[Expr] = []
+    pending = list(factors)
+    while pending:
+        factor = pending.pop(0)
+        if op_name(factor) == "div" and not depends_on(operands(factor)[1], [summed.var]):
+            over, under = operands(factor)
+            pending.insert(0, over)
+            divisors.append(under)
+        else:
+            found.append(factor)
+    return found, divisors
 
 
 def _prefix(
@@ -96,11 +129,9 @@ def _prefix(
     # the axis that the prefixes end at is the last one, whatever sum they are in
     conditions = [*guards, *bounds_of(summed)]
     kept.sort(key=lambda axis: any(depends_on(part, [axis.var]) for part in conditions))
-    if any(axis_range(axis)[0] != 0 for axis in kept):
+    if not all(is_number(axis_range(axis)[0], 0) for axis in kept):
         return None
-    if not all(isinstance(axis_range(axis)[1], int) for axis in kept):
-        return None
-    axes = [data_axis(str(axis.var.name), axis_range(axis)[1]) for axis in kept]
+    axes = [data_axis(str(axis.var.name), nonnegative(axis_range(axis)[1])) for axis in kept]
     rename = {old.var: new.var for old, new in zip(kept, axes, strict=True)}
     [value, *more] = factors
     for factor in more:
@@ -108,7 +139,8 @@ def _prefix(
     source = if_then_else(all_of(guards), value, zero_like(value)) if guards else value
     inner = renewed_reduction(replace(reduction, axes=(summed,), sources=(source,)), rename)
     stage = reduction_stage(f"{op.name}_prefix", axes, inner)
-    [tensor] = with_prefixes_in_order(stage)
-    if prefix_reduction_of(tensor.op) is None:
+    [tensor] = with_prefix_lookups(with_prefixes_in_order(stage))
+    near = [tensor.op, *(read.op for read in tensors_read_by(tensor.op))]
+    if not any(is_compute(one) and prefix_reduction_of(one) is not None for one in near):
         return None
     return _Read(tensor, [axis.var for axis in kept])
