@@ -32,11 +32,12 @@ from .modules import machine_on, modules_in
 from .profile import Profile, profile_of, profile_of_launches
 from .tensors import cpu
 from .threads import use_threads
+from .unpickled import Unpickled
 
 _Types = tuple[type, ...]
 
 
-class CompiledFunction(CheckedArguments):
+class CompiledFunction(CheckedArguments, Unpickled):
     """A compiled tensor program that is called with arrays.
 
     It takes numpy, TVM, PyTorch and JAX arrays and anything with DLPack, in any combination and
