@@ -26,7 +26,8 @@ from tests.random_programs.programs import (
     as_node,
 )
 
-SMOOTH = ("exp", "log", "sqrt", "tanh", "sigmoid", "sin", "cos", "div", "square")
+TOTAL = ("tanh", "sigmoid", "sin", "cos", "atan", "asinh", "erf")
+SMOOTH = ("exp", "log", "sqrt", "rsqrt", *TOTAL, "div", "square")
 #: reducer → how often it is drawn
 REDUCERS = {"sum": 0.57, "max": 0.13, "min": 0.12, "prod": 0.18}
 USER_REDUCERS = {"argmax": 3, "argmin": 2, "moments": 2, "either": 2, "positive": 2, "sum": 1}
@@ -394,7 +395,7 @@ class Draw:
     def smooth(self, x: Node, depth: int) -> Node:
         operator = self.pick(SMOOTH)
         square = self.node("mul", x, x)
-        if operator in ("sqrt", "log"):
+        if operator in ("sqrt", "rsqrt", "log"):
             return self.node(operator, self.node("add", square, literal(0.7)))
         if operator == "exp":
             return self.node("exp", self.node("tanh", x))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.random_programs.draw import (
+    TOTAL,
     Draw,
     Options,
     both,
@@ -271,6 +272,35 @@ def _long_frames(draw: Draw) -> Program:
     return draw.finished([A, B], [stage])
 
 
+def _pairs(options: Options, rng: np.random.Generator) -> None:
+    options.special = _energy_of_pairs
+    if rng.random() < 0.4:
+        options.assignments = [{"n": n} for n in (70, 5, 0)]
+
+
+def _energy_of_pairs(draw: Draw) -> Program:
+    """A function of all pairs of points: its derivatives are sums that share it."""
+    symbolic = draw.options.assignments is not None
+    size = variable("n") if symbolic else draw.between(64, 90)
+    count = draw.between(2, 3)
+    i, j = variable("i"), variable("j")
+    A, B = Input("A", (size, count), draw.dtype), Input("B", (size,), draw.dtype)
+    square = literal(0.5)
+    for c in range(count):
+        d = Draw.node("sub", *(read("A", at, integer(c)) for at in (i, j)))
+        square = Draw.node("add", square, Draw.node("mul", d, d))
+    near = Draw.node(draw.pick(("rsqrt", "sqrt", "log", *TOTAL)), square)
+    body = Draw.node("mul", Draw.node("mul", read("B", i), read("B", j)), near)
+    if draw.chance(0.6):
+        body = Draw.node("if_then_else", compare("lt", i, j), body, literal(0))
+    ends = (("i", 0, size), ("j", 0, size))
+    if draw.chance(0.5):
+        stage = Stage("S", (), (body,), draw.dtype, "sum", ends)
+    else:
+        stage = Stage("S", (("i", size),), (body,), draw.dtype, "sum", ends[1:])
+    return draw.finished([A, B], [stage])
+
+
 def _narrow_rows(options: Options, rng: np.random.Generator) -> None:
     options.special = _narrow_table
 
@@ -331,6 +361,7 @@ FEATURES: dict[str, Feature] = {
     "wide": Feature(_wide, "special", True),
     "tables": Feature(_narrow_rows, "special"),
     "frames": Feature(_frames, "special"),
+    "pairs": Feature(_pairs, "special", True),
 }
 #: kinds that a whole program may be drawn in; the others change what the general draw makes
 _WITH_SPECIAL = {
@@ -340,6 +371,7 @@ _WITH_SPECIAL = {
     "tables": ("index", "dtype"),
     "wide": ("index",),
     "frames": ("index", "dtype"),
+    "pairs": ("dtype",),
 }
 
 

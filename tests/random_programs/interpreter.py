@@ -16,6 +16,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from scipy.special import erf
 
 from tests.random_programs.programs import ARG_REDUCERS, Extent, Node, Program, Stage
 
@@ -124,6 +125,10 @@ def _derivatives(op: str, result: Array, args: list[Array]) -> list[Array]:
         "exp": lambda: [result],
         "log": lambda: [1 / a],
         "sqrt": lambda: [0.5 / result],
+        "rsqrt": lambda: [-0.5 * result / a],
+        "atan": lambda: [1 / (1 + a * a)],
+        "asinh": lambda: [1 / np.sqrt(1 + a * a)],
+        "erf": lambda: [2 / np.sqrt(np.pi) * np.exp(-a * a)],
         "tanh": lambda: [1 - result * result],
         "sigmoid": lambda: [result * (1 - result)],
         "sin": lambda: [np.cos(a)],
@@ -150,6 +155,10 @@ FLOATS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
     "exp": (np.exp, None),
     "log": (np.log, None),
     "sqrt": (np.sqrt, None),
+    "rsqrt": (lambda a: 1 / np.sqrt(a), None),
+    "atan": (np.arctan, None),
+    "asinh": (np.arcsinh, None),
+    "erf": (erf, None),
     "tanh": (np.tanh, None),
     "sigmoid": (lambda a: 1 / (1 + np.exp(-a)), None),
     "sin": (np.sin, None),
