@@ -35,6 +35,7 @@ from .loop_rows import rows_apart, steps_apart
 from .machine import Machine
 from .rewrites.loops.row_blocks import RowBlocks
 from .rewrites.normal_form import copy_of
+from .rewrites.sums.stored_functions import with_stored_functions
 from .rewrites.table import BEFORE_KERNELS, rewritten
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
@@ -92,6 +93,8 @@ class Plan:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         kind, exact = self.machine.kind, self.machine.exact_math
         tensors = rewritten(outputs, BEFORE_KERNELS, kind, exact)
+        if kind == "llvm":
+            tensors = with_stored_functions(tensors, self.machine)
         if self.tiles:
             tensors = with_tiles(tensors, self.machine)
         kernels, self.results = cut(tensors, exact)

@@ -1,0 +1,137 @@
+"""Functions that several reductions share: computed once, equal values, what is not stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tvm import te
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.expr.costly import is_expensive
+from tvm_autodiff.expr.rewrite import contains
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import is_compute, sources_of
+from tvm_autodiff.schedule.machine import as_target, machine_of
+from tvm_autodiff.schedule.rewrites.sums.stored_functions import with_stored_functions
+
+N, M, K = 20, 30, 25
+MACHINE = machine_of(as_target({"kind": "llvm", "mcpu": "skylake-avx512"}), threads=1)
+x = te.placeholder((N, K), "float64", name="x")
+y = te.placeholder((M, K), "float64", name="y")
+w = te.placeholder((N, M), "float64", name="w")
+INPUTS = (x, y, w)
+
+
+def reduced(shape, extent, body, name, reduce=te.sum):
+    k = te.reduce_axis((0, extent), "k")
+    return te.compute(shape, lambda *i: reduce(body(*i, k), axis=k), name=name)
+
+
+def pair(i, j, k):
+    return te.exp(x[i, k] * y[j, k])
+
+
+def outer(i, j, k):
+    return te.log(1.0 + pair(i, j, k))
+
+
+def over(axis, value=pair, name="s", reduce=te.sum):
+    """The sum of a function of (i, j, k) along one of its axes, weighted by place."""
+    bodies = {
+        "k": ((N, M), K, lambda i, j, k: value(i, j, k)),
+        "j": ((N, K), M, lambda i, k, j: w[i, j] * value(i, j, k)),
+        "i": ((M, K), N, lambda j, k, i: w[i, j] * value(i, j, k)),
+    }
+    return reduced(*bodies[axis], name, reduce)
+
+
+def gradients():
+    total = te.compute((N, M), lambda i, j: te.log(over("k")[i, j]), name="log")
+    return [total, *ad.differentiate(total, [x, y], w)]
+
+
+STORED = {
+    "along two axes": ([over("k"), over("j")], 1),
+    "along three axes": ([over("k"), over("j"), over("i")], 1),
+    "a maximum and a sum": ([over("k", reduce=te.max), over("i")], 1),
+    "a function in a function": ([over("k", outer), over("j", outer)], 1),
+    "gradients of a sum of exponentials": (gradients(), 2),
+}
+
+OTHERS = {
+    "one reduction": [over("k")],
+    "one pass": [over("k"), over("k", lambda *at: pair(*at) * 2.0)],
+    "different functions": [over("k"), over("j", lambda i, j, k: te.exp(x[i, k] - y[j, k]))],
+    "other places": [over("k"), over("j", lambda i, j, k: te.exp(x[i, k] * y[M - 1 - j, k]))],
+    "no function": [over("k", lambda i, j, k: x[i, k] * y[j, k]), over("j")],
+    "reads behind a guard": [
+        over("k", lambda i, j, k: te.if_then_else(j < 9, te.exp(x[i, k] * x[j + 9, k]), 0.0)),
+        over("j", lambda i, j, k: te.if_then_else(j < 9, te.exp(x[i, k] * x[j + 9, k]), 0.0)),
+    ],
+}
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    return [(t, rng.uniform(-1, 1, [int(n) for n in t.shape])) for t in INPUTS]
+
+
+def functions(tensors):
+    """The number of stages that compute an expensive function."""
+    stages = (op for op in Graph(tensors).ops if is_compute(op))
+    return sum(contains(sources_of(op), is_expensive) for op in stages)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored(name):
+    outputs, left = STORED[name]
+    changed = with_stored_functions(outputs, MACHINE)
+    assert functions(changed) == left < functions(outputs)
+    got, want = (evaluate_graph(tensors, data()) for tensors in (changed, outputs))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_stay(name):
+    outputs = OTHERS[name]
+    assert functions(with_stored_functions(outputs, MACHINE)) == functions(outputs)
+
+
+def test_more_than_the_shared_cache_holds_is_computed_again():
+    outputs, _ = STORED["along three axes"]
+    small = replace(MACHINE, last_cache_bytes=8 * N * M * K)
+    assert functions(with_stored_functions(outputs, small)) == 3
+
+
+def test_symbolic_sizes_are_computed_again():
+    n = te.var("n")
+    a = te.placeholder((n, K), "float64", name="a")
+    value = lambda i, j: te.exp(a[i, j])  # noqa: E731
+    j, i = te.reduce_axis((0, K), "j"), te.reduce_axis((0, n), "i")
+    outputs = [
+        te.compute((n,), lambda p: te.sum(value(p, j), axis=j), name="rows"),
+        te.compute((K,), lambda p: te.sum(value(i, p), axis=i), name="columns"),
+    ]
+    assert functions(with_stored_functions(outputs, MACHINE)) == 2
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_compiled_with_gradients(exact):
+    """The log-sum-exp of pairs and its gradients, on arrays that another axis is contiguous in."""
+    total = over("k")
+    dx, dy = ad.differentiate(total, [x, y], w)
+    values = [array for _, array in data(1)]
+    got = ad.build(list(INPUTS), [total, dx, dy], exact_math=exact, cache=False)(*values)
+    a, b, h = values
+    powers = np.exp(a[:, None] * b)
+    want = (
+        powers.sum(2),
+        np.einsum("ij,ijk,jk->ik", h, powers, b),
+        np.einsum("ij,ijk,ik->jk", h, powers, a),
+    )
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

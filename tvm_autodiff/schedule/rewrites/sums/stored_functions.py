@@ -1,0 +1,215 @@
+"""Computes an expensive function once for several reductions that would each compute it.
+
+The gradients of a sum of exponentials over pairs are sums of the same exponentials, each along
+another axis, so that one pass over the pairs does not give all of them. The values are read again
+where that takes less time than to compute them again, and where the shared cache holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from math import prod
+
+from ....expr.costly import is_expensive
+from ....expr.dtypes import itemsize
+from ....expr.nodes import Axis, Expr, Tensor, dtype_of, load, node_id, tensor_key
+from ....expr.rewrite import (
+    contains,
+    depends_on,
+    expand_lets,
+    postorder,
+    replace_outermost,
+    substituter,
+)
+from ....expr.sharing.lets import bind_shared
+from ....expr.structural import StructuralKeys
+from ....graph.graph import Graph, retarget
+from ....graph.stage import (
+    Operation,
+    axis_range,
+    data_axis,
+    is_compute,
+    is_placeholder,
+    loop_axes,
+    make_stage,
+    outputs_of,
+    reduction_of,
+    reduction_stage,
+)
+from ...cost import CALL, MARGIN, MAX_SEARCHED, PORT_BYTES, SHARED_BYTE
+from ...machine import Machine
+from ...nest.access import strides_along
+from ...nest.in_range import is_safe, loops_of
+from .common_functions import aligned
+
+
+def with_stored_functions(outputs: Sequence[Tensor], machine: Machine) -> list[Tensor]:
+    """``s[i, j] = Σ_k exp(a(i, j, k)), t[i, k] = Σ_j w[i, j]*exp(a(i, j, k)) → e[i, j, k] =
+    exp(a(i, j, k)), s[i, j] = Σ_k e[i, j, k], t[i, k] = Σ_j w[i, j]*e[i, j, k]``.
+    """
+    graph = Graph(outputs)
+    uses = _uses(graph, machine)
+    if not uses:
+        return list(outputs)
+    replaced: dict[tuple[int, int], Tensor] = {}
+    for op in graph.ops:
+        if is_placeholder(op):
+            continue
+        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
+        if hash(op) in uses:
+            current = _reading(current[0].op, uses[hash(op)])
+        for old, new in zip(outputs_of(op), current, strict=True):
+            if tensor_key(old) != tensor_key(new):
+                replaced[tensor_key(old)] = new
+    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+
+
+@dataclass
+class _Group:
+    """A function that is stored.
+
+    Attributes
+    ----------
+    order : list of int
+        The axes of the stored values, as numbers of loops.
+    tensor : Tensor or None
+        The stored values, once the first reduction is reached.
+    """
+
+    order: list[int] = field(default_factory=list)
+    tensor: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A function in a reduction, the number of the node among all that are expensive there.
+
+    Attributes
+    ----------
+    loops : list of int
+        The reduction's own loops in the order of those of the first use of the function.
+    """
+
+    op: Operation
+    number: int
+    loops: Sequence[int]
+
+
+def _uses(graph: Graph, machine: Machine) -> dict[int, list[tuple[_Use, _Group]]]:
+    """What reductions read, by their hashes."""
+    keys = StructuralKeys()
+    known: dict[Hashable, list[_Use]] = {}
+    for op in graph.ops:
+        for number, node in enumerate(_functions(op)):
+            use, key = _same(op, number, node, keys, known)
+            known.setdefault(key, []).append(use)
+    found: dict[int, list[tuple[_Use, _Group]]] = {}
+    for uses in known.values():
+        if _pays(uses, machine):
+            group = _Group(_order(uses[0]))
+            for use in uses:
+                found.setdefault(hash(use.op), []).append((use, group))
+    return found
+
+
+def _functions(op: Operation) -> list[Expr]:
+    """The expensive functions in a reduction of all of its loops, inner ones first."""
+    reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is None or reduction.init or not contains(reduction.sources, is_expensive):
+        return []
+    axes = loop_axes(op)
+    ranges = [axis_range(axis) for axis in axes]
+    if len(axes) > MAX_SEARCHED or not all(low == 0 and isinstance(n, int) for low, n in ranges):
+        return []
+    variables = [axis.var for axis in axes]
+    nodes = postorder([expand_lets(source) for source in reduction.sources])
+    return [
+        node
+        for node in nodes
+        if is_expensive(node) and all(depends_on(node, [var]) for var in variables)
+    ]
+
+
+def _same(
+    op: Operation,
+    number: int,
+    node: Expr,
+    keys: StructuralKeys,
+    known: Mapping[Hashable, Sequence[_Use]],
+) -> tuple[_Use, Hashable]:
+    """A function as a use of one that is known, or as a new one."""
+    axes = loop_axes(op)
+    extents = [axis_range(axis)[1] for axis in axes]
+
+    def key_of(loops: Sequence[int]) -> Hashable:
+        places = {axes[loop].var: place for place, loop in enumerate(loops)}
+        return tuple(extents[loop] for loop in loops), keys.expr(node, places)
+
+    for loops in permutations(range(len(axes))):
+        key = key_of(loops)
+        if key in known:
+            return _Use(op, number, loops), key
+    here = range(len(axes))
+    return _Use(op, number, here), key_of(here)
+
+
+def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
+    """Whether to store the values and to read them takes less time than to compute them again.
+
+    Reductions that are computed in one pass compute them once.
+    """
+    passes: list[_Use] = []
+    for use in uses:
+        if all(aligned(use.op, other.op) is None for other in passes):
+            passes.append(use)
+    first = uses[0]
+    node, axes = _functions(first.op)[first.number], loop_axes(first.op)
+    if len(passes) < 2 or not is_safe([node], loops_of(axes), thorough=True):
+        return False
+    dtype = dtype_of(node)
+    size = itemsize(dtype) * prod(int(axis_range(axis)[1]) for axis in axes)
+    if 2 * size > machine.last_cache_bytes:
+        return False
+    stored = (1 + len(passes)) * itemsize(dtype) * (SHARED_BYTE + 1 / PORT_BYTES)
+    computed = (len(passes) - 1) * CALL / machine.lanes(dtype)
+    return MARGIN * stored < computed
+
+
+def _order(use: _Use) -> list[int]:
+    """The loops as axes of the values: last the one along which most of what they read is in order.
+    """
+    axes = loop_axes(use.op)
+    node = _functions(use.op)[use.number]
+    variables = [axis.var for axis in axes]
+
+    def apart(number: int) -> int:
+        strides = strides_along([node], variables[number], variables)
+        return len(axes) if strides is None else sum(stride > 1 for stride in strides)
+
+    order = list(range(len(axes)))
+    last = min(reversed(order), key=apart)
+    return [*(number for number in order if number != last), last]
+
+
+def _reading(op: Operation, uses: Sequence[tuple[_Use, _Group]]) -> list[Tensor]:
+    """A reduction that reads the values of its functions."""
+    reduction = reduction_of(op)
+    assert reduction is not None
+    sources = [expand_lets(source) for source in reduction.sources]
+    nodes, axes = _functions(op), loop_axes(op)
+    reads: dict[int, Expr] = {}
+    for use, group in uses:
+        if group.tensor is None:
+            group.tensor = _values(op.name, nodes[use.number], [axes[n] for n in group.order])
+        indices = [axes[use.loops[number]].var for number in group.order]
+        reads[node_id(nodes[use.number])] = load(group.tensor, indices)
+    changed = tuple(bind_shared(replace_outermost(source, reads)) for source in sources)
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=changed))
+
+
+def _values(name: str, node: Expr, axes: Sequence[Axis]) -> Tensor:
+    fresh = [data_axis(a.var.name, axis_range(a)[1], dtype_of(a.var)) for a in axes]
+    move = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
+    return make_stage(f"{name}_values", fresh, [bind_shared(move(node))])[0]
