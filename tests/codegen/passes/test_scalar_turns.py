@@ -16,6 +16,13 @@ from tvm_autodiff.codegen.loop_nest import VECTORIZED, bind, function, loop, seq
 LANES = 8
 X = np.linspace(0.1, 0.9, LANES).astype("float32")
 
+
+def named(value, function):
+    """``let v = value in function(v)``."""
+    var = tirx.Var("v", "float32")
+    return tirx.Let(var, value, function(var))
+
+
 FUNCTIONS = {
     "rsqrt": (lambda x, lane: tirx.rsqrt(x), lambda x: 1 / np.sqrt(x)),
     "atan": (lambda x, lane: tirx.atan(x), np.arctan),
@@ -25,6 +32,7 @@ FUNCTIONS = {
         lambda x, lane: tirx.if_then_else(lane < 3, x, -x),
         lambda x: np.where(np.arange(LANES) < 3, x, -x),
     ),
+    "of a let": (lambda x, lane: named(x * x, tirx.atan), lambda x: np.arctan(x * x)),
     "with vectors": (lambda x, lane: tirx.sqrt(x), np.sqrt),
 }
 

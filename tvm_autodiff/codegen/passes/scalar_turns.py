@@ -47,8 +47,7 @@ def _takes_turns(loop: Any) -> bool:
     lanes: list[Var] = [loop.loop_var]  # what differs from lane to lane, at most
     tvm_ffi.structural_walk(
         loop.body,
-        (tirx.Bind, lambda node: lanes.append(node.var)),
-        (prim.Let, lambda node: lanes.append(node.var)),
+        ((tirx.Bind, prim.Let), lambda node: lanes.append(node.var)),
     )
     keys = {node_id(var) for var in lanes}
     calls: list[Any] = []
