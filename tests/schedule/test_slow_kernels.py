@@ -64,6 +64,18 @@ def test_an_error_in_a_rule_is_no_reason(error, monkeypatch):
         build([A], B, cache=False)
 
 
+@pytest.mark.parametrize("error", [TypeError, ValueError, RuntimeError])
+def test_an_error_in_a_pass_is_no_refusal_of_tvm(error, monkeypatch):
+    def pass_fails(*_):
+        raise error("a fault")
+
+    A, k = te.placeholder((100,), name="A"), te.reduce_axis((0, 100), "k")
+    B = te.compute((100,), lambda i: te.sum(te.exp(A[i] * A[k]), axis=k), name="B")
+    monkeypatch.setattr("tvm_autodiff.codegen.passes.scalar_turns._binds", pass_fails)
+    with pytest.raises(LoweringError, match=rf"scalar_turns.*{error.__name__}: .*a fault.*report"):
+        build([A], B, cache=False)
+
+
 def test_reasons_are_kept():
     rules = [*CPU_RULES[:-1], fallback]
     one = cases.rows(70, 300)[1]

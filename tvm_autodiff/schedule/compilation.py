@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..codegen.deep import run_deep
@@ -33,6 +35,8 @@ class Compiled:
 
 class _RefusedError(Exception):
     """TVM cannot compile a module."""
+
+_PACKAGE = Path(__file__).parent.parent
 
 
 def compiled(plan: Plans, *, direct: bool = True) -> Compiled:
@@ -88,7 +92,26 @@ def _built(module: Any, machine: Machine) -> Any:
     try:
         return compiled_module(module, machine.target, *pipelines_for(machine))
     except Exception as error:  # of TVM's passes and code generators, which raise anything
+        place = _own_pass(error)
+        if place is not None:
+            raise LoweringError(
+                f"a pass of tvm_autodiff failed ({place}) with {type(error).__name__}: {error}. "
+                "This is a bug in tvm_autodiff: please report it with the program"
+            ) from error
         raise _RefusedError(first_line(error)) from error
+
+
+def _own_pass(error: Exception) -> str | None:
+    """Where in a pass of this package an exception was raised; None if in TVM's own."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(_PACKAGE)
+    ]
+    last = own[-1]
+    if last.name == compiled_module.__name__:
+        return None
+    return f"{Path(last.filename).stem}.{last.name}, line {last.lineno}"
 
 
 def _reason_against(one: Scheduled, machine: Machine) -> str | None:
