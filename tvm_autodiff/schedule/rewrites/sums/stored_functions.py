@@ -38,7 +38,7 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ...cost import CALL, MARGIN, MAX_SEARCHED, PORT_BYTES, SHARED_BYTE
+from ...cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE, PORT_BYTES
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.in_range import is_safe, loops_of
@@ -158,11 +158,12 @@ def _same(
 def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
     """Whether to store the values and to read them takes less time than to compute them again.
 
-    Reductions that are computed in one pass compute them once.
+    Reductions that are computed in one pass compute them once: sums that are joined, and those
+    whose loops have the same order, which run row by row.
     """
     passes: list[_Use] = []
     for use in uses:
-        if all(aligned(use.op, other.op) is None for other in passes):
+        if not any(_in_one_pass(use, other) for other in passes):
             passes.append(use)
     first = uses[0]
     node, axes = _functions(first.op)[first.number], loop_axes(first.op)
@@ -172,9 +173,15 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
     size = itemsize(dtype) * prod(int(axis_range(axis)[1]) for axis in axes)
     if 2 * size > machine.last_cache_bytes:
         return False
-    stored = (1 + len(passes)) * itemsize(dtype) * (SHARED_BYTE + 1 / PORT_BYTES)
+    near = size <= machine.threads * machine.cache_bytes
+    byte = 1 / PORT_BYTES + (0.0 if near else MEMORY_BYTE)  # all cores reach for the shared cache
+    stored = (1 + len(passes)) * itemsize(dtype) * byte
     computed = (len(passes) - 1) * CALL / machine.lanes(dtype)
     return MARGIN * stored < computed
+
+
+def _in_one_pass(use: _Use, other: _Use) -> bool:
+    return list(use.loops) == list(other.loops) or aligned(use.op, other.op) is not None
 
 
 def _order(use: _Use) -> list[int]:
