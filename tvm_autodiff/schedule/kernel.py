@@ -14,6 +14,7 @@ from ..expr.nodes import (
     Expr,
     Tensor,
     Var,
+    dtype_of,
     is_load,
     load_tensor,
     node_id,
@@ -90,6 +91,11 @@ class Kernel:
     def outputs(self) -> list[Tensor]:
         """The tensors that the kernel writes."""
         return outputs_of(self.ops[-1])
+
+    @property
+    def dtypes(self) -> list[str]:
+        """The types of the values that the root computes, one for each component."""
+        return [dtype_of(tensor) for tensor in outputs_of(self.root)]
 
     @property
     def name(self) -> str:

@@ -107,9 +107,9 @@ class Machine:
         """The vector registers for what a tile sums up; the others are for what it reads."""
         return self.vector_registers * 3 // 4
 
-    def lanes(self, dtype: str) -> int:
-        """Elements of `dtype` in a vector register."""
-        return max(1, self.vector_bytes * 8 // bits_of(dtype))
+    def lanes(self, *dtypes: str) -> int:
+        """Elements in a vector register, of the widest of some types."""
+        return max(1, self.vector_bytes * 8 // max(map(bits_of, dtypes)))
 
     def worth_threads(self, work: float) -> bool:
         """Whether `work` cycles of one thread should be shared by several; an evaluation of a body

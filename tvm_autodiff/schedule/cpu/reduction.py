@@ -1,4 +1,5 @@
-"""Schedules reductions along columns: sums, maxima and products that no other rule takes.
+"""Schedules reductions along columns: sums, maxima, pairs of value and place, and any other
+reducer, that no other rule takes.
 
 There are two functions if the output is small and the reduction long: split-K parts in parallel,
 then their combination. Along a contiguous output axis, whole vectors of outputs are reduced.
@@ -8,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...expr.nodes import dtype_of
 from ...graph.stage import Reduction, axis_range, reduction_of
 from ..cost import MIN_LANES, STORE, THREAD_CYCLES
 from ..declined import Declined
@@ -23,9 +23,7 @@ from .loops.parallel import parts_for_threads
 
 
 def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
-    """Schedule a kernel that reduces one value."""
-    if kernel.root.num_outputs != 1:
-        return Declined("it reduces several values at once")
+    """Schedule a kernel that reduces."""
     split = parts_for_threads(kernel, machine)
     if split is not None:
         partial, combined = split
@@ -52,7 +50,7 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
     where no axis has vectors of memory: one by one, each element waits for the one before.
     """
     root = kernel.root
-    plain, lanes = _selected(kernel), machine.lanes(dtype_of(root.output(0)))
+    plain, lanes = _selected(kernel), machine.lanes(*kernel.dtypes)
     axis = plain.axes[-1]
     low, extent = axis_range(axis)
     if low != 0 or not isinstance(extent, int) or extent % lanes or lanes < MIN_LANES:
@@ -74,7 +72,7 @@ def _even(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel, Kernel] | N
     """A long reduction in a part with vectors of parts, and the elements that fill no vector."""
     if iterations(kernel.root, machine.symbolic_size) < THREAD_CYCLES:
         return None  # two more launches would take as long
-    parts = even_part(kernel, machine.lanes(dtype_of(kernel.root.output(0))))
+    parts = even_part(kernel, machine.lanes(*kernel.dtypes))
     return parts if parts is not None and _lanes(parts[0], machine) is not None else None
 
 

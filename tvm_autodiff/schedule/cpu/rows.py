@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...expr.dtypes import itemsize
-from ...expr.nodes import dtype_of
 from ...graph.stage import axis_range, reduction_of
 from ..cost import LATENCY, MAX_COPIES, THREAD_CYCLES
 from ..declined import Declined
@@ -65,11 +64,15 @@ def _few_sums(member: RowKernel, machine: Machine) -> bool:
     root = member.kernel.root
     outputs = size_of([axis_range(axis)[1] for axis in root.axis], machine.symbolic_size)
     added = iterations(root, machine.symbolic_size) // max(1, outputs)
-    itemsize = machine.vector_bytes // machine.lanes(dtype_of(root.output(0)))
     if contiguous_run(root, root.axis) != outputs:
         return False
     near = machine.first_cache_bytes // 2
-    return outputs * itemsize * root.num_outputs <= near and added >= MAX_COPIES
+    return outputs * _bytes_of(member.kernel) <= near and added >= MAX_COPIES
+
+
+def _bytes_of(kernel: Kernel) -> int:
+    """The size of a result, with all of its components."""
+    return sum(map(itemsize, kernel.dtypes))
 
 
 def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
@@ -79,18 +82,18 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
     root = kernel.root
     found = reduction_of(root)
     assert found is not None
-    if root.num_outputs != 1 or not len(root.axis):
+    if not len(root.axis):
         return None
     if iterations(root, machine.symbolic_size) < THREAD_CYCLES:
         return None
     width = size_of([axis_range(axis)[1] for axis in root.axis], machine.symbolic_size)
-    lanes = machine.lanes(dtype_of(root.output(0)))
+    lanes = machine.lanes(*kernel.dtypes)
     extent = axis_range(found.axes[-1])[1]
     if not isinstance(extent, int) or width >= 2 * lanes:
         return None
     if contiguous_run(root, [found.axes[-1], *root.axis]) != extent * width:
         return None
-    most = machine.first_cache_bytes // 2 // itemsize(dtype_of(root.output(0)))
+    most = machine.first_cache_bytes // 2 // _bytes_of(kernel)
     parts = [
         count
         for count in range(2, most // width + 1)

@@ -145,7 +145,7 @@ def _item(op: Operation, member: RowKernel, machine: Machine) -> Item:
     sources = _without_branches(op, tuple(sources_of(op)))
     lanes, guarded, straight = 1, False, True
     if last:
-        lanes = machine.lanes(dtype_of(op.output(0)))
+        lanes = machine.lanes(*map(dtype_of, outputs_of(op)))
         straight = unit_strides_inside(op, last[0].var)
         if spatial and numbers[-1] != len(root.axis) - 1:
             straight = False

@@ -245,7 +245,7 @@ def _checked(member: RowKernel) -> RowKernel | None:
     inner = inner_axes(member)
     if inner and reduction is not None and _ends_at_borders(op, reduction):
         return None  # apart, the borders of its rows are loops of their own
-    if op.num_outputs != 1 and (reduction is None or (inner and not member.across)):
+    if op.num_outputs != 1 and reduction is None:
         return None
     if inner and node_id(inner[-1].var) != node_id(op.axis[-1].var):
         return None  # a row would be written with gaps

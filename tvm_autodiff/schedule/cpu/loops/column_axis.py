@@ -11,10 +11,11 @@ from math import prod
 from typing import NamedTuple
 
 from ....codegen.passes.short_circuit import holds_mark
-from ....expr.build import conjuncts
+from ....expr.build import all_of, conjuncts, if_then_else
 from ....expr.nodes import Expr, const_value, node_id, op_name, operands
 from ....expr.rewrite import depends_on, expand_lets
 from ....graph.stage import Operation, Reduction, axis_range, loop_axes, reduction_of
+from ....graph.structural import StructuralKeys
 from ...cost import MIN_LANES
 from ...declined import Declined, no_gain
 from ...kernel import Kernel
@@ -128,17 +129,36 @@ def _reason_against(inside: Reduced, root: Operation) -> Declined | None:
 
 
 def _body_of(reduction: Reduction) -> Reduced:
-    """``if c then f else identity → f under the condition c``, for a single value. A condition on
-    data, which may fail by itself, stays where it is.
+    """``if c then f else identity → f under the condition c``, if it holds for all components."""
+    identities = reduction.combiner.identity
+    found = [
+        _conditioned(expand_lets(source), identity)
+        for source, identity in zip(reduction.sources, identities, strict=True)
+    ]
+    guarded = [one for one in found if one is not None]
+    keys = StructuralKeys()
+    each = [{keys.expr(guard) for guard in one.guards} for one in guarded]
+    common = set.intersection(*each) if each else set()
+    values = []
+    for one, identity in zip(found, identities, strict=True):
+        own = [guard for guard in one.guards if keys.expr(guard) not in common] if one else []
+        value = identity if one is None else one.values[0]
+        values.append(if_then_else(all_of(own), value, identity) if own else value)
+    shared = [guard for guard in guarded[0].guards if keys.expr(guard) in common] if each else []
+    return Reduced((*conjuncts(reduction.condition), *shared), tuple(values))
+
+
+def _conditioned(value: Expr, identity: Expr) -> Reduced | None:
+    """``if c then f else identity`` as f and the parts of c; None for the identity itself. A
+    condition on data, which may fail by itself, stays where it is.
     """
-    values = [expand_lets(source) for source in reduction.sources]
-    guards = conjuncts(reduction.condition)
-    if len(values) > 1:
-        return Reduced(tuple(guards), tuple(values))
-    [value], identity = values, const_value(reduction.combiner.identity[0])
+    nothing = const_value(identity)
+    if nothing is not None and const_value(value) == nothing:
+        return None
+    guards: list[Expr] = []
     while op_name(value) == "if_then_else":
         condition, then, other = operands(value)
-        if const_value(other) is None or const_value(other) != identity or holds_mark(condition):
+        if const_value(other) is None or const_value(other) != nothing or holds_mark(condition):
             break
         guards += conjuncts(condition)
         value = then

@@ -69,7 +69,7 @@ from .vector_loops import combined
 
 def columns(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     """The function of a kernel that reduces, with vectors along its last output axis."""
-    found = vector_columns(kernel, machine.lanes(dtype_of(kernel.root.output(0))))
+    found = vector_columns(kernel, machine.lanes(*kernel.dtypes))
     return found if isinstance(found, Declined) else _Writer(found, machine).function()
 
 
@@ -99,7 +99,9 @@ class _Writer:
         kernel = columns.kernel
         self._inputs = external_reads(kernel.ops)
         self._places, self._buffers = Places.of([*self._inputs, *kernel.outputs])
-        self._lanes = machine.lanes(dtype_of(kernel.root.output(0)))
+        self._lanes = machine.lanes(*kernel.dtypes)
+        # vectors of a strip: no component of any leaves the registers
+        self._most = max(1, min(LATENCY, machine.accumulators // len(kernel.dtypes)))
         others = [axis for n, axis in enumerate(kernel.root.axis) if n != columns.along]
         self._table: dict[Var, Expr] = {axis.var: const(0, dtype_of(axis.var)) for axis in others}
         self._outer: _Loops = []
@@ -149,7 +151,7 @@ class _Writer:
         while lanes > count:
             lanes //= 2
         vectors = -(-count // lanes)
-        strips = -(-vectors // LATENCY)
+        strips = -(-vectors // self._most)
         if strips == 1:
             self._overlap = count % lanes != 0
             first = lambda number: strip_start(number, lanes, high + 1, low)  # noqa: E731
@@ -168,7 +170,7 @@ class _Writer:
         def number(value: int) -> Expr:
             return const(value, dtype)
 
-        width = LATENCY * lanes
+        width = self._most * lanes
         count = binary("floordiv", extent, number(width))
         strips = counter("strip", extent)
 
@@ -186,7 +188,7 @@ class _Writer:
             if narrow <= lanes:
                 fits = compare("ge", extent, number(narrow))
                 rest = branch(fits, overlapping(begin, narrow), rest)
-        whole = self._strip_at(mul(strips, number(width)), LATENCY, lanes)
+        whole = self._strip_at(mul(strips, number(width)), self._most, lanes)
         body = branch(compare("lt", strips, count), whole, rest)
         return [(strips, add(count, number(1)))], body
 

@@ -160,7 +160,6 @@ class NestWriter:
         """``t[d] = ⊕_k f(d, k)``: a few vectors of results at a time, with the reduction outside.
         """
         assert item.reduction is not None
-        [identity] = item.reduction.combiner.identity
         if not item.straight:
             values, loops = self._outer(item, rows, item.spatial)
             return loops(self.write(Nest([as_fold(item)]), [*rows, *values]))
@@ -168,8 +167,9 @@ class NestWriter:
         low, extent = _bounds(item, item.spatial[-1], rows, values)
         assert isinstance(extent, int)
         lanes = 1 if item.guarded else min(item.lanes, extent)
-        unroll = 1 if item.guarded else vectors_of_strip(extent, lanes, 1)
-        [accumulator] = self._buffers(item, "part", unroll * lanes)
+        identities = item.reduction.combiner.identity
+        unroll = 1 if item.guarded else vectors_of_strip(extent, lanes, len(identities))
+        accumulators = self._buffers(item, "part", unroll * lanes)
 
         def piece(base: Expr, groups: int, width: int) -> Statement:
             def at(body: Body) -> Statement:
@@ -189,18 +189,25 @@ class NestWriter:
                 table = _table(item, rows, [*values, _plus(position, low)])
                 for axis, value in zip(item.reduced, reduced, strict=True):
                     table[axis.var] = value
-                return self._accumulated(item, [accumulator], [lane], table)
+                return self._accumulated(item, accumulators, [lane], table)
 
             def finish(position: Expr, lane: Expr) -> list[Statement]:
                 rename = substituter(_table(item, rows, [*values, _plus(position, low)]))
                 indices = [rename(axis.var) for axis in item.op.axis]
-                value = element(accumulator, [lane])
-                return [self._places.write(item.op.output(0), value, indices)]
+                return [
+                    self._places.write(tensor, element(accumulator, [lane]), indices)
+                    for tensor, accumulator in zip(
+                        outputs_of(item.op), accumulators, strict=True
+                    )
+                ]
+
+            def begin(_: Expr, lane: Expr) -> list[Statement]:
+                pairs = zip(accumulators, identities, strict=True)
+                return [store(accumulator, identity, [lane]) for accumulator, identity in pairs]
 
             body = at(accumulate)
             body = nested(inner, body)
-            start = at(lambda _, lane: [store(accumulator, identity, [lane])])
-            return sequence([start, body, at(finish)])
+            return sequence([at(begin), body, at(finish)])
 
         dtype = dtype_of(item.spatial[-1].var)
         return loops(strips(extent, lanes, unroll, dtype, piece))

@@ -11,17 +11,15 @@ Axes of symbolic extent are dealt out in chunks: their parts have no size that i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from ....expr.build import add, cast, compare, const, if_then_else, mul
-from ....expr.nodes import Axis, Expr, Tensor, binary, dtype_of, load, tensor_key
-from ....expr.rewrite import map_loads, substituter
+from ....expr.nodes import Axis, Tensor, binary, dtype_of, load, tensor_key
+from ....expr.rewrite import substituter
 from ....graph.graph import retarget
 from ....graph.stage import (
     Reduction,
     axis_range,
-    bodies,
     data_axis,
     make_stage,
     reduce_axis,
@@ -30,7 +28,7 @@ from ....graph.stage import (
     renew_axis,
     renewed,
 )
-from ...kernel import Kernel
+from ...kernel import Kernel, results_of
 
 
 def divisor_at_least(extent: int, wanted: int) -> int:
@@ -189,38 +187,30 @@ def even_part(kernel: Kernel, multiple: int) -> tuple[Kernel, Kernel, Kernel] | 
     reduction = reduction_of(op)
     assert reduction is not None
     low, extent = axis_range(reduction.axes[-1])
-    if op.num_outputs != 1 or low != 0 or not isinstance(extent, int):
+    if low != 0 or not isinstance(extent, int):
         return None
     length = extent // multiple * multiple
     if length in (0, extent):
         return None
 
-    def part(name: str, first: int, count: int) -> Tensor:
+    def part(name: str, first: int, count: int) -> list[Tensor]:
         *others, last = reduction.axes
         spatial, table = renewed(op.axis)
         reduced, inner = renewed(others)
         dtype = dtype_of(last.var)
         fresh = reduce_axis(last.var.name, count, 0, dtype)
         place = add(fresh.var, const(first, dtype)) if first else fresh.var
-        source = substituter({**table, **inner, last.var: place})(reduction.sources[0])
-        plain = replace(reduction, sources=(source,), axes=(*reduced, fresh), init=())
-        return reduction_stage(f"{op.name}_{name}", spatial, plain)[0]
+        rename = substituter({**table, **inner, last.var: place})
+        sources = tuple(map(rename, reduction.sources))
+        plain = replace(reduction, sources=sources, axes=(*reduced, fresh), init=())
+        return reduction_stage(f"{op.name}_{name}", spatial, plain)
 
     most, rest = part("most", 0, length), part("rest", length, extent - length)
 
-    def both(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
-        if tensor_key(tensor) != tensor_key(op.output(0)):
-            return None
-        values = [load(most, indices)], [load(rest, indices)]
-        return reduction.combiner.apply(*values)[0]
-
-    last = op if kernel.epilogue is None else kernel.epilogue
+    last = kernel.ops[-1]
     axes = [renew_axis(axis) for axis in last.axis]
     here = [axis.var for axis in axes]
-    body = both(op.output(0), here)
-    if kernel.epilogue is not None:
-        names = dict(zip((axis.var for axis in last.axis), here, strict=True))
-        body = map_loads(substituter(names)(bodies(last)[0]), both)
-    assert body is not None
-    whole = make_stage(f"{last.name}_whole", axes, [body])[0]
-    return replace(kernel, root=most.op, epilogue=None), Kernel(rest.op), Kernel(whole.op)
+    values = [[load(tensor, here) for tensor in tensors] for tensors in (most, rest)]
+    results = results_of(kernel, reduction.combiner.apply(*values), here)
+    [whole, *_] = make_stage(f"{last.name}_whole", axes, results)
+    return replace(kernel, root=most[0].op, epilogue=None), Kernel(rest[0].op), Kernel(whole.op)
