@@ -88,5 +88,5 @@ class PlainScheduleWarning(AutodiffWarning):
     """Stages of a program are slower than necessary; the results are correct.
 
     Either TVM rejected the code of a schedule and the next rule was used, or no rule fits a stage
-    that is a large part of the work. The text names stages and reasons.
+    that takes a large part of the time. The text names stages and reasons.
     """

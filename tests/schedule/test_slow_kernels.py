@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
+from tests.machines import avx512
 from tests.schedule import cases, group_cases
 from tvm_autodiff.codegen.loop_nest import function, parameter, store
 from tvm_autodiff.codegen.stages.primfunc import StageFunction, external_reads, stage_function
@@ -187,13 +188,32 @@ def heavy(name="H", n=64, declined=ODD, m=64):
     return replace(found, declined=tuple(declined))
 
 
-FAST = replace(heavy("fast", 1024, m=1024), plain=False)
+FAST = replace(heavy("fast", 8192, m=4096), plain=False)  # an operation for each of 16 lanes
+
+
+def welford(n, m):
+    """Means and variances in plain loops, which read one number for fifteen operations."""
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    zero, one = (tirx.const(value, "float32") for value in (0, 1))
+
+    def both(a, b):
+        count, apart = a[0] + b[0], b[1] - a[1]
+        share = b[0] / tirx.Max(count, one)
+        return count, a[1] + apart * share, a[2] + b[2] + apart * apart * a[0] * share
+
+    reduce = te.comm_reducer(both, lambda *dtypes: (zero, zero, zero))
+    made = te.compute((n,), lambda i: reduce((one, A[i, k], zero), axis=k), name="H")
+    [found] = apply_rules(Kernel(made[0].op), MACHINE, (fallback,))
+    return replace(found, declined=ODD)
+
 
 WARNED = {
     "large": ([heavy(n=256, m=256)], ["H"]),
     "small": ([heavy(n=8)], []),
-    "below a twentieth": ([heavy(n=128, m=256), FAST], []),
-    "above a twentieth": ([heavy(n=512, m=256), FAST], ["H"]),
+    "below a twentieth": ([heavy(n=128, m=512), FAST], []),
+    "above a twentieth": ([heavy(n=1024, m=512), FAST], ["H"]),
+    "a combination counts": ([welford(128, 512), FAST], ["H"]),
     "no gain": ([heavy(n=256, m=256, declined=[("r", no_gain("short"))])], []),
     "refused": ([replace(heavy(n=8, declined=[("r", Declined("x", Cause.REFUSED))]))], ["H"]),
     "refused, then fast": (
@@ -208,8 +228,8 @@ WARNED = {
 @pytest.mark.parametrize("name", WARNED)
 def test_what_is_warned_of(name):
     scheduled, expected = WARNED[name]
-    assert [one.kernel.name for one in slow_kernels(scheduled)] == expected
-    notice = notice_of(scheduled)
+    assert [one.kernel.name for one in slow_kernels(scheduled, avx512())] == expected
+    notice = notice_of(scheduled, avx512())
     assert (notice is None) == (not expected)
     assert all(stage in str(notice) for stage in expected)
 
@@ -220,7 +240,7 @@ def test_stages_of_the_user_are_not_warned_of():
     kernels, _ = cut(normal_form([E]))
     scheduled = [one for kernel in kernels for one in apply_rules(kernel, MACHINE, CPU_RULES)]
     assert [one.plain for one in scheduled] == [True]
-    assert notice_of(scheduled) is None
+    assert notice_of(scheduled, avx512()) is None
 
 
 def copied(read, written):

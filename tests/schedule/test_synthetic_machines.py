@@ -56,7 +56,7 @@ def test_no_kernel_is_slow(name: str) -> None:
         machine = synthetic(vectors, threads)
         plan = run_deep(Plan, inputs, outputs, (), machine, rules_for(machine))
         assert run_deep(plan.steps)
-        assert notice_of(plan.scheduled) is None, (threads, vectors, dtype)
+        assert notice_of(plan.scheduled, machine) is None, (threads, vectors, dtype)
 
 
 FEATURES = {"SSE": "sse2", "AVX2": "avx2"}  #: what a host needs to run code with vectors of a name

@@ -65,7 +65,7 @@ def manifest_of(request: Request, done: Compiled, plans: Plans) -> Manifest:
         program.uses_vm,
         plan.machine.threads > 1,
         None if program.workspace is None else program.workspace.size,
-        notice_of(plan.scheduled),
+        notice_of(plan.scheduled, plan.machine),
         str(plan.machine.target),
         *needs_of(plan.machine.target),
         tuple(_loop_back(request, *found) for found in loops_back(plan.results)),

@@ -181,8 +181,8 @@ def build(
     -----
     PlainScheduleWarning
         If stages are slower than necessary: TVM rejected the code of their schedule, or no schedule
-        rule fits a stage that is more than a twentieth of the work. The text names the stages and
-        the reasons, and `CompiledFunction.profile` shows their cost.
+        rule fits a stage that is more than a twentieth of the estimated time. The text names the
+        stages and the reasons, and `CompiledFunction.profile` shows their cost.
 
     Examples
     --------

@@ -1,18 +1,21 @@
 """Reports the kernels of a program that are slower than necessary, with the reasons.
 
 A kernel is reported if TVM rejected the code of a faster schedule, or if it runs as plain loops
-although these are slower, with more than a twentieth of the estimated work of the program.
+although these are slower, with more than a twentieth of the estimated time of the program: plain
+loops do one operation at a time, other schedules one for each lane of a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..expr.nodes import dtype_of
 from ..graph.kinds.kind import Compute, kind_of
 from ..graph.kinds.prefix_scan import Scan
 from ..graph.kinds.scatter_add import ScatterAdd
 from .cost import THREAD_CYCLES
 from .declined import Cause
+from .machine import Machine
 from .rule import Scheduled
 from .work import estimated_work
 
@@ -36,9 +39,17 @@ def _is_open(one: Scheduled) -> bool:
     return all(isinstance(kind_of(op), _SCHEDULED) for op in one.kernel.ops)
 
 
-def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
-    """The kernels to report, the one with the most work first."""
-    work = {id(one): one.runs * estimated_work(one.kernel) for one in scheduled}
+def _operations(one: Scheduled, machine: Machine) -> float:
+    """The estimated number of operations in turn, of one thread."""
+    work = one.runs * estimated_work(one.kernel)
+    vectors = machine.vector_registers and not one.plain
+    lanes = machine.lanes("float32", *map(dtype_of, one.kernel.outputs)) if vectors else 1
+    return work / lanes
+
+
+def slow_kernels(scheduled: Sequence[Scheduled], machine: Machine) -> list[Scheduled]:
+    """The kernels to report, the one that takes the most time first."""
+    work = {id(one): _operations(one, machine) for one in scheduled}
     total = sum(work.values())
 
     def is_slow(one: Scheduled) -> bool:
@@ -55,24 +66,26 @@ def slow_kernels(scheduled: Sequence[Scheduled]) -> list[Scheduled]:
     return sorted(filter(is_slow, scheduled), key=lambda one: -work[id(one)])
 
 
-def notice_of(scheduled: Sequence[Scheduled]) -> str | None:
+def notice_of(scheduled: Sequence[Scheduled], machine: Machine) -> str | None:
     """The text of a warning, or None if every kernel is as fast as expected.
 
     Parameters
     ----------
     scheduled
         All kernels of a program.
+    machine
+        What they are scheduled for.
     """
-    found = slow_kernels(scheduled)
+    found = slow_kernels(scheduled, machine)
     if not found:
         return None
-    total = max(1, sum(one.runs * estimated_work(one.kernel) for one in scheduled))
+    total = max(1.0, sum(_operations(one, machine) for one in scheduled))
     lines = []
     for one in found[:3]:
-        share = one.runs * estimated_work(one.kernel) / total
+        share = _operations(one, machine) / total
         reasons = "; ".join(reasons_of(one)) or "no rule is made for kernels like it"
         how = "plain loops" if one.plain else f"rule {one.rule}"
-        lines.append(f"stage {one.kernel.name} by {how}, {share:.0%} of the work ({reasons})")
+        lines.append(f"stage {one.kernel.name} by {how}, about {share:.0%} of the time ({reasons})")
     if len(found) > len(lines):
         lines.append(f"{len(found) - len(lines)} more")
     return (

@@ -95,7 +95,9 @@ _UNCOUNTED = frozenset(("var", "const", "cast", "let", "reduce"))
 
 
 def estimated_work(kernel: Kernel | FusionGroup) -> int:
-    """The operations and reads of a kernel, counting each evaluation of a body."""
+    """The operations and reads of a kernel, counting each evaluation of a body, with what combines
+    its values.
+    """
     return sum(map(_work, kernel.ops))
 
 
@@ -104,7 +106,10 @@ def _work(op: Operation) -> int:
 
 
 def _computed(op: Operation) -> int:
-    return _iterations(op) * max(1, sum(map(_cost, postorder(bodies(op)))))
+    reduction = reduction_of(op)
+    combined = [] if reduction is None else reduction.combiner.expanded()
+    nodes = [*postorder(bodies(op)), *postorder(combined)]
+    return _iterations(op) * max(1, sum(map(_cost, nodes)))
 
 
 def _moved(op: Operation) -> int:

@@ -145,3 +145,161 @@ def test_rules(form):
     found = scheduled(reduced(shape, over)[1])
     assert [one.rule for one in found] == [rule]
     assert lanes is None or lanes in widths(found)
+
+
+n = te.var("n")
+#: symbolic forms: shape, the axes that are reduced, and numbers that n stands for
+SYMBOLIC = {
+    "symbolic columns": ((3, 20, n), (1,), (0, 1, 3, 5, 16, 70, 200)),
+    "symbolic columns of the first axis": ((20, n), (0,), (1, 5, 70)),
+    "a symbolic middle axis": ((3, n, 40), (1,), (0, 1, 30)),
+    "symbolic rows": ((n, 40), (1,), (1, 30)),
+    "all symbolic": ((n, n, n), (1,), (1, 5, 40)),
+}
+
+
+@pytest.mark.parametrize("reducer", ["moments", "the first greatest", "a wide place"])
+@pytest.mark.parametrize("form", SYMBOLIC)
+def test_symbolic_extents(form, reducer):
+    shape, over, sizes = SYMBOLIC[form]
+    inputs, outputs = reduced(shape, over, reducer)
+    built = build(inputs, outputs, num_threads=2, cache=False)
+    for size in sizes:
+        arrays = arrays_for(inputs, {"n": size})
+        want = evaluate_graph(outputs, list(zip(inputs, arrays, strict=True)), {n: size})
+        for got, each in zip(built(*arrays), want, strict=True):
+            np.testing.assert_array_equal(got, each)
+
+
+def guarded(rows, columns, terms, *conditions):
+    """``W[i, j] = ⊕_k (if c(j, k) then f(X[i, k, j]) else 0 for each f and c)``."""
+    X = cases.placeholder("X", rows, terms, columns)
+    k = cases.axis(terms)
+    both = te.comm_reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), constants(0, 0))
+
+    def body(i, j):
+        value = X[i, k, j]
+        values = [value, value * value]
+        return both(
+            tuple(
+                tirx.if_then_else(where(j, k), v, ZERO) if where is not None else v
+                for v, where in zip(values, conditions, strict=True)
+            ),
+            axis=k,
+        )
+
+    return [X], list(te.compute((rows, columns), body, name="W"))
+
+
+below, apart, even = (
+    lambda j, k: k <= j,
+    lambda j, k: tirx.all(k <= j, tirx.NE(k, 3)),
+    lambda j, k: tirx.EQ(k % 2, 0),
+)
+GUARDED = {
+    "alike": (below, below),
+    "one more": (below, apart),
+    "others": (below, even),
+    "one": (below, None),
+    "by the reduced axis": (even, even),
+}
+
+
+@pytest.mark.parametrize("columns", [70, n], ids=["literal", "symbolic"])
+@pytest.mark.parametrize("name", GUARDED)
+def test_guards_of_components(name, columns):
+    case = guarded(5, columns, 20, *GUARDED[name])
+    check(case, {"n": 45}, threads=(1,))
+
+
+def spread(rows, columns, shift):
+    """Pairs of what no axis has side by side: ``(X[j, k], X[j, k]·Z[j, (3*k + i)%n])``."""
+    X, Z = cases.placeholder("X", rows, columns), cases.placeholder("Z", rows, shift)
+    j, k = cases.axis(rows, "j"), cases.axis(columns, "k")
+
+    def body(i):
+        value = X[j, k] * Z[j, (k * 3 + i) % shift]
+        return moments((X[j, k], value, value), axis=[j, k])
+
+    return [X, Z], list(te.compute((3,), body, name="W"))
+
+
+#: case, what its launches write with one thread
+LANES = {
+    "lanes": (spread(8, 64, 50), ["W_part", "W"]),
+    "many points of an odd extent": (spread(700, 63, 50), ["W_most_part", "W_most", "W_rest", "W"]),
+}
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_parts_in_lanes(name):
+    case, written = LANES[name]
+    [found] = scheduled(case[1])
+    assert [one.outputs[0].op.name for one in found.launches] == written
+    check(case)
+
+
+def test_lanes_by_the_widest_component():
+    found = scheduled(reduced((3, 40, 96), (1,), "a wide place")[1])
+    assert widths(found) == {8}
+
+
+def test_rows_share_a_function_with_what_reads_them():
+    """Means and deviations of short groups, and what they normalise."""
+    [X], (_, mean, apart) = reduced((600, 8, 32), (1,), "welford")
+    Y = te.compute(
+        X.shape, lambda i, k, j: (X[i, k, j] - mean[i, j]) / (apart[i, j] + 1.0), name="Y"
+    )
+    [found] = scheduled([Y])
+    assert found.rule == "fused_rows"
+    check(([X], [Y]), tolerance=1e-4)
+
+
+EXTREMES = {
+    "infinities": [np.inf, -np.inf, 1.0, 1.0],
+    "NaN": [np.nan, 1.0, 2.0, 1.0],
+    "zeros": [0.0, -0.0, 0.0, -0.0],
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("shape", [(2, 4, 40), (4, 40), (700, 4, 33)])
+def test_no_column_takes_from_others(shape, name):
+    """The greatest of each column, where one column has other numbers."""
+    axis = len(shape) - 2
+    inputs, outputs = reduced(shape, (axis,), "the first greatest")
+    x = np.arange(np.prod(shape), dtype="float32").reshape(shape) % 7
+    x[..., 5] = np.asarray(EXTREMES[name], "float32")
+    place, top = build(inputs, outputs, num_threads=2, cache=False)(x)
+    others = np.arange(shape[-1]) != 5
+    np.testing.assert_array_equal(place[..., others], x.argmax(axis)[..., others])
+    np.testing.assert_array_equal(top[..., others], x.max(axis)[..., others])
+    if name != "NaN":  # which no comparison orders
+        np.testing.assert_array_equal(place[..., 5], x.argmax(axis)[..., 5])
+
+
+affine = te.comm_reducer(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), constants(1, 0))
+
+
+ORDERED = [((8, 500), 1), ((500, 64), 0), ((8_000, 3), 0), ((4, 90, 64), 1), ((40_000,), 0)]
+
+
+@pytest.mark.parametrize(("shape", "axis"), ORDERED)
+def test_what_does_not_commute_stays_in_order(shape, axis):
+    """Affine maps of integers, one after the other."""
+    X, k = cases.placeholder("X", *shape, dtype="int32"), cases.axis(shape[axis])
+    kept = shape[:axis] + shape[axis + 1 :]
+
+    def body(*places):
+        value = X(*places[:axis], k, *places[axis:])
+        return affine((value, value + 1), axis=k)
+
+    outputs = list(te.compute(kept, body, name="W"))
+    x = np.random.default_rng(0).integers(0, 2, shape, dtype="int32") * 2 - 1
+    slope, offset = np.ones(kept, "int32"), np.zeros(kept, "int32")
+    for row in np.moveaxis(x, axis, 0):
+        slope, offset = slope * row, offset * row + row + 1
+    for threads in (1, 2):
+        got = build([X], outputs, num_threads=threads, cache=False)(x)
+        np.testing.assert_array_equal(got[0], slope)
+        np.testing.assert_array_equal(got[1], offset)

@@ -15,6 +15,7 @@ from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import has_branches, strides_along
+from ..nest.commuting import commutes
 from ..rewrites.guards import selected
 from ..rewrites.sums.split_reduction import even_part, split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
@@ -51,6 +52,8 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
     """
     root = kernel.root
     plain, lanes = _selected(kernel), machine.lanes(*kernel.dtypes)
+    if not commutes(plain.combiner):
+        return None
     axis = plain.axes[-1]
     low, extent = axis_range(axis)
     if low != 0 or not isinstance(extent, int) or extent % lanes or lanes < MIN_LANES:

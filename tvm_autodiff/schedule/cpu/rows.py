@@ -18,6 +18,7 @@ from ..fusion.groups import FusionGroup
 from ..fusion.row_kernels import RowKernel, contiguous_run, lone_rows, natural_rows
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
+from ..nest.commuting import commutes
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.parallel import parts_for_threads
@@ -82,7 +83,7 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
     root = kernel.root
     found = reduction_of(root)
     assert found is not None
-    if not len(root.axis):
+    if not len(root.axis) or not commutes(found.combiner):
         return None
     if iterations(root, machine.symbolic_size) < THREAD_CYCLES:
         return None

@@ -39,6 +39,7 @@ from ..cost import LAUNCH_CYCLES, MAX_COPIES, MIN_LANES, SHORT_LOOP, THREAD_CYCL
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..nest.access import depends_on_any, stride_of
+from ..nest.commuting import commutes
 from ..nest.elementwise_body import body_of
 from ..nest.inside import inside_stage, unit_strides_inside
 from ..nest.prefix_reductions import prefix_reduction_of
@@ -106,7 +107,9 @@ def lone_rows(kernel: Kernel) -> RowKernel | None:
     """
     op = kernel.root
     reduction = reduction_of(op)
-    if reduction is None or not _starts_at_zero(op) or prefix_reduction_of(op) is not None:
+    if reduction is None or not commutes(reduction.combiner):
+        return None
+    if not _starts_at_zero(op) or prefix_reduction_of(op) is not None:
         return None
     if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
         return None
@@ -243,6 +246,9 @@ def _checked(member: RowKernel) -> RowKernel | None:
     if reduction is not None and _has_reuse(op, reduction, member.across):
         return None
     inner = inner_axes(member)
+    columns = member.across and inner and member.rows == (0,)
+    if reduction is not None and not columns and not commutes(reduction.combiner):
+        return None  # its lanes are partial results
     if inner and reduction is not None and _ends_at_borders(op, reduction):
         return None  # apart, the borders of its rows are loops of their own
     if op.num_outputs != 1 and reduction is None:

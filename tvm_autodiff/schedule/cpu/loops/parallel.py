@@ -14,6 +14,7 @@ from ....graph.stage import Extent, axis_range, index_dtype, loop_axes, reductio
 from ...cost import MAX_TASKS, SHORT_LOOP, enough_tasks
 from ...kernel import Kernel, Repetition, iterations, size_of
 from ...machine import Machine
+from ...nest.commuting import commutes
 from ...primitives import extent_of
 from ...rewrites.sums.split_reduction import divisor_at_least, split_reduction
 
@@ -106,7 +107,9 @@ def parts_for_threads(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel]
     lines = outputs * itemsize(dtype_of(root.output(0))) // machine.line_bytes
     if lines >= MAX_TASKS * machine.threads:
         return None
-    for number, axis in enumerate(found.axes):
+    # parts along an inner axis are not in the order of the outer one
+    leading = found.axes if commutes(found.combiner) else found.axes[:1]
+    for number, axis in enumerate(leading):
         extent = axis_range(axis)[1]
         if isinstance(extent, int) and extent >= machine.threads:
             parts = divisor_at_least(extent, machine.threads)

@@ -196,9 +196,7 @@ class NestWriter:
                 indices = [rename(axis.var) for axis in item.op.axis]
                 return [
                     self._places.write(tensor, element(accumulator, [lane]), indices)
-                    for tensor, accumulator in zip(
-                        outputs_of(item.op), accumulators, strict=True
-                    )
+                    for tensor, accumulator in zip(outputs_of(item.op), accumulators, strict=True)
                 ]
 
             def begin(_: Expr, lane: Expr) -> list[Statement]:
