@@ -160,7 +160,7 @@ def uneven(reduce):
     return make
 
 
-X = [(3, 4)]
+X, M = [(3, 4)], [(3, 6, 19)]
 product = reducer(lambda a, b: a * b, 1)
 CASES = [
     Case("log-add", X, over_rows(log_add, x_at), 2),
@@ -220,6 +220,44 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_user_reducer(case):
     case.check()
+
+
+def over_middle(reduce, *sources, combine):
+    """``out[i, j] = combine(components of reduce over k of sources(x, i, k, j))``, in columns."""
+
+    def make(x):
+        k = te.reduce_axis((0, x.shape[1]), "k")
+        made = te.compute(
+            (x.shape[0], x.shape[2]),
+            lambda i, j: reduce(tuple(source(x, i, k.var, j) for source in sources), axis=k),
+            name="reduced",
+        )
+        return te.compute(made[0].shape, lambda i, j: combine(*(t[i, j] for t in made)), name="out")
+
+    return make
+
+
+number = lambda x, i, k, j: k  # noqa: E731
+numbered = lambda x, i, k, j: x[i, k, j] * (k + 1).astype(D)  # noqa: E731
+#: in vectors along the last axis
+COLUMNS = [
+    Case("softmax", M, over_middle(softmax, x_at, one, combine=lambda m, s: m + te.log(s))),
+    Case("moments", M, over_middle(sum_and_max, square, x_at, combine=lambda s, m: s * m)),
+    Case("variance", M, over_middle(welford, one, x_at, nothing, combine=lambda n, m, v: v / n)),
+    Case("keyed", M, over_middle(keyed, number, x_at, numbered, combine=lambda p, k, s: s * k)),
+    Case(
+        "matrices",
+        M,
+        over_middle(
+            matrices, x_at, one, half, square, combine=lambda a, b, c, d: a * d + te.sin(b) + c
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", COLUMNS, ids=lambda case: case.name)
+def test_columns(case):
+    case.check_compiled()
 
 
 @pytest.mark.parametrize("name", ["log-add", "softmax", "product-uneven-windows"])

@@ -59,6 +59,22 @@ def long_product(rows, columns):
     return [x], te.compute((rows,), lambda i: both(x[i, k] * 0.01, axis=k), name="both")
 
 
+def ranges_of_groups(rows, groups, columns):
+    """What each column of a row lacks to its greatest element, in parts of its range: two values
+    of one reduction, one for each column.
+    """
+    x, k = placeholder("x", rows, groups, columns), te.reduce_axis((0, groups), "k")
+    both = te.comm_reducer(
+        lambda a, b: (tirx.Max(a[0], b[0]), a[1] + b[1]),
+        lambda s, t: (tirx.const(-1e30, s), tirx.const(0, t)),
+    )
+    top, total = te.compute(
+        (rows, columns), lambda i, j: both((x[i, k, j], x[i, k, j] * x[i, k, j]), axis=k), name="w"
+    )
+    body = lambda i, k, j: (top[i, j] - x[i, k, j]) / (total[i, j] + 1.0)  # noqa: E731
+    return [x], te.compute(x.shape, body, name="y")
+
+
 #: a program, and how many functions its chains and kernels become, with all gradients
 CASES = {
     "softmax": (softmax(33, 70), 1),
@@ -98,6 +114,12 @@ def test_rows_that_share_a_block(rows, columns):
     """Threads (x, y) of a block read what (0, y) has reduced: behind a barrier."""
     inputs, outputs = with_gradients(*softmax(rows, columns))
     check({"softmax": Case(inputs, outputs, [drawn(inputs)], 2e-5)})
+
+
+def test_several_values_of_each_column():
+    inputs, output = ranges_of_groups(600, 8, 32)
+    assert rules_of([output]) == ["fused_rows"]
+    check({"ranges": Case(inputs, [output], [drawn(inputs)], 2e-5)})
 
 
 def test_symbolic_rows():

@@ -247,16 +247,19 @@ class RowWriter:
         values = [self._read(rename(expand_lets(source)), here, y, kept) for source in item.sources]
         if item.kind == FOLD:
             return self._accumulated(item, totals[id(item)], values)
-        [tensor] = outputs_of(item.op)
-        [mine] = self._registers("value", item, registers)
+        mine = self._registers("value", item, registers)
         if item.kind == MAP:
-            statements = [store(mine, self.memory.read(values[0]), [])]
+            statements = [store(mine[0], self.memory.read(values[0]), [])]
         else:
+            identities = combiner_of(item).identity
             loops = [(fresh[axis.var], axis_range(axis)[1]) for axis in item.reduced]
-            body = nested(loops, self._accumulated(item, [mine], values))
-            statements = [store(mine, combiner_of(item).identity[0], []), body]
-        kept[tensor_key(tensor)] = mine
-        return sequence([*statements, *self._stored(item, tensor, element(mine, []), table, y)])
+            body = nested(loops, self._accumulated(item, mine, values))
+            begin = [store(one, start, []) for one, start in zip(mine, identities, strict=True)]
+            statements = [*begin, body]
+        for tensor, one in zip(outputs_of(item.op), mine, strict=True):
+            kept[tensor_key(tensor)] = one
+            statements += self._stored(item, tensor, element(one, []), table, y)
+        return sequence(statements)
 
     def _accumulated(
         self, item: Item, totals: Sequence[Local], values: Sequence[Expr]
