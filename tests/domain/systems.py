@@ -20,7 +20,7 @@ from tvm_autodiff.domain import Domain, DomainTransformation
 from tvm_autodiff.expr import build
 from tvm_autodiff.expr.nodes import Expr, const_value, node_id, op_name, operands
 
-COMPARISONS = ("eq", "eq", "le", "lt", "ge", "gt")
+COMPARISONS = ("eq", "eq", "le", "lt", "ge", "gt", "ne", "ne")
 DIVISIONS = ("floordiv", "floordiv", "floormod", "floormod", "truncdiv", "truncmod")
 
 
@@ -65,7 +65,13 @@ def domains(draw, truncating: bool = True) -> Domain:
             if draw(st.booleans())
             else build.const(0, "int32")
         )
-        conditions.append(build.compare(draw(st.sampled_from(COMPARISONS)), left, right))
+        condition = build.compare(draw(st.sampled_from(COMPARISONS)), left, right)
+        if draw(st.integers(0, 3)) == 0:  # or one on a variable alone
+            number = build.const(draw(st.integers(-3, 3)), "int32")
+            name, var = draw(st.sampled_from(COMPARISONS)), draw(st.sampled_from(variables))
+            first = draw(st.sampled_from((condition, var < number - 1)))
+            condition = build.any_of([first, build.compare(name, var, number)])
+        conditions.append(condition)
     return Domain(tuple(variables), ranges, tuple(conditions))
 
 
@@ -211,7 +217,9 @@ _ISL_INFIX = {
     "lt": "<",
     "ge": ">=",
     "gt": ">",
+    "ne": "!=",
     "and": "and",
+    "or": "or",
 }
 
 
@@ -223,6 +231,8 @@ def isl_text(expr: Expr, names: Mapping[int, str]) -> str:
         return ("0 = 0" if value else "0 = 1") if str(expr.ty) == "bool" else str(value)
     if name == "var":
         return names[node_id(expr)]
+    if name == "not":
+        return f"(not {isl_text(operands(expr)[0], names)})"
     left, right = (isl_text(part, names) for part in operands(expr))
     if name in ("min", "max"):
         return f"{name}({left}, {right})"

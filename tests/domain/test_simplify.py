@@ -67,6 +67,21 @@ BARS: dict[str, tuple[Any, Any, Any, int, int]] = {
         576,
         576,
     ),
+    # conditions that remove values
+    "k != 0 of two": ((k,), {k: (0, 2)}, [k != 0], 1, 1),
+    "k != 0": ((k,), {k: (0, 5)}, [k != 0], 4, 4),
+    "k != 0, k != 1": ((k,), {k: (0, 5)}, [k != 1, k != 0], 3, 3),
+    "last one": ((k,), {k: (-2, 5)}, [k != 2], 4, 4),
+    "not equal": ((k,), {k: (0, 2)}, [tirx.Not(eq(k, 1))], 1, 1),
+    "k != 2 stays": ((k,), {k: (0, 5)}, [k != 2], 5, 4),
+    "middle of three": ((k,), {k: (0, 3)}, [k != 1], 2, 2),
+    "k <= l, k != l": ((k, l, n), KLN, [k <= l, k != l], 80, 50),
+    "k // 2 != 0": ((k,), {k: (0, 6)}, [k // 2 != 0], 4, 4),
+    "k % 2 != 1": ((k,), {k: (0, 6)}, [k % 2 != 1], 3, 3),
+    "k % 3 != 0": ((k,), {k: (0, 6)}, [k % 3 != 0], 5, 4),
+    "either end": ((k, l), three(k, l), [te.any(k < 1, k > 3), l != 0], 8, 8),
+    "either end or a middle": ((k,), three(k), [te.any(k == 1, k == 2, k > 3)], 4, 3),
+    "two conditions together": ((k,), {k: (0, 4)}, [k != 1, k != 2], 2, 2),
     **{
         f"k + 6l == n, {name}": (order, FLAT, [eq(k + 6 * l, n)], 30, 30)
         for name, order in ORDERS.items()
@@ -165,6 +180,15 @@ FORMS: dict[str, tuple[Any, Any, Any, dict[str, str], list[str]]] = {
         {"i": "b", "j": "j + 6"},
         ["b >= 6"],
     ),
+    "second of two": ((i, j), {i: (0, 2), j: (0, 2)}, [i != 0], {"i": "1", "j": "j"}, []),
+    "neither end": ((i,), {i: (0, 8), b: (0, 3)}, [i != b, i != 7], {"i": "i"}, ["i != b"]),
+    "other than a shift": (
+        (i, j),
+        {i: (0, 8), j: (0, 8), b: (0, 8)},
+        [eq(i, j + 2), eq(j, b), i != 2],
+        {"i": "b + 2", "j": "b"},
+        ["b >= 1", "b <= 5"],
+    ),
     "clamp stays": (
         (i,),
         {i: (0, 8), b: (0, 6)},
@@ -193,6 +217,8 @@ EMPTY: dict[str, tuple[Any, Any, Any]] = {
     "three together": ((i, j, k), three(i, j, k), [i < j, j < k, k < i]),
     "no range": ((i,), {i: (0, 0)}, []),
     "false": ((i,), {i: (0, 3)}, [tirx.const(False, "bool")]),
+    "no value is left": ((i,), {i: (0, 2)}, [i != 0, i != 1]),
+    "no square": ((i,), {i: (0, 9)}, [eq(i * i, 7)]),
     "two equations": ((i, j), three(i, j), [eq(i + j, 4), eq(2 * i + 2 * j, 9)]),
 }
 
@@ -235,6 +261,15 @@ SYMBOLIC: dict[str, tuple[Any, Any, Any, list[str], list[str]]] = {
         ["m"],
         ["k <= b", "b < n + k"],
     ),
+    "not the first": ((i,), {i: (0, n), b: (0, n)}, [i != 0, i != b], ["n - 1"], ["i + 1 != b"]),
+    "not the last": ((i,), {i: (0, n), b: (0, n)}, [i != n - 1, i >= b], ["n - 1"], ["b <= i"]),
+    "below the diagonal": (
+        (i, j),
+        {i: (0, n), j: (0, n), b: (0, n)},
+        [eq(i, b), j <= i, j != i],
+        ["n - 1"],
+        ["j < b"],
+    ),
     # at n = 64 there is no such row
     "kernel beyond 64": (
         (i, k),
@@ -272,6 +307,11 @@ def test_symbolic(name: str) -> None:
             extent = compile_integers([ranges[b][1]], list(size))(*size.values())[0]
             for place in range(extent):
                 bijection(transformation, {**size, b: place})
+
+
+def test_conditions_beyond_linear_ones_bound_a_variable() -> None:
+    transformation = simplify_domain(Domain((k,), {k: (-9, 20)}, (k * k < 7,)))
+    assert transformation.new_domain.volume() == bijection(transformation) == 5
 
 
 def test_data_dependent_condition_is_kept() -> None:

@@ -148,6 +148,30 @@ SELECTS = [
         [(10,), (3,)],
         summed((8,), (3,), lambda x, w, i, k: x[choose(k == 2, i, i + k)] * w[k]),
     ),
+    CostCase(
+        "corners and their weights",
+        [(9,), (8,)],
+        summed((8,), (2,), lambda x, w, i, u: choose(u == 0, 1 - w[i], w[i]) * x[i + u]),
+    ),
+    CostCase(
+        "corners by data and their weights",
+        [(9, 4), (8,), np.array([0, 3, 3, 7, 1, 2, 5, 6], "int32")],
+        summed(
+            (8, 4),
+            (2,),
+            lambda x, w, at, i, c, u: choose(u == 0, 1 - w[i], w[i]) * x[at[i] + u, c],
+        ),
+    ),
+    CostCase(
+        "but the first",
+        [(8,), (8,)],
+        summed((8,), (8,), lambda x, w, i, k: x[k] * w[i], lambda i, k: k != 0),
+    ),
+    CostCase(
+        "but the diagonal of a triangle",
+        [(8,), (8,)],
+        summed((8,), (8,), lambda x, w, i, k: x[k] * w[i], lambda i, k: te.all(k <= i, k != i)),
+    ),
 ]
 
 PADDING = [

@@ -243,8 +243,8 @@ class Atoms(WritingTable):
         return substitute_linear(f, replaced)
 
     def conditions(self, condition: Expr) -> list[tuple[str, Any]]:
-        """A condition as a conjunction of ``("ge", form)``, ``("eq", form)`` and ``("rest",
-        expression)``.
+        """A condition as a conjunction of ``("ge", form)``, ``("eq", form)``, ``("ne", form)`` and
+        ``("rest", expression)``.
 
         ``min(a, b) >= c → a >= c, b >= c``, ``max(a, b) <= c → a <= c, b <= c``; negations reverse.
         """
@@ -259,7 +259,7 @@ class Atoms(WritingTable):
             name = op_name(part)
             if const_value(part) is not None:
                 out.append(("ge", constant(0 if const_value(part) else -1)))
-            elif name not in COMPARISONS or name == "ne" or not is_integer(operands(part)[0]):
+            elif name not in COMPARISONS or not is_integer(operands(part)[0]):
                 out.append(("rest", part))
             elif any(dtype_of(side) == "uint64" for side in operands(part)):
                 out.append(("rest", part))  # no type that forms are written in holds its values
@@ -267,6 +267,10 @@ class Atoms(WritingTable):
                 left, right = (self.form(side) for side in operands(part))
                 if name == "eq":
                     out.append(("eq", combine(left, right, 1, -1)))
+                elif name == "ne":
+                    f = combine(left, right, 1, -1)
+                    opaque = any(self.kinds[s][0] == "opaque" for s in f)
+                    out.append(("rest", part) if opaque else ("ne", f))
                 elif name in ("ge", "gt"):
                     f = combine(left, right, 1, -1)
                     out += self._without_min_max(f if name == "ge" else shifted(f, -1))

@@ -21,6 +21,7 @@ from .forms import (
     shifted,
 )
 from .system import System
+from .writing import holds
 
 _MAX_STEPS = 32
 
@@ -262,5 +263,5 @@ def _replace(system: System, values: dict[int, Form], solved: Form) -> None:
             system.rest.append((kind, f))
         else:
             g = system.atoms.substitute(f, values)
-            if not is_constant(g) or g.get(CONST, 0) < 0 or (kind == "eq" and g):
+            if not is_constant(g) or not holds(kind, g.get(CONST, 0)):
                 system.require(kind, g)

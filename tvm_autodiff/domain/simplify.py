@@ -17,9 +17,11 @@ from .bounds import tighten
 from .box import UnboundedBox, smallest_box
 from .domain import Domain, DomainTransformation
 from .forms import CONST, Form, is_constant, scaled, substitute_linear
+from .narrowing import above_zero, narrow
 from .nonlinear import linearize
 from .solvers.equations import merge_parallel, solve_forms
 from .system import System
+from .writing import holds
 
 _MAX_ROUNDS = 3
 
@@ -91,6 +93,7 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
     if domain.is_empty:
         return DomainTransformation.empty(domain), False
     system = System(domain)
+    narrow(system)
     eliminated = linearize(system)
     solved = _Solved()
     for component in _components(system):
@@ -116,8 +119,11 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
             continue
         if verdict is False:
             return DomainTransformation.empty(domain), False
+        if verdict is None and kind == "ne":
+            positive = above_zero(system, g, known)
+            kind, g = ("ne", g) if positive is None else ("ge", positive)
         if verdict is None:
-            again = again or _became_linear(system, solved, g)
+            again = again or (kind != "ne" and _became_linear(system, solved, g))
             rest.append((kind, g))
     return _assemble(system, solved, values, guards, rest, ordered), again
 
@@ -248,8 +254,7 @@ def _needed_guards(system: System, solved: _Solved) -> list[tuple[str, Form]] | 
 def _verdict(system: System, kind: str, f: Form) -> bool | None:
     """Whether a condition always holds, never holds, or cannot be decided quickly."""
     if is_constant(f):
-        value = f.get(CONST, 0)
-        return value == 0 if kind == "eq" else value >= 0
+        return holds(kind, f.get(CONST, 0))
     low = system.facts.minimum(f)
     high = system.facts.minimum(scaled(f, -1))
     if kind == "ge":
@@ -257,9 +262,9 @@ def _verdict(system: System, kind: str, f: Form) -> bool | None:
             return True
         return False if high is not None and high[0] > 0 else None
     if (low is not None and low[0] > 0) or (high is not None and high[0] > 0):
-        return False
+        return kind == "ne"
     exact = low is not None and high is not None and low[0] > -low[1] and high[0] > -high[1]
-    return True if exact else None
+    return kind == "eq" if exact else None
 
 
 def _became_linear(system: System, solved: _Solved, f: Form) -> bool:

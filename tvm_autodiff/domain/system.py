@@ -44,8 +44,8 @@ class System:
     range_forms : list of Form
         The inequalities that state the ranges of the variables.
     rest : list of (kind, Form or expression)
-        Conditions that are not linear: ``("eq", form)``, ``("ge", form)`` or ``("rest",
-        expression)``.
+        Conditions that are not linear: ``("eq", form)``, ``("ge", form)``, ``("ne", form)`` or
+        ``("rest", expression)``.
     sizes : int
         The bit set of the parameters that extents may depend on.
     """
@@ -132,7 +132,7 @@ class System:
 
     def require(self, kind: str, f: Any) -> None:
         """Add a condition to the list of its kind."""
-        if kind == "rest" or not self._is_linear(f):
+        if kind in ("ne", "rest") or not self._is_linear(f):
             self.rest.append((kind, f))
         elif kind == "eq":
             self.equations.append(f)

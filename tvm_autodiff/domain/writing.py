@@ -137,21 +137,21 @@ class WritingTable(AtomTable):
         return out
 
     def condition(self, name: str, f: Form) -> Expr:
-        """``f >= 0`` or ``f == 0`` (name ``"ge"``, ``"eq"``) with the terms distributed over both
-        sides.
+        """``f >= 0``, ``f == 0`` or ``f != 0`` (name ``"ge"``, ``"eq"``, ``"ne"``) with the terms
+        distributed over both sides.
         """
         terms, value = self.terms(f)
         if not terms:
-            return build.const(value >= 0 if name == "ge" else value == 0, "bool")
+            return build.const(holds(name, value), "bool")
         dtype = "int64" if any(self.wide[s] for s in f) else "int32"
         plus = [(k, e) for k, e in terms if k > 0]
         minus = [(-k, e) for k, e in terms if k < 0]
-        if name == "eq":
+        if name in ("eq", "ne"):
             if not plus:
                 plus, minus, value = minus, plus, -value
             if value < 0 or not minus:
-                return build.compare("eq", _sum(plus, 0, dtype), _sum(minus, -value, dtype))
-            return build.compare("eq", _sum(plus, value, dtype), _sum(minus, 0, dtype))
+                return build.compare(name, _sum(plus, 0, dtype), _sum(minus, -value, dtype))
+            return build.compare(name, _sum(plus, value, dtype), _sum(minus, 0, dtype))
         if not minus:
             return build.compare("ge", _sum(plus, 0, dtype), build.const(-value, dtype))
         if not plus or value >= 0:
@@ -159,6 +159,11 @@ class WritingTable(AtomTable):
         if value == -1:
             return build.compare("lt", _sum(minus, 0, dtype), _sum(plus, 0, dtype))
         return build.compare("le", _sum(minus, -value, dtype), _sum(plus, 0, dtype))
+
+
+def holds(name: str, value: int) -> bool:
+    """Whether a constant satisfies a condition of a kind."""
+    return value >= 0 if name == "ge" else (value == 0) == (name == "eq")
 
 
 def _cost(rest: Form, k: int) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ W = te.placeholder((7, 3), D, name="W")
 I = te.placeholder((7,), "int32", name="I")  # noqa: E741
 J = te.placeholder((7,), "int32", name="J")
 ROWS = np.array([0, 1, 1, 4, 3, 4, 4], "int32")
+CORNER = te.reduce_axis((0, 2), "corner")
 VALUES = {I: ROWS, J: (ROWS * 2 + 1) % 3}
 
 
@@ -39,6 +40,15 @@ CASES = {
     "a computed position": lambda: te.compute((7, 3), lambda n, j: X[4 - I[n], j], name="T"),
     "guarded by data": lambda: te.compute(
         (7, 3), lambda n, j: te.if_then_else(I[n] > 0, X[I[n] - 1, j], 0.0), name="T"
+    ),
+    "corners by choice": lambda: te.compute(
+        (7, 3),
+        lambda n, j: te.sum(
+            te.if_then_else(CORNER == 0, 1 - W[n, j], W[n, j]) * X[I[n] + CORNER - 1, j],
+            axis=CORNER,
+            where=I[n] > 0,
+        ),
+        name="T",
     ),
     "take, clip": lambda: topi.take(X, I, 0, mode="clip"),
     "take, wrap": lambda: topi.take(X, I, 0, mode="wrap"),

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ...domain import Domain, simplify_domain
 from ...errors import UnsolvableError
-from ...expr.build import all_of, compare, const, if_then_else, negate, zero_like
+from ...expr.build import all_of, compare, conjuncts, const, if_then_else, negate, zero_like
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -55,8 +55,8 @@ from ..sums.data_equations import (
     solve_data_equations,
 )
 from ..sums.iterations import element_count
-from ..sums.points import box_of
-from ..sums.sum import Sum
+from ..sums.points import box_of, narrowed
+from ..sums.sum import Sum, Updates
 from ..sums.windows import is_jagged
 
 
@@ -75,7 +75,7 @@ def scatter_add(whole: Sum) -> Sum | None:
     target, found = whole.target, whole.definition.updates(whole.target)
     if len(found.place) != len(target.axes) or any(map(is_jagged, found.axes)):
         return None
-    points = _points(found.axes, found.conditions)
+    points = _points(found)
     if points is None:
         return None
     name = whole.definition.stage_name("scatter")
@@ -116,16 +116,26 @@ def _stage(name: str, nest: _Nest, result: Sequence[Axis], value: Expr) -> Tenso
     return scatter_add_stage(name, positions, updates, shape, layout)
 
 
-def _points(axes: Sequence[Axis], conditions: Sequence[Condition]) -> Points | None:
-    """The points of a box without the axes that data determines; None without a box or points."""
+def _points(updates: Updates) -> Points | None:
+    """The points of a box without the axes that data determines; None without a box or points.
+
+    An axis that is an index itself stays whole: it may become a loop over a dimension.
+    """
     try:
-        box = box_of(axes)
+        box = box_of(updates.axes)
     except UnsolvableError:
         return None
     if box is None:
         return None
-    moved = tuple(Condition(box.move(c.expr), c.guards) for c in conditions)
-    return solve_data_equations(replace(box, conditions=(*box.conditions, *moved)))
+    moved = [
+        Condition(part, c.guards)
+        for c in updates.conditions
+        for part in conjuncts(box.move(c.expr))
+    ]
+    points = replace(box, conditions=(*box.conditions, *moved))
+    whole = [box.move(index) for index in updates.place]
+    small = narrowed(points, [index for index in whole if op_name(index) == "var"])
+    return None if small is None else solve_data_equations(small)
 
 
 class _Nest:
