@@ -38,7 +38,7 @@ def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
     """
     layout, updates = scatter.layout, scatter.updates
     dtype, shape = dtype_of(updates), shape_of(scatter.result)
-    extents = dict(zip(layout.updates, updates.shape, strict=True))
+    extents = scatter.extents
     trailing = [-1 - dim for dim in layout.trailing]
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("scatter_add")
@@ -67,8 +67,8 @@ def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
         if atomic:
             with _each_thread(list(shape), grid) as index:
                 T.buffer_store(out, const(0, dtype), list(index))
-            with _each_thread([extents[axis] for axis in layout.updates], grid) as index:
-                add_update(dict(zip(layout.updates, index, strict=True)), add_atomically)
+            with _each_thread(list(extents.values()), grid) as index:
+                add_update(dict(zip(extents, index, strict=True)), add_atomically)
         else:
             with _each_thread([extents[axis] for axis in trailing], grid) as rest:
                 own = dict(zip(trailing, rest, strict=True))
@@ -81,7 +81,7 @@ def scatter_add_threads(scatter: ScatterAdd, *, atomic: bool, grid: int) -> Any:
                 with ExitStack() as loops:
                     points = {
                         axis: loops.enter_context(T.serial(0, extents[axis]))
-                        for axis in layout.updates
+                        for axis in layout.order
                         if axis >= 0
                     }
                     add_update({**own, **points}, add_in_order)

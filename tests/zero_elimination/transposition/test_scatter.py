@@ -11,6 +11,7 @@ from tvm import te, tirx, topi
 
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import build, check_grads, differentiate, estimate_cost
+from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.graph.kinds.scatter_add import ScatterLayout, scatter_add_stage
 
 D = "float64"
@@ -19,6 +20,7 @@ W = te.placeholder((7, 3), D, name="W")
 I = te.placeholder((7,), "int32", name="I")  # noqa: E741
 J = te.placeholder((7,), "int32", name="J")
 ROWS = np.array([0, 1, 1, 4, 3, 4, 4], "int32")
+COLUMN, ROW, SHIFT = (te.reduce_axis((0, n), name) for n, name in ((3, "c"), (5, "r"), (3, "s")))
 CORNER = te.reduce_axis((0, 2), "corner")
 VALUES = {I: ROWS, J: (ROWS * 2 + 1) % 3}
 
@@ -50,6 +52,17 @@ CASES = {
         ),
         name="T",
     ),
+    "one update for a row": lambda: te.compute(
+        (7,), lambda n: te.sum(X[I[n], COLUMN], axis=COLUMN), name="T"
+    ),
+    "updates without a point axis": lambda: te.compute(
+        (5,),
+        lambda n: te.sum(X[4 - SHIFT, J[n + SHIFT]] * W[n, 0], axis=SHIFT),
+        name="T",
+    ),
+    "updates without leading rows": lambda: te.compute(
+        (7,), lambda n: te.sum(X[ROW, J[n]] * W[n, 1], axis=ROW), name="T"
+    ),
     "take, clip": lambda: topi.take(X, I, 0, mode="clip"),
     "take, wrap": lambda: topi.take(X, I, 0, mode="wrap"),
     "gather": lambda: topi.gather(X, 0, topi.reshape(topi.take(I, J, mode="clip"), (7, 1))),
@@ -63,6 +76,29 @@ def test_gradients_to_second_order_without_a_dense_sum(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_grads(out, wanted, values=VALUES, order=2)
+
+
+@pytest.mark.parametrize("name", ["a sum of rows", *list(CASES)[-8:]])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_gradients(name, threads):
+    out = CASES[name]()
+    head = te.placeholder(out.shape, D, name="head")
+    [gradient] = differentiate(out, X, head)
+    rng = np.random.default_rng(0)
+    real = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (X, W, head)}
+    given = {**real, **VALUES}
+    got = build(list(given), gradient, num_threads=threads, cache=False)(*given.values())
+    [want] = evaluate_graph([gradient], given)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_updates_are_read_in_place_over_axes_that_they_lack():
+    """No stage copies the head over rows or points on which it does not depend."""
+    for name in ("one update for a row", "updates without a point axis"):
+        out = CASES[name]()
+        [gradient] = differentiate(out, X, te.placeholder(out.shape, D, name="head"))
+        made = [op.output(0) for op in topological([gradient]) if "updates" in op.name]
+        assert sum(np.prod([int(n) for n in tensor.shape]) for tensor in made) <= 7 * 5, name
 
 
 def embedding(rows, width, count):

@@ -49,7 +49,8 @@ class ScatterLayout:
         For each position tensor, the point axis of each of its dimensions.
     updates : tuple of int
         For each dimension of the updates, the number of a point axis, or ``-1 - d`` for the
-        trailing axis of the result's dimension d. All points and all trailing axes occur.
+        trailing axis of the result's dimension d. Updates lack the axes that they do not depend
+        on. Each point axis occurs here or in a position.
     """
 
     dims: tuple[int, ...]
@@ -74,17 +75,28 @@ class ScatterLayout:
     @property
     def points(self) -> int:
         """The number of point axes."""
-        return sum(axis >= 0 for axis in self.updates)
+        return len({axis for axes in (self.updates, *self.places) for axis in axes if axis >= 0})
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """All axes as the loops are nested: those of the updates, then points, then rows."""
+        rows = (-1 - dim for dim in self.trailing)
+        own = set(self.updates)
+        return (*self.updates, *(n for n in (*range(self.points), *rows) if n not in own))
 
     @property
     def shared(self) -> int:
-        """The number of leading dimensions that the result and the updates have in common."""
-        count = 0
-        for dim, axis in enumerate(self.updates):
+        """The number of leading dimensions whose elements have updates of their own.
+
+        Without those whose updates lie beside each other in memory.
+        """
+        count = next((dim for dim, number in enumerate(self.dims) if number >= 0), len(self.dims))
+        common = 0
+        for dim, axis in enumerate(self.updates[:count]):
             if axis != -1 - dim:
                 break
-            count += 1
-        return count
+            common += 1
+        return common if self.updates[-1:] and -count <= self.updates[-1] < 0 else count
 
     def place(self, number: int, index: Mapping[int, Expr]) -> list[Expr]:
         """The indices of a position tensor, from the axis indices."""
@@ -114,7 +126,19 @@ class ScatterAdd:
     @property
     def extents(self) -> dict[int, Extent]:
         """The extent of each axis: point axes by number, trailing axes by ``-1 - d``."""
-        return dict(zip(self.layout.updates, shape_of(self.updates), strict=True))
+        layout = self.layout
+        return extents_of(layout, self.positions, self.updates, shape_of(self.result))
+
+
+def extents_of(
+    layout: ScatterLayout, positions: Sequence[Tensor], updates: Tensor, shape: Sequence[Any]
+) -> dict[int, Extent]:
+    """The extent of each axis, in the order of the loops."""
+    found = {-1 - dim: shape[dim] for dim in layout.trailing}
+    for axes, tensor in zip(layout.places, positions, strict=True):
+        found |= dict(zip(axes, shape_of(tensor), strict=True))
+    found |= dict(zip(layout.updates, shape_of(updates), strict=True))
+    return {axis: found[axis] for axis in layout.order}
 
 
 def scatter_of(op: Operation) -> ScatterAdd | None:
@@ -147,13 +171,13 @@ def scatter_add_stage(
         Integer tensors over points, one for each scattered dimension. Points with a position
         outside the result are skipped.
     updates : Tensor
-        The updates, over the points and the trailing axes.
+        The updates, over the points and the trailing axes on which they depend.
     shape : sequence of int or Expr
         The shape of the result.
     layout : ScatterLayout
         The assignment of axes.
     """
-    extents = dict(zip(layout.updates, updates.shape, strict=True))
+    extents = extents_of(layout, positions, updates, shape)
     attrs = {
         _DIMS: list(layout.dims),
         _PLACES: [list(axes) for axes in layout.places],
@@ -192,7 +216,7 @@ def scatter_add_stage(
             with ExitStack() as loops:
                 index: dict[int, Expr] = {
                     axis: loops.enter_context(T.serial(0, extents[axis]))
-                    for axis in layout.updates
+                    for axis in layout.order
                     if axis >= 0
                 }
                 found = [

@@ -120,8 +120,8 @@ class _ScatterNest:
     def _added(self, done: Sequence[int], ranges: Sequence[tuple[int, Expr, Expr]]) -> Statement:
         """``out[p[n], j] += updates[n, j]``: each position is tested where its loops are open."""
         last = max((dim for dim, number in enumerate(self.layout.dims) if number >= 0), default=-1)
-        inner = sorted((axis for axis in self.layout.updates if -1 - axis > last), reverse=True)
-        outer = [axis for axis in self.layout.updates if axis not in inner and axis not in done]
+        inner = sorted((axis for axis in self.extents if -1 - axis > last), reverse=True)
+        outer = [axis for axis in self.extents if axis not in inner and axis not in done]
         places, binds, tests = self._positions(ranges)
         value = element(self._buffer(self.scatter.updates), self.layout.update(self.index))
         target = self.layout.element(places, self.index)

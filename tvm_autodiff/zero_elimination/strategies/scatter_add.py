@@ -238,19 +238,30 @@ class _Nest:
         return _whole_or_stage(name, axes, body, summed), tuple(self.axis_of[key] for key in order)
 
     def _order(self, body: Expr) -> list[int]:
-        """The axis order of a tensor that is added directly; otherwise leading rows, points, the
-        rest.
+        """The axes of the updates: of a tensor that is added directly, in its order; otherwise
+        leading rows, points, the rest, without axes on which neither body nor its reads depend.
         """
+        indices = {node_id(var) for var in variables_of(self.indices)}
+        loose = {node_id(v) for v in self.point_vars} - indices  # which no position has
         if is_load(body) and not self.summed:
             read = [node_id(index) for index in operands(body)]
-            if sorted(read) == sorted(self.axis_of):
+            known = set(self.axis_of)
+            if read and len(set(read)) == len(read) and loose <= set(read) <= known:
                 return read
         lead = min((dim for dim in range(len(self.indices)) if dim not in self.trailing), default=0)
-        rows = [node_id(var) for _, var in sorted(self.trailing.items())]
+        rows = [var for _, var in sorted(self.trailing.items())]
         split = sum(dim < lead for dim in self.trailing)
-        points = [node_id(var) for var in self.point_vars]
-        prefix = [node_id(axis.var) for axis in self.prefix]
-        return [*prefix, *rows[:split], *points, *rows[split:]]
+        extents = {axis.var: axis_range(axis)[1] for axis in self.prefix}
+        extents |= {v: self.points.ranges[v][1] for v in (*self.point_vars, *rows)}
+        every = [*extents][: len(self.prefix)]
+        every += [*rows[:split], *self.point_vars, *rows[split:]]
+        # an axis of symbolic extent may be empty, and then nothing is read
+        used = [
+            node_id(v)
+            for v in every
+            if node_id(v) in loose or not isinstance(extents[v], int) or depends_on(body, [v])
+        ]
+        return used or [node_id(v) for v in every[:1]]
 
     def _needed(self, value: Expr) -> Sequence[Condition]:
         """The conditions that do not follow from positions inside the result.

@@ -8,7 +8,7 @@ from ....expr.build import const, variable
 from ....expr.nodes import Expr, Tensor, Var
 from ....expr.printing.text import Printer
 from ....expr.structural import StructuralKeys
-from ...counting import Cost, Put, elements_of
+from ...counting import Cost, Put, elements_of, product_of
 from ...stage import Extent, Operation, index_dtype, shape_of
 from ..scatter_add import ScatterAdd
 from .questions import KindRules, left_side
@@ -21,17 +21,18 @@ def _key(op: Operation, scatter: ScatterAdd, keys: StructuralKeys) -> Hashable:
 
 
 def _cost(op: Operation, scatter: ScatterAdd, put: Put) -> Cost:
-    """One step per element of the result, which is cleared, and one per update."""
+    """One step per element of the result, which is cleared, and one per added update."""
     memory = elements_of(scatter.result, put)
-    return Cost(memory + elements_of(scatter.updates, put), 0, memory)
+    added = product_of([put(extent) for extent in scatter.extents.values()])
+    return Cost(memory + added, 0, memory)
 
 
 def _text(op: Operation, scatter: ScatterAdd, printer: Printer) -> str:
     """``y[p[n0], i1] += u[n0, i1]  for n0<5, i1<3``."""
     left = left_side(op, printer)
     layout, extents = scatter.layout, scatter.extents
-    order = [axis for axis in layout.updates if axis >= 0]
-    order += [axis for axis in layout.updates if axis < 0]
+    order = [axis for axis in layout.order if axis >= 0]
+    order += [axis for axis in layout.order if axis < 0]
     names: dict[int, Var] = {
         axis: variable(f"n{axis}" if axis >= 0 else f"i{-1 - axis}") for axis in order
     }
