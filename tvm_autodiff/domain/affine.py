@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..expr import build
+from ..expr.dtypes import integer_range, keeps_values
 from ..expr.nodes import (
     COMPARISONS,
     INDEX_DTYPES,
@@ -17,9 +18,7 @@ from ..expr.nodes import (
     Var,
     const_value,
     dtype_of,
-    integer_range,
     is_integer,
-    keeps_values,
     node_id,
     op_name,
     operands,

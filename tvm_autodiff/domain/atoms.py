@@ -13,7 +13,8 @@ from math import gcd
 from typing import Any
 
 from ..expr import build
-from ..expr.nodes import INDEX_DTYPES, Expr, Var, dtype_of, integer_range, keeps_values, node_id
+from ..expr.dtypes import integer_range, keeps_values
+from ..expr.nodes import INDEX_DTYPES, Expr, Var, dtype_of, node_id
 from .forms import (
     CONST,
     UNBOUNDED,

@@ -14,13 +14,13 @@ import ml_dtypes
 import numpy as np
 
 from ..expr.build import add, cast, const, mul
+from ..expr.dtypes import integer_range
 from ..expr.nodes import (
     Expr,
     Var,
     binary,
     const_value,
     dtype_of,
-    integer_range,
     is_float,
     is_integer,
     node_id,

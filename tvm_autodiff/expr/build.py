@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from tvm import tirx
 from tvm.ir import prim
 
+from .dtypes import common_index
 from .nodes import (
     Expr,
     Var,
     binary,
     call_node,
-    common_index,
     const_value,
     dtype_of,
     is_const,

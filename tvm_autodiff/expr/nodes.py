@@ -7,7 +7,6 @@ file. `rewrite` traverses expressions, and `build` constructs them with folding.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -16,6 +15,8 @@ import tvm_ffi
 from tvm import ir, te, tirx
 from tvm.ir import prim
 from tvm_ffi import Object
+
+from .remembered import remembered
 
 Expr = Any  #: a TVM scalar expression
 Var: TypeAlias = ir.Var
@@ -60,7 +61,8 @@ FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: widened on emission; all other integer arithmetic wraps
 INDEX_DTYPES = ("int32", "int64")
 
-_address = Object.__hash__
+#: the identity of an expression or stage, as `node_id`, which takes everything
+address = Object.__hash__
 #: for arrays of nodes; `array[n]` and slices go through several Python calls
 _length = tvm_ffi.get_global_func("ffi.ArraySize")
 _element = tvm_ffi.get_global_func("ffi.ArrayGetItem")
@@ -83,12 +85,16 @@ _VALUE_IN_OPERANDS = frozenset(
     (*BINARY_CLASSES.values(), *BITWISE_CLASSES.values())
     + (prim.Not, prim.BitwiseNot, prim.Select, prim.Cast)
 )
-_LOAD = "te.tensor_load"
+_LEAVES = frozenset((prim.IntImm, prim.FloatImm, ir.Var, ir.StringImm))
+_LOAD = ir.Op.get("te.tensor_load")
+_LOAD_ADDRESS = address(_LOAD)
+#: names of operators by address: TVM keeps operators for the whole process
+_CALLED: dict[int, str] = {}
 #: names of types by address, valid while the types live: TVM keeps one type object for each dtype
 #: for the whole process, and printing it takes ten times as long as this look-up
 _DTYPES: dict[int, tuple[str, Any]] = {}
 #: calls whose name in the vocabulary differs from TVM's
-_CALL_NAMES = {_LOAD: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
+_CALL_NAMES = {_LOAD.name: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
 _CALL_IDS = {"power": "tirx.pow", "abs": "tirx.fabs"}
 _PRIM_CALLS = ("if_then_else", "ceil", "log2", "likely", "clz")
 
@@ -112,22 +118,19 @@ def op_name(expr: Expr) -> str:
     if name is None:
         if cls is ir.Call:
             op = expr.op
-            return _op_name(op) if isinstance(op, ir.Op) else str(op).rpartition(".")[2]
+            return _CALLED.get(address(op)) or _called(op)
         return cls.__name__.lower()
     if name == "div" and not is_float(expr):
         return "truncdiv"
     return name
 
 
-@cache
-def _op_name(op: ir.Op) -> str:
-    """The name of an operator. Operators live as long as the process."""
-    return _CALL_NAMES.get(op.name) or op.name.rpartition(".")[2]
-
-
-@cache
-def _is_load_op(op: ir.Op) -> bool:
-    return op.name == _LOAD
+def _called(op: Any) -> str:
+    """The name of what a call calls; that of an operator is kept."""
+    if not isinstance(op, ir.Op):
+        return str(op).rpartition(".")[2]
+    name = _CALL_NAMES.get(op.name) or op.name.rpartition(".")[2]
+    return _CALLED.setdefault(address(op), name)
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
@@ -136,6 +139,11 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     The tensor of a load, the variable of a let and the axes of a reduction are not operands:
     see `load_tensor`, `let_variable` and `Reduction`.
     """
+    return () if type(expr) in _LEAVES else _operands(expr)
+
+
+@remembered(1 << 14)
+def _operands(expr: Expr) -> tuple[Expr, ...]:
     parts = _OPERANDS_OF_CLASS.get(type(expr))
     return tuple(getattr(expr, "args", ())) if parts is None else parts(expr)
 
@@ -143,20 +151,24 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
 def _operands_of_call(expr: Expr) -> tuple[Expr, ...]:
     args = expr.args
     first = 1 if _is_load(expr) else 0
-    return tuple([_element(args, place) for place in range(first, _length(args))])
+    return elements(args, first)
+
+
+def elements(array: Any, first: int = 0) -> tuple[Any, ...]:
+    """The elements of one of TVM's arrays; iterating over it takes several Python calls each."""
+    return tuple([_element(array, place) for place in range(first, _length(array))])
 
 
 #: what reads the operands of a node; an `attrgetter` of several names gives a tuple
 _OPERANDS_OF_CLASS: dict[type, Callable[[Expr], tuple[Expr, ...]]] = {
     **dict.fromkeys((*BINARY_CLASSES.values(), *BITWISE_CLASSES.values()), attrgetter("a", "b")),
-    **dict.fromkeys((prim.IntImm, prim.FloatImm, ir.Var, ir.StringImm), lambda expr: ()),
     ir.Call: _operands_of_call,
     prim.Not: lambda expr: (expr.a,),
     prim.BitwiseNot: lambda expr: (expr.a,),
     prim.Select: attrgetter("condition", "true_value", "false_value"),
     prim.Cast: lambda expr: (expr.value,),
     prim.Let: attrgetter("value", "body"),
-    tirx.Reduce: lambda expr: (*expr.source, *expr.init, expr.condition),
+    tirx.Reduce: lambda expr: (*elements(expr.source), *elements(expr.init), expr.condition),
 }
 
 
@@ -190,8 +202,7 @@ def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
 
 
 def _is_load(call: Any) -> bool:
-    op = call.op
-    return isinstance(op, ir.Op) and _is_load_op(op)
+    return address(call.op) == _LOAD_ADDRESS
 
 
 def is_load(expr: Expr) -> bool:
@@ -251,9 +262,9 @@ def dtype_of(node: Any) -> str:
     """
     # isinstance would go through Python's abstract base classes for every node
     ty = node.dtype if type(node) is te.Tensor else node.ty
-    known = _DTYPES.get(_address(ty))
+    known = _DTYPES.get(address(ty))
     if known is None:
-        known = _DTYPES[_address(ty)] = (str(ty), ty)
+        known = _DTYPES[address(ty)] = (str(ty), ty)
     return known[0]
 
 
@@ -268,51 +279,11 @@ def is_integer(node: Any) -> bool:
     return dtype_of(node).startswith(("int", "uint"))
 
 
-@cache
-def integer_range(dtype: str) -> tuple[int, int]:
-    """The least and the largest value of an integer dtype or bool.
-
-    Examples
-    --------
-    >>> integer_range("int8"), integer_range("uint16")
-    ((-128, 127), (0, 65535))
-    """
-    if dtype == "bool":
-        return 0, 1
-    bits = int(dtype.removeprefix("u").removeprefix("int"))
-    return (0, (1 << bits) - 1) if dtype[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
-
-
-def keeps_values(source: str, target: str) -> bool:
-    """Whether a conversion between integer dtypes keeps every value.
-
-    Examples
-    --------
-    >>> keeps_values("uint8", "int32"), keeps_values("uint32", "int32")
-    (True, False)
-    """
-    (least, most), (low, high) = integer_range(source), integer_range(target)
-    return low <= least and most <= high
-
-
-def common_index(*dtypes: str) -> str:
-    """The index dtype in which integers of several dtypes are compared.
-
-    It holds all of their values, except uint64 values from 2**63 on, which are not valid indices.
-
-    Examples
-    --------
-    >>> common_index("uint8", "int32"), common_index("uint32", "int32")
-    ('int32', 'int64')
-    """
-    return "int32" if all(keeps_values(dtype, "int32") for dtype in dtypes) else "int64"
-
-
 def node_id(node: Any) -> int:
     """The identity of a node: equal for two Python handles of one TVM object while the node lives.
     """
     # an integer literal hashes as its value, and Python gives -1 and -2 the same hash
-    return _address(node) if type(node) is prim.IntImm else hash(node)
+    return address(node) if type(node) is prim.IntImm else hash(node)
 
 
 def same_node(left: Any, right: Any) -> bool:
@@ -345,10 +316,11 @@ def own_fields(node: Expr) -> Hashable:
     if cls is prim.Let:
         return node_id(node.var)
     if cls is ir.Call:
-        called = node.op.name if isinstance(node.op, ir.Op) else node_id(node.op)
-        attrs = None if node.attrs is None else node_id(node.attrs)
-        read = (hash(node.args[0].op), node.args[0].value_index) if _is_load(node) else None
-        return (called, attrs, tuple(str(ty) for ty in node.ty_args), read)
+        op, attrs, types = node.op, node.attrs, node.ty_args
+        called = op.name if isinstance(op, ir.Op) else node_id(op)
+        read = tensor_key(load_tensor(node)) if _is_load(node) else None
+        texts = tuple(map(str, types)) if _length(types) else ()
+        return (called, None if attrs is None else node_id(attrs), texts, read)
     return node_id(node)
 
 

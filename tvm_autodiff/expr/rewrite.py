@@ -15,6 +15,7 @@ from .nodes import (
     Expr,
     Tensor,
     Var,
+    address,
     dtype_of,
     is_load,
     let_variable,
@@ -45,7 +46,7 @@ def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
         if node is None:  # the operands of the node below are done
             order.append(pending.pop())
             continue
-        key = node_id(node)
+        key = address(node)
         if key in seen:
             continue
         seen.add(key)
@@ -75,7 +76,7 @@ def preorder(roots: Expr | Iterable[Expr]) -> Iterator[Expr]:
     seen: set[int] = set()
     while pending:
         node = pending.pop()
-        key = node_id(node)
+        key = address(node)
         if key not in seen:
             seen.add(key)
             yield node
@@ -102,7 +103,7 @@ class Rewriter:
         pending: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
         while pending:
             node, parts = pending.pop()
-            key = node_id(node)
+            key = address(node)
             if key in memo:
                 continue
             if parts is None:
@@ -111,14 +112,16 @@ class Rewriter:
                     pending.append((node, parts))
                     pending += [(part, None) for part in parts[::-1]]
                     continue
-            keys = [node_id(part) for part in parts]
-            new_parts = [memo[key_of_part] for key_of_part in keys]
-            changed = [node_id(part) for part in new_parts] != keys
-            rebuilt = with_operands(node, new_parts) if changed else node
+            rebuilt = node
+            if parts:
+                keys = list(map(address, parts))
+                new_parts = [memo[key_of_part] for key_of_part in keys]
+                if list(map(address, new_parts)) != keys:
+                    rebuilt = with_operands(node, new_parts)
             replacement = self._visit(rebuilt)
             memo[key] = rebuilt if replacement is None else replacement
             self._alive.append(node)
-        return memo[node_id(root)]
+        return memo[address(root)]
 
 
 def rewrite(root: Expr, visit: Callable[[Expr], Expr | None]) -> Expr:

@@ -15,6 +15,7 @@ from tvm import te, tirx
 
 from ..errors import LoweringError
 from ..expr.nodes import Expr, Tensor, is_load, load, load_tensor, node_id, operands, tensor_key
+from ..expr.remembered import remembered
 from ..expr.rewrite import Rewriter, contains_load, postorder
 from .stage import (
     Operation,
@@ -37,12 +38,18 @@ def tensors_read_by(op: Operation) -> list[Tensor]:
     """
     if not is_compute(op):
         return [] if is_placeholder(op) else list(op.input_tensors)
+    return list(_read_by(op))
+
+
+@remembered(1 << 10)
+def _read_by(op: Operation) -> tuple[Tensor, ...]:
+    """The tensors that a compute stage reads."""
     found: dict[tuple[int, int], Tensor] = {}
     for node in postorder([*reduction_bounds(op), *bodies(op)]):
         if is_load(node):
             tensor = load_tensor(node)
             found.setdefault(tensor_key(tensor), tensor)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def topological(

@@ -21,12 +21,14 @@ from ..expr.nodes import (
     Tensor,
     Var,
     const_value,
+    elements,
     is_load,
     load_tensor,
     node_id,
     op_name,
     operands,
 )
+from ..expr.remembered import remembered
 from ..expr.rewrite import Rewriter, expand_lets, postorder, substituter
 
 Operation = Any  #: a te operation
@@ -80,22 +82,22 @@ class Reduction:
 
 def is_compute(op: Operation) -> bool:
     """Whether a stage is a compute expression."""
-    return isinstance(op, te.ComputeOp)
+    return type(op) is te.ComputeOp
 
 
 def is_placeholder(op: Operation) -> bool:
     """Whether a stage is an input."""
-    return isinstance(op, te.PlaceholderOp)
+    return type(op) is te.PlaceholderOp
 
 
 def is_extern(op: Operation) -> bool:
     """Whether a stage is an opaque `te.extern` stage."""
-    return isinstance(op, te.ExternOp)
+    return type(op) is te.ExternOp
 
 
 def is_scan(op: Operation) -> bool:
     """Whether a stage is a `te.scan`."""
-    return isinstance(op, te.ScanOp)
+    return type(op) is te.ScanOp
 
 
 def outputs_of(op: Operation) -> list[Tensor]:
@@ -105,12 +107,12 @@ def outputs_of(op: Operation) -> list[Tensor]:
 
 def bodies(op: Operation) -> list[Expr]:
     """The body expression of each output of a compute stage."""
-    return list(op.body)
+    return list(elements(op.body))
 
 
 def loop_axes(op: Operation) -> list[Axis]:
     """All axes of a compute stage, output axes first."""
-    return [*op.axis, *reduced_axes(op)]
+    return [*elements(op.axis), *reduced_axes(op)]
 
 
 def reduced_axes(op: Operation) -> tuple[Axis, ...]:
@@ -127,31 +129,36 @@ def sources_of(op: Operation) -> list[Expr]:
 
 def axis_vars(op: Operation) -> list[Var]:
     """The variables of the output axes of a compute stage."""
-    return [axis.var for axis in op.axis]
+    return [axis.var for axis in elements(op.axis)]
 
 
 def axis_range(axis: Axis) -> tuple[Extent, Extent]:
     """``(minimum, extent)`` of an axis, as ints if they are literals."""
-    low, extent = const_value(axis.dom.min), const_value(axis.dom.extent)
-    return (
-        axis.dom.min if low is None else low,
-        axis.dom.extent if extent is None else extent,
-    )
+    least, size = bounds_of(axis)
+    low, extent = const_value(least), const_value(size)
+    return least if low is None else low, size if extent is None else extent
 
 
 def bounds_of(axis: Axis) -> tuple[Expr, Expr]:
     """``(minimum, extent)`` of an axis, as expressions."""
-    return axis.dom.min, axis.dom.extent
+    dom = axis.dom
+    return dom.min, dom.extent
 
 
 def shape_of(tensor: Tensor) -> tuple[Extent, ...]:
     """The shape of a tensor, with ints for literal extents."""
-    return tuple(dim if (value := const_value(dim)) is None else int(value) for dim in tensor.shape)
+    dims = elements(tensor.shape)
+    return tuple([dim if (value := const_value(dim)) is None else int(value) for dim in dims])
 
 
 def reduction_of(op: Operation) -> Reduction | None:
     """The reduction that a stage performs, or None for an elementwise or opaque stage."""
-    return reduction_of_body(op.body[0]) if is_compute(op) else None
+    return _reduction_of(op) if is_compute(op) else None
+
+
+@remembered(1 << 10)
+def _reduction_of(op: Operation) -> Reduction | None:
+    return reduction_of_body(op.body[0])
 
 
 def reduction_of_body(body: Expr) -> Reduction | None:
@@ -161,15 +168,15 @@ def reduction_of_body(body: Expr) -> Reduction | None:
     combiner = body.combiner
     return Reduction(
         Combiner(
-            tuple(combiner.lhs),
-            tuple(combiner.rhs),
-            tuple(combiner.result),
-            tuple(combiner.identity_element),
+            elements(combiner.lhs),
+            elements(combiner.rhs),
+            elements(combiner.result),
+            elements(combiner.identity_element),
         ),
-        tuple(body.source),
-        tuple(body.axis),
+        elements(body.source),
+        elements(body.axis),
         body.condition,
-        tuple(body.init),
+        elements(body.init),
     )
 
 
@@ -250,12 +257,10 @@ def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
 
 def reduction_bounds(op: Operation) -> list[Expr]:
     """The minimum and extent of every reduce axis of a compute stage, without literals."""
-    body = op.body[0]
-    axes = list(body.axis) if op_name(body) == "reduce" else []
     return [
         bound
-        for axis in axes
-        for bound in (axis.dom.min, axis.dom.extent)
+        for axis in reduced_axes(op)
+        for bound in bounds_of(axis)
         if const_value(bound) is None
     ]
 

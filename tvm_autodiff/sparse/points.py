@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgumentError
+from ..expr.dtypes import integer_range
 from ..expr.nodes import (
     INDEX_DTYPES,
     Axis,
@@ -22,7 +23,6 @@ from ..expr.nodes import (
     Var,
     const_value,
     dtype_of,
-    integer_range,
     is_integer,
     node_id,
     op_name,

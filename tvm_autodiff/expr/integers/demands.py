@@ -7,7 +7,8 @@ Data and symbolic sizes may have any value, but a meaningful read restricts them
 
 from __future__ import annotations
 
-from ..nodes import Expr, const_value, integer_range, op_name, operands
+from ..dtypes import integer_range
+from ..nodes import Expr, const_value, op_name, operands
 from .intervals import (
     ARITHMETIC,
     Interval,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..dtypes import integer_range
 from ..nodes import (
     INDEX_DTYPES,
     Expr,
     Var,
     const_value,
     dtype_of,
-    integer_range,
     is_integer,
     node_id,
     op_name,

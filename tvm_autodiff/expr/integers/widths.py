@@ -16,7 +16,7 @@ from typing import Any
 from tvm.ir import prim
 
 from ..build import cast
-from ..dtypes import bits_of
+from ..dtypes import bits_of, integer_range
 from ..nodes import (
     COMPARISONS,
     Expr,
@@ -24,7 +24,6 @@ from ..nodes import (
     binary,
     call_node,
     dtype_of,
-    integer_range,
     is_integer,
     load,
     load_tensor,

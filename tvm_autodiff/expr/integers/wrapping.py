@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..build import variable
-from ..dtypes import bits_of
+from ..dtypes import bits_of, integer_range, keeps_values
 from ..nodes import (
     Expr,
     Var,
     call_node,
     dtype_of,
-    integer_range,
     is_integer,
     is_load,
-    keeps_values,
     op_name,
     operands,
     with_operands,

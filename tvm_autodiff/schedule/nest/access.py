@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...codegen.passes.short_circuit import condition_of
+from ...expr.dtypes import keeps_values
 from ...expr.nodes import (
     INDEX_DTYPES,
     Expr,
@@ -18,7 +19,6 @@ from ...expr.nodes import (
     dtype_of,
     is_integer,
     is_load,
-    keeps_values,
     load_tensor,
     node_id,
     op_name,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...expr.build import cast, compare, const
+from ...expr.dtypes import integer_range
 from ...expr.integers.intervals import Intervals
 from ...expr.nodes import (
     INTEGER_DIVISIONS,
@@ -19,7 +20,6 @@ from ...expr.nodes import (
     Var,
     const_value,
     dtype_of,
-    integer_range,
     is_load,
     load_tensor,
     node_id,

@@ -9,16 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...expr.build import compare, const, negate, select, variable
-from ...expr.nodes import (
-    Var,
-    const_value,
-    dtype_of,
-    is_integer,
-    keeps_values,
-    node_id,
-    op_name,
-    operands,
-)
+from ...expr.dtypes import keeps_values
+from ...expr.nodes import Var, const_value, dtype_of, is_integer, node_id, op_name, operands
 from ...expr.rewrite import depends_on
 from ...graph.choices import Choice, choices, is_open
 from ...graph.stage import Combiner, Reduction, axis_range

@@ -15,18 +15,10 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from ....expr.build import cast, variable
+from ....expr.dtypes import integer_range
 from ....expr.integers.intervals import Interval, Intervals, add, meet, scalar_dtype, size_interval
 from ....expr.integers.widths import Reads, Widths
-from ....expr.nodes import (
-    Expr,
-    Var,
-    const_value,
-    dtype_of,
-    integer_range,
-    is_integer,
-    node_id,
-    op_name,
-)
+from ....expr.nodes import Expr, Var, const_value, dtype_of, is_integer, node_id, op_name
 from ....expr.rewrite import postorder
 from .circular_bounds import hide_circular_bounds
 from .opaque_indices import C_CAST, REINTERPRET, hidden, hide_divisions, is_hidden_function

@@ -15,13 +15,13 @@ from tvm import s_tir, sym, tirx
 from tvm.ir import prim
 
 from ....expr.build import const
+from ....expr.dtypes import integer_range
 from ....expr.nodes import (
     INDEX_DTYPES,
     Expr,
     binary,
     const_value,
     dtype_of,
-    integer_range,
     node_id,
     op_name,
     operands,
