@@ -100,7 +100,7 @@ def runtime() -> Path:
         )
         system = [word for path in found for word in ("-isystem", path)]
         made = f"{folder}/made.so"
-        _run("g++", "-shared", "-O1", *PLAIN, *system, *map(str, sources), "-o", made, "-ldl")
+        _run("g++", "-shared", "-O2", *PLAIN, *system, *map(str, sources), "-o", made, "-ldl")
 
     path = _made("runtime", [*(source.read_text() for source in sources), *_headers()], make)
     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)

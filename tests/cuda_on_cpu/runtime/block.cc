@@ -20,12 +20,15 @@ namespace cuda_on_cpu {
 namespace {
 
 constexpr int kThreads = 1024, kWarp = 32;
-constexpr size_t kStack = 1 << 20, kGuard = 1 << 16;
+// an odd number of pages from one stack to the next, which also begin at different places of a page:
+// else the few bytes that each thread uses would fall on the same few lines of the caches
+constexpr size_t kPage = 4096, kStack = 1 << 20, kGuard = 17 * kPage, kLine = 64;
 
 enum State { READY, AT_BARRIER, AT_SHUFFLE, AT_VOTE, RETURNED };
 
 struct Thread {
   Fiber fiber;
+  MutablePlace place;
   State state;
   int line;
   unsigned mask;
@@ -71,9 +74,8 @@ void wait(State state, int line) {
 }
 
 void resume(int thread) {
-  const MutablePlace& shape = cuda_on_cpu_threads;
   current = thread;
-  cuda_on_cpu_thread = {thread % shape.x, thread / shape.x % shape.y, thread / shape.x / shape.y};
+  cuda_on_cpu_thread = threads[thread].place;
   leaves_for(&sanitized, stack_of(thread), kStack);
   switch_fiber(&scheduler, &threads[thread].fiber);
   arrived(sanitized, nullptr, nullptr);
@@ -198,8 +200,14 @@ void run_block(void (*call)(const Value*), const Value* arguments, int size) {
   // threads that did not return have left their marks
   if (abandoned) allow(stacks, kThreads * (kStack + kGuard));
   body = call, values = arguments, count = size, abandoned = false;
+  const MutablePlace& shape = cuda_on_cpu_threads;
+  MutablePlace place = {0, 0, 0};
   for (int thread = 0; thread < count; ++thread) {
-    start_fiber(&threads[thread].fiber, stack_of(thread), kStack, thread_main);
+    threads[thread].place = place;
+    if (++place.x == shape.x) place.x = 0, ++place.y;
+    if (place.y == shape.y) place.y = 0, ++place.z;
+    const size_t apart = thread * 5 * kLine % kPage;
+    start_fiber(&threads[thread].fiber, stack_of(thread), kStack - apart, thread_main);
     threads[thread].state = READY;
   }
   while (!abandoned) {
