@@ -69,6 +69,10 @@ OTHERS = {
     "every second": rows(lambda i, k: 2 * k <= i),
     "few results": rows(lambda i, k: k <= 4 * i, width=5),
     "a sum with a number beside": rows(lambda i, k: k <= i, 1.0),
+    "a number beside, and a bound": rows(lambda i, k: te.all(k <= I[i], k >= 2), 0.1, te.max),
+    "a number beside a range": rows(
+        lambda i, k: k != i, 0.1, te.max, extent=lambda i: te.min(I[i], N)
+    ),
     "for other elements": rows(lambda i, k: k <= I[k]),
 }
 

@@ -304,9 +304,7 @@ class _Lookup:
             # what does not count is then all that the guards leave out
             of_guards, _ = self.guards.apart(variables)
             _, of_axis = self.within.apart(variables)
-            if any((*of_guards.lower, *of_guards.upper, *of_axis.lower, *of_axis.upper)):
-                return None
-            if self.outside:
+            if of_guards != _Bounds() or of_axis != _Bounds() or self.outside:
                 return None
         one = const(1, self.dtype)
         start = self._one("max", fixed.lower)
