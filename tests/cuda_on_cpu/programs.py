@@ -23,6 +23,7 @@ import tvm_autodiff.compile.pipeline as pipeline
 from tests.cuda_on_cpu.compiler import load_kernels, runtime
 from tests.cuda_on_cpu.kernels import Source, source_of, translated
 from tests.schedule.cuda.scheduled import SM_90
+from tests.without_assertions import without_assertions
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 
 
@@ -86,7 +87,7 @@ class Program:
 
     def _generated(self, module: Any, target: Any) -> Any:
         """Generate code in place of TVM's function, but keep only the text of kernels."""
-        code = self._generate(module, target)
+        code = self._generate(without_assertions(module), target)
         if target.kind.name == "cuda":
             # a schedule that TVM refuses is followed by another: the last one is what is called
             self.source = source_of(code.inspect_source(), module)

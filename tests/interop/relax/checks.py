@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from tests.numeric import assert_close
+from tests.without_assertions import without_assertions
 
 Arrays = Sequence[np.ndarray]
 
@@ -58,13 +59,23 @@ def weighted_sum(make: Callable[..., Any], params: Sequence[relax.Var]) -> tvm.I
     return builder.get()
 
 
+def lowering() -> tuple[Any, ...]:
+    """TVM's, and no checks of arguments."""
+    lower, *finalise = tirx.get_default_tir_pipeline(TARGET)
+    return (tvm.transform.Sequential([lower, without_assertions]), *finalise)
+
+
+#: LLVM does not optimise: what is checked runs a few times
+TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+WITHOUT_ASSERTIONS = "tests.without_assertions"
+tirx.register_tir_pipeline(WITHOUT_ASSERTIONS, lowering)
+
+
 def machine(module: tvm.IRModule, *, fuse: bool = False) -> relax.VirtualMachine:
-    """The module compiled by TVM, with its own fusion of operators or without. LLVM does not
-    optimise: what is checked runs a few times.
-    """
-    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    pipeline = relax.get_default_pipeline(target) if fuse else "default"
-    return relax.VirtualMachine(tvm.compile(module, target, relax_pipeline=pipeline), tvm.cpu())
+    """The module compiled by TVM, with its own fusion of operators or without."""
+    pipeline = relax.get_default_pipeline(TARGET) if fuse else "default"
+    built = tvm.compile(module, TARGET, relax_pipeline=pipeline, tir_pipeline=WITHOUT_ASSERTIONS)
+    return relax.VirtualMachine(built, tvm.cpu())
 
 
 def called(vm: relax.VirtualMachine, name: str, arrays: Arrays) -> Any:
