@@ -8,12 +8,12 @@ process of its own.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 
 from tests.cuda_on_cpu.compiler import WITH_ADDRESSES
+from tests.processes import without_torch
 from tests.schedule.test_sanitized import LIBRARIES
 
 
@@ -22,7 +22,7 @@ def environment() -> dict[str, str] | None:
     if LIBRARIES is None:
         return None
     return {
-        **os.environ,
+        **without_torch(),
         WITH_ADDRESSES: "1",
         "LD_PRELOAD": " ".join(LIBRARIES),
         # leaks are Python's and TVM's; a call goes on, so that it fails with what was found; equal

@@ -11,6 +11,7 @@ from tvm.relax.training import SetupTrainer, Trainer
 from tvm.relax.training.loss import MSELoss
 from tvm.relax.training.optimizer import Adam
 
+from tests.interop.relax.checks import machine
 from tvm_autodiff.interop.relax import clean, emit_te, register_gradients
 
 jax.config.update("jax_platforms", "cpu")
@@ -99,8 +100,7 @@ def test_two_te_operators_train_as_in_jax():
     params = [rng.normal(0.3, 0.3, shape).astype("float32") for shape in shapes.values()]
     types = [relax.TensorType((BATCH, 1), "float32")] * 2
     training = clean(SetupTrainer(MSELoss(reduction="mean"), PlainAdam(RATE), types)(module))
-    vm = relax.VirtualMachine(tvm.compile(training, "llvm"), tvm.cpu())
-    trainer = Trainer(training, vm, tvm.cpu())
+    trainer = Trainer(training, machine(training), tvm.cpu())
     trainer.load_params(params)
     losses = [float(trainer.update(x, y).numpy()) for _ in range(STEPS)]
     wide = [one.astype("float64") for one in (x, y, *params)]
