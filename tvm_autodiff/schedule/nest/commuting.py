@@ -15,15 +15,15 @@ from ...expr.simplify import simplify
 from ...graph.stage import Combiner
 
 _COMMUTE = frozenset(("add", "mul", "max", "min"))
-#: no two are equal, so that nothing ties
-_LEFT, _RIGHT = (3, 5, 2, 7, 13, 19), (4, 11, 17, 6, 9, 23)
 
 
 def commutes(combiner: Combiner) -> bool:
     """Whether ``a ⊕ b = b ⊕ a`` for some numbers; a result that is no number counts as equal."""
     if all(_is_plain(combiner, number) for number in range(len(combiner.result))):
         return True
-    left, right = _values(combiner, _LEFT), _values(combiner, _RIGHT)
+    # no two are equal, so that nothing ties
+    left = _values(combiner, (3, 5, 2, 7, 13, 19))
+    right = _values(combiner, (4, 11, 17, 6, 9, 23))
     sides = zip(combiner.apply(left, right), combiner.apply(right, left), strict=True)
     pairs = [tuple(const_value(simplify(side)) for side in pair) for pair in sides]
     return all(a is None or b is None or isclose(a, b, rel_tol=1e-3) for a, b in pairs)
