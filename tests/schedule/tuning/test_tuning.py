@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tvm import te
 import tvm_autodiff as ad
 from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.tuning import choice, search
-from tvm_autodiff.schedule.tuning.measure import seconds_of
+from tvm_autodiff.schedule.tuning.measure import TooSlowError, in_time, seconds_of
 
 MACHINE = machine_of(as_target(None), 1)
 
@@ -153,3 +154,14 @@ def test_measuring_takes_integers_and_half_floats():
     y = te.compute((4,), lambda i: x[index[i]], name="y")
     function = choice.stage_function([y.op], [y])
     assert seconds_of(function, MACHINE.target) > 0
+
+
+def test_a_candidate_that_takes_too_long_is_left():
+    """LLVM was seen to take minutes for a schedule, and cannot be stopped."""
+    done = threading.Event()
+    with pytest.raises(TooSlowError, match=r"more than 0\.01 s"):
+        in_time(0.01, done.wait)
+    done.set()
+    assert in_time(60, divmod, 7, 3) == (2, 1)
+    with pytest.raises(ZeroDivisionError):
+        in_time(60, divmod, 7, 0)

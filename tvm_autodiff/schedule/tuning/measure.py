@@ -7,7 +7,8 @@ than most trials.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,38 @@ def _array(shape: tuple[int, ...], dtype: str) -> Any:
     return tvm.runtime.tensor(np.zeros(shape, dtype))
 
 
+class TooSlowError(Exception):
+    """A candidate is not compiled in time."""
+
+
+def in_time(seconds: float, function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)``, or an error after so many seconds: LLVM takes minutes for some
+    candidates, and cannot be stopped. The thread goes on, and ends with the process at the latest.
+    """
+    results: list[Any] = []
+    failures: list[Exception] = []
+
+    def body() -> None:
+        try:
+            results.append(function(*args))
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=body, name="candidate", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failures:
+        raise failures[0]
+    if not results:
+        raise TooSlowError(f"it took more than {seconds:g} s to compile")
+    return results[0]
+
+
 @derived_object
 class Builder(ms.builder.PyBuilder):
-    """Compiles candidates in this process; numbers replace paths."""
+    """Compiles candidates in this process, each in 30 s as meta-schedule's own; numbers replace
+    paths.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +87,7 @@ class Builder(ms.builder.PyBuilder):
         results = []
         for candidate in build_inputs:
             try:
-                library = compiled_module(candidate.mod, candidate.target)
+                library = in_time(30, compiled_module, candidate.mod, candidate.target)
             except Exception as error:
                 results.append(ms.builder.BuilderResult(None, str(error)))
                 continue
