@@ -54,9 +54,7 @@ from ..cost import MAX_COPIES, STORE
 from ..kernel import size_of
 from ..nest.in_range import is_safe, loops_of
 from ..nest.prefix_reductions import equal_extents, is_number, is_short, prefix_reduction_of
-
-#: comparison → the sign and shift that make its difference ``>= 0``
-_AT_LEAST = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
+from .prefixes import AT_LEAST
 
 
 def with_prefix_lookups(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -356,12 +354,12 @@ class _Lookup:
 
     def _solved(self, condition: Expr) -> tuple[int, Expr] | None:
         """``k >= e → 1, e`` and ``k <= e → -1, e``; None for other conditions."""
-        if op_name(condition) not in _AT_LEAST or not is_integer(operands(condition)[0]):
+        if op_name(condition) not in AT_LEAST or not is_integer(operands(condition)[0]):
             return None
         left, right = operands(condition)
         if dtype_of(left) != self.dtype or dtype_of(right) != self.dtype:
             return None
-        sign, shift = _AT_LEAST[op_name(condition)]
+        sign, shift = AT_LEAST[op_name(condition)]
         part = _linear(sub(left, right), self.summed.var)
         if part is None:
             return None

@@ -44,7 +44,7 @@ from ..nest.access import affine_forms, combine
 from ..nest.prefix_reductions import prefix_reduction_of
 
 #: comparison → sign and shift that make it ``form >= 0``
-_AT_LEAST = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
+AT_LEAST = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _expression(bound: Expr | int, like: Var) -> Expr:
 def _bound(condition: Expr, variables: Sequence[Var]) -> _Bound | None:
     """A condition on the two variables alone, each with a factor of 1, 0 or -1."""
     name = op_name(condition)
-    if name not in COMPARISONS or name not in _AT_LEAST or not is_integer(operands(condition)[0]):
+    if name not in COMPARISONS or name not in AT_LEAST or not is_integer(operands(condition)[0]):
         return None
     left, right = operands(condition)
     forms = affine_forms([left, right], list(variables))
@@ -190,7 +190,7 @@ def _bound(condition: Expr, variables: Sequence[Var]) -> _Bound | None:
     if a is None or b is None:
         return None
     form = combine(a, b, -1, {node_id(var): number for number, var in enumerate(variables)})
-    sign, shift = _AT_LEAST[name]
+    sign, shift = AT_LEAST[name]
     of_axis, of_summed = (sign * form.coefficient(node_id(var)) for var in variables)
     if abs(of_axis) > 1 or abs(of_summed) > 1:
         return None
