@@ -38,6 +38,14 @@ def outer(i, j, k):
     return te.log(1.0 + pair(i, j, k))
 
 
+def of_much(i, j, k):
+    """A function of what takes as long as itself, and is needed beside it."""
+    argument = x[i, k] * y[j, k]
+    for n in range(15):
+        argument = argument * argument + 0.1 * n
+    return te.tanh(argument) * argument
+
+
 def over(axis, value=pair, name="s", reduce=te.sum):
     """The sum of a function of (i, j, k) along one of its axes, weighted by place."""
     bodies = {
@@ -66,6 +74,7 @@ OTHERS = {
     "one pass": [over("k"), over("k", lambda *at: pair(*at) * 2.0)],
     "different functions": [over("k"), over("j", lambda i, j, k: te.exp(x[i, k] - y[j, k]))],
     "other places": [over("k"), over("j", lambda i, j, k: te.exp(x[i, k] * y[M - 1 - j, k]))],
+    "an argument of much work": [over("k", of_much), over("j", of_much)],
     "no function": [over("k", lambda i, j, k: x[i, k] * y[j, k]), over("j")],
     "reads behind a guard": [
         over("k", lambda i, j, k: te.if_then_else(j < 9, te.exp(x[i, k] * x[j + 9, k]), 0.0)),

@@ -14,7 +14,7 @@ from math import prod
 
 from ....expr.costly import is_expensive
 from ....expr.dtypes import itemsize
-from ....expr.nodes import Axis, Expr, Tensor, dtype_of, load, node_id, tensor_key
+from ....expr.nodes import Axis, Expr, Tensor, dtype_of, is_float, load, node_id, tensor_key
 from ....expr.rewrite import (
     contains,
     depends_on,
@@ -175,7 +175,9 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
         return False
     near = size <= machine.threads * machine.cache_bytes
     byte = 1 / PORT_BYTES + (0.0 if near else MEMORY_BYTE)  # all cores reach for the shared cache
-    stored = (1 + len(passes)) * itemsize(dtype) * byte
+    # what a function is of is computed for its values, and the readers may need it, too
+    arguments = sum(map(is_float, postorder([node]))) / machine.lanes(dtype)
+    stored = (1 + len(passes)) * itemsize(dtype) * byte + arguments
     computed = (len(passes) - 1) * CALL / machine.lanes(dtype)
     return MARGIN * stored < computed
 
