@@ -26,6 +26,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": max,
     "bitwise_and": operator.and_,
     "bitwise_xor": operator.xor,
+    "shift_left": operator.lshift,
     "lt": operator.lt,
     "le": operator.le,
     "gt": operator.gt,

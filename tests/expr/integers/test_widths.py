@@ -17,7 +17,7 @@ from tvm import te, tirx
 from tests.exact_integers import exact_values
 from tvm_autodiff.expr.integers.intervals import Intervals
 from tvm_autodiff.expr.integers.widths import Widths
-from tvm_autodiff.expr.nodes import dtype_of, node_id
+from tvm_autodiff.expr.nodes import const_value, dtype_of, node_id
 from tvm_autodiff.expr.printing.text import text
 
 i, j, n = (te.var(name) for name in "ijn")
@@ -34,6 +34,8 @@ def widths() -> Widths:
 INDICES: list[tuple[Any, int, str | None]] = [
     (i * 16 + j, 1000, None),
     (i * 441 % 160, 160, "int32(int64(i)*441%160)"),
+    ((i << 9) % 160, 160, "int32(shift_left(int64(i), 9)%160)"),
+    ((i << 2) % 160, 160, None),
     (i * 441 // 160, 2**30, "int32(int64(i)*441//160)"),
     (i * 500 - i * 499, 10_000_000, "int32(int64(i)*500 - int64(i)*499)"),
     (i * 441 + j, 2_000_000_000, "int32(int64(i)*441 + int64(j))"),
@@ -98,6 +100,7 @@ WRAPS: list[Any] = [
     (i.astype("uint32") - tirx.const(5, "uint32")) % tirx.const(7, "uint32"),
     (j.astype("uint8") * tirx.const(3, "uint8")).astype("int32"),
     (j.astype("uint16") - tirx.const(9, "uint16")).astype("int32"),
+    (i.astype("uint8") << tirx.const(5, "uint8")).astype("int32"),
     (i.astype("int64") * tirx.const(2**40 + 1, "int64")).astype("int32"),
 ]
 
@@ -115,13 +118,15 @@ def test_what_wraps_round_keeps_its_value(value: Any) -> None:
 def random_expression(rng: random.Random, depth: int) -> Any:
     if depth == 0:
         return rng.choice([i, j, n, tirx.const(rng.randint(-(10**6), 10**6), "int32")])
-    kind = rng.choice(["add", "sub", "mul", "div", "mod", "min", "max", "select", "cast"])
+    kind = rng.choice(["add", "sub", "mul", "div", "mod", "min", "max", "select", "cast", "shift"])
     left = random_expression(rng, depth - 1)
     if kind in ("div", "mod"):
         divisor = tirx.const(rng.choice([2, 7, 160, 99_991, -3]), "int32")
         return (te.indexdiv if kind == "div" else te.indexmod)(left, divisor)
     if kind == "mul":
         return left * tirx.const(rng.choice([-441, -1, 3, 1000, 65_537]), "int32")
+    if kind == "shift":  # TVM folds shifts of literals, without bounds
+        return left if const_value(left) is not None else left << tirx.const(rng.choice([0, 1, 9, 16]), "int32")
     if kind == "cast":
         through = rng.choice(["uint8", "int16", "uint32", "int64"])
         return tirx.Cast("int32", tirx.Cast(through, left))

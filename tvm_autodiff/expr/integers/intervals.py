@@ -108,6 +108,11 @@ def truncmod(a: Interval, b: Interval) -> Interval:
     return max(-most, min(a[0], 0)), min(most, max(a[1], 0))
 
 
+def shift_left(a: Interval, b: Interval) -> Interval:
+    """``x << y``, the product ``x * 2**y``; only shifts by less than 64 bits have a meaning."""
+    return mul(a, (1 << min(max(b[0], 0), 63), 1 << min(max(b[1], 0), 63)))
+
+
 def least(a: Interval, b: Interval) -> Interval:
     """``min(x, y)``."""
     return min(a[0], b[0]), min(a[1], b[1])
@@ -133,6 +138,7 @@ ARITHMETIC: Mapping[str, Callable[[Interval, Interval], Interval]] = {
     "truncmod": truncmod,
     "min": least,
     "max": most,
+    "shift_left": shift_left,
 }
 
 #: nodes that pass on an operand, and its position
@@ -183,10 +189,6 @@ def exact_interval(
     elif name == "shift_right":
         shift = const_value(parts[1])
         found = None if shift is None else floordiv(of(parts[0]), (1 << int(shift),) * 2)
-    elif name == "shift_left":
-        shift = const_value(parts[1])
-        found = None if shift is None else mul(of(parts[0]), (1 << int(shift),) * 2)
-        found = found if found is not None and contains(own, found) else None
     elif name == "abs":
         low, high = of(parts[0])
         found = (max(low, -high, 0), max(-low, high))

@@ -136,9 +136,10 @@ class _Writer:
             return with_operands(node, numbers)
         if name in ("min", "max"):
             return binary(name, *numbers)
-        if name in ARITHMETIC and not (name == "mul" and dtype == "uint32"):
+        product = name in ("mul", "shift_left")
+        if name in ARITHMETIC and not (product and dtype == "uint32"):
             # products of 16 bits need more than 31, those of 32 more than 63
-            wide = "int64" if name == "mul" and "16" in dtype else kind
+            wide = "int64" if product and "16" in dtype else kind
             exact = binary(name, *(cast(wide, number) for number in numbers))
             left, right = (self._intervals.of(part) for part in parts)
             return self._kept(exact, dtype, ARITHMETIC[name](left, right))

@@ -28,7 +28,7 @@ from .intervals import MOST_SYMBOLIC, Intervals, contains as holds
 
 #: types whose arithmetic wraps; that of indices, int32 and int64, does not
 _NARROW = ("uint8", "uint16", "uint32", "uint64", "int8", "int16")
-_WRAPPING = ("cast", "add", "sub", "mul")
+_WRAPPING = ("cast", "add", "sub", "mul", "shift_left")
 #: `narrow` computes the others in int32 or int64
 _WIDE_UNSIGNED = ("uint32", "uint64")
 
