@@ -34,6 +34,7 @@ from ...graph.stage import (
 )
 from ..cost import LAUNCH_CYCLES
 from ..kernel import iterations
+from ..nest.in_range import is_safe, loops_of
 from ..nest.products import is_sum
 
 #: dtype → n for which quotients by divisors outside of 2**-n to 2**n are scaled by 2**(n - 2): half
@@ -108,8 +109,8 @@ def _multiplied(op: Operation, factors: Callable[[Expr], list[Expr]]) -> list[Te
         value = fixed.value(divisor)
         if value is None or fixed.value(numerator) is not None:
             return None
-        if contains_load(value):
-            return divided(numerator, factors(value))
+        if contains_load(value):  # read once, also where no element is computed
+            return divided(numerator, factors(value)) if is_safe([value], loops_of(())) else None
         inverse = _inverse(value)
         return None if inverse is None else mul(numerator, inverse)
 

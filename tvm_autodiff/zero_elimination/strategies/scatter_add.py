@@ -51,6 +51,7 @@ from ..sums.data_equations import (
     Points,
     Ranges,
     is_data_equation,
+    is_defined,
     reads_inside,
     solve_data_equations,
 )
@@ -189,7 +190,7 @@ class _Nest:
         The position of a point without these axes would be read where no guard of its elements
         holds.
         """
-        if all(reads_inside(index, self.points.ranges) for index in self.indices):
+        if all(is_defined(index, self.points.ranges) for index in self.indices):
             return set()
         own = {node_id(var) for var in self.points.variables}
         groups = [
@@ -205,7 +206,7 @@ class _Nest:
         It is -1 at points that do not count, where the index cannot be read.
         """
         conditions: list[Condition] = []
-        if not reads_inside(index, self.points.ranges):
+        if not is_defined(index, self.points.ranges):
             conditions = [
                 c
                 for c in self.points.conditions
@@ -220,7 +221,7 @@ class _Nest:
     def _nonempty(self, index: Expr) -> list[Condition]:
         """The condition that the loops which an index does not depend on are not empty.
 
-        If they are empty, the index is not read.
+        If they are empty, the index is not computed.
         """
         loops = [(v, self.points.ranges[v][1]) for v in self.points.variables]
         loops += [(axis.var, axis_range(axis)[1]) for axis in self.prefix]

@@ -13,8 +13,10 @@ from ...domain import Domain, simplify_domain
 from ...errors import UnsolvableError
 from ...expr.build import cast, compare, conjuncts, variable, zero_like
 from ...expr.nodes import (
+    INTEGER_DIVISIONS,
     Expr,
     Var,
+    const_value,
     dtype_of,
     is_integer,
     is_load,
@@ -207,6 +209,14 @@ def reads_inside(expr: Expr, ranges: Ranges) -> bool:
     )
 
 
+def is_defined(expr: Expr, ranges: Ranges) -> bool:
+    """Whether an expression may be evaluated at all points: it reads in bounds, and no divisor of
+    an integer may be zero.
+    """
+    divisors = [operands(n)[1] for n in postorder(expr) if op_name(n) in INTEGER_DIVISIONS]
+    return reads_inside(expr, ranges) and all(_is_positive(d, ranges) for d in divisors)
+
+
 def inside_conditions(exprs: Sequence[Expr], ranges: Ranges) -> list[Expr]:
     """The conditions that reads are in bounds, unless this is proved or the condition would read
     itself.
@@ -248,6 +258,14 @@ def _surely_read(exprs: Sequence[Expr]) -> list[Expr]:
 
 #: operators that may not evaluate the operands after the first
 _LAZY = ("if_then_else", "select", "and", "or")
+
+
+def _is_positive(divisor: Expr, ranges: Ranges) -> bool:
+    """Whether a divisor is proved to be positive, or is a literal."""
+    if const_value(divisor) is not None:
+        return True
+    known = {var: ranges[var] for var in variables_of(divisor) if var in ranges}
+    return prove(compare("gt", divisor, zero_like(divisor)), known)
 
 
 def _is_inside(index: Expr, extent: Extent, ranges: Ranges) -> bool:

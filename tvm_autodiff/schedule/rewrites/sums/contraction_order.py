@@ -9,6 +9,9 @@ Rounding: factors are multiplied and summed in another order, so that a result h
 rounding for each factor and each sum. Its error stays below ``(n + m)·ε·Σ|Π factors|`` for n terms
 of m factors, as that of the sum in any order (Higham, Accuracy and Stability of Numerical
 Algorithms, section 3.1). Products of fewer factors than written may leave the range of the dtype.
+
+A factor outside of a sum is evaluated also where the sum has no terms. There it may divide by zero
+or read outside of its tensor, so that the product gets the condition that the sum has terms.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import contains_load, expand_lets, substituter, variables_of
 from ....graph.graph import each_stage
-from ....graph.sizes.nonnegative import nonnegative
+from ....graph.sizes.nonnegative import nonnegative, not_empty
 from ....graph.stage import (
     Operation,
     Reduction,
@@ -49,7 +52,7 @@ from ....graph.stage import (
 from ....graph.structural import EqualStages
 from ...cost import MARGIN, MAX_SEARCHED, STORE, SYMBOLIC_SIZE
 from ...kernel import size_of
-from ...nest.in_range import Loops, loops_of
+from ...nest.in_range import Loops, is_safe, loops_of
 from ...nest.products import Product, distinct, guarded, is_sum, operand_value, product_of
 
 Variables = frozenset[int]  #: ids of loop variables
@@ -324,6 +327,12 @@ class _Stages:
         for operand in contraction.product.operands:
             conditions, value = operand_value(operand, contraction.loops)
             self._factors.append((conditions, value, frozenset(operand.variables())))
+        self._is_total = all(
+            operand.is_load and self._reads_inside(operand.expr, variables)
+            for operand, (_, _, variables) in zip(
+                contraction.product.operands, self._factors, strict=True
+            )
+        ) and all(const_value(factor) is not None for factor in contraction.product.scale)
 
     def of(self, order: Sequence[Elimination]) -> _Term:
         """What is left after some eliminations."""
@@ -346,10 +355,17 @@ class _Stages:
         term = _Term(self._reduction, summed, self._product(elimination.factors, ()))
         [made] = term.renamed(kept, axes).stage(self._name, axes)
         tensor = self._equal.first(made.op).output(0)
-        return [], load(tensor, [axis.var for axis in kept]), used - elimination.axes
+        conditions = [] if self._is_total else not_empty(summed)
+        return conditions, load(tensor, [axis.var for axis in kept]), used - elimination.axes
+
+    def _reads_inside(self, read: Expr, variables: Variables) -> bool:
+        """Whether a read is in bounds without the loops that it does not depend on."""
+        own = [axis for key, axis in self._axes.items() if key in variables]
+        return is_safe([read], loops_of(own))
 
     def _product(self, numbers: Sequence[int], scale: Sequence[Expr]) -> Expr:
-        conditions = [c for number in numbers for c in self._factors[number][0]]
+        # sums have the highest numbers, and their conditions hold where the others are evaluated
+        conditions = [c for number in sorted(numbers, reverse=True) for c in self._factors[number][0]]
         [value, *others] = [self._factors[number][1] for number in numbers]
         for other in (*others, *scale):
             value = mul(value, other)

@@ -11,6 +11,7 @@ from ....expr.nodes import Tensor, const_value, dtype_of, load, node_id, op_name
 from ....expr.rewrite import contains, depends_on
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import each_stage
+from ....graph.sizes.nonnegative import not_empty
 from ....graph.stage import (
     Operation,
     axis_range,
@@ -22,7 +23,7 @@ from ....graph.stage import (
     reduction_stage,
     renewed_reduction,
 )
-from ...nest.products import is_sum
+from ...nest.products import guarded, is_sum
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504
 _DTYPES = ("float32", "float64")
@@ -59,4 +60,6 @@ def _changed(op: Operation) -> list[Tensor] | None:
     rename = dict(zip(axis_vars(op), [axis.var for axis in axes], strict=True))
     inner = renewed_reduction(replace(reduction, sources=(inside,)), rename)
     [total] = reduction_stage(f"{op.name}_unscaled", axes, inner)
-    return make_stage(op.name, list(op.axis), [times(load(total, axis_vars(op)))])
+    # factors may divide by zero or read anywhere where the sum has no terms
+    whole = guarded(not_empty(reduction.axes), times(load(total, axis_vars(op))))
+    return make_stage(op.name, list(op.axis), [whole])

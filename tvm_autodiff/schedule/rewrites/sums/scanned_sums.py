@@ -17,6 +17,7 @@ from ....expr.nodes import (
     Tensor,
     const_value,
     is_float,
+    is_load,
     load,
     node_id,
     op_name,
@@ -41,7 +42,7 @@ from ....graph.structural import EqualStages
 from ...nest.in_range import is_safe, loops_of
 from ...nest.prefix_reductions import is_number, prefix_reduction_of
 from ...nest.products import factors_of, is_sum
-from ..prefix_lookups import with_prefix_lookups
+from ..prefix_lookups import counted, with_prefix_lookups
 from ..prefixes import with_prefixes_in_order
 
 
@@ -57,7 +58,8 @@ def with_scanned_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``y[k] = Σ_{i,j} if j > k then a[i,j]*b[i,k] → t[i,k] = Σ_j if j > k then a[i,j]; y[k] = Σ_i
     t[i,k]*b[i,k]``, where t is a prefix sum; ``Σ_k if k <= j then a[k]/b[j] → t[j]/b[j]``, too.
 
-    Where no element of the prefix sum counts, b is multiplied by zero in place of being left out.
+    Where no element of the prefix sum counts, a tensor b is multiplied by zero in place of being left
+    out; divisors and functions, which may be infinite there, keep a condition.
     """
     equal = EqualStages()  # gradients with respect to several factors have the same prefix sum
     return each_stage(outputs, lambda op: _scanned(op, equal))
@@ -85,6 +87,12 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
         if prefix is None or not is_safe([*outside, *divisors], loops, thorough=True):
             continue
         rest = [guard for guard in guards if not depends_on(guard, [summed.var])]
+        if divisors or not all(is_load(factor) for factor in outside):
+            # they may be infinite where nothing is summed
+            some = counted(summed, within, [*op.axis, *others])
+            if some is None:
+                continue
+            rest = [*some, *rest]
         tensor = equal.first(prefix.tensor.op).output(0)
         value = load(tensor, prefix.indices)
         for factor in outside:
