@@ -76,3 +76,11 @@ def test_quotients_of_any_size(number):
     x[5] = 0.0
     given = x, np.float32(number), np.ones(N, "float32")
     np.testing.assert_allclose(function(*given), exact(*given), rtol=3e-7)
+
+
+def test_a_divisor_that_an_empty_sum_does_not_read_stays():
+    n = te.var("n")
+    x, k = te.placeholder((n,), name="x"), te.reduce_axis((0, n), "k")
+    y = te.compute((N,), lambda i: te.sum(x[k] / x[n - 1], axis=k), name="y")
+    [same] = with_reciprocals([y])
+    assert same.same_as(y)

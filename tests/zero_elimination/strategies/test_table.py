@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
+import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.expr.nodes import dtype_of
 from tvm_autodiff.graph.graph import Graph, topological
@@ -172,3 +173,16 @@ def test_sizes_count_as_enough_for_every_extent(shift):
     assert not whole.dense
     assert not whole.axes
     assert [part.strategy for part in cheapest(whole)] == ["gather"]
+
+
+def test_positions_are_computed_only_where_they_are_read():
+    """A position divides by a size, which is zero where its sum is empty, or by data."""
+    n, q = te.var("n"), te.var("q")
+    x, z = te.placeholder((n,), name="x"), te.placeholder((q,), name="z")
+    count, k = te.placeholder((n,), "int32", name="count"), te.reduce_axis((0, q), "k")
+    y = te.compute((n,), lambda i: te.sum(x[i // q] * z[k], axis=k), name="y")
+    [dx] = ad.differentiate(y, [x], te.placeholder((n,), name="h"))
+    assert "place0[i] = if q > 0 then i//q else -1" in str(ad.show(dx))
+    y = te.compute((n,), lambda i: te.if_then_else(count[i] > 0, x[i % count[i]], 0.0), name="y")
+    [dx] = ad.differentiate(y, [x], te.placeholder((n,), name="h"))
+    assert "place0[i] = if count[i] > 0 then i%count[i] else -1" in str(ad.show(dx))

@@ -71,3 +71,16 @@ def depths(body):
         tvm_ffi.structural_walk(loop.body, (prim.Mod, inside.append))
         found[: len(inside)] = [depth + 1 for depth in found[: len(inside)]]
     return found
+
+
+def test_nothing_divides_by_zero():
+    """An index and a value, whose divisors vary with the loop."""
+    n, i = tirx.Var("n", "int32"), tirx.Var("i", "int32")
+    out = tirx.decl_buffer((100,), "uint32", name="out")
+    value = tirx.truncmod(tirx.Cast("uint32", n + 5), tirx.Cast("uint32", i))
+    stored = tirx.BufferStore(out, value, [tirx.truncmod(n, n - i)])
+    loop = tirx.For(i, 0, 10, SERIAL, stored)
+    changed = with_hoisted_divisions(tvm.IRModule({"main": tirx.PrimFunc([out, n], loop)}))
+    found = []
+    tvm_ffi.structural_walk(changed["main"].body, (prim.Mod, found.append))
+    assert [type(division.b) for division in found] == [prim.Select] * 2

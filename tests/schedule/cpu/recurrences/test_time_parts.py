@@ -311,6 +311,24 @@ def test_a_recurrence_inside_of_a_step() -> None:
     np.testing.assert_allclose(got_last, h, rtol=1e-10)
 
 
+def test_a_step_that_reads_a_tensor_of_any_length() -> None:
+    """It is no row of components, as it has a symbolic dimension."""
+    n = te.var("n")
+    xs, h0 = te.placeholder((n, 3), "float64", "xs"), te.placeholder((3,), "float64", "h0")
+
+    def step(h: Any, x: Any) -> Any:
+        return te.compute((3,), lambda i: h[i] * xs[n - 1, i] + x[i], name="new"), None
+
+    last, _ = ad.scan(step, h0, xs)
+    function = ad.build([h0, xs], last, cache=False)
+    for length in (0, 1, 70):
+        given = np.random.default_rng(0).uniform(-1, 1, (length, 3))
+        want = np.ones(3)
+        for row in given:
+            want = want * given[-1] + row
+        np.testing.assert_allclose(function(np.ones(3), given), want, rtol=1e-10)
+
+
 @pytest.mark.parametrize("case", CASES[:5] + CASES[6:8], ids=lambda case: case.name)
 def test_gradients_agree_with_jax(case: Case) -> None:
     inputs, outputs = program(case, STEPS)

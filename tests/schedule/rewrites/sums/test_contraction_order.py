@@ -295,3 +295,26 @@ def test_ids_decide_nothing():
         order = cheapest_order(factors, frozenset((ids[0], ids[3])), extents)
         orders.append([one.factors for one in order.eliminations])
     assert all(order == orders[0] for order in orders)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda i, q, b: b[i % q],
+        lambda i, q, b: b[q - 1],
+        lambda i, q, b: 1.0 / q.astype("float64"),
+    ],
+    ids=["remainder", "last", "reciprocal"],
+)
+def test_factors_of_empty_sums_are_not_evaluated(factor):
+    """They divide by zero or read outside where the loop that they leave has no steps."""
+    n, q = te.var("n"), te.var("q")
+    a, b = arrays((n,), (q,))
+    [k] = axes(k=q)
+    y = te.compute((n,), lambda i: te.sum(a[i] * factor(i, q, b) * b[k], axis=k), name="y")
+    [changed] = with_ordered_contractions([y])
+    assert "y[i] = if q > 0 " in str(ad.show(changed))
+    ones = np.ones(3)
+    function = ad.build([a, b], y, cache=False)
+    np.testing.assert_array_equal(function(ones, ones[:0]), np.zeros(3))
+    np.testing.assert_array_equal(function(ones, ones[:2]) > 0, np.full(3, True))

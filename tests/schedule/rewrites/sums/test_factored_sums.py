@@ -95,3 +95,12 @@ def test_functions_are_computed_once():
         for node in postorder(list(bodies(op)))
     )
     assert count == 1
+
+
+def test_factors_of_empty_sums_are_not_evaluated():
+    n = te.var("n")
+    v = te.placeholder((n,), "float64", name="v")
+    k = te.reduce_axis((0, n), "k")
+    y = te.compute((), lambda: te.sum(te.exp(v[k]) * v[n - 1] / n.astype("float64"), axis=k))
+    assert "if n > 0 then" in str(ad.show(with_factored_sums([y])))
+    assert ad.build(v, y, cache=False)(np.zeros(0)) == 0

@@ -102,3 +102,22 @@ def test_an_axis_within_the_summed_one_stays():
     [want] = evaluate_graph([y], given)
     np.testing.assert_array_equal(evaluate_graph(with_scanned_sums([y]), given)[0], want)
     np.testing.assert_array_equal(ad.build(list(INPUTS), y)(*given.values()), want)
+
+
+@pytest.mark.parametrize("order", ["exclusive", "reversed, exclusive"])
+def test_divisors_count_only_where_something_is_summed(order):
+    """The mean of the elements before has none at the first place, and divides by zero there."""
+    counts, k = ORDERS[order], te.reduce_axis((0, M), "k")
+    zero = te.const(0.0, "float64")
+
+    def body(i, j):
+        number = (j if order == "exclusive" else M - 1 - j).astype("float64")
+        return te.sum(te.if_then_else(counts(k, j), x[i, k] / number, zero), axis=k)
+
+    y = te.compute((N, M), body, name="mean")
+    changed = with_scanned_sums([y])
+    assert prefixes(changed) == 1
+    given = arrays(1)
+    [got], [want] = evaluate_graph(changed, given), evaluate_graph([y], given)
+    assert np.isfinite(want).all()
+    np.testing.assert_allclose(got, want, rtol=1e-14, atol=1e-15)

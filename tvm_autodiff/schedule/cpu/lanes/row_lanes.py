@@ -200,8 +200,11 @@ class RowLanes:
                 continue
             stack = self.sources[tensor_key(load_tensor(value))]
             own = [index_key(index) for index in operands(value)[: len(rows)]] == rows
-            if not own or shape_of(stack.tensor)[: len(rows)] != self.program.extents:
+            shape = shape_of(stack.tensor)
+            if not own or shape[: len(rows)] != self.program.extents:
                 continue
+            if not all(isinstance(dim, int) for dim in shape[len(rows) :]):
+                continue  # it is no row of few components
             vectors = self._vectors(stack, lanes)
             if not vectors:
                 continue
