@@ -126,7 +126,8 @@ def random_expression(rng: random.Random, depth: int) -> Any:
     if kind == "mul":
         return left * tirx.const(rng.choice([-441, -1, 3, 1000, 65_537]), "int32")
     if kind == "shift":  # TVM folds shifts of literals, without bounds
-        return left if const_value(left) is not None else left << tirx.const(rng.choice([0, 1, 9, 16]), "int32")
+        steps = tirx.const(rng.choice([0, 1, 9, 16]), "int32")
+        return left if const_value(left) is not None else left << steps
     if kind == "cast":
         through = rng.choice(["uint8", "int16", "uint32", "int64"])
         return tirx.Cast("int32", tirx.Cast(through, left))

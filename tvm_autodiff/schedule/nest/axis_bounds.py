@@ -10,9 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...expr.build import add, cast, const, sub
-from ...expr.nodes import COMPARISONS, Expr, Var, dtype_of, is_integer, node_id, op_name, operands
+from ...expr.build import add, cast, compare, const, sub
+from ...expr.nodes import (
+    COMPARISONS,
+    Axis,
+    Expr,
+    Var,
+    dtype_of,
+    is_integer,
+    node_id,
+    op_name,
+    operands,
+)
 from ...expr.rewrite import postorder, substitute
+from ...expr.simplify import prove, simplify
+from ...graph.stage import axis_range
 from .access import Affine, AffineForms, Interval, affine_forms, combine, interval
 from .index_set_splitting import decided
 
@@ -87,3 +99,22 @@ def bound_of(guard: Expr, last: Var, variables: Sequence[Var]) -> Bound | None:
     root = sub(const(0, dtype_of(rest)), rest) if factor == 1 else rest
     strict = name in ("lt", "gt")
     return Bound(add(root, const(int(strict == below), dtype_of(root))), below)
+
+
+def counted(axis: Axis, conditions: Sequence[Expr], around: Sequence[Axis]) -> list[Expr] | None:
+    """The conditions, not proved in the loops around, under which some value of an axis counts;
+    None for conditions that are no bounds of it.
+
+    ``k < n and k < j → 0 < n, 0 < j``
+    """
+    dtype = dtype_of(axis.var)
+    low, extent = (const(b, dtype) if isinstance(b, int) else b for b in axis_range(axis))
+    lower, end = [low], [add(low, extent)]
+    for condition in conditions:
+        found = bound_of(condition, axis.var, [*(one.var for one in around), axis.var])
+        if found is None:
+            return None
+        (lower if found.below else end).append(found.value)
+    every = [compare("lt", simplify(a), simplify(b)) for a in lower for b in end]
+    ranges = {one.var: axis_range(one) for one in around}
+    return [condition for condition in every if not prove(condition, ranges)]

@@ -172,44 +172,6 @@ def _linear(expr: Expr, var: Var) -> tuple[int, Expr] | None:
     return factor, linear_sum(rest, constant, dtype_of(var))
 
 
-def _bound(condition: Expr, var: Var) -> tuple[int, Expr] | None:
-    """``k >= e → 1, e`` and ``k <= e → -1, e``; None for other conditions."""
-    if op_name(condition) not in AT_LEAST or not is_integer(operands(condition)[0]):
-        return None
-    left, right = operands(condition)
-    dtype = dtype_of(var)
-    if dtype_of(left) != dtype or dtype_of(right) != dtype:
-        return None
-    sign, shift = AT_LEAST[op_name(condition)]
-    part = _linear(sub(left, right), var)
-    if part is None:
-        return None
-    # sign*(factor*k + rest) + shift >= 0
-    factor, rest = sign * part[0], part[1]
-    zero = const(0, dtype)
-    rest = add(rest if sign > 0 else sub(zero, rest), const(shift, dtype))
-    return factor, (sub(zero, rest) if factor > 0 else rest)
-
-
-def counted(summed: Axis, conditions: Sequence[Expr], axes: Sequence[Axis]) -> list[Expr] | None:
-    """The conditions, not proved for all `axes`, under which an element of an axis counts; None
-    where they are not found.
-
-    ``k < n and k < j → 0 < n, 0 < j``
-    """
-    dtype = dtype_of(summed.var)
-    low, extent = (const(b, dtype) if isinstance(b, int) else b for b in axis_range(summed))
-    lower, upper = [low], [sub(add(low, extent), const(1, dtype))]
-    for condition in conditions:
-        found = _bound(condition, summed.var)
-        if found is None:
-            return None
-        (lower if found[0] > 0 else upper).append(found[1])
-    every = [compare("le", simplify(a), simplify(b)) for a in lower for b in upper]
-    ranges = {axis.var: axis_range(axis) for axis in axes}
-    return [condition for condition in every if not prove(condition, ranges)]
-
-
 class _Lookup:
     """A reduction by an index that counts the elements."""
 
@@ -230,7 +192,7 @@ class _Lookup:
         self.place = place
         self.ranges = {axis.var: axis_range(axis) for axis in op.axis}
         self.within = self._bounds([(1, low), (-1, sub(add(low, extent), const(1, self.dtype)))])
-        solved = [_bound(condition, self.summed.var) for condition in conditions]
+        solved = [self._solved(condition) for condition in conditions]
         self.guards = self._bounds([bound for bound in solved if bound is not None])
         rest = [c for c, bound in zip(conditions, solved, strict=True) if bound is None]
         self.outside = [c for c in rest if not depends_on(c, [self.summed.var])]
@@ -390,6 +352,22 @@ class _Lookup:
     def _holds(self, name: str, left: Expr, right: Expr) -> bool:
         return prove(compare(name, left, right), self.ranges)
 
+    def _solved(self, condition: Expr) -> tuple[int, Expr] | None:
+        """``k >= e → 1, e`` and ``k <= e → -1, e``; None for other conditions."""
+        if op_name(condition) not in AT_LEAST or not is_integer(operands(condition)[0]):
+            return None
+        left, right = operands(condition)
+        if dtype_of(left) != self.dtype or dtype_of(right) != self.dtype:
+            return None
+        sign, shift = AT_LEAST[op_name(condition)]
+        part = _linear(sub(left, right), self.summed.var)
+        if part is None:
+            return None
+        # sign*(factor*k + rest) + shift >= 0
+        factor, rest = sign * part[0], part[1]
+        zero = const(0, self.dtype)
+        rest = add(rest if sign > 0 else sub(zero, rest), const(shift, self.dtype))
+        return factor, (sub(zero, rest) if factor > 0 else rest)
 
     def _bounds(self, bounds: Sequence[tuple[int, Expr]]) -> _Bounds:
         """The bounds of the reduce axis as those of the index."""

@@ -365,7 +365,8 @@ class _Stages:
 
     def _product(self, numbers: Sequence[int], scale: Sequence[Expr]) -> Expr:
         # sums have the highest numbers, and their conditions hold where the others are evaluated
-        conditions = [c for number in sorted(numbers, reverse=True) for c in self._factors[number][0]]
+        order = sorted(numbers, reverse=True)
+        conditions = [c for number in order for c in self._factors[number][0]]
         [value, *others] = [self._factors[number][1] for number in numbers]
         for other in (*others, *scale):
             value = mul(value, other)

@@ -39,10 +39,11 @@ from ....graph.stage import (
     renewed_reduction,
 )
 from ....graph.structural import EqualStages
+from ...nest.axis_bounds import counted
 from ...nest.in_range import is_safe, loops_of
 from ...nest.prefix_reductions import is_number, prefix_reduction_of
 from ...nest.products import factors_of, is_sum
-from ..prefix_lookups import counted, with_prefix_lookups
+from ..prefix_lookups import with_prefix_lookups
 from ..prefixes import with_prefixes_in_order
 
 
@@ -58,8 +59,8 @@ def with_scanned_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``y[k] = Σ_{i,j} if j > k then a[i,j]*b[i,k] → t[i,k] = Σ_j if j > k then a[i,j]; y[k] = Σ_i
     t[i,k]*b[i,k]``, where t is a prefix sum; ``Σ_k if k <= j then a[k]/b[j] → t[j]/b[j]``, too.
 
-    Where no element of the prefix sum counts, a tensor b is multiplied by zero in place of being left
-    out; divisors and functions, which may be infinite there, keep a condition.
+    Where no element of the prefix sum counts, a tensor b is multiplied by zero in place of being
+    left out; divisors and functions, which may be infinite there, keep a condition.
     """
     equal = EqualStages()  # gradients with respect to several factors have the same prefix sum
     return each_stage(outputs, lambda op: _scanned(op, equal))
