@@ -6,6 +6,7 @@ error of TVM.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import numpy as np
@@ -605,6 +606,26 @@ class TestCalls:
             TestCalls.function(*arrays)
 
 
+def test_arrays_whose_memory_is_not_their_values():
+    """Negated views and sparse tensors of PyTorch; traced and deleted arrays of JAX."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    function = ad.build([x, w], y)
+    plain, deleted = torch.ones(4), jax.numpy.ones(4, "float32")
+    function(plain, plain)
+    deleted.delete()
+    for array, message in (
+        (torch._neg_view(plain), "resolve_neg"),
+        (plain.to_sparse(), "to_dense"),
+        (deleted, "was deleted"),
+    ):
+        with pytest.raises(CallError, match=message):
+            function(array, plain)
+    with pytest.raises(CallError, match="resolve_neg"):
+        function(plain, plain, out=torch._neg_view(torch.ones(4)))
+    with pytest.raises(CallError, match="interop.jax.function"):
+        jax.jit(function)(plain.numpy(), plain.numpy())
+
+
 def test_what_is_right_beside_what_is_wrong():
     """Opaque stages and missing rules are errors only where a derivative has to pass them."""
     at = np.array([1.0, 2.0, 3.0, 4.0], "float32")
@@ -628,3 +649,12 @@ def test_free_variables_are_differentiated_around():
     [dx] = ad.gradient(free(), [x], head)
     with pytest.raises(LoweringError, match="uses the variable s"):
         ad.build([head], dx)
+
+
+FUNCTIONS = [name for name in ad.__all__ if inspect.isfunction(getattr(ad, name))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_unknown_keywords(name):
+    with pytest.raises(ad.UnknownKeywordError, match="has no parameter 'colour'"):
+        getattr(ad, name)(colour=1)

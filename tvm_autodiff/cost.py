@@ -19,10 +19,12 @@ from .graph.graph import topological
 from .graph.kinds.custom import without_rules
 from .graph.kinds.rules.table import rules_of
 from .graph.stage import Operation, is_placeholder
+from .keywords import checked_keywords
 
 __all__ = ["Cost", "estimate_cost", "stage_cost"]
 
 
+@checked_keywords
 def estimate_cost(
     tensors: Tensor | Sequence[Tensor], params: Mapping[Var, int] | None = None
 ) -> Cost:

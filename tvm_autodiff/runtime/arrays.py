@@ -177,6 +177,10 @@ class TorchKind:
         """The reason why kernels cannot use the memory of a PyTorch tensor, or None."""
         if array.device.type != "cpu":
             return f"device {array.device}: move it with .cpu()"
+        if array.layout is not sys.modules["torch"].strided:
+            return f"layout {array.layout}: use .to_dense()"
+        if array.is_neg():
+            return "the negated values: use .resolve_neg()"
         if not array.is_contiguous():
             return f"strides {tuple(array.stride())}: use .contiguous()"
         return None
@@ -213,6 +217,13 @@ class JaxKind(NumpyKind):
         """The reason why kernels cannot use the memory of a JAX array, or None."""
         if isinstance(array, np.ndarray):
             return None
+        if isinstance(array, sys.modules["jax"].core.Tracer):
+            return (
+                "no memory while JAX traces it: make an operator with "
+                "tvm_autodiff.interop.jax.function"
+            )
+        if array.is_deleted():
+            return "no memory any more: it was deleted or donated"
         platforms = {device.platform for device in array.devices()}
         return None if platforms == {"cpu"} else f"device {platforms}: move it to the CPU"
 
@@ -300,6 +311,11 @@ def is_torch_type(kind: type) -> bool:
     """Whether a type is that of PyTorch tensors."""
     torch = sys.modules.get("torch")
     return torch is not None and issubclass(kind, getattr(torch, "Tensor", ()))
+
+
+def needs_checks(array: Array) -> bool:
+    """Whether an array is a PyTorch tensor that is recorded, or whose memory is negated."""
+    return is_recorded(array) or (hasattr(array, "is_neg") and array.is_neg())
 
 
 def is_recorded(array: Array) -> bool:

@@ -18,7 +18,7 @@ from ..codegen.deep import run_deep
 from ..codegen.host.call_check import OVERLAP
 from ..codegen.host.direct_calls import ALL_LAUNCHES
 from ..errors import CallError, InvalidArgumentError, LoweringError
-from .arrays import Array, copy_of, is_recorded, is_torch_type, numpy_dtype
+from .arrays import Array, copy_of, is_torch_type, needs_checks, numpy_dtype
 from .calls.arguments import CheckedArguments
 from .calls.call_sizes import carriers
 from .calls.native_call import NativeCall, native_call
@@ -142,7 +142,7 @@ class CompiledFunction(CheckedArguments, Unpickled):
                 self._makers[types] = self._new_makers([*arrays, *listed])
             makers, differentiable = self._makers[types], any(map(is_torch_type, types))
             self._last, last = (types, makers, differentiable), types
-        refused = differentiable and any(map(is_recorded, arrays))
+        refused = differentiable and any(map(needs_checks, (*arrays, *listed)))
         if makers is None or len(arrays) != self._count or refused:
             return self._checked_call(arrays, out)
         function = self._shared

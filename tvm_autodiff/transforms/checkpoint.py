@@ -7,8 +7,10 @@ from typing import Any
 from ..expr.nodes import Expr, Tensor
 from ..graph.marks.checkpoint import checkpointed
 from ..graph.marks.value_marks import with_mark
+from ..keywords import checked_keywords
 
 
+@checked_keywords
 def checkpoint(value: Tensor | Expr) -> Any:
     """Mark a value so that the backward pass recomputes it instead of keeping it.
 

@@ -7,8 +7,10 @@ from typing import Any
 from ..expr.nodes import Expr, Tensor, is_float, is_tensor
 from ..graph.marks.stop_gradient import stopped
 from ..graph.marks.value_marks import with_mark
+from ..keywords import checked_keywords
 
 
+@checked_keywords
 def stop_gradient(value: Tensor | Expr) -> Any:
     """Mark a value as a constant for derivatives of any order and mode.
 

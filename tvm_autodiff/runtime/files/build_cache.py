@@ -17,6 +17,7 @@ from pathlib import Path
 import platformdirs
 
 from ...errors import InvalidArgumentError
+from ...keywords import checked_keywords
 from .library import DamagedLibraryError, remove, split_library, write_whole
 
 MAX_BYTES = 2**30  #: what a folder holds at most
@@ -147,6 +148,7 @@ def cache_of(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
         return None
 
 
+@checked_keywords
 def clear_cache(folder: str | os.PathLike[str] | None = None) -> None:
     """Delete the compiled programs that `build` has stored on disk.
 

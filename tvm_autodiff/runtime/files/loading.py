@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidArgumentError, LoweringError
+from ...keywords import checked_keywords
 from ..compiled import CompiledFunction
 from ..device import DeviceFunction
 from ..threads import check_threads
@@ -75,6 +76,7 @@ def _holds_kernels(module: Any) -> bool:
     return module.kind == "cuda" or any(map(_holds_kernels, module.imports))
 
 
+@checked_keywords
 def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> CompiledFunction:
     """Load a function that `CompiledFunction.export` wrote.
 
@@ -115,6 +117,8 @@ def load(path: str | os.PathLike[str], *, num_threads: int | None = None) -> Com
     >>> again(np.ones(2, "float32"))
     array([2., 2.], dtype=float32)
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(f"path must be that of a file, got {type(path).__name__}")
     source = Path(path)
     if not source.is_file():
         raise InvalidArgumentError(f"no file {str(path)!r} to load")

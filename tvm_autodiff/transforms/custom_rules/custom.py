@@ -178,6 +178,7 @@ class CustomFunction:
         return type(found)(made) if several else made[0]
 
 
+@checked_keywords
 def custom_vjp(function: Callable[..., Any]) -> CustomFunction:
     r"""Define the derivative of a function of tensors by a reverse-mode rule.
 
@@ -229,6 +230,7 @@ def custom_vjp(function: Callable[..., Any]) -> CustomFunction:
     return CustomFunction(function)
 
 
+@checked_keywords
 def custom_jvp(function: Callable[..., Any]) -> CustomFunction:
     """Define the derivative of a function of tensors by a forward-mode rule.
 

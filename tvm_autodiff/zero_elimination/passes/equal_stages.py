@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from ...expr.nodes import Tensor
 from ...graph.stage import outputs_of
 from ...graph.structural import EqualStages
+from ...keywords import checked_keywords
 from ..walk import each_stage, tensor_list
 
 
+@checked_keywords
 def merge_equal_stages(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Merge stages that compute the same values, so that they are computed once.
 

@@ -27,6 +27,7 @@ from ...graph.stage import (
     renewed_reduction,
     shape_of,
 )
+from ...keywords import checked_keywords
 from ..sums.iterations import element_count, sample_size, stage_iterations
 from ..transposition.copying import is_shifted_copy
 from ..walk import tensor_list
@@ -37,6 +38,7 @@ _LARGEST_BODY = 100
 _Key = tuple[int, int]
 
 
+@checked_keywords
 def inline_tensors(
     outputs: Tensor | Sequence[Tensor], tensors: Tensor | Sequence[Tensor] | None = None
 ) -> list[Tensor]:

@@ -24,11 +24,13 @@ from ...expr.nodes import (
 from ...expr.sharing.lets import bind_shared
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import bodies, is_compute
+from ...keywords import checked_keywords
 from ..sums.summands import joined, summands, where
 
 TensorOrExpr = TypeVar("TensorOrExpr")
 
 
+@checked_keywords
 def lift_nonzeroness_condition(tensor_or_expr: TensorOrExpr) -> TensorOrExpr:
     """Factor out the condition under which an expression can be non-zero.
 

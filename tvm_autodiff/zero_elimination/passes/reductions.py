@@ -25,6 +25,7 @@ from ...graph.stage import (
     reduction_of,
     rename_bounds,
 )
+from ...keywords import checked_keywords
 from ...rules.reductions.reducers import classify
 from ...rules.terms import Condition
 from ..strategies.table import cheapest
@@ -37,6 +38,7 @@ from ..sums.summands import Summand, summands
 from ..walk import each_stage, tensor_list
 
 
+@checked_keywords
 def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Restrict every sum to the points where its source can be non-zero.
 

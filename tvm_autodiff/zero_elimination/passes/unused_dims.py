@@ -31,11 +31,13 @@ from ...graph.stage import (
     outputs_of,
     reduction_of,
 )
+from ...keywords import checked_keywords
 from ..walk import tensor_list
 
 _Key = tuple[int, int]
 
 
+@checked_keywords
 def remove_unused_dims(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Remove axes that a stage does not depend on, so that no element is computed twice.
 
