@@ -26,7 +26,7 @@ from ..expr.sharing.weights import weighed
 from .loop_nest import Local, Places, Statement, allocated, branch, element, local, sequence, store
 from .passes.short_circuit import cut_short
 
-_STORED = 48  #: weight from which on a part is stored
+STORED = 48  #: weight from which on a part is stored
 
 
 def written(
@@ -103,7 +103,7 @@ class _Writer:
         if is_load(node):
             value = self._places.read(value)
         size = weighed(node, [size for _, size in parts])
-        if parts and (self._uses.get((node_id(node), home), 0) > 1 or size > _STORED):
+        if parts and (self._uses.get((node_id(node), home), 0) > 1 or size > STORED):
             place = self._buffer(node, home)
             self._out.setdefault(home, []).append(store(place, value, []))
             return element(place, []), 1

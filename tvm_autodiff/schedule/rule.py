@@ -20,7 +20,15 @@ from ..expr.rewrite import contains_load, depends_on
 from ..graph.kinds.loop import Loop
 from ..graph.kinds.rewind import KeptLoop, Rewind
 from ..graph.stage import Operation, axis_vars, bounds_of, is_compute, reduction_of, shape_of
-from .declined import EMPTY, NO_REDUCTION, NOT_COMPUTED, REDUCES, Declined, refused
+from .declined import (
+    EMPTY,
+    NO_REDUCTION,
+    NOT_COMPUTED,
+    REDUCES,
+    Declined,
+    other_kind,
+    refused,
+)
 from .fusion.groups import FusionGroup
 from .kernel import Kernel, too_large
 from .machine import Machine
@@ -39,9 +47,17 @@ RAGGED = Declined("the bounds of a reduce axis vary along the output")
 
 @dataclass(frozen=True)
 class KindRule:
-    """A rule for kernels of one kind, which its class names."""
+    """A rule for kernels of one kind, which its class names.
+
+    Attributes
+    ----------
+    schedule : callable
+    in_statements : bool
+        Whether it writes bodies in small statements, so that they may be of any size.
+    """
 
     schedule: Callable[[Any, Machine], Made | Declined]
+    in_statements: bool = False
 
     def __call__(self, kernel: Any, machine: Machine) -> Made | Declined:
         """The launches of a kernel or fusion group, or why the rule does not apply."""
@@ -54,7 +70,19 @@ class KindRule:
 
 
 class GroupRule(KindRule):
-    """A rule for fusion groups."""
+    """A rule for fusion groups of rows."""
+
+    def declined(self, group: FusionGroup) -> Declined | None:
+        """See `KindRule`."""
+        return None if group.members else other_kind("its kernels share no rows")
+
+
+class MapsRule(GroupRule):
+    """A rule for fusion groups of elementwise kernels."""
+
+    def declined(self, group: FusionGroup) -> Declined | None:
+        """See `KindRule`."""
+        return other_kind("its kernels share rows") if group.members else None
 
 
 class RaggedRule(KindRule):
@@ -178,7 +206,8 @@ def apply_rules(
     large = [why for part in kernel.parts if (why := too_large(part)) is not None]
     for rule in rules:
         if isinstance(rule, GroupRule):
-            found = _tried(rule, kernel, machine, rules, known) if not large else large[0]
+            barred = large and not rule.in_statements
+            found = large[0] if barred else _tried(rule, kernel, machine, rules, known)
             if not isinstance(found, Declined):
                 return [Scheduled(kernel, found, name_of(rule), tuple(declined))]
             declined.append((name_of(rule), found))
@@ -198,7 +227,9 @@ def _by_kernel_rules(
     if barred is not None:
         declined = [("all other rules", barred)]
     for rule in rules[:-1]:
-        if large is not None or isinstance(rule, RaggedRule) != ragged:
+        if large is not None and not (isinstance(rule, KindRule) and rule.in_statements):
+            continue
+        if isinstance(rule, RaggedRule) != ragged:
             continue
         found = _tried(rule, kernel, machine, rules, refusals)
         if not isinstance(found, Declined):

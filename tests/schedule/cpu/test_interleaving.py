@@ -1,4 +1,4 @@
-"""Short last axes that choose between formulas: components as vectors, interleaved in registers."""
+"""Short axes that choose between formulas: components as vectors, interleaved in registers."""
 
 from __future__ import annotations
 
@@ -80,6 +80,17 @@ def apart(rows, distance):
     return [u], te.compute((rows, 2), lambda i, c: chosen(c, u[i, 0], u[i, last]), name="y")
 
 
+def directions(count, rows):
+    """Rows of a first axis, each moved around by another distance."""
+    u, w = cases.placeholder("u", count, rows, 40), cases.placeholder("w", 40)
+    shift = lambda c: chosen(c, *range(count))  # noqa: E731
+
+    def entry(c, i, j):
+        return u[c, (i + shift(c)) % rows, (j - shift(c) + 40) % 40] * w[j]
+
+    return [u, w], te.compute((count, rows, 40), entry, name="y")
+
+
 TAKEN = {
     "one block": stencil(16),
     "blocks that overlap": stencil(1001),
@@ -96,6 +107,8 @@ TAKEN = {
     "a select": selected(64),
     "a border of rows": bordered(65),
     "components side by side": apart(70, 3),
+    "a first axis": directions(3, 7),
+    "a first axis of many pieces": directions(7, 11),
 }
 
 
@@ -114,11 +127,11 @@ def guarded(rows):
 
 
 DECLINED = {
-    "its last axes choose nothing": lambda: te.compute(
+    "it has no short axes that choose": lambda: te.compute(
         (64, 3), lambda i, c: cases.placeholder("x", 64, 3)[i, c], name="y"
     ),
     "it has fewer rows than a vector has lanes": lambda: stencil(7)[1],
-    "it has no short axes after a long one": lambda: te.compute(
+    "it has no short axes that choose what is computed": lambda: te.compute(
         (3,), lambda c: chosen(c, 1.0, 2.0, 3.0), name="y"
     ),
     "a branch reads neighbours at places that lie apart": lambda: guarded(64),

@@ -23,11 +23,15 @@ from ...graph.stage import (
 )
 from ..cost import SHORT_LOOP
 from ..declined import Declined
+from ..fusion.groups import FusionGroup
+from ..fusion.joined_maps import values_over
 from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..nest.access import affine_forms, stride_of, strides_along
+from ..nest.nest import nest_of, vectorised
 from ..primitives import extent_of, schedule_of, scheduled
-from .loops.parallel import share_out, threads_of
+from .loops.nest_function import nest_function
+from .loops.parallel import share_out, threads_of, threads_over
 from .loops.vector_body import VECTOR_OPS
 
 
@@ -41,6 +45,21 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     if len(op.axis) and len(blocks) == 1 and 0 not in shape_of(op.output(0)):
         _schedule(schedule, blocks[0], op, machine, threads)
     return [scheduled(schedule, unscheduled)]
+
+
+def joined_maps(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
+    """Schedule elementwise kernels over the same axes as one nest of several stores."""
+    first = group.parts[0]
+    values = [value for part in group.parts for value in values_over(first, part)]
+    results = [tensor for part in group.parts for tensor in part.outputs]
+    nest = nest_of(first.root.axis, values, results)
+    extents = [axis_range(axis)[1] for axis in first.root.axis]
+    if isinstance(extents[-1], int):
+        nest = vectorised(nest, len(extents) - 1, min(map(machine.lanes, map(dtype_of, results))))
+    work = size_of(extents, machine.symbolic_size) * len(postorder(values))
+    threads = threads_over(extents, work, first.repetition, machine)
+    launch = nest_function([nest], results, threads)
+    return launch if isinstance(launch, Declined) else [launch]
 
 
 def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, threads: bool) -> None:

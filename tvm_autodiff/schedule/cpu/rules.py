@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from ..rule import ElementwiseRule, GroupRule, LoopRule, RaggedRule, ReductionRule, Rule
+from ..rule import (
+    ElementwiseRule,
+    GroupRule,
+    KindRule,
+    LoopRule,
+    MapsRule,
+    RaggedRule,
+    ReductionRule,
+    Rule,
+)
 from .contraction import contraction
-from .elementwise import elementwise
+from .elementwise import elementwise, joined_maps
 from .fallback import fallback
 from .interleaving import interleaving
 from .prefix_reduction import prefix_reduction
@@ -16,19 +25,22 @@ from .recurrences.time_parts import time_parts
 from .reduction import reduction
 from .rows import fused_rows, rows
 from .scatter import scatter
+from .stored_terms import stored_terms
 from .transposition import transposition
 from .windows import windows
 
 CPU_RULES: tuple[Rule, ...] = (
     GroupRule(fused_rows),
+    MapsRule(joined_maps, in_statements=True),
     prefix_reduction,
-    windows,
+    KindRule(windows, in_statements=True),
     ElementwiseRule(transposition),
-    ElementwiseRule(interleaving),
+    ElementwiseRule(interleaving, in_statements=True),
     ElementwiseRule(elementwise),
     ReductionRule(contraction),
     ReductionRule(rows),
     ReductionRule(reduction),
+    ReductionRule(stored_terms, in_statements=True),
     scatter,
     scan,
     RaggedRule(ragged),

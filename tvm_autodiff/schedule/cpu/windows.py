@@ -17,7 +17,7 @@ from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..cost import MAX_COPIES, MIN_LANES
 from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
-from ..kernel import Kernel, size_of
+from ..kernel import Kernel, size_of, too_large
 from ..machine import Machine
 from ..nest.access import is_flat, stride_of
 from ..nest.index_set_splitting import decided
@@ -55,7 +55,9 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     if prod(moduli) > MAX_COPIES:
         return Declined(f"it has more than {MAX_COPIES} residue classes")
     plain = prod(moduli) == 1 or (moduli[-1] == 1 and _copies_rows(axes, values))
-    if reduction_of(op) is None and plain and not has_border(axes, values):
+    plain = plain and reduction_of(op) is None and not has_border(axes, values)
+    large = too_large(kernel) is not None
+    if plain and not large:
         return other_kind("it has neither windows, nor residue classes, nor borders")
     nest = unrolled(nest_of(axes, values, kernel.outputs), moduli)
     nests, last = [nest], len(nest.loops) - 1
@@ -67,7 +69,7 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     extents = [axis_range(axis)[1] for axis in axes]
     work = size_of(extents, machine.symbolic_size)
     threads = threads_over(extents, work, kernel.repetition, machine)
-    launch = nest_function(nests, kernel.outputs, threads)
+    launch = nest_function(nests, kernel.outputs, threads, large=large)
     return launch if isinstance(launch, Declined) else [launch]
 
 

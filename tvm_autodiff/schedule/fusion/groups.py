@@ -2,7 +2,8 @@
 
 The members of a group share leading loops, its rows, and read each other's results only in their
 own row, so that a row stays in cache from its first stage to its last. Reductions over the rows
-themselves (a bias gradient) may end a group. A rule decides how its loops run.
+themselves (a bias gradient) may end a group. A rule decides how its loops run. Elementwise kernels
+that share work are a group without rows, which runs in one pass.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ...expr.nodes import Tensor, node_id, tensor_key
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import Extent, Operation, axis_range, outputs_of
 from ..kernel import Kernel
+from .joined_maps import share_work
 from .row_kernels import RowKernel, natural_rows, placed_rows
 
 Key = tuple[int, int]
@@ -22,14 +24,14 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class FusionGroup:
-    """A fusion group: kernels that run as one function, row by row.
+    """A fusion group: kernels that run as one function, row by row or in one pass.
 
     Attributes
     ----------
     parts : tuple of Kernel
         The kernels, in order of execution.
     members : tuple of RowKernel
-        Their stages, and the row axes of each.
+        Their stages, and the row axes of each; empty for elementwise kernels in one pass.
     extents : tuple
         The extents of the row axes.
     outputs : list of Tensor
@@ -79,11 +81,28 @@ def fusion_groups(kernels: Sequence[Kernel], wanted: Container[Key]) -> list[Ker
     groups: list[_Group] = []
     for kernel in kernels:
         _add(groups, _group(kernel))
+    groups = _joined_maps(groups)
     readers: dict[Key, set[int]] = {}
     for number, group in enumerate(groups):
         for key in group.reads:
             readers.setdefault(key, set()).add(number)
     return [_finished(group, wanted, readers) for group in groups]
+
+
+def _joined_maps(groups: Sequence[_Group]) -> list[_Group]:
+    """``u = f(e); a = s(u); v = g(e); b = s(v) → (u, v) = (f(e), g(e)); a = s(u); b = s(v)``."""
+    joined: list[_Group] = []
+    for group in groups:
+        for number, candidate in enumerate(joined):
+            if group.members or candidate.members or len(group.kernels) > 1:
+                continue
+            late = any(group.needs(other) for other in joined[number:])
+            if not late and share_work(candidate.kernels, group.kernels[0]):
+                joined[number] = _Group([*candidate.kernels, *group.kernels])
+                break
+        else:
+            joined.append(group)
+    return joined
 
 
 def _group(kernel: Kernel) -> _Group:
@@ -207,11 +226,10 @@ def _finished(
 ) -> Kernel | FusionGroup:
     if len(group.kernels) == 1:
         return group.kernels[0]
-    assert group.extents is not None
     outputs = [
         tensor
         for kernel in group.kernels
         for tensor in kernel.outputs
         if tensor_key(tensor) in wanted or tensor_key(tensor) in readers
     ]
-    return FusionGroup(tuple(group.kernels), tuple(group.members), group.extents, outputs)
+    return FusionGroup(tuple(group.kernels), tuple(group.members), group.extents or (), outputs)

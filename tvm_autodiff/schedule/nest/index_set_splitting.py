@@ -152,10 +152,13 @@ def pieces(
     variables: Sequence[Var],
     ranges: Mapping[int, Interval],
     most: int = MAX_PIECES,
+    quotients: bool = True,
 ) -> list[Interval]:
     """``0 .. extent-1`` cut into (first, last) so that conditions on `var` alone are decided.
 
-    One piece where that would take more than `most`.
+    Where that would take more than `most`, they are decided in an inner piece of at least half of
+    the loop, with one piece on each side of it, or else there is one piece. Quotients are cut where
+    they change, too, unless `quotients` is false.
 
     Examples
     --------
@@ -163,20 +166,43 @@ def pieces(
     >>> i = te.var("i")
     >>> pieces([te.all(i >= 1, i < 9)], i, 10, [i], {})
     [(0, 0), (1, 8), (9, 9)]
+    >>> pieces([te.all(i >= 1, i >= 2, i < 90)], i, 100, [i], {}, most=3)
+    [(0, 1), (2, 89), (90, 99)]
     """
+
+    def place(low: int, high: int) -> int | None:
+        inside = {**ranges, node_id(var): (low, high)}
+        here = [decided(expr, variables, inside) for expr in exprs]
+        return _cut(here, var, variables, low, high, quotients)
+
     pending, done = [(0, extent - 1)], []
     while pending:
         low, high = pending.pop()
-        inside = {**ranges, node_id(var): (low, high)}
-        here = [decided(expr, variables, inside) for expr in exprs]
-        cut = _cut(here, var, variables, low, high)
+        cut = place(low, high)
         if cut is None:
             done.append((low, high))
         else:
             pending += [(cut, high), (low, cut - 1)]
         if len(done) + len(pending) > most:
-            return [(0, extent - 1)]
+            low, high = _inner(place, extent)
+            parts = (0, low - 1), (low, high), (high + 1, extent - 1)
+            return [(first, last) for first, last in parts if first <= last]
     return done
+
+
+def _inner(place: Callable[[int, int], int | None], extent: int) -> Interval:
+    """The longer side of each cut in turn, down to where nothing changes; the whole loop if that is
+    less than half of it, or many cuts away.
+    """
+    low, high = 0, extent - 1
+    for _ in range(MAX_COPIES):
+        cut = place(low, high)
+        if cut is None:
+            return low, high
+        low, high = (low, cut - 1) if cut - low > high + 1 - cut else (cut, high)
+        if 2 * (high + 1 - low) < extent:
+            break
+    return 0, extent - 1
 
 
 def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece]:
@@ -189,13 +215,18 @@ def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece
 
 
 def _cut(
-    exprs: Sequence[Expr], var: Var, variables: Sequence[Var], low: int, high: int
+    exprs: Sequence[Expr],
+    var: Var,
+    variables: Sequence[Var],
+    low: int,
+    high: int,
+    quotients: bool,
 ) -> int | None:
     """An index in low+1 .. high where a condition, a clamp or a quotient of `var` alone changes."""
     forms = AffineForms(variables)
     for node in postorder(list(exprs)):
         name = op_name(node)
-        if name in ("floordiv", "floormod"):
+        if quotients and name in ("floordiv", "floormod"):
             place = wrap(node, forms, node_id(var), (low, high))
             if place is not None:
                 return place

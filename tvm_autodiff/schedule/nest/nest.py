@@ -205,8 +205,9 @@ def interchanged(nest: Nest, order: Sequence[int]) -> Nest:
     return Nest(tuple(nest.loops[place] for place in order), tuple(stores))
 
 
-def split(nest: Nest, place: int) -> list[Loop]:
-    """``for i < n: S → for i < k: S; for k <= i < n: S``, where conditions on i change at k.
+def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
+    """``for i < n: S → for i < k: S; for k <= i < n: S``, where conditions on i change at k, or
+    `quotients`.
 
     Pieces have as many lanes as they have turns for. A last turn of fewer copies is the last piece.
     """
@@ -215,7 +216,8 @@ def split(nest: Nest, place: int) -> list[Loop]:
         return [one]
     cuts: list[Interval] = []
     if one.extent:
-        cuts = pieces(nest.values, one.var, one.extent, nest.variables, nest.ranges)
+        known = nest.variables, nest.ranges
+        cuts = pieces(nest.values, one.var, one.extent, *known, quotients=quotients)
     found = [
         replace(one, low=low, extent=high - low + 1, left=0, lanes=_fitting(one, high - low + 1))
         for low, high in cuts

@@ -8,6 +8,8 @@ from tvm import te, topi
 
 from tests.schedule.cpu.test_windows import interleaved, pool, pool_gradient, window_sums
 from tvm_autodiff import build, differentiate
+from tvm_autodiff.expr.nodes import op_name
+from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.graph.stage import reduction_of
 from tvm_autodiff.schedule.fusion.kernels import cut, separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
@@ -98,3 +100,19 @@ def test_windows_are_small_and_contiguous():
     longer = te.reduce_axis((0, 17), "k")
     long = te.compute((8, 40), lambda i, j: te.sum(A[i, j + longer], axis=longer), name="L")
     assert unrolled_bodies(long.op) is None
+
+
+def test_what_a_place_decides_is_gone():
+    """A choice among fourteen formulas is too large for each of its places, and is one of them."""
+    A, k = te.placeholder((14, 64), name="A"), te.reduce_axis((0, 14), "k")
+
+    def term(i):
+        value = te.const(0.0, "float32")
+        for place in range(14):
+            formula = sum(A[k, i] * float(place + n) for n in range(6))
+            value = te.if_then_else(k == place, formula, value)
+        return te.sum(value, axis=k)
+
+    values = unrolled_bodies(te.compute((64,), term, name="S").op)
+    assert values is not None
+    assert not any(op_name(node) == "if_then_else" for node in postorder(values))

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....codegen.passes.short_circuit import holds_mark, surely_evaluated
+from ....codegen.statements import STORED
 from ....expr.build import select
 from ....expr.nodes import (
     COMPARISONS,
@@ -20,6 +21,7 @@ from ....expr.nodes import (
     operands,
 )
 from ....expr.rewrite import postorder, rewrite
+from ....expr.sharing.weights import MAX_WEIGHT, weighed, weight
 from ....graph.stage import axis_range
 from ...cost import STORE
 from ...nest.access import Affine, affine_forms, strides_along
@@ -53,7 +55,7 @@ def _sides(node: Expr, variables: Sequence[Var]) -> list[Affine]:
 
 def worth_binding(values: Sequence[Expr]) -> list[Expr]:
     """The reads, and large or reading parts that occur twice, if they are certainly evaluated;
-    inner ones first.
+    inner ones first. Of values that are too large for TVM's passes, more parts.
 
     TVM walks expressions as trees, so the operands of a comparison would be repeated for each use.
     """
@@ -77,6 +79,23 @@ def worth_binding(values: Sequence[Expr]) -> list[Expr]:
         large = sizes[key] >= STORE and key not in in_index
         if shared and key in reached and (key in reads or large):
             found.append(node)
+    if weight(values, found) <= MAX_WEIGHT:
+        return found
+    return _cut_small(order, {node_id(node) for node in found}, reached - in_index)
+
+
+def _cut_small(order: Sequence[Expr], bound: set[int], allowed: set[int]) -> list[Expr]:
+    """``f(a, g(b, h(c))) → t = h(c); u = g(b, t); f(a, u)``: the nodes that are bound, and as many
+    of those that may be as keep what is between them small.
+    """
+    sizes: dict[int, int] = {}
+    found = []
+    for node in order:
+        key = node_id(node)
+        sizes[key] = weighed(node, [sizes[node_id(part)] for part in operands(node)])
+        if key in bound or (sizes[key] > STORED and key in allowed):
+            found.append(node)
+            sizes[key] = 1
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from ....codegen.loop_nest import (
     PARALLEL,
@@ -26,13 +27,14 @@ from ....codegen.loop_nest import (
     store,
 )
 from ....codegen.stages.primfunc import StageFunction
+from ....codegen.statements import written
 from ....expr.build import add, all_of, compare, const, variable
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, is_load, node_id
 from ....expr.rewrite import postorder, replace_outermost
 from ....expr.sharing.lets import merge_equal
 from ....expr.sharing.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent
-from ...cost import MAX_NODES, MAX_PIECES, enough_tasks
+from ...cost import MAX_COPIES, MAX_NODES, MAX_PIECES, enough_tasks
 from ...declined import Declined
 from ...nest.nest import Loop, Nest, narrowed, split
 from .elements import without_branches, worth_binding
@@ -40,9 +42,17 @@ from .parallel import tasks
 from .strip_mining import strip_start
 from .vector_body import vector_body
 
+#: why a body is not written in vectors
+_TOO_LARGE = Declined(f"a statement of it would have more than {MAX_WEIGHT} nodes")
+
 
 def nest_function(
-    nests: Sequence[Nest], results: Sequence[Tensor], threads: int, *, strict: bool = False
+    nests: Sequence[Nest],
+    results: Sequence[Tensor],
+    threads: int,
+    *,
+    strict: bool = False,
+    large: bool = False,
 ) -> StageFunction | Declined:
     """The function that computes a nest, where it is not too large.
 
@@ -57,6 +67,9 @@ def nest_function(
         The threads that share the outer loops.
     strict : bool
         Whether to decline where a loop has no vectors, instead of single elements.
+    large : bool
+        Whether to decline where no loop has vectors: branches of large bodies would be computed
+        for nothing.
     """
     inputs = nests[0].reads()
     tensors = [*inputs, *results]
@@ -69,14 +82,14 @@ def nest_function(
         writer = _Writer(nest, places, strict or number > 0)
         made = writer.statement(threads)
         nodes += writer.nodes
+        if large and number + 1 == len(nests) and not writer.has_vectors:
+            return writer.declined
         if isinstance(made, Declined):
             if strict:
                 return made
             continue
         if nodes > MAX_PIECES * MAX_NODES:
             return Declined(f"its code would have more than {MAX_PIECES * MAX_NODES} expressions")
-        if writer.weight > MAX_WEIGHT:
-            return Declined(f"a statement of it would have more than {MAX_WEIGHT} nodes")
         body = branch(_fits(nest), made, body) if number else made
         once = once and writer.once
     return StageFunction(function(buffers, body, once), tuple(inputs), tuple(results))
@@ -95,16 +108,20 @@ def _fits(nest: Nest) -> Expr:
 class _Writer:
     """Writes a nest.
 
-    `nodes` counts what was written, `weight` is that of the largest statement, and `once` is
-    whether each element is stored once.
+    `nodes` counts what was written, `once` is whether each element is stored once, `has_vectors`
+    whether a loop has vectors, and `declined` why the last one that has none has none.
     """
 
     def __init__(self, nest: Nest, places: Places, strict: bool) -> None:
         self._nest, self._places, self._strict = nest, places, strict
         self._pieces = [split(nest, place) for place in range(len(nest.loops))]
-        self._declined = Declined("its loop has no vectors")
+        for place, one in enumerate(nest.loops):
+            # around the others, and vectors, a quotient is computed seldom
+            if prod(map(len, self._pieces)) > MAX_COPIES and one.lanes == 1:
+                self._pieces[place] = split(nest, place, quotients=False)
+        self.declined = Declined("its loop has no vectors")
         self.once = not any(one.overlaps for found in self._pieces for one in found)
-        self.nodes = self.weight = 0
+        self.nodes, self.has_vectors = 0, False
 
     def statement(self, threads: int) -> Statement | Declined:
         """The loops. Threads share leading ones that are not cut, or else the first that has turns.
@@ -122,7 +139,7 @@ class _Writer:
                 return tasks(loops, sequence([*begins, made]))
             if made is not None:
                 return made
-        return self._declined
+        return self.declined
 
     def _shared(self, threads: int) -> list[Loop]:
         """The leading loops whose turns are tasks. The innermost one is among them only where the
@@ -168,15 +185,16 @@ class _Writer:
         known = nest.known
         values = merge_equal([without_branches(value, known) for value in nest.values])
         nest = nest.with_values(values)
-        self.weight = max(self.weight, weight(values, worth_binding(values)))
+        large = weight(values, worth_binding(values)) > MAX_WEIGHT
         lanes = [one for one in loops if one.lanes > 1]
         if lanes:
-            made = vector_body(nest, lanes[0], self._places)
+            made = vector_body(nest, lanes[0], self._places) if not large else _TOO_LARGE
             if isinstance(made, Declined):
-                self._declined = made
+                self.declined = made
                 return None
+            self.has_vectors = True
         else:
-            made = self._elements(nest)
+            made = self._in_statements(nest) if large else self._elements(nest)
         self.nodes += len(postorder(values))
         return made
 
@@ -185,6 +203,15 @@ class _Writer:
         statements, values, buffers = self._bound(nest.values)
         stores = [
             self._places.write(one.tensor, self._places.read(value), one.indices)
+            for one, value in zip(nest.stores, values, strict=True)
+        ]
+        return allocated(buffers, sequence([*statements, *stores]))
+
+    def _in_statements(self, nest: Nest) -> Statement:
+        """The stores one by one, after statements of bounded size."""
+        buffers, statements, values = written(nest.values, self._places)
+        stores = [
+            self._places.write(one.tensor, value, one.indices)
             for one, value in zip(nest.stores, values, strict=True)
         ]
         return allocated(buffers, sequence([*statements, *stores]))

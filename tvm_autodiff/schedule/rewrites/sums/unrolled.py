@@ -42,9 +42,10 @@ from ....graph.stage import (
     reduction_stage,
     shape_of,
 )
-from ...cost import LATENCY, MAX_COPIES, MAX_NODES, MAX_STRIDE
+from ...cost import LATENCY, MAX_COPIES, MAX_NODES, MAX_PIECES, MAX_STRIDE
 from ...kernel import size_of
 from ...nest.access import stride_of
+from ...nest.index_set_splitting import decided
 from ...nest.residues import in_classes, moduli_of
 
 Key = tuple[int, int]
@@ -66,9 +67,10 @@ def unrolled_bodies(op: Operation) -> list[Expr] | None:
         return None
     sources = [expand_lets(source) for source in found.sources]
     terms = prod(extent for _, extent in ranges)
-    size = sum(map(tree_size, (*sources, *found.combiner.result)))
-    if not 1 <= terms <= MAX_COPIES or terms * size > MAX_NODES:
+    nodes = len(postorder([*sources, *found.combiner.result]))
+    if not 1 <= terms <= MAX_COPIES or terms * nodes > MAX_PIECES * MAX_NODES:
         return None
+    left = MAX_NODES - terms * sum(map(tree_size, found.combiner.result))
     values: Sequence[Expr] = found.combiner.identity
     for point in itertools.product(*(range(low, low + extent) for low, extent in ranges)):
         table: dict[Var, Expr] = {
@@ -76,7 +78,12 @@ def unrolled_bodies(op: Operation) -> list[Expr] | None:
             for axis, place in zip(found.axes, point, strict=True)
         }
         rename = substituter(table)
-        values = found.combiner.apply(values, [rename(source) for source in sources])
+        # what the place decides, such as a choice among components, is gone
+        here = [decided(rename(source), [], {}) for source in sources]
+        left -= sum(map(tree_size, here))
+        if left < 0:
+            return None
+        values = found.combiner.apply(values, here)
     return [fold(value) for value in values]
 
 
