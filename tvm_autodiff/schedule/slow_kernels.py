@@ -1,8 +1,8 @@
 """Reports the kernels of a program that are slower than necessary, with the reasons.
 
 A kernel is reported if TVM rejected the code of a faster schedule, or if it runs as plain loops
-although these are slower, with more than a twentieth of the estimated time of the program: plain
-loops do one operation at a time, other schedules one for each lane of a vector.
+although these are slower, and all such kernels take more than a twentieth of the estimated time of
+the program: plain loops do one operation at a time, other schedules one for each lane of a vector.
 """
 
 from __future__ import annotations
@@ -52,18 +52,23 @@ def slow_kernels(scheduled: Sequence[Scheduled], machine: Machine) -> list[Sched
     work = {id(one): _operations(one, machine) for one in scheduled}
     total = sum(work.values())
 
+    def is_refused(one: Scheduled) -> bool:
+        return any(declined.cause == Cause.REFUSED for _, declined in one.declined)
+
     def is_slow(one: Scheduled) -> bool:
         causes = {declined.cause for _, declined in one.declined}
-        if Cause.REFUSED in causes:
-            return True
         # ten times what a call from Python takes: below, a faster schedule is hardly noticed
-        heavy = work[id(one)] >= 4 * THREAD_CYCLES and work[id(one)] > total / 20
+        heavy = work[id(one)] >= 4 * THREAD_CYCLES
         # if no other rule was tried, the caller chose plain loops
         chosen = not causes or Cause.NO_GAIN in causes
-        scheduled = _is_open(one) or Cause.CANNOT in causes
-        return one.plain and heavy and scheduled and not chosen
+        known = _is_open(one) or Cause.CANNOT in causes
+        return one.plain and heavy and known and not chosen
 
-    return sorted(filter(is_slow, scheduled), key=lambda one: -work[id(one)])
+    slow = [one for one in scheduled if is_slow(one)]
+    if sum(work[id(one)] for one in slow) <= total / 20:
+        slow = []
+    found = {id(one): one for one in [*filter(is_refused, scheduled), *slow]}
+    return sorted(found.values(), key=lambda one: -work[id(one)])
 
 
 def notice_of(scheduled: Sequence[Scheduled], machine: Machine) -> str | None:
