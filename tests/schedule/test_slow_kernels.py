@@ -212,6 +212,10 @@ WARNED = {
     "large": ([heavy(n=256, m=256)], ["H"]),
     "small": ([heavy(n=8)], []),
     "below a twentieth": ([heavy(n=128, m=512), FAST], []),
+    "together above a twentieth": (
+        [*(heavy(name, n=128, m=512) for name in "abcdefgh"), FAST],
+        [*"abcdefgh"],
+    ),
     "above a twentieth": ([heavy(n=1024, m=512), FAST], ["H"]),
     "a combination counts": ([welford(128, 512), FAST], ["H"]),
     "no gain": ([heavy(n=256, m=256, declined=[("r", no_gain("short"))])], []),
