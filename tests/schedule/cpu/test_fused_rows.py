@@ -167,3 +167,29 @@ def test_a_row_that_is_read_again_keeps_its_place():
     [group] = groups_of(cases.softmax(8, 64)[1][:1])
     [launch] = fused_rows(group, MACHINE)
     assert not may_share(launch.func, launch.func.params[0], launch.func.params[-1])
+
+
+@pytest.mark.parametrize(("reducer", "reduced"), [(te.sum, np.sum), (te.max, np.max)])
+def test_ranges_that_change_along_a_row_stay_outside(reducer, reduced):
+    """``w[i, j] = Σ_{m <= j} s[m, 0]``: elements of a row are reduced over different ranges."""
+    s = te.placeholder((3, 3), "float64", name="s")
+
+    def body(i, j):
+        m = te.reduce_axis((0, j + 1), "m")
+        return reducer(s[m, 0], axis=m)
+
+    w = te.compute((6, 3), body, name="w")
+    y = te.compute((6, 3, 3), lambda i, j, k: w[i, j] * 2.0, name="y")
+    given = np.array([-3.0, 1.0, 2.0])[:, None] * np.ones((1, 3))
+    wanted = np.array([[2 * reduced(given[: j + 1, 0])] for j in range(3)])
+    got = build(s, y, cache=False)(given)
+    np.testing.assert_array_equal(got, np.broadcast_to(wanted, (6, 3, 3)))
+
+
+def test_rows_of_a_symbolic_and_a_literal_extent_of_int64():
+    h, four = te.var("h", "int64"), te.const(4, "int64")
+    b, m = te.placeholder((h,), "float64", name="b"), te.reduce_axis((te.const(0, "int64"), h), "m")
+    y = te.compute((h, four), lambda i, j: te.min(b[m], axis=m), name="y")
+    function, given = build(b, y, cache=False), np.array([2.0, -1.0, 3.0])
+    np.testing.assert_array_equal(function(given), np.full((3, 4), -1.0))
+    assert [kernel.rule for kernel in function.profile(given).kernels] == ["rows"]

@@ -246,6 +246,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
     if reduction is not None and _has_reuse(op, reduction, member.across):
         return None
     inner = inner_axes(member)
+    if any(_changes_within(part, member) for part in member.kernel.ops):
+        return None  # all elements of a row share the loops that reduce it
     columns = member.across and inner and member.rows == (0,)
     if reduction is not None and not columns and not commutes(reduction.combiner):
         return None  # its lanes are partial results
@@ -269,6 +271,13 @@ def _checked(member: RowKernel) -> RowKernel | None:
         and contiguous_run(op, reduction.axes) >= 2 * MIN_LANES
     )
     return member if sums else None
+
+
+def _changes_within(op: Operation, member: RowKernel) -> bool:
+    """Whether a range that a stage reduces over depends on more than the rows."""
+    rows = {node_id(var) for var in member.row_vars(op)}
+    inner = [a.var for a in (*op.axis, *reduced_axes(op)) if node_id(a.var) not in rows]
+    return any(depends_on(bound, inner) for bound in reduction_bounds(op))
 
 
 def _reshapes(op: Operation) -> bool:

@@ -31,7 +31,7 @@ from ....codegen.loop_nest import (
     store,
 )
 from ....codegen.stages.primfunc import StageFunction, external_reads
-from ....expr.build import add, const, mul, sub
+from ....expr.build import add, cast, const, mul, sub
 from ....expr.costly import EXPENSIVE
 from ....expr.dtypes import bits_of
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
@@ -195,7 +195,8 @@ class _Rows:
         self.places: list[Expr] = [self.row][: len(extents)]
         if len(extents) > 1:
             self.places = [counter("row", extent) for extent in extents]
-            self.bound = list(zip(self.places, unflattened(self.row, extents), strict=True))
+            pairs = zip(self.places, unflattened(self.row, extents), strict=True)
+            self.bound = [(var, cast(dtype_of(var), place)) for var, place in pairs]
 
     def loops(
         self,
