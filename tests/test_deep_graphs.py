@@ -34,7 +34,7 @@ class Script:
 
 def in_own_process(body: str) -> float:
     """The value of a script in a process of its own: a crash is then a code of exit."""
-    with Worker(limit=200) as worker:
+    with Worker(limit=60) as worker:
         [found] = worker.run(Script(body)).complaints
     assert found.startswith("value "), found
     return float(found.removeprefix("value "))

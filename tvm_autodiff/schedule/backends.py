@@ -18,9 +18,10 @@ from ..codegen.passes.indices.opaque_indices import C_CAST
 from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.launches import without_blocks
 from ..codegen.stages.primfunc import StageFunction
+from .cost import MAX_NODES
 from .cpu.rules import CPU_RULES, LOOP_RULES
 from .cuda.rules import CUDA_RULES
-from .elementary.functions import with_own_functions
+from .elementary.functions import elementary_calls, with_own_functions
 from .elementary.library import with_library_functions
 from .machine import Machine
 from .rule import LoopRule, Rule
@@ -42,7 +43,8 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     """Scheduled functions in their final form for compilation.
 
     On a CPU, calls of the C library are replaced by vectorised elementary functions, or, for exact
-    math, by the library's exact versions. On a GPU, indices are hidden by C casts.
+    math and where their code would be too large, by the library's exact versions. On a GPU, indices
+    are hidden by C casts.
     """
     if machine.kind == "cuda":
         return [replace(launch, func=_for_gpu(launch.func)) for launch in launches]
@@ -50,8 +52,10 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
         return list(launches)
 
     def with_functions(func: Any) -> Any:
-        func = with_library_functions(with_float32_inside(func), machine.exact_math)
-        return func if machine.exact_math else with_own_functions(func)
+        # LLVM has to inline each call: its passes over so many copies take minutes
+        exact = machine.exact_math or elementary_calls(func) > MAX_NODES
+        func = with_library_functions(with_float32_inside(func), exact)
+        return func if exact else with_own_functions(func)
 
     return [replace(launch, func=with_functions(launch.func)) for launch in launches]
 

@@ -178,6 +178,12 @@ class TestUse:
     def test_not_on_request(self, name):
         assert "tvm_autodiff_" not in self.script(lambda x: call(name, x), exact_math=True)
 
+    @pytest.mark.parametrize("most", [1, 2])
+    def test_not_where_a_function_has_many_calls(self, most, monkeypatch):
+        monkeypatch.setattr("tvm_autodiff.schedule.backends.MAX_NODES", most)
+        script = self.script(lambda x: te.exp(x) + te.tanh(x))
+        assert ("tvm_autodiff_exp(" in script, '"tanhf"' in script) == (most > 1, most == 1)
+
     def test_exact_results_are_those_of_the_c_library(self):
         x = np.linspace(-80, 80, 4001, dtype="float32")
         inputs, output = map_of(te.exp, 1, len(x))

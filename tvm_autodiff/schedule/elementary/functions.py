@@ -95,6 +95,13 @@ def llvm_function(name: str, lanes: int) -> str:
     return function_text(symbol(name, lanes), rule, arity, lanes, kind, near)
 
 
+def elementary_calls(func: Any) -> int:
+    """The number of calls of elementary functions in a scheduled function."""
+    calls = []
+    replace_calls(func, dict.fromkeys(FUNCTIONS, lambda node: calls.append(node) or node))
+    return len(calls)
+
+
 def with_own_functions(func: Any) -> Any:
     """``exp(x) → tvm_autodiff.exp(x)`` and so on for the table, ``power(x, 2) → square(x)``.
 
