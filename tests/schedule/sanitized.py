@@ -19,6 +19,7 @@ from tests.schedule.checked_accesses import with_checks
 from tests.schedule.guard_pages import arrays_for, shape_of, wanted
 from tests.schedule.guarded_programs import PROGRAMS, Program
 from tests.schedule.sanitized_calls import Call, Task
+from tests.without_assertions import without_assertions
 from tvm_autodiff.codegen.deep import run_deep
 from tvm_autodiff.codegen.host.direct_calls import PIPELINE
 from tvm_autodiff.compile.pipeline import _plan
@@ -31,13 +32,23 @@ from tvm_autodiff.schedule.machine import as_target, machine_of
 Making = Callable[[Path], Task]
 
 
+def _lowering() -> tuple[Any, ...]:
+    """The library's, and no checks of arguments: the arrays of a call are made from its shapes."""
+    lower, *finalise = tirx.get_tir_pipeline(PIPELINE)
+    return (tvm.transform.Sequential([lower, without_assertions]), *finalise)
+
+
+_OF_ACCESSES = "tests.schedule.sanitized"
+tirx.register_tir_pipeline(_OF_ACCESSES, _lowering)
+
+
 def checked(func: Any, path: Path) -> Path:
     """Compile a scheduled function without optimisation, to a file of LLVM IR with checks of its
     accesses.
     """
     target = tvm.target.Target({**as_target(None).export(), "opt-level": 0})
     module = tvm.IRModule({"main": func})
-    built = run_deep(tvm.compile, module, target=target, tir_pipeline=PIPELINE)
+    built = run_deep(tvm.compile, module, target=target, tir_pipeline=_OF_ACCESSES)
     path.write_text(with_checks(built.mod.inspect_source("ll")))
     return path
 
