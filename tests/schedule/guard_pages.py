@@ -93,18 +93,18 @@ def wanted(program: Program, arrays: Sequence[np.ndarray], sizes: Sizes) -> list
 
 
 @functools.lru_cache(maxsize=1)
-def built(name: str) -> tuple[Program, Any]:
-    """A program and what is built of it."""
+def built(name: str) -> tuple[Any, list[tuple[Sizes, list[np.ndarray], list[np.ndarray]]]]:
+    """What is built of a program, and its calls: sizes, arrays and what they should give."""
     program = PROGRAMS[name]()
-    return program, ad.build(list(program.inputs), list(program.outputs), cache=False)
+    function = ad.build(list(program.inputs), list(program.outputs), cache=False)
+    given = [(sizes, arrays_for(program, sizes)) for sizes in program.calls]
+    return function, [(sizes, arrays, wanted(program, arrays, sizes)) for sizes, arrays in given]
 
 
 def run(name: str, place: str) -> None:
     """Call a program with each of its sizes."""
-    program, function = built(name)
-    for sizes in program.calls:
-        arrays = arrays_for(program, sizes)
-        want = wanted(program, arrays, sizes)
+    function, calls = built(name)
+    for sizes, arrays, want in calls:
         out = [at_a_guard(np.full(w.shape, 77, w.dtype), place) for w in want]
         got = function(*(at_a_guard(array, place) for array in arrays), out=out)
         for have, should in zip(got, want, strict=True):
