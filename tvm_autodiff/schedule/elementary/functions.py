@@ -98,7 +98,12 @@ def llvm_function(name: str, lanes: int) -> str:
 def elementary_calls(func: Any) -> int:
     """The number of calls of elementary functions in a scheduled function."""
     calls = []
-    replace_calls(func, dict.fromkeys(FUNCTIONS, lambda node: calls.append(node) or node))
+
+    def seen(node: Expr) -> Expr:
+        calls.append(node)
+        return node
+
+    replace_calls(func, dict.fromkeys(FUNCTIONS, seen))
     return len(calls)
 
 
