@@ -18,6 +18,7 @@ from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.expr.build import select
 from tvm_autodiff.expr.nodes import as_expr, dtype_of, tensor_key
 from tvm_autodiff.graph.stage import reduction_of, shape_of
+from tvm_autodiff.zero_elimination.passes.reductions import solve_masks
 
 D = "float64"
 
@@ -467,3 +468,18 @@ def test_random_sums(stage):
     [simple] = simplify_reductions(stage)
     assert_equal_values([stage], [simple])
     assert estimate_cost(simple).iterations <= estimate_cost(stage).iterations
+
+
+def test_equations_of_indices_are_solved_before_scheduling():
+    """A transposed convolution as it is written: every second place of a window counts."""
+    x, w, k = tensor(9, name="x"), tensor(4, name="w"), te.reduce_axis((0, 4), "k")
+
+    def body(i):
+        place = i + 1 - k
+        inside = te.all(place >= 0, te.indexmod(place + 2, 2) == 0, place < 18)
+        return te.sum(where(inside, x[te.max(place // 2, 0)]) * w[k], axis=k)
+
+    y = te.compute((18,), body, name="y")
+    [solved] = solve_masks([y])
+    assert (estimate_cost(y).iterations, estimate_cost(solved).iterations) == (72, 36)
+    assert_equal_values([y], [solved])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...expr.nodes import Tensor
 from .argmax_fusion import with_fused_argmax
+from .contractions.ordered import with_ordered_contractions
 from .distinct_values import with_distinct_values
 from .gathered_operands import with_gathered_operands
 from .loops.hoisting import without_loop_invariants
@@ -22,7 +23,6 @@ from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals
 from .sums.added_sums import with_added_sums
 from .sums.axis_order import with_axes_in_order
-from .sums.contraction_order import with_ordered_contractions
 from .sums.factored_sums import with_factored_sums
 from .sums.grouped_columns import with_grouped_columns
 from .sums.joined_sums import with_joined_sums

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import UnsolvableError
-from ...expr.nodes import Tensor, dtype_of, tensor_key
-from ...expr.rewrite import contains, substituter, tree_size
+from ...expr.nodes import Expr, Tensor, dtype_of, is_integer, op_name, operands, tensor_key
+from ...expr.rewrite import contains, depends_on, substituter, tree_size
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
@@ -92,17 +92,24 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
 
 
 def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """`simplify_reductions` for the stages that are a sum with an equation with reads.
+    """`simplify_reductions` for the stages that are a sum with an equation that determines an axis.
 
-    Such a sum is dense in an axis that data determines: a segment sum, a one-hot product.
+    Such a sum is dense in an axis that data determines (a segment sum, a one-hot product), or that
+    the indices do (a diagonal, every second place of a transposed convolution).
     """
 
     def step(op: Operation) -> Sequence[Tensor]:
         reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
         if reduction is None:
             return outputs_of(op)
+        summed = [axis.var for axis in reduction.axes]
+
+        def determines(node: Expr) -> bool:
+            of_integers = op_name(node) == "eq" and is_integer(operands(node)[0])
+            return is_data_equation(node) or (of_integers and depends_on(node, summed))
+
         roots = [*reduction.sources, reduction.condition]
-        return _simplified(op) if contains(roots, is_data_equation) else outputs_of(op)
+        return _simplified(op) if contains(roots, determines) else outputs_of(op)
 
     return each_stage(tensors, step)
 

@@ -14,10 +14,8 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.schedule.cost import STORE
-from tvm_autodiff.schedule.rewrites.sums.contraction_order import (
-    cheapest_order,
-    with_ordered_contractions,
-)
+from tvm_autodiff.schedule.rewrites.contractions.order import cheapest_order
+from tvm_autodiff.schedule.rewrites.contractions.ordered import with_ordered_contractions
 
 
 def axes(**extents):
@@ -90,6 +88,38 @@ def guarded():
     return inputs, te.compute((8, 11), body, name="y")
 
 
+def many_axes():  # four factors, six sums
+    h, x, a, b = inputs = arrays((3, 5, 4, 6), (3, 4, 5, 6), (3, 5, 4, 2), (2, 6, 6))
+    s, p, q, e, f, v = axes(s=3, p=4, q=5, e=5, f=6, v=2)
+
+    def body(i, o):
+        value = h[s, e, p, o] * x[s, p, q, f] * a[s, q, i, v] * b[v, f, i]
+        return te.sum(value, axis=[s, p, q, e, f, v])
+
+    return inputs, te.compute((4, 6), body, name="y")
+
+
+def divided():
+    a, b, s = inputs = arrays((12, 9), (9, 11), (12,))
+    [k] = axes(k=9)
+
+    def body(i, j):
+        divisor = te.if_then_else(s[i] > 0.0, te.const(4.0, "float64"), 0.5)  # quotients are exact
+        return te.sum(a[i, k] * b[k, j] / divisor, axis=k)
+
+    return inputs, te.compute((12, 11), body, name="y")
+
+
+def condition_of_results():
+    a, s = inputs = arrays((12, 9), (12,))
+    [k] = axes(k=9)
+
+    def body(i, j):
+        return te.sum(te.if_then_else(s[i] > j, a[i, k] * a[i, k], 0.0), axis=k)
+
+    return inputs, te.compute((12, 11), body, name="y")
+
+
 #: name → (program, multiplications as written, and after)
 CASES = {
     "chain": (chain, 6 * 5 * 504 * 3, 6 * 9 * 8 + 6 * 8 * 7 + 6 * 7 * 5),
@@ -98,6 +128,9 @@ CASES = {
     "invariant factors": (invariant_factors, 20 * 1200 * 4, 2 * 1200 + 40),
     "terms": (terms, 24**3 * 6, 4 * 24**2 + 24**2 * 4),
     "guarded": (guarded, 8 * 11 * 120 * 2, 8 * 12 * 10 + 8 * 10 * 11),
+    "many axes": (many_axes, 24 * 3600 * 3, 48 * 60 * 2 + 24 * 12),
+    "divided": (divided, 12 * 11 * 9 * 2, 12 * 11 * (9 + 1)),
+    "condition of results": (condition_of_results, 12 * 11 * 9, 12 * 9),
 }
 
 

@@ -1,0 +1,67 @@
+"""Sums that several contractions begin with: computed once, with equal values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.schedule.rewrites.contractions.ordered import with_ordered_contractions
+
+N, M, D = 6, 7, 20
+a = te.placeholder((N, D), "float64", name="a")
+b = te.placeholder((M, D), "float64", name="b")
+e = te.placeholder((N, M), "float64", name="e")
+s = te.placeholder((N,), "float64", name="s")
+
+
+def total(shape, over, body, name):
+    axes = [te.reduce_axis((0, extent), f"k{n}") for n, extent in enumerate(over)]
+    return te.compute(shape, lambda *place: te.sum(body(*place, *axes), axis=axes), name=name)
+
+
+def gradients_of_a_quotient():
+    x = total((N,), (D, M), lambda i, d, k: -a[i, d] * b[k, d] * (e[i, k] / s[i]) / s[i], "x")
+    y = total((N, M), (D,), lambda i, k, d: a[i, d] * b[k, d] / s[i], "y")
+    return x, y
+
+
+def with_a_contraction_itself():
+    x = total((), (N, M, D), lambda i, k, d: b[k, d] * e[i, k] * a[i, d] * 2.0, "x")
+    y = total((N, M), (D,), lambda i, k, d: a[i, d] * b[k, d], "y")
+    return x, y
+
+
+def other_order_of_loops():
+    x = total((), (M, N, D), lambda k, i, d: a[i, d] * b[k, d] * e[i, k] * e[i, k], "x")
+    y = total((M, N), (D,), lambda k, i, d: a[i, d] * b[k, d] * s[i], "y")
+    return x, y
+
+
+@pytest.mark.parametrize(
+    "program", [gradients_of_a_quotient, with_a_contraction_itself, other_order_of_loops]
+)
+def test_once(program):
+    outputs = list(program())
+    shared = with_ordered_contractions(outputs)
+    rng = np.random.default_rng(0)
+    given = {
+        tensor: rng.integers(-4, 5, [int(n) for n in tensor.shape]).astype("float64")
+        for tensor in (a, b, e)
+    }
+    given[s] = 2.0 ** rng.integers(-2, 3, N)  # quotients by powers of two are exact
+    results = evaluate_graph(shared, given), evaluate_graph(outputs, given)
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert np.abs(want).sum() > 0
+    products = N * M * D
+    assert ad.estimate_cost(outputs).multiplications >= 3 * products
+    assert ad.estimate_cost(shared).multiplications <= 1.3 * products
+
+
+def test_different_sums_stay():
+    x = total((N,), (M, D), lambda i, k, d: a[i, d] * b[k, d] * e[i, k], "x")
+    y = total((N, M), (D,), lambda i, k, d: a[i, d] * b[M - 1 - k, d], "y")
+    assert with_ordered_contractions([x, y])[1].same_as(y)

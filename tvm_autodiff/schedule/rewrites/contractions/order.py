@@ -1,0 +1,198 @@
+"""Finds the cheapest order of smaller sums for a sum of products of several tensors.
+
+Each reduce axis concerns only the factors that depend on it, so their product can be summed over it
+before it meets the others: variable elimination. The order with the fewest points is found by
+trying all of them. A point costs the same for any number of factors, because a tile multiplies
+those that it has in common once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from typing import TypeVar
+
+from ...cost import MAX_SEARCHED, STORE
+
+Variables = frozenset[int]  #: numbers of loops
+Merged = frozenset[int]  #: the numbers of the factors that one has been made of
+Step = tuple[Variables, tuple[Merged, ...]]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """A sum over `axes` of the product of factors, among them all that depend on one of the axes.
+
+    Factors are numbered in order: those of the contraction, then the result of each elimination.
+    """
+
+    axes: Variables
+    factors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Eliminations in order, their cost, and that of the sum as it is written."""
+
+    eliminations: list[Elimination]
+    cost: int
+    together: int
+
+
+def cheapest_order(
+    factors: Sequence[Variables],
+    kept: Variables,
+    extents: Mapping[int, int],
+    first: Elimination | None = None,
+) -> Order:
+    """The eliminations to do before the product of what remains, which cost least.
+
+    Parameters
+    ----------
+    factors : sequence of frozenset of int
+        The variables that each factor depends on.
+    kept : frozenset of int
+        The variables of the result; all others are summed over.
+    extents : mapping from int to int
+        The number of values of each variable.
+    first : Elimination, optional
+        An elimination whose result is there: the order begins with it, and it costs nothing.
+
+    Examples
+    --------
+    >>> sizes = dict.fromkeys(range(4), 10)
+    >>> chain = [frozenset({0, 1}), frozenset({1, 2}), frozenset({2, 3})]
+    >>> cheapest_order(chain, frozenset({0, 3}), sizes).eliminations
+    [Elimination(axes=frozenset({1}), factors=(0, 1))]
+    >>> cheapest_order(chain[:2], frozenset({0, 2}), sizes).eliminations
+    []
+    """
+    search = _Search(kept, extents)
+    items = {frozenset([number]): factor for number, factor in enumerate(factors)}
+    together = search.together(items.values())
+    axes = groups_of(factors, kept, extents)
+    steps: list[Step] = []
+    if first is not None:
+        bucket = tuple(frozenset([number]) for number in first.factors)
+        steps.append((first.axes, bucket))
+        items, axes = _eliminated(items, axes, first.axes, bucket)
+    if min(len(axes), len(factors)) > MAX_SEARCHED:
+        return Order(_numbered(steps, len(factors)), search.together(items.values()), together)
+    cost, following = search.best(items, axes)
+    return Order(_numbered([*steps, *following], len(factors)), cost, together)
+
+
+def groups_of(
+    factors: Sequence[Variables], kept: Variables, extents: Mapping[int, int]
+) -> tuple[Variables, ...]:
+    """The variables to sum over; those that the same factors depend on belong together."""
+    groups: dict[tuple[int, ...], set[int]] = {}
+    for variable in extents:
+        readers = tuple(n for n, factor in enumerate(factors) if variable in factor)
+        if readers and variable not in kept:
+            groups.setdefault(readers, set()).add(variable)
+    return tuple(map(frozenset, groups.values()))
+
+
+def points(variables: Variables, extents: Mapping[int, int]) -> int:
+    """The number of points of some loops."""
+    return prod(extents[variable] for variable in variables)
+
+
+def subsets(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """All subsets but the empty one, small ones first."""
+    for count in range(1, len(items) + 1):
+        yield from combinations(items, count)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """All orders of eliminations, by their points and what they store.
+
+    Attributes
+    ----------
+    known : dict
+        What is left to do after some eliminations, which do not depend on their order.
+    """
+
+    kept: Variables
+    extents: Mapping[int, int]
+    known: dict[frozenset[tuple[Merged, Variables]], tuple[int, list[Step]]] = field(
+        default_factory=dict
+    )
+
+    def together(self, factors: Iterable[Variables]) -> int:
+        """The points if everything that remains is one sum."""
+        return self._points(self.kept.union(*factors))
+
+    def best(
+        self, items: Mapping[Merged, Variables], groups: Sequence[Variables]
+    ) -> tuple[int, list[Step]]:
+        """The least cost and its eliminations."""
+        state = frozenset(items.items())
+        if state not in self.known:
+            self.known[state] = self._searched(items, groups)
+        return self.known[state]
+
+    def _searched(
+        self, items: Mapping[Merged, Variables], groups: Sequence[Variables]
+    ) -> tuple[int, list[Step]]:
+        cost, order = self.together(items.values()), list[Step]()
+        for axes, bucket in self._buckets(items, groups):
+            left = frozenset[int]().union(*(items[one] for one in bucket)) - axes
+            # what has the form of the result gets the other factors before it is stored
+            stored = 0 if left == self.kept else STORE * self._points(left)
+            here = self._points(left | axes) + stored
+            if here >= cost:
+                continue
+            after, following = self.best(*_eliminated(items, groups, axes, bucket))
+            if here + after < cost:
+                cost = here + after
+                order = [(axes, bucket), *following]
+        return cost, order
+
+    def _buckets(
+        self, items: Mapping[Merged, Variables], groups: Sequence[Variables]
+    ) -> Iterator[Step]:
+        """Axes to sum over, with the factors that are multiplied before: those that depend on the
+        axes, and any that depend on nothing else; not all factors.
+        """
+        for chosen in subsets(groups):
+            axes: Variables = frozenset().union(*chosen)
+            needed = [one for one, factor in items.items() if factor & axes]
+            inside = frozenset[int]().union(*(items[one] for one in needed))
+            free = [n for n, factor in items.items() if n not in needed and factor <= inside]
+            for more in ((), *subsets(free)):
+                if len(needed) + len(more) < len(items):
+                    yield axes, (*needed, *more)
+
+    def _points(self, variables: Variables) -> int:
+        return points(variables, self.extents)
+
+
+def _eliminated(
+    items: Mapping[Merged, Variables],
+    groups: Sequence[Variables],
+    axes: Variables,
+    bucket: Sequence[Merged],
+) -> tuple[dict[Merged, Variables], tuple[Variables, ...]]:
+    """The factors and axes that are left after an elimination."""
+    rest = {one: factor for one, factor in items.items() if one not in bucket}
+    result = frozenset[int]().union(*(items[one] for one in bucket)) - axes
+    others = tuple(group for group in groups if not group <= axes)
+    return {**rest, frozenset[int]().union(*bucket): result}, others
+
+
+def _numbered(steps: Sequence[Step], count: int) -> list[Elimination]:
+    """Eliminations with numbers for the factors that they make."""
+    numbers: dict[Merged, int] = {frozenset([n]): n for n in range(count)}
+    found = []
+    for axes, bucket in steps:
+        found.append(Elimination(axes, tuple(sorted(numbers[one] for one in bucket))))
+        # the sum of a single factor takes its place
+        numbers[frozenset[int]().union(*bucket)] = count
+        count += 1
+    return found

@@ -1,0 +1,148 @@
+"""Computes sums of products of several tensors by smaller sums, where these take fewer points.
+
+Rounding: factors are multiplied and summed in another order, so that a result has at most one more
+rounding for each factor and each sum. Its error stays below ``(n + m)·ε·Σ|Π factors|`` for n terms
+of m factors, as that of the sum in any order (Higham, Accuracy and Stability of Numerical
+Algorithms, section 3.1). Products of fewer factors than written may leave the range of the dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....expr.build import sum_of
+from ....expr.nodes import Tensor, is_load, load, load_tensor, node_id, operands
+from ....graph.graph import Graph, each_stage
+from ....graph.stage import Operation, axis_range, axis_vars, data_axis, is_placeholder, make_stage
+from ...cost import MARGIN, STORE
+from ...kernel import size_of
+from .order import Elimination, Order, cheapest_order
+from .shared import Shared, Term, shared_eliminations
+from .stages import Results, Stages
+from .terms import Contraction, contractions_of, divisor_of
+
+
+def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Equal tensors whose sums of products have fewer points.
+
+    ``y[i,j] = Σ_{k,l} a[i,k]*b[k,l]*c[l,j] → t[i,l] = Σ_k a[i,k]*b[k,l]; y[i,j] = Σ_l
+    t[i,l]*c[l,j]``, and ``y[i,j] = Σ_k (a[k]*b[i,j] + a[i]*b[k,j]) → s = Σ_k a[k]; t[j] = Σ_k
+    b[k,j]; y[i,j] = s*b[i,j] + a[i]*t[j]``.
+
+    A sum that several stages would begin with is computed once, and a product is divided after the
+    sum: ``y[i] = Σ_{k,d} h[i,d]*w[k,d]*e[i,k]/s[i], z[i,k] = Σ_d h[i,d]*w[k,d]/s[i] → p[i,k] = Σ_d
+    h[i,d]*w[k,d]; q[i] = Σ_k p[i,k]*e[i,k]; y[i] = q[i]/s[i]; z[i,k] = p[i,k]/s[i]``.
+    """
+    stages = [op for op in Graph(outputs).ops if not is_placeholder(op)]
+    plans = iter(_plans([contractions_of(op) for op in stages]))
+    results = Results()
+
+    def change(op: Operation) -> list[Tensor] | None:
+        plan = next(plans)
+        return None if plan is None else _result(op, plan, results)
+
+    return each_stage(outputs, change)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a term is computed: the eliminations, the first of them a shared one."""
+
+    eliminations: Sequence[Elimination]
+    first: Shared | None
+
+
+def _plans(found: Sequence[Sequence[Contraction]]) -> list[list[_Plan] | None]:
+    """The plans of the terms of each stage; None for stages that stay."""
+    orders = [[_order(term) for term in terms] for terms in found]
+    every = [
+        Term((stage, place), term, orders[stage][place].cost)
+        for stage, terms in enumerate(found)
+        for place, term in enumerate(terms)
+    ]
+    shared = shared_eliminations(every)
+    plans: list[list[_Plan] | None] = []
+    for stage, terms in enumerate(found):
+        firsts = [shared.get((stage, place)) for place in range(len(terms))]
+        if not any(firsts) and not _pays(terms, orders[stage]):
+            plans.append(None)
+            continue
+        plan = []
+        for term, first, order in zip(terms, firsts, orders[stage], strict=True):
+            own = order if first is None else _order(term, first.elimination)
+            plan.append(_Plan(_divided_last(term, own.eliminations), first))
+        plans.append(plan)
+    return plans
+
+
+def _order(term: Contraction, first: Elimination | None = None) -> Order:
+    return cheapest_order(term.variables(), term.kept, term.extents(), first)
+
+
+def _pays(terms: Sequence[Contraction], orders: Sequence[Order]) -> bool:
+    """Whether the orders of the terms of a stage take less time than the stage as it is."""
+    if any(
+        len(_divided_last(term, order.eliminations)) > len(order.eliminations)
+        for term, order in zip(terms, orders, strict=True)
+    ):
+        return True
+    if not any(found.eliminations for found in orders):
+        return False
+    # each sum that is left writes what the last one adds
+    left = [t for t, o in zip(terms, orders, strict=True) if not _is_whole(t, o.eliminations)]
+    added = max(0, len(left) - 1) * STORE * size_of([axis_range(a)[1] for a in terms[0].op.axis])
+    cost = sum(found.cost for found in orders) + added
+    return cost * MARGIN <= sum(found.together for found in orders)
+
+
+def _is_whole(term: Contraction, order: Sequence[Elimination]) -> bool:
+    """Whether nothing is left to sum after some eliminations."""
+    return term.summed <= frozenset[int]().union(*(one.axes for one in order))
+
+
+def _divided_last(term: Contraction, order: Sequence[Elimination]) -> list[Elimination]:
+    """``Σ_k a[i,k]*b[k,j]/s[i] → (Σ_k a[i,k]*b[k,j])/s[i]``: the eliminations with one for what is
+    left to sum.
+    """
+    left = dict(enumerate(term.variables()))
+    number = len(left)
+    for one in order:
+        parts = [left.pop(factor) for factor in one.factors]
+        left[number] = frozenset[int]().union(*parts) - one.axes
+        number += 1
+    axes = term.summed & frozenset[int]().union(*left.values())
+    bucket = tuple(factor for factor, variables in left.items() if variables & axes)
+    loops = frozenset[int]().union(*(left[factor] for factor in bucket))
+    divides = any(
+        factor < len(term.factors) and divisor_of(term.factors[factor].expr) is not None
+        for factor in left
+        if factor not in bucket
+    )
+    if not axes or not divides or any(left[factor] == loops for factor in bucket):
+        return list(order)  # it is no product of rows and columns
+    return [*order, Elimination(axes, bucket)]
+
+
+def _result(op: Operation, plans: Sequence[_Plan], results: Results) -> list[Tensor]:
+    """The stage in place of the whole, which reads those of the eliminations."""
+    made = [
+        Stages(term, results, f"{op.name}_part{number}" if number else f"{op.name}_part").of(
+            plan.eliminations, plan.first
+        )
+        for number, (term, plan) in enumerate(zip(contractions_of(op), plans, strict=True))
+    ]
+    if len(made) == 1 and made[0].summed:
+        return made[0].stage(op.name, list(op.axis))
+    values = []
+    for number, term in enumerate(made):
+        value = term.value
+        if term.summed:
+            axes = [data_axis(str(axis.var.name), axis_range(axis)[1]) for axis in op.axis]
+            [partial] = term.renamed(op.axis, axes).stage(f"{op.name}_term{number}", axes)
+            value = load(partial, axis_vars(op))
+        values.append(value)
+    value = sum_of(values)
+    if is_load(value) and list(map(node_id, operands(value))) == list(map(node_id, axis_vars(op))):
+        return [load_tensor(value)]
+    return make_stage(op.name, list(op.axis), [value])

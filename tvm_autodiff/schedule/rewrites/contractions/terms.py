@@ -1,0 +1,154 @@
+"""Reads a stage as sums of products: their factors, and the loops that each depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ....expr.build import div, if_then_else, like, mul, neg
+from ....expr.nodes import Axis, Expr, const_value, is_const, is_float, node_id, op_name, operands
+from ....expr.rewrite import contains_load, depends_on, expand_lets, variables_of
+from ....graph.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    is_compute,
+    reduction_of,
+    reduction_stage,
+)
+from ...cost import SYMBOLIC_SIZE
+from ...nest.in_range import Loops, loops_of
+from ...nest.products import Operand, Product, atoms_of, factors_of, guarded, is_sum, product_of
+from .order import Variables
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A sum of products, or one term of a sum of several, and the loops that it runs over."""
+
+    op: Operation
+    reduction: Reduction
+    factors: tuple[Operand, ...]
+    scale: tuple[Expr, ...]
+    loops: Loops
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The loops by their numbers."""
+        return [*self.op.axis, *self.reduction.axes]
+
+    @property
+    def kept(self) -> Variables:
+        """The numbers of the loops of the result."""
+        return frozenset(range(len(self.op.axis)))
+
+    @property
+    def summed(self) -> Variables:
+        """The numbers of the other loops."""
+        return frozenset(range(len(self.axes))) - self.kept
+
+    def variables(self) -> list[Variables]:
+        """The loops of each factor."""
+        numbers = {node_id(axis.var): number for number, axis in enumerate(self.axes)}
+        return [frozenset(numbers[key] for key in one.variables()) for one in self.factors]
+
+    def extents(self) -> dict[int, int]:
+        """The extent of each loop."""
+        extents = [axis_range(axis)[1] for axis in self.axes]
+        return {k: n if isinstance(n, int) else SYMBOLIC_SIZE for k, n in enumerate(extents)}
+
+
+def contractions_of(op: Operation) -> list[Contraction]:
+    """The sums of products that a stage adds up; none if they may not be taken apart."""
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None or reduction.init or not const_value(reduction.condition):
+        return []
+    if not is_float(reduction.sources[0]) or not is_sum(reduction):
+        return []
+    axes = [*op.axis, *reduction.axes]
+    own = {node_id(axis.var) for axis in axes}
+    for axis in axes:
+        low, extent = axis_range(axis)
+        sized = isinstance(extent, int) or not contains_load(extent)
+        if low != 0 or not sized:
+            return []
+        if not isinstance(extent, int) and any(node_id(v) in own for v in variables_of(extent)):
+            return []  # it changes from row to row
+    found = []
+    for term in terms_of(expand_lets(reduction.sources[0])):
+        one = _contraction(op, reduction, term)
+        if one is None or not one.summed <= frozenset[int]().union(*one.variables()):
+            return []
+        found.append(one)
+    return found
+
+
+def terms_of(source: Expr) -> list[Expr]:
+    """The terms of a sum, with their signs and conditions.
+
+    ``if c then a - b else 0 → if c then a else 0, if c then -b else 0``
+    """
+    name = op_name(source)
+    if name in ("add", "sub"):
+        left, right = operands(source)
+        return [*terms_of(left), *(terms_of(right) if name == "add" else map(neg, terms_of(right)))]
+    if name == "if_then_else" and is_const(operands(source)[2], 0):
+        condition, then, zero = operands(source)
+        return [if_then_else(condition, term, zero) for term in terms_of(then)]
+    return [source]
+
+
+def divisor_of(factor: Expr) -> Expr | None:
+    """``c`` of a factor ``1/c``."""
+    if op_name(factor) != "div" or not is_const(operands(factor)[0], 1):
+        return None
+    return operands(factor)[1]
+
+
+def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction | None:
+    """A term as a product. Conditions that the sum does not change may be a factor of their own."""
+    source = _with_inverses(term, reduction)
+    product = _product(op, reduction, source)
+    indicators: list[Operand] = []
+    if product is None:
+        guards, factors = factors_of(source)
+        summed = [axis.var for axis in reduction.axes]
+        outer = [guard for guard in guards if not depends_on(guard, summed)]
+        inner = [guard for guard in guards if depends_on(guard, summed)]
+        atoms = atoms_of(outer, [axis.var for axis in (*op.axis, *reduction.axes)])
+        if not outer or atoms is None:
+            return None
+        value = factors[0]
+        for factor in factors[1:]:
+            value = mul(value, factor)
+        indicators.append(Operand(like(value, 1.0), atoms, outer))
+        product = _product(op, reduction, guarded(inner, value))
+    if product is None:
+        return None
+    loops = loops_of([*op.axis, *reduction.axes])
+    found = (*indicators, *product.operands)
+    return Contraction(op, reduction, found, tuple(product.scale), loops)
+
+
+def _product(op: Operation, reduction: Reduction, source: Expr) -> Product | None:
+    changed = replace(reduction, sources=(source,))
+    return product_of(reduction_stage(op.name, list(op.axis), changed)[0].op)
+
+
+def _with_inverses(source: Expr, reduction: Reduction) -> Expr:
+    """``a*b/c → a*b*(1/c)``.
+
+    A factor over a divisor that the sum changes stays one factor.
+    """
+    name = op_name(source)
+    if name == "mul":
+        left, right = (_with_inverses(part, reduction) for part in operands(source))
+        return mul(left, right)
+    if name == "if_then_else" and is_const(operands(source)[2], 0):
+        condition, then, zero = operands(source)
+        return if_then_else(condition, _with_inverses(then, reduction), zero)
+    if name == "div" and is_float(source) and divisor_of(source) is None:
+        numerator, divisor = operands(source)
+        changes = depends_on(divisor, [axis.var for axis in reduction.axes])
+        if not changes or op_name(numerator) in ("mul", "div"):
+            return mul(_with_inverses(numerator, reduction), div(like(source, 1.0), divisor))
+    return source
