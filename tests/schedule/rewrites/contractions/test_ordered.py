@@ -351,3 +351,29 @@ def test_factors_of_empty_sums_are_not_evaluated(factor):
     function = ad.build([a, b], y, cache=False)
     np.testing.assert_array_equal(function(ones, ones[:0]), np.zeros(3))
     np.testing.assert_array_equal(function(ones, ones[:2]) > 0, np.full(3, True))
+
+
+def test_reads_at_data_have_no_conditions_if_nothing_protects_them():
+    index = te.placeholder((8,), "int32", name="index")
+    a, b, c = arrays((9, 20), (8, 20), (20,))
+    k, n = axes(k=8, n=20)
+    y = te.compute((5,), lambda i: te.sum(a[index[k], n] * b[k, n] * c[i], axis=[k, n]), name="y")
+    [ordered] = with_ordered_contractions([y])
+    assert not ordered.same_as(y)
+    assert "if" not in str(ad.show(ordered))
+
+
+def test_a_divisor_stays_under_conditions_of_the_sum():
+    a, b, count = arrays((6, 9), (9, 7), (6,))
+    [k] = axes(k=9)
+
+    def body(i, j):
+        inside = k.var.astype("float64") < count[i]
+        return te.sum(te.if_then_else(inside, a[i, k] * b[k, j] / count[i], 0.0), axis=k)
+
+    y = te.compute((6, 7), body, name="y")
+    ones = np.ones((6, 9)), np.ones((9, 7)), np.arange(6.0)
+    [got] = evaluate_graph(
+        with_ordered_contractions([y]), dict(zip((a, b, count), ones, strict=True))
+    )
+    np.testing.assert_allclose(got, np.sign(np.arange(6.0))[:, None] + np.zeros((6, 7)))

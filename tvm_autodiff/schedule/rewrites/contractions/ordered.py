@@ -4,6 +4,9 @@ Rounding: factors are multiplied and summed in another order, so that a result h
 rounding for each factor and each sum. Its error stays below ``(n + m)·ε·Σ|Π factors|`` for n terms
 of m factors, as that of the sum in any order (Higham, Accuracy and Stability of Numerical
 Algorithms, section 3.1). Products of fewer factors than written may leave the range of the dtype.
+
+A factor outside of a sum is evaluated also where the sum has no terms. There it may divide by zero
+or read outside of its tensor, so that the product gets the condition that the sum has terms.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ....expr.build import div, like, mul
-from ....expr.nodes import Axis, Expr, Tensor, load
+from ....expr.nodes import Axis, Expr, Tensor, const_value, load
 from ....expr.rewrite import substituter
-from ....graph.sizes.nonnegative import nonnegative
+from ....graph.sizes.nonnegative import nonnegative, not_empty
 from ....graph.stage import (
     Reduction,
     axis_range,
@@ -17,6 +17,7 @@ from ....graph.stage import (
     renewed_reduction,
 )
 from ....graph.structural import EqualStages
+from ...nest.in_range import is_safe, loops_of
 from ...nest.products import distinct, guarded, operand_value
 from .order import Elimination, Variables
 from .shared import Shared
@@ -59,9 +60,20 @@ class Stages:
         self._axes = contraction.axes
         #: the conditions, value and loops of each factor
         self._factors: list[tuple[list[Expr], Expr, Variables]] = []
+        # no condition protects a read that the sum performs at all of its points
+        sizes = [axis_range(axis)[1] for axis in self._axes]
+        conditional = any(operand.guards for operand in contraction.factors)
+        conditional |= not all(isinstance(size, int) and size for size in sizes)
         for operand, loops in zip(contraction.factors, contraction.variables(), strict=True):
-            conditions, value = operand_value(operand, contraction.loops)
+            conditions, value = list[Expr](), operand.expr
+            if conditional:
+                conditions, value = operand_value(operand, contraction.loops)
             self._factors.append((conditions, value, loops))
+        # else a factor may divide by zero or read outside of its tensor where a sum has no terms
+        self._is_total = all(
+            operand.is_load and self._reads_inside(operand.expr, loops)
+            for operand, (_, _, loops) in zip(contraction.factors, self._factors, strict=True)
+        ) and all(const_value(factor) is not None for factor in contraction.scale)
 
     def of(self, order: Sequence[Elimination], first: Shared | None) -> Rest:
         """What is left after some eliminations."""
@@ -88,7 +100,13 @@ class Stages:
         tensor = known if known is not None else self._summed(elimination, kept)
         if shared is not None:
             self._results.shared[shared.key] = tensor
-        return [], load(tensor, [axis.var for axis in kept]), left
+        summed = [self._axes[number] for number in sorted(elimination.axes)]
+        conditions = [] if self._is_total else not_empty(summed)
+        return conditions, load(tensor, [axis.var for axis in kept]), left
+
+    def _reads_inside(self, read: Expr, loops: Variables) -> bool:
+        """Whether a read is in bounds without the loops that it does not depend on."""
+        return is_safe([read], loops_of([self._axes[number] for number in sorted(loops)]))
 
     def _summed(self, elimination: Elimination, kept: Sequence[Axis]) -> Tensor:
         """The stage of an elimination over some axes, or an equal one."""
@@ -101,7 +119,9 @@ class Stages:
 
     def _product(self, numbers: Sequence[int], scale: Sequence[Expr]) -> Expr:
         """The product of some factors, divided by those that are reciprocals."""
-        conditions = [c for number in numbers for c in self._factors[number][0]]
+        # sums have the highest numbers, and their conditions hold where the others are evaluated
+        order = sorted(numbers, reverse=True)
+        conditions = [c for number in order for c in self._factors[number][0]]
         values = [self._factors[number][1] for number in numbers]
         above = [value for value in values if divisor_of(value) is None]
         [value, *others] = [*above, *scale] or [like(values[0], 1.0)]

@@ -106,11 +106,11 @@ def divisor_of(factor: Expr) -> Expr | None:
 
 def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction | None:
     """A term as a product. Conditions that the sum does not change may be a factor of their own."""
-    source = _with_inverses(term, reduction)
-    product = _product(op, reduction, source)
+    guards, factors = factors_of(term)
+    # a divisor may be zero where conditions exclude all terms
+    product = _product(op, reduction, term if guards else _with_inverses(term, reduction))
     indicators: list[Operand] = []
     if product is None:
-        guards, factors = factors_of(source)
         summed = [axis.var for axis in reduction.axes]
         outer = [guard for guard in guards if not depends_on(guard, summed)]
         inner = [guard for guard in guards if depends_on(guard, summed)]
@@ -143,9 +143,6 @@ def _with_inverses(source: Expr, reduction: Reduction) -> Expr:
     if name == "mul":
         left, right = (_with_inverses(part, reduction) for part in operands(source))
         return mul(left, right)
-    if name == "if_then_else" and is_const(operands(source)[2], 0):
-        condition, then, zero = operands(source)
-        return if_then_else(condition, _with_inverses(then, reduction), zero)
     if name == "div" and is_float(source) and divisor_of(source) is None:
         numerator, divisor = operands(source)
         changes = depends_on(divisor, [axis.var for axis in reduction.axes])
