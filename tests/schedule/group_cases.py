@@ -70,6 +70,15 @@ def squared_error(n: int, m: int) -> Case:
     return [A, B], [loss, *differentiate(loss, [A])]
 
 
+def scaled_error(n: int, m: int) -> Case:
+    """Squared errors of a tensor times a number, and the gradient of the number."""
+    A, B, T = placeholder("A", n, m), placeholder("B", n, m), placeholder("T", 1)
+    r, s = axis(n, "r"), axis(m, "s")
+    error = te.compute((n, m), lambda i, j: A[i, j] * T[0] - B[i, j], name="error")
+    loss = te.compute((), lambda: te.sum(error[r, s] * error[r, s], axis=[r, s]), name="loss")
+    return [A, B, T], [loss, *differentiate(loss, [T])]
+
+
 def gates(n: int, d: int) -> Case:
     """Two gates out of one row of both, put together again by the gradient."""
     Z, C, H = placeholder("Z", n, 2 * d), placeholder("C", n, d), placeholder("H", n, d)

@@ -16,7 +16,7 @@ from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cost import THREAD_CYCLES
 from tvm_autodiff.schedule.cpu.loops.common_subexpressions import with_common_subexpressions
 from tvm_autodiff.schedule.cpu.rows import fused_rows
-from tvm_autodiff.schedule.fusion.row_items import items_of, nests_of
+from tvm_autodiff.schedule.fusion.row_items import SUM, items_of, nests_of
 from tvm_autodiff.schedule.machine import as_target, machine_of
 
 MACHINE = machine_of(as_target(None), 1)
@@ -122,6 +122,19 @@ def test_height_and_width_are_one_loop():
     text = text_of(cases.batch_norm(3, 5, 6)[1])
     assert "T.vectorized(16)" in text
     assert "T.vectorized(6)" not in text
+
+
+def test_an_axis_of_one_element_takes_no_lanes():
+    """A number in a tensor of shape (1,), whose gradient is a sum over rows and columns."""
+    inputs, outputs = cases.scaled_error(8, 50)
+    [group] = groups_of(outputs)
+    sums = [item for item in items_of(group, MACHINE) if item.kind == SUM]
+    assert [item.spatial for item in sums] == [(), ()]
+    rng = np.random.default_rng(0)
+    a, b, t = (rng.integers(-4, 5, [int(n) for n in x.shape]).astype("float32") for x in inputs)
+    loss, slope = build(inputs, outputs, cache=False)(a, b, t)
+    np.testing.assert_array_equal(loss, ((a * t - b) ** 2).sum())
+    np.testing.assert_array_equal(slope, [(2 * (a * t - b) * a).sum()])
 
 
 def test_conditions_leave_no_branch():

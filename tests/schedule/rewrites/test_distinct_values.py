@@ -57,6 +57,7 @@ CASES = {
         lambda: te.compute((8, 32), lambda n, t: te.sum(b[n, t, k] * te.exp(x[t, k]), axis=k)),
         [],
     ),
+    "a number": (lambda: te.compute((8, 32, 24), lambda n, t, j: b[n, t, j] * te.exp(w[3])), [()]),
     "a guard": (lambda: te.compute((8, 32, 24), guarded), []),
 }
 

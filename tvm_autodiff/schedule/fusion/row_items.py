@@ -67,7 +67,8 @@ class Item:
     straight : bool
         Whether all memory is contiguous along the last loop.
     still : tuple of Var
-        Collapsed axes: variables that stay at zero because the next loop covers them as well.
+        Variables that stay at zero: axes of one element, and collapsed ones, which the next loop
+        covers as well.
     """
 
     kind: str
@@ -88,6 +89,12 @@ class Item:
         if self.kind == FOLD:
             return self.reduced
         return (*self.reduced, *self.spatial) if self.kind == SUM else self.spatial
+
+    @property
+    def dims(self) -> list[int]:
+        """The dimensions of a result along which it has several elements in a row."""
+        others = {node_id(var) for var in (*self.rows, *self.still)}
+        return [n for n, axis in enumerate(self.op.axis) if node_id(axis.var) not in others]
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -131,8 +138,10 @@ def items_of(group: FusionGroup, machine: Machine) -> list[Item]:
 def _item(op: Operation, member: RowKernel, machine: Machine) -> Item:
     reduction = reduction_of(op)
     root = member.kernel.root
-    numbers = [n for n, axis in enumerate(root.axis) if axis in inner_axes(member)]
+    inner = [n for n, axis in enumerate(root.axis) if axis in inner_axes(member)]
+    numbers = [n for n in inner if not _is_single(op.axis[n])]
     spatial = tuple(op.axis[n] for n in numbers)
+    still = tuple(op.axis[n].var for n in inner if n not in numbers)
     rows = tuple(member.row_vars(op))
     ids = {node_id(var) for var in rows}
     reduced = tuple(a for a in reduced_axes(op) if node_id(a.var) not in ids)
@@ -147,10 +156,16 @@ def _item(op: Operation, member: RowKernel, machine: Machine) -> Item:
     if last:
         lanes = machine.lanes(*map(dtype_of, outputs_of(op)))
         straight = unit_strides_inside(op, last[0].var)
-        if spatial and numbers[-1] != len(root.axis) - 1:
+        if spatial and not all(map(_is_single, root.axis[numbers[-1] + 1 :])):
             straight = False
         guarded = not straight or is_cut(sources, last[0].var)
-    return Item(kind, op, rows, spatial, reduced, reduction, sources, lanes, guarded, straight)
+    return Item(
+        kind, op, rows, spatial, reduced, reduction, sources, lanes, guarded, straight, still
+    )
+
+
+def _is_single(axis: Axis) -> bool:
+    return axis_range(axis)[1] == 1
 
 
 def as_fold(item: Item) -> Item:
@@ -221,8 +236,6 @@ def _own_reads(
             continue
         key = tensor_key(load_tensor(node))
         source = made[key][1]
-        own = {node_id(var) for var in source.rows}
-        dims = [n for n, axis in enumerate(source.op.axis) if node_id(axis.var) not in own]
-        place = [node_id(operands(node)[n]) for n in dims]
+        place = [node_id(operands(node)[n]) for n in source.dims]
         found.append((key, place == here))
     return found

@@ -139,14 +139,17 @@ class _Values:
             seen.add(node_id(node))
             found, cost = facts[node_id(node)], costs[node_id(node)]
             # rows that are fused keep what they compute of data for all that needs it
-            apart = not found.loads or (bool(found.divided) and not reduces)
-            apart = apart and _pays(found.least(axes), found.depth, axes, cost)
+            apart = not found.loads or found.fixed or (bool(found.divided) and not reduces)
+            # what no loop changes is computed again after each store that may change what it reads
+            depth = len(axes) if found.fixed else found.depth
+            apart = apart and _pays(found.least(axes), depth, axes, cost)
             digits = None
             if apart or found.height in self.heights:
                 digits = _digits(node, axes, ranges, self.keys)
             if digits is not None and prod(digits.extents) <= largest:
-                apart = apart and (not found.loads or digits.has_quotients)
-                apart = apart and _pays(prod(digits.extents), digits.depth, axes, cost)
+                apart = apart and (not found.loads or found.fixed or digits.has_quotients)
+                depth = len(axes) if found.fixed else digits.depth
+                apart = apart and _pays(prod(digits.extents), depth, axes, cost)
                 read = self._read(op.name, node, digits, found.height, apart)
                 if read is not None:
                     memo[node_id(node)] = read
@@ -253,6 +256,11 @@ class _Facts:
     divided: frozenset[int] = frozenset()
     loads: bool = False
     height: int = 0
+
+    @property
+    def fixed(self) -> bool:
+        """Whether no loop changes it."""
+        return not self.bare | self.divided
 
     @property
     def depth(self) -> int:

@@ -149,9 +149,9 @@ class NestWriter:
             statements.append(loop(lane, width - half, step, VECTORIZED))
             width = half
         values = [element(accumulator, [const(0, "int32")]) for accumulator in accumulators]
-        if item.kind == SUM:
-            return statements + combined(item.reduction, self._totals(item), [], values)
         indices = _indices(item, substituter(_table(item, rows, [], partial=True)))
+        if item.kind == SUM:
+            return statements + combined(item.reduction, self._totals(item), indices, values)
         for tensor, value in zip(outputs_of(item.op), values, strict=True):
             statements.append(self._places.write(tensor, value, indices))
         return statements

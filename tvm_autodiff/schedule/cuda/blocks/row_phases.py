@@ -131,14 +131,14 @@ class RowWriter:
                 source = made.get(key) if key is not None else None
                 if key is None or source is None:
                     continue
-                place = [node_id(operands(node)[dim]) for dim in _dims(source)]
+                place = [node_id(operands(node)[dim]) for dim in source.dims]
                 same = place == here and _extents(source.loops) == _extents(item.loops)
                 if source.kind == FOLD or number[id(source)] != number[id(item)] or not same:
                     own = same and source.kind != FOLD
                     later[key] = later.get(key, True) and own
         for item in items:
             for tensor in outputs_of(item.op):
-                self.values[tensor_key(tensor)] = _Value(item, _dims(item))
+                self.values[tensor_key(tensor)] = _Value(item, item.dims)
         sizes = {key: prod(_extents(self.values[key].item.spatial)) for key in later}
         for key in sorted(later, key=lambda key: sizes[key]):
             item = self.values[key].item
@@ -193,7 +193,8 @@ class RowWriter:
         """Indices of the row that a thread works on."""
         indices = unflattened(add(mul(block, const(self.together, "int32")), y), self.extents)
         pairs = zip(item.rows, indices, strict=True)
-        return {var: cast(dtype_of(var), index) for var, index in pairs}
+        table: dict[Var, Expr] = {var: cast(dtype_of(var), index) for var, index in pairs}
+        return table | {var: const(0, dtype_of(var)) for var in item.still}
 
     def _nest(self, nest: Nest, block: Expr) -> Statement:
         items = nest.items
@@ -326,11 +327,6 @@ def combiner_of(item: Item) -> Combiner:
     """The reducer of an item that reduces."""
     assert item.reduction is not None
     return item.reduction.combiner
-
-
-def _dims(item: Item) -> list[int]:
-    own = {node_id(var) for var in item.rows}
-    return [n for n, axis in enumerate(item.op.axis) if node_id(axis.var) not in own]
 
 
 def _bytes(dtype: str) -> int:
