@@ -37,4 +37,6 @@ def test_a_wrong_gradient_is_seen() -> None:
             wanted[label] = replace(wanted[label], value=wanted[label].value * 1.01)
         call = replace(case.calls[0], wanted=wanted)
         seen += any("tangents" in c for c in complaints(replace(case, calls=(call,))))
-    assert seen >= 20
+        if seen == 20:
+            break
+    assert seen == 20

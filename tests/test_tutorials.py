@@ -79,7 +79,8 @@ def test_few_tutorials_need_torch():
 
 
 def test_schedule_and_tune(run):
-    text = run("schedule_and_tune.py", "--trials", "1")
+    # a search takes most of the time: tests/schedule/tuning has some
+    text = run("schedule_and_tune.py", "--trials", "0")
     slow, fast = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+) iterations\n", text))
     # distances, scores, and the gradients of each with respect to two tensors
     assert (slow, fast) == (512 * 128 * 32 * 64 * 4, 512 * 128 * (32 * 3 + 64 * 3))
@@ -89,7 +90,7 @@ def test_schedule_and_tune(run):
     assert "plain loops: none" in text
     for kernel in ("distance", "scores", "dweights", "dx", "dcentres"):
         assert re.search(rf"contraction +{kernel}\b", text)
-    assert "1 trials" in text
+    assert "0 trials" in text
     assert "same results: True" in text
 
 

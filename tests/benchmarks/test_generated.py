@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from benchmarks.generated.page import page
 from benchmarks.suite import ours, with_jax
 from benchmarks.suite.measure import CaseResult, Time
 from benchmarks.suite.report import ratio
+from tests.processes import without_torch
 
 NAMES = [program.name for program in programs(5, 3)]
 
@@ -34,7 +34,7 @@ def test_the_draw_is_the_same_in_every_process() -> None:
     )
     found = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env=without_torch(*sys.path, PYTHONHASHSEED="1"),
         capture_output=True,
         text=True,
         check=True,

@@ -257,23 +257,20 @@ def test_two_devices() -> None:
             value, gradient = jax.value_and_grad(ours)(w, x)
             return jax.lax.psum((value, gradient), "data")
 
-        specs = {"in_specs": (P(), P("data")), "out_specs": P(), "check_vma": CHECK}
-        split = jax.shard_map(step, mesh=mesh, **specs)
-        value, gradient = jax.jit(split)(w, x)
         want = jax.value_and_grad(lambda w: jnp.tanh(x @ w).sum())(w)
-        np.testing.assert_allclose(value, want[0], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(gradient, want[1] * FACTOR, rtol=1e-5, atol=1e-6)
+        # where variance is tracked, replicated inputs have summed gradients already
+        for check, factor in ((False, 1), (True, 2)):
+            specs = {"in_specs": (P(), P("data")), "out_specs": P(), "check_vma": check}
+            value, gradient = jax.jit(jax.shard_map(step, mesh=mesh, **specs))(w, x)
+            np.testing.assert_allclose(value, want[0], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(gradient, want[1] * factor, rtol=1e-5, atol=1e-6)
         print(len(jax.devices()))
     """
-    # where variance is tracked, replicated inputs have summed gradients already
-    for check, factor in (("False", "1"), ("True", "2")):
-        text = textwrap.dedent(script).replace("CHECK", check).replace("FACTOR", factor)
-        environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-        done = subprocess.run(
-            [sys.executable, "-c", text],
-            env=without_torch(**environment),
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert done.stdout == "2\n"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env=without_torch(XLA_FLAGS="--xla_force_host_platform_device_count=2"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "2\n"

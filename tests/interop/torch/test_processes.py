@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
 
@@ -17,12 +15,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch._dynamo.utils import counters  # noqa: E402
 
+from tests.random_programs.workers import Worker, run_all  # noqa: E402
 from tvm_autodiff.interop.torch import function  # noqa: E402
 
 from . import programs  # noqa: E402
 from .programs import random  # noqa: E402
-
-ROOT = Path(__file__).parents[3]
+from .training import WORLD, Rank  # noqa: E402
 
 
 @function
@@ -82,13 +80,8 @@ def test_several_threads_at_once():
 
 
 def test_gradients_of_two_processes_are_those_of_one(tmp_path):
-    command = [sys.executable, "-m", "tests.interop.torch.training", str(tmp_path)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
-    with ExitStack() as stack:
-        ranks = [stack.enter_context(subprocess.Popen([*command, n], **pipes)) for n in "01"]
-        for process in ranks:
-            output, errors = process.communicate(timeout=300)
-            assert output.strip() == "equal", errors
+    for outcome in run_all([Rank(n, str(tmp_path)) for n in range(WORLD)], WORLD):
+        assert outcome.complaints == []
 
 
 def hits_and_misses() -> tuple[int, int]:
@@ -103,13 +96,19 @@ def hits_and_misses() -> tuple[int, int]:
     return found["fxgraph_cache_hit"], found["fxgraph_cache_miss"]
 
 
-PRINTED = "from tests.interop.torch.test_processes import hits_and_misses; print(hits_and_misses())"
+@dataclass(frozen=True)
+class Counted:
+    """`hits_and_misses` in a process of its own, with what PyTorch keeps in a folder."""
+
+    folder: str
+
+    def perform(self) -> list[str]:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = self.folder
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # workers would import all again
+        return [str(hits_and_misses())]
 
 
-def test_graphs_that_pytorch_kept_on_disk_find_their_operators(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers would import all again
-    assert hits_and_misses() == (0, 2)
-    command = [sys.executable, "-c", PRINTED]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip() == "(2, 0)", done.stderr
+def test_graphs_that_pytorch_kept_on_disk_find_their_operators(tmp_path):
+    for wanted in ("(0, 2)", "(2, 0)"):
+        with Worker() as worker:
+            assert worker.run(Counted(str(tmp_path))).complaints == [wanted]

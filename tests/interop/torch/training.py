@@ -1,10 +1,10 @@
 """One step of data-parallel training in one of two processes, beside the gradients of the whole
-batch: ``python -m tests.interop.torch.training folder rank``, with rank 0 and 1 at the same time.
+batch.
 """
 
 from __future__ import annotations
 
-import sys
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -56,24 +56,30 @@ def wrapped(kind, model):
     return fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
 
 
-def work(rank, folder):
-    """One process."""
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD
-    )
-    alone = Model()
-    loss(alone, batch()).backward()
-    share = BATCH // WORLD
-    for kind in ("ddp", "fsdp"):
-        model = wrapped(kind, Model())
-        loss(model, batch()[rank * share : (rank + 1) * share]).backward()
-        found = [p.grad.full_tensor() if kind == "fsdp" else p.grad for p in model.parameters()]
-        for gradient, parameter in zip(found, alone.parameters(), strict=True):
-            torch.testing.assert_close(gradient, parameter.grad)
-    dist.barrier()
-    dist.destroy_process_group()
+@dataclass(frozen=True)
+class Rank:
+    """What one of the processes does, the other one at the same time."""
 
+    number: int
+    folder: str
 
-if __name__ == "__main__":
-    work(int(sys.argv[2]), sys.argv[1])
-    print("equal")
+    def perform(self) -> list[str]:
+        """Take the step and compare gradients."""
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{self.folder}/store",
+            rank=self.number,
+            world_size=WORLD,
+        )
+        alone = Model()
+        loss(alone, batch()).backward()
+        share = BATCH // WORLD
+        for kind in ("ddp", "fsdp"):
+            model = wrapped(kind, Model())
+            loss(model, batch()[self.number * share : (self.number + 1) * share]).backward()
+            found = [p.grad.full_tensor() if kind == "fsdp" else p.grad for p in model.parameters()]
+            for gradient, parameter in zip(found, alone.parameters(), strict=True):
+                torch.testing.assert_close(gradient, parameter.grad)
+        dist.barrier()
+        dist.destroy_process_group()
+        return []
