@@ -18,6 +18,8 @@ x = te.placeholder((32, 24), "float64", name="x")
 b = te.placeholder((8, 32, 24), "float64", name="b")
 w = te.placeholder((12,), "float64", name="w")
 k = te.reduce_axis((0, 24), "k")
+q = te.reduce_axis((0, 25), "q")
+r = te.reduce_axis((0, 32), "r")
 
 
 def encoded(n, t, j):
@@ -55,6 +57,28 @@ CASES = {
     "little work": (lambda: te.compute((2, 4), lambda i, j: te.exp(w[j]) * x[i, j]), []),
     "an operand of a sum": (
         lambda: te.compute((8, 32), lambda n, t: te.sum(b[n, t, k] * te.exp(x[t, k]), axis=k)),
+        [],
+    ),
+    "a parameter, in a sum": (
+        lambda: te.compute(
+            (8, 32),
+            lambda n, t: te.sum(b[n, t, k] * te.sin(w[3] * (t - k).astype("float64")), axis=k),
+        ),
+        [(32, 24)],
+    ),
+    # 32x24 elements are read, and 2x32 written
+    "more than the largest tensor": (
+        lambda: te.compute(
+            (2, 32),
+            lambda n, t: te.sum(x[t, q // 2] * te.sin((t - q).astype("float64")) * n, axis=q),
+        ),
+        [(32, 25)],
+    ),
+    "more than what is read and written": (
+        lambda: te.compute(
+            (2,),
+            lambda n: te.sum(n * te.sin(w[3] * (r * 24 + k).astype("float64")), axis=[r, k]),
+        ),
         [],
     ),
     "a number": (lambda: te.compute((8, 32, 24), lambda n, t, j: b[n, t, j] * te.exp(w[3])), [()]),

@@ -124,10 +124,9 @@ class _Values:
         ]
         costs = _costs(sources)
         facts = _facts(sources, {node_id(var): number for number, var in enumerate(variables)})
-        largest = max(
-            size_of(shape_of(tensor))
-            for tensor in (op.output(0), *(t for source in sources for t in loaded_tensors(source)))
-        )
+        given = {tensor_key(tensor): tensor for src in sources for tensor in loaded_tensors(src)}
+        # values take no more memory than what the stage reads and writes
+        memory = sum(size_of(shape_of(tensor)) for tensor in (op.output(0), *given.values()))
         reduces = reduction_of(op) is not None
         memo: dict[int, Expr] = {}
         seen: set[int] = set()
@@ -139,15 +138,15 @@ class _Values:
             seen.add(node_id(node))
             found, cost = facts[node_id(node)], costs[node_id(node)]
             # rows that are fused keep what they compute of data for all that needs it
-            apart = not found.loads or found.fixed or (bool(found.divided) and not reduces)
+            apart = not found.loads or (bool(found.divided) and not reduces)
             # what no loop changes is computed again after each store that may change what it reads
             depth = len(axes) if found.fixed else found.depth
             apart = apart and _pays(found.least(axes), depth, axes, cost)
             digits = None
             if apart or found.height in self.heights:
                 digits = _digits(node, axes, ranges, self.keys)
-            if digits is not None and prod(digits.extents) <= largest:
-                apart = apart and (not found.loads or found.fixed or digits.has_quotients)
+            if digits is not None and prod(digits.extents) <= memory:
+                apart = apart and (not found.loads or digits.has_quotients)
                 depth = len(axes) if found.fixed else digits.depth
                 apart = apart and _pays(prod(digits.extents), depth, axes, cost)
                 read = self._read(op.name, node, digits, found.height, apart)
@@ -247,7 +246,7 @@ class _Facts:
     bare, divided : frozenset of int
         The numbers of the loops that it depends on, by themselves and in quotients.
     loads : bool
-        Whether it reads a tensor.
+        Whether it reads a tensor at places that a loop changes; others hold parameters.
     height : int
         How many operators are above each other, quotients of loops apart.
     """
@@ -285,9 +284,11 @@ def _facts(sources: Sequence[Expr], order: Mapping[int, int]) -> dict[int, _Fact
             own = _Facts(
                 frozenset[int]().union(*(part.bare for part in parts)),
                 frozenset[int]().union(*(part.divided for part in parts)),
-                is_load(node) or any(part.loads for part in parts),
+                any(part.loads for part in parts),
                 1 + max((part.height for part in parts), default=-1),
             )
+            if is_load(node) and not own.fixed:
+                own = replace(own, loads=True)
         facts[node_id(node)] = own
     return facts
 
