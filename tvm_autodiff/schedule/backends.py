@@ -22,7 +22,7 @@ from .cost import MAX_NODES
 from .cpu.rules import CPU_RULES, LOOP_RULES
 from .cuda.rules import CUDA_RULES
 from .elementary.functions import elementary_calls, with_own_functions
-from .elementary.library import with_library_functions
+from .elementary.library import with_library_functions, with_wide_functions
 from .machine import Machine
 from .rule import LoopRule, Rule
 
@@ -54,7 +54,8 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     def with_functions(func: Any) -> Any:
         # LLVM has to inline each call: its passes over so many copies take minutes
         exact = machine.exact_math or elementary_calls(func) > MAX_NODES
-        func = with_library_functions(with_float32_inside(func), exact)
+        func = with_float32_inside(with_wide_functions(func))
+        func = with_library_functions(func, exact)
         return func if exact else with_own_functions(func)
 
     return [replace(launch, func=with_functions(launch.func)) for launch in launches]
@@ -62,6 +63,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
 
 def _for_gpu(func: Any) -> Any:
     """A scheduled function of a GPU whose indices cannot overflow."""
+    func = with_wide_functions(func)
     if needs_wider_indices(func):
         # in wider indices TVM sees neither a reduction by several threads nor what is kept in
         # registers: both are lowered before

@@ -178,11 +178,13 @@ def _normal_loops(op: Operation, kind: Loop | KeptLoop | Rewind) -> Operation:
 
 
 def _normal_node(node: Expr) -> Expr | None:
-    """``fmod(a, b) → truncmod(a, b)``, which is equal and supported by every back end;
-    ``stop_gradient(a) → a``, ``checkpoint(a) → a``.
+    """``fmod(a, b) → truncmod(a, b)``, which is equal and supported by every back end, for
+    operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``.
     """
     if op_name(node) == "fmod":
-        return binary("truncmod", *operands(node))
+        kind = dtype_of(node)
+        wide = "float64" if kind == "float64" else "float32"
+        return cast(kind, binary("truncmod", *(cast(wide, part) for part in operands(node))))
     plain = unmarked(node)
     return normalize_node(node) if plain is None else plain
 
