@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 from tvm import ir, tirx
 
+from ...errors import LoweringError
 from ..modules import compiled_module, module_of
 from ..targets import host_target
 
@@ -34,6 +35,11 @@ def native_functions(names: Sequence[str], text: str) -> tuple[list[int], Any]:
     text : str
         Their definitions in LLVM IR, with everything that they use.
 
+    Raises
+    ------
+    LoweringError
+        If no file can be written into the folder for temporary files.
+
     Examples
     --------
     >>> import ctypes
@@ -44,11 +50,18 @@ def native_functions(names: Sequence[str], text: str) -> tuple[list[int], Any]:
     # TVM turns functions in imported code into copies for inlining, without addresses; in a loaded
     # module they keep theirs
     addresses = "".join(_ADDRESS.format(name=name) for name in names)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "code.ll")
-        path.write_text(_head() + text + addresses, encoding="utf-8")
-        module = tvm.runtime.load_module(str(path))
-        return [int(module[f"address_{name}"]()) for name in names], module
+    code = _head() + text + addresses
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "code.ll")
+            path.write_text(code, encoding="utf-8")
+            module = tvm.runtime.load_module(str(path))
+    except OSError as error:
+        raise LoweringError(
+            f"no file can be written into the folder for temporary files, {tempfile.tempdir} "
+            f"({error.strerror or error}): set TMPDIR to a folder with free space"
+        ) from error
+    return [int(module[f"address_{name}"]()) for name in names], module
 
 
 @functools.cache
