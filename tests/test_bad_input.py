@@ -6,6 +6,7 @@ error of TVM.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import warnings
 
@@ -436,6 +437,26 @@ BUILD = {
     "te.scan": (lambda: ad.build([TABLE], SCAN), LoweringError, "stage scan is a te.scan"),
     "unknown target": (lambda: ad.build([x, w], y, "nonsense"), InvalidArgumentError, "target"),
     "no threads": (lambda: ad.build([x, w], y, num_threads=0), InvalidArgumentError, "num_threads"),
+    "text of threads": (
+        lambda: ad.build([x, w], y, num_threads="2"),
+        InvalidArgumentError,
+        "num_threads",
+    ),
+    "true threads": (
+        lambda: ad.build([x, w], y, num_threads=True),
+        InvalidArgumentError,
+        "num_threads",
+    ),
+    "number as a cache": (
+        lambda: ad.build([x, w], y, cache=3),
+        InvalidArgumentError,
+        "cache must be True, False or a folder, got 3",
+    ),
+    "text as a flag": (
+        lambda: ad.build([x, w], y, exact_math="yes"),
+        InvalidArgumentError,
+        "exact_math must be True or False, got 'yes'",
+    ),
     "intrinsic without code": (
         lambda: ad.build([x], unknown("bits")),
         LoweringError,
@@ -469,6 +490,20 @@ KEYWORDS = {
     ),
     "check_grads": (lambda: ad.check_grads(y, [x], tolerance=1), "check_grads.*It has output"),
 }
+
+
+@pytest.mark.parametrize("module", ["", ".interop.relax", ".interop.torch", ".interop.jax"])
+def test_all_flags_are_checked(module):
+    """Every public function with a flag is wrapped by what checks flags."""
+    public = importlib.import_module(f"tvm_autodiff{module}")
+    for name in public.__all__:
+        function = getattr(public, name)
+        if not inspect.isroutine(function):
+            continue
+        for one in inspect.signature(function).parameters.values():
+            if one.annotation in (bool, "bool"):
+                with pytest.raises(InvalidArgumentError, match=f"{one.name} must be True or"):
+                    function(**{one.name: "no"})
 
 
 @pytest.mark.parametrize("name", KEYWORDS)

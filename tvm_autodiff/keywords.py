@@ -1,4 +1,4 @@
-"""Errors for unknown keywords and names, with a suggestion."""
+"""Errors for unknown keywords and names, with a suggestion, and for flags that are no booleans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
-from .errors import UnknownKeywordError
+import numpy as np
+
+from .errors import InvalidArgumentError, UnknownKeywordError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -52,14 +54,20 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def checked_keywords(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Wrap a function so that unknown keywords raise an error with a suggestion.
+    """Wrap a function so that unknown keywords and flags that are no booleans raise an error.
+
+    Flags are the parameters that are annotated as ``bool``: any text would count as true.
 
     Raises
     ------
     UnknownKeywordError
         If the function has no parameter with this name.
+    InvalidArgumentError
+        If a flag is neither true nor false.
     """
-    known = list(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters
+    known = list(parameters)
+    flags = {name for name, one in parameters.items() if one.annotation in (bool, "bool")}
 
     @functools.wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -69,6 +77,9 @@ def checked_keywords(function: Callable[Parameters, Result]) -> Callable[Paramet
                     f"{function.__name__}() has no parameter {name!r}"
                     f"{suggestion(name, known) or '.'} It has {', '.join(known)}"
                 )
+        for name, value in (*zip(known, args, strict=False), *kwargs.items()):
+            if name in flags and not isinstance(value, (bool, np.bool_)):
+                raise InvalidArgumentError(f"{name} must be True or False, got {value!r}")
         return function(*args, **kwargs)
 
     return checked

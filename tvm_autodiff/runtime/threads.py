@@ -42,7 +42,8 @@ def check_threads(num_threads: int | None) -> int:
     InvalidArgumentError
         If it is not a positive integer or None.
     """
-    if num_threads is not None and (not isinstance(num_threads, int) or num_threads < 1):
+    whole = isinstance(num_threads, int) and not isinstance(num_threads, bool)
+    if num_threads is not None and (not whole or num_threads < 1):
         raise InvalidArgumentError(
             f"num_threads must be a positive integer or None (one per core), got {num_threads!r}"
         )

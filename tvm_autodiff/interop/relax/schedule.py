@@ -17,6 +17,7 @@ from ...codegen.modules import compiled_module
 from ...errors import InvalidArgumentError, LoweringError
 from ...expr.nodes import Tensor, is_tensor, tensor_key
 from ...graph.stage import is_placeholder
+from ...keywords import checked_keywords
 from ...runtime.threads import check_threads
 from ...schedule.backends import pipelines_for
 from ...schedule.machine import Machine, as_target, machine_of
@@ -27,6 +28,7 @@ from .trace import Opaque, Trace, Value, leaves
 _NOTES = "tvm_autodiff.schedule"  #: the attribute of a module that holds the text of `explain`
 
 
+@checked_keywords
 def schedule(
     module: Any, target: Any = None, *, num_threads: int | None = None, exact_math: bool = False
 ) -> Any:
@@ -86,6 +88,7 @@ def schedule(
     return done.with_attr(_NOTES, "\n".join(notes))
 
 
+@checked_keywords
 def build(
     module: Any, target: Any = None, *, num_threads: int | None = None, exact_math: bool = False
 ) -> Any:
