@@ -114,11 +114,12 @@ def test_operators_of_topi():
     check({case.name: of_operator(case) for case in OPERATORS[::2]})
 
 
-#: those of the guarded programs that differ in a size only, or in the kind of a condition
+#: those of the guarded programs that differ in a size only, or in the kind of a condition, or whose
+#: gradients hold all of their kernels
 ALIKE = frozenset(
     ("rows-7", "rows-128", "rows-1000", "padded-rows-around", "stencil-far", "lookup-nested")
     + ("lookup-select", "gradient-padded", "gradient-product", "rows-behind-selects")
-    + ("kept-states-called",)
+    + ("kept-states-called", "rows-100", "joined", "long-rows", "rows-in-blocks")
 )
 GUARDED = [name for name in guarded_programs.PROGRAMS if name not in ALIKE]
 
