@@ -92,7 +92,6 @@ SLOW_TESTS = (
     "test_documented_table_is_true",
     "test_gradients_of_two_processes_are_those_of_one",
     "test_graphs_that_pytorch_kept_on_disk_find_their_operators",
-    "test_import_loads_no_framework",
     "test_in_a_process_of_its_own",
     "test_launches_access_only_their_arrays_and_wrong_ones_are_seen",
     "test_load_in_a_fresh_process",

@@ -105,8 +105,9 @@ LAZY = """
 import sys, types
 import tvm_autodiff as ad
 
+frameworks = {"torch", "jax", "sklearn", "scipy", "matplotlib", "tqdm", "IPython", "pytest"}
 ours = {name for name in sys.modules if name.startswith("tvm_autodiff")}
-heavy = {"tvm", "numpy", "scipy", "sympy", "torch", "jax"} & set(sys.modules)
+heavy = {"tvm", "numpy", "sympy", *frameworks} & set(sys.modules)
 assert (ours, heavy) == ({"tvm_autodiff"}, set()), (ours, heavy)
 assert set(ad.__all__) <= set(dir(ad))
 
@@ -116,7 +117,7 @@ import tvm_autodiff.stage_text  # before the name that it defines
 for name in ad.__all__:
     value = getattr(ad, name)
     assert isinstance(value, types.ModuleType) == (name == "domain"), name
-loaded = {"scipy", "sympy", "torch", "jax", "matplotlib"} & set(sys.modules) - before
+loaded = {"sympy", *frameworks} & set(sys.modules) - before
 assert not loaded, loaded
 for name in ("nothing", "diferentiate"):
     try:
