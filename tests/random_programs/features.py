@@ -301,6 +301,67 @@ def _energy_of_pairs(draw: Draw) -> Program:
     return draw.finished([A, B], [stage])
 
 
+def _empty(options: Options, rng: np.random.Generator) -> None:
+    options.special = _maybe_empty_sums
+    options.assignments = [{"n": n, "h": h} for n, h in ((5, 3), (4, 0), (1, 1), (0, 2))]
+
+
+def _maybe_empty_sums(draw: Draw) -> Program:
+    """Sums that may have no terms, with factors and divisors that mean nothing without a term."""
+    n, h = variable("n"), variable("h")
+    i, j, k = (variable(name) for name in "ijk")
+    A, B = Input("A", (n,), draw.dtype), Input("B", (h,), draw.dtype)
+    if draw.chance(0.5):  # k < i: the place divides
+        place = draw.pick((i, Node("add", (i, integer(1)))))
+        term = Draw.node("div", read("A", k), cast(place, "float"))
+        reduced = ("k", 0, i)
+        if draw.chance(0.3):
+            term = Draw.node("if_then_else", compare("lt", k, i), term, literal(0))
+            reduced = ("k", 0, n)
+        axes = [("i", n)]
+    else:
+        wrapped = Node("mod_if_any", (i, h))
+        factors = [read("A", i), read("B", wrapped), read("B", k)]
+        if draw.chance(0.5):
+            factors[2] = Draw.node(draw.pick(TOTAL), factors[2])
+        if draw.chance(0.5):
+            factors[0] = Draw.node("div", factors[0], cast(h, "float"))
+            if draw.chance(0.4):
+                factors[:2] = [Draw.node("div", literal(1), cast(h, "float"))]
+        axes = [("i", n)]
+        if draw.chance(0.4):
+            factors.append(read("A", j))
+            axes.append(("j", n))
+        order = draw.rng.permutation(len(factors))
+        term = factors[order[0]]
+        for number in order[1:]:
+            term = Draw.node("mul", term, factors[number])
+        reduced = ("k", 0, h)
+    if draw.chance(0.3):
+        term = Draw.node("mul", term, literal(draw.rng.uniform(-1, 1)))
+    return draw.finished([A, B], [Stage("S", tuple(axes), (term,), draw.dtype, "sum", (reduced,))])
+
+
+def _shifts(options: Options, rng: np.random.Generator) -> None:
+    options.special = _shifted_places
+
+
+def _shifted_places(draw: Draw) -> Program:
+    """Reads at shifts to the left, which may pass 32 bits before a remainder is taken."""
+    count, extent = draw.between(3, 9), draw.pick((3, 5, 7, 6))
+    A = Input("A", (extent,), draw.dtype)
+    # exact, as indices are computed: int32 in te
+    bits = integer(draw.pick((1, 2, 28, 29, 30)))
+    place = Node("shift_left", (variable("i"), bits), dtype="int64")
+    if draw.chance(0.4):
+        place = Node("add", (place, variable("k")), dtype="int64")
+    body = read("A", Node("floormod", (place, integer(extent)), dtype="int64"))
+    if draw.chance(0.5):
+        body = Draw.node("sin", body)
+    stage = Stage("S", (("i", count),), (body,), draw.dtype, "sum", (("k", 0, draw.between(1, 3)),))
+    return draw.finished([A], [stage])
+
+
 def _narrow_rows(options: Options, rng: np.random.Generator) -> None:
     options.special = _narrow_table
 
@@ -362,6 +423,8 @@ FEATURES: dict[str, Feature] = {
     "tables": Feature(_narrow_rows, "special"),
     "frames": Feature(_frames, "special"),
     "pairs": Feature(_pairs, "special", True),
+    "empty": Feature(_empty, "special", True),
+    "shifts": Feature(_shifts, "special", True),
 }
 #: kinds that a whole program may be drawn in; the others change what the general draw makes
 _WITH_SPECIAL = {
@@ -372,6 +435,8 @@ _WITH_SPECIAL = {
     "wide": ("index",),
     "frames": ("index", "dtype"),
     "pairs": ("dtype",),
+    "empty": ("dtype", "index", "mode"),
+    "shifts": ("dtype",),
 }
 
 

@@ -174,6 +174,8 @@ INTEGERS: dict[str, Callable[..., Array]] = {
     "floor": np.floor,
     "floordiv": np.floor_divide,
     "floormod": np.mod,
+    "mod_if_any": lambda a, b: np.mod(a, np.where(b == 0, 1, b)),
+    "shift_left": np.left_shift,
     "truncdiv": lambda a, b: np.trunc(a / b).astype(np.int64),
     "truncmod": np.fmod,
     "max": np.maximum,

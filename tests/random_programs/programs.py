@@ -131,6 +131,8 @@ TEXTS: dict[str, str] = {
     "div": "({} / {})",
     "floordiv": "({} // {})",
     "floormod": "({} % {})",
+    "mod_if_any": "({} % {})",  # of a size that is not zero where the value counts
+    "shift_left": "({} << {})",
     "truncdiv": "te.truncdiv({}, {})",
     "truncmod": "te.truncmod({}, {})",
     "max": "MAX({}, {})",
