@@ -44,6 +44,27 @@ def test_small_products_are_not_copied(size):
     check(dots(*size))
 
 
+def added_rows(b, n, k):
+    A, B = cases.placeholder("A", b, n, k), cases.placeholder("B", b, n)
+    r = cases.axis(n)
+    return [A, B], te.compute((b, k), lambda g, j: te.sum(A[g, r, j] * B[g, r], axis=r), name="D")
+
+
+def along_rows(n, k):
+    A, B = cases.placeholder("A", n, k), cases.placeholder("B", 1, k)
+    r = cases.axis(k)
+    return [A, B], te.compute((n, 1), lambda i, j: te.sum(A[i, r] * B[j, r], axis=r), name="D")
+
+
+@pytest.mark.parametrize(
+    ("case", "rule"), [(added_rows(64, 40, 50), "reduction"), (along_rows(300, 400), "rows")]
+)
+def test_operands_that_are_read_once_are_not_copied(case, rule):
+    """Vectors along memory take less time than to write the larger operand in another order."""
+    assert rules_of(case[1]) == [rule]
+    check(case)
+
+
 def four(*lengths):
     """``out[c, d, e, f] = Σ_a,b x[a, b, c, d]·y[a, b, e, f]``: every step is a row further on."""
     a, b, c, d, e, f = lengths

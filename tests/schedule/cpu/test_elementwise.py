@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from tvm import te, tirx
+from tvm import s_tir, te, tirx
 
 from tvm_autodiff import build
+from tvm_autodiff.schedule.cpu.elementwise import elementwise
+from tvm_autodiff.schedule.kernel import Kernel
+from tvm_autodiff.schedule.machine import as_target, machine_of
 
 ROWS = 37
 AT = np.random.default_rng(1).integers(0, 5, ROWS).astype("int32")
@@ -97,3 +102,37 @@ def test_symbolic_rows_on_threads(columns: int) -> None:
     for rows in (0, 1, 5, 1030):
         array = np.linspace(-1, 1, rows * columns, dtype="float32").reshape(rows, columns)
         np.testing.assert_allclose(run(array), np.exp(array) * 2, rtol=1e-6)
+
+
+def loops_of(output: Any) -> tuple[Any, list[int]]:
+    """The schedule of an output, and the extents of its loops, outermost first."""
+    machine = machine_of(as_target(None), 1)
+    [launch] = elementwise(Kernel(output.op), machine)
+    schedule = s_tir.Schedule(launch.func)
+    block = schedule.get_sblock(output.op.name)
+    return schedule, [int(schedule.get(one).extent) for one in schedule.get_loops(block)]
+
+
+def test_rows_read_backwards_are_not_tiled() -> None:
+    """They run through memory: ``p[i, i - j]`` has the same lines for neighbours j."""
+    p = place((50, 9), name="p")
+    band = lambda i, j: te.if_then_else(te.all(j <= i, i <= j + 8), p[i, i - j], 0.0)  # noqa: E731
+    y = te.compute((50, 50), band, "y")
+    assert loops_of(y)[1] == [50, 50]
+    array = np.random.default_rng(0).random((50, 9)).astype("float32")
+    wanted = sum(np.diag(array[k:, k], -k) for k in range(9))
+    np.testing.assert_array_equal(build([p], y, cache=False)(array), wanted)
+
+
+def test_short_axes_are_whole_in_a_tile() -> None:
+    """A part of 16 of 8 channels would need a condition in the innermost loop."""
+    x = place((8, 5, 48))
+    y = te.compute((5, 48, 8), lambda i, j, c: te.popcount(x[c, i, j].astype("int32")), "y")
+    schedule, extents = loops_of(y)
+    assert extents == [5, 3, 16, 8]
+    assert "T.where" not in schedule.mod.script()
+    array = np.arange(8 * 5 * 48, dtype="float32").reshape(8, 5, 48)
+    wanted = [[[bin(int(v)).count("1") for v in row] for row in part] for part in array]
+    np.testing.assert_array_equal(
+        build([x], y, cache=False)(array), np.transpose(wanted, (1, 2, 0))
+    )

@@ -273,7 +273,7 @@ def test_reasons(output, reason, cause):
 
 
 def test_small_ones_are_left_alone():
-    declined = tile_of(PAIRWISE["absolute"].case(20, 16, 16)[1], threads=1)
+    declined = tile_of(PAIRWISE["absolute"].case(30, 3, 64)[1], threads=1)
     assert isinstance(declined, Declined)
     assert declined.cause == Cause.NO_GAIN
 

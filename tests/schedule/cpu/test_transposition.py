@@ -80,6 +80,26 @@ def test_turned_around(case):
     check(case, tolerance=1e-6 if "tanh" in str(case[1].op.body) else 0.0)
 
 
+ROUNDED = [
+    (te.abs, np.abs), (te.ceil, np.ceil), (te.floor, np.floor), (te.nearbyint, np.rint),
+    (te.trunc, np.trunc),
+]  # fmt: skip
+
+
+def test_functions_that_round_have_vectors():
+    """Each of them as a stage of one program, on halves and their neighbours."""
+    A = cases.placeholder("A", 40, 30)
+
+    def stage(function):
+        return te.compute((30, 40), lambda i, j: function(A[j, i]) + 1.0, name="y")
+
+    stages = [stage(function) for function, _ in ROUNDED]
+    assert [rules_of(stage) for stage in stages] == [["transposition"]] * len(stages)
+    array = np.linspace(-30, 29.95, 1200, dtype="float32").reshape(40, 30)
+    for got, (_, exact) in zip(build([A], stages, cache=False)(array), ROUNDED, strict=True):
+        np.testing.assert_array_equal(got, exact(array.T) + 1)
+
+
 def diagonal(n):
     A = cases.placeholder("A", n, n, n)
     return [A], te.compute((n, n), lambda i, j: A[j, i, i], name="D")

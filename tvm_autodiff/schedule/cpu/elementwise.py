@@ -27,7 +27,7 @@ from ..fusion.groups import FusionGroup
 from ..fusion.joined_maps import values_over
 from ..kernel import Kernel, size_of
 from ..machine import Machine
-from ..nest.access import affine_forms, stride_of, strides_along
+from ..nest.access import stride_of, strides_along
 from ..nest.nest import nest_of, vectorised
 from ..primitives import extent_of, schedule_of, scheduled
 from .loops.nest_function import nest_function
@@ -77,12 +77,19 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
     strided = _strided_axis(op)
     if strided is not None:
         side = machine.line_bytes // itemsize(dtype_of(op.output(0)))
-        outer, tile = list(loops), []
-        for axis in (strided, len(loops) - 1):
-            outer[axis], inner = schedule.split(loops[axis], [None, side])
-            tile.append(inner)
+        outer, tile = [], []
+        for number, loop in enumerate(loops):
+            extent = extent_of(schedule, loop)
+            if number not in (strided, len(loops) - 1):
+                outer.append(loop)
+            elif extent is not None and extent <= side:
+                tile.append(loop)  # a part of it would need a condition
+            else:
+                start, inner = schedule.split(loop, [None, side])
+                outer.append(start)
+                tile.append(inner)
         schedule.reorder(*outer, *tile)
-        if threads:
+        if threads and outer:
             share_out(schedule, outer, machine)
         return
     run = _contiguous_run(op)
@@ -201,7 +208,7 @@ def _uses_as_values(op: Operation, variables: Sequence[Var]) -> bool:
 
 
 def _strided_axis(op: Operation) -> int | None:
-    """The axis along which a read is contiguous, when that is not the last one."""
+    """The axis along which a read is contiguous, when none is along the last one."""
     variables = axis_vars(op)
     if len(variables) < 2:
         return None
@@ -209,13 +216,8 @@ def _strided_axis(op: Operation) -> int | None:
     for node in postorder(bodies(op)):
         if not is_load(node) or not operands(node):
             continue
-        last = operands(node)[-1]
-        form = affine_forms([last], variables).get(node_id(last))
-        if form is None:
-            continue
-        for axis, var in enumerate(variables):
-            if form.coefficient(node_id(var)) == 1:
-                if axis == len(variables) - 1:
-                    return None
-                found = axis
+        strides = [stride_of(node, node_id(var), variables) for var in variables]
+        if strides[-1] in (1, -1):
+            return None
+        found = next((axis for axis, stride in enumerate(strides) if stride == 1), found)
     return found

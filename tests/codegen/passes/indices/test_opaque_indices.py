@@ -178,6 +178,23 @@ def test_tiles_of_fused_loops_stay_visible_and_right(rows: int, columns: int, ti
     np.testing.assert_array_equal(result.numpy(), given.transpose(1, 0, 2).reshape(rows, wide))
 
 
+@pytest.mark.parametrize(
+    ("index", "shown"),
+    [
+        (lambda i, j: [(i + 3) % 8, j], 'A[T.reinterpret("int32", (v_i + 3) % 8), v_j]'),
+        (lambda i, j: [(i + 1) // 2 + i // 2 + j, 0], "v_i // 2) + v_j, 0]"),
+        (lambda i, j: [i + j, (j + 1) % 5], 'A[T.reinterpret("int32", v_j) + v_i, T.reinterpret('),
+    ],
+    ids=["another index", "a summand", "what shares a variable"],
+)
+def test_places_along_other_loops_stay_visible(index: Callable[..., Any], shown: str) -> None:
+    """Otherwise neighbours along them are read one by one, not in vectors."""
+    A = te.placeholder((16, 16), name="A")
+    B = te.compute((8, 5), lambda i, j: A[tuple(index(i, j))], name="B")
+    text = hide_divisions(te.create_prim_func([A, B])).script()
+    assert shown in text[text.rindex("A[") :]
+
+
 def test_a_sum_that_may_carry_stays_hidden() -> None:
     f, i = te.var("f"), te.var("i")
     ranges = {i: (0, 49)}

@@ -9,7 +9,7 @@ variables) stay visible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -17,6 +17,7 @@ from tvm import ir, s_tir, tirx
 from tvm.ir import prim
 
 from ....errors import UnsolvableError
+from ....expr.build import add
 from ....expr.integers.intervals import C_CASTS
 from ....expr.nodes import (
     INTEGER_DIVISIONS,
@@ -44,7 +45,7 @@ _HIDDEN = "tvm_autodiff.indices_hidden"  #: attribute of a function whose indice
 
 
 def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
-    """``A[(i + 1)//2 + i//2] → A[reinterpret((i + 1)//2 + i//2)]``, only if necessary.
+    """``A[(i + 1)//2 + i//2, j] → A[reinterpret((i + 1)//2 + i//2), j]``, only if necessary.
 
     Block variables are judged by their bound values, because fused loops contain divisions as well.
     With `C_CAST`, indices of buffers private to a thread or a block stay visible, so that TVM can
@@ -81,13 +82,28 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     tvm_ffi.structural_walk(func.body, [(s_tir.SBlockRealize, bind), (tirx.For, enter)])
     resolve = _resolver(bound)
 
+    def confuses(parts: Sequence[Expr]) -> bool:
+        if not any(contains(part, _is_division) for part in parts):
+            return False
+        return confuses_tvm(parts) and confuses_tvm(without_carry(parts, loops))
+
     def hide(parts: Sequence[Expr]) -> list[Expr] | None:
-        resolved = [resolve(part) for part in parts if not _is_hidden(part)]
-        if not any(contains(part, _is_division) for part in resolved):
-            return None
-        if not confuses_tvm(resolved) or not confuses_tvm(without_carry(resolved, loops)):
+        if not confuses([resolve(part) for part in parts if not _is_hidden(part)]):
             return None
         return [hidden(part, by) for part in parts]
+
+    def hide_terms(indices: Sequence[Expr]) -> list[Expr] | None:
+        visible = [part for part in indices if not _is_hidden(part)]
+        if not confuses([resolve(part) for part in visible]):
+            return None
+        terms = [term for part in visible for term, _ in linear_terms(part)[0]]
+        kept = {
+            node_id(term)
+            for group in _related(terms, resolve)
+            if not confuses([resolve(term) for term in group])
+            for term in group
+        }
+        return [part if _is_hidden(part) else _hidden_but(part, kept, by) for part in indices]
 
     def stays(buffer: Any) -> bool:
         return by == C_CAST and str(buffer.scope()) != "global"
@@ -95,13 +111,13 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     def read(node: Any) -> Any:
         if stays(node.source):
             return node
-        indices = hide(list(node.indices))
+        indices = hide_terms(list(node.indices))
         return node if indices is None else tirx.BufferLoad(node.source, indices)
 
     def write(node: Any) -> Any:
         if stays(node.buffer):
             return node
-        indices = hide(list(node.indices))
+        indices = hide_terms(list(node.indices))
         return node if indices is None else tirx.BufferStore(node.buffer, node.value, indices)
 
     def comparison(node: Any) -> Any:
@@ -136,6 +152,38 @@ def hidden(index: Expr, by: str) -> Expr:
     if by == C_CAST and dtype in C_CASTS:
         return tirx.call_pure_extern(dtype, C_CASTS[dtype], index)
     return call_node(REINTERPRET, [index], dtype)
+
+
+def _related(terms: Sequence[Expr], resolve: Callable[[Expr], Expr]) -> list[list[Expr]]:
+    """Terms in groups that have no variable in common: TVM simplifies each group apart."""
+    groups: list[tuple[set[int], list[Expr]]] = []
+    for term in terms:
+        variables = {node_id(var) for var in variables_of(resolve(term))}
+        members = [term]
+        apart = []
+        for theirs, others in groups:
+            if variables & theirs:
+                variables |= theirs
+                members = [*others, *members]
+            else:
+                apart.append((theirs, others))
+        groups = [*apart, (variables, members)]
+    return [members for _, members in groups]
+
+
+def _hidden_but(index: Expr, kept: Container[int], by: str) -> Expr:
+    """``f(i) + j → reinterpret(f(i)) + j`` for a term j that is kept, so that vectors along j are
+    runs of memory.
+    """
+    terms, constant = linear_terms(index)
+    shown = [one for one in terms if node_id(one[0]) in kept]
+    if not shown:
+        return hidden(index, by)
+    if len(shown) == len(terms):
+        return index
+    rest = [one for one in terms if node_id(one[0]) not in kept]
+    dtype = dtype_of(index)
+    return add(hidden(linear_sum(rest, constant, dtype), by), linear_sum(shown, 0, dtype))
 
 
 def _is_hidden(index: Expr) -> bool:

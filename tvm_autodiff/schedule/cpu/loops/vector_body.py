@@ -50,7 +50,11 @@ from .elements import worth_binding
 from .squares import turned
 
 #: operators that there are for vectors
-VECTOR_OPS = EXPENSIVE | {*BINARY_CLASSES, "load", "var", "const", "select", "cast", "sqrt", "not"}
+VECTOR_OPS = EXPENSIVE | {
+    *BINARY_CLASSES,
+    *("load", "var", "const", "select", "cast", "sqrt", "not"),
+    *("abs", "floor", "ceil", "trunc", "round", "nearbyint"),
+}
 _SCALAR_OPS = frozenset(("floordiv", "floormod", "truncmod"))
 
 

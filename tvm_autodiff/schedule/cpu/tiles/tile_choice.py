@@ -14,7 +14,7 @@ from ....expr.rewrite import postorder
 from ...cost import CALL, LATENCY, MARGIN, MAX_COPIES, MEMORY_BYTE, MIN_LANES, TURNED, vector_cycles
 from ...machine import Machine
 from ...nest.access import strides_along
-from ...nest.elementwise_body import Body
+from ...nest.elementwise_body import Body, Steps
 from ...nest.products import Operand
 from .copies import copy_cycles, launch_cycles, turn_cycles
 from .nests import Nest, padded_extents, ranges_of
@@ -186,36 +186,45 @@ def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
 
 
 def plain_cycles(nest: Nest, machine: Machine) -> float:
-    """The estimated time without a tile or a copy: one product per cycle.
+    """The estimated time without a tile or a copy.
 
-    With a guard, or a computed operand, a copy saves more than its own time.
+    Products whose operands are all read again take one each cycle, since what they read comes from
+    a distant cache. With a guard, or a computed operand, a copy saves more than its own time.
     """
-    points = nest.iterations / machine.threads
+    inside: Steps = ()
+    results = [key for key in nest.spatial if nest.extents.get(key) != 1]
     if isinstance(nest.body, Body):
-        return points * _plain_body_cycles(nest, nest.body, machine)
-    if any(o.guards or not o.is_load for o in nest.body.operands):
+        inside = nest.body.inside
+    elif any(o.guards or not o.is_load for o in nest.body.operands):
         return float("inf")
-    return points
+    elif not any(o.variables().issuperset(results) for o in nest.body.operands):
+        return nest.iterations / machine.threads
+    return _plain_cycles(nest, inside, machine) / machine.threads
 
 
-def _plain_body_cycles(nest: Nest, body: Body, machine: Machine) -> float:
-    """The cycles for a point of a body: in vectors if reads are contiguous, else one by one."""
+def _plain_cycles(nest: Nest, inside: Steps, machine: Machine) -> float:
+    """The cycles of all points: in vectors if reads are contiguous, else one by one."""
     last = nest.reduced[-1]
-    work = sum(weight for along, weight in (*nest.steps, *body.inside) if last in along)
+    work = sum(weight for along, weight in (*nest.steps, *inside) if last in along)
     lanes = machine.lanes(nest.dtype)
-    branches = any(op_name(node) in _BRANCHES for node in postorder(body.reduction.sources))
-    inner = (nest.body.axes[-1], nest.body.reduction.axes[-1])
+    branches = any(op_name(node) in _BRANCHES for node in postorder(nest.body.reduction.sources))
+    each = (0.5 * len(nest.body.operands) + work) * vector_cycles(machine.vector_bytes) / lanes
     # LLVM writes out what is reduced in a few steps, and makes vectors of results
     few = nest.count(nest.reduced) <= MIN_LANES
-    if not branches and (few or any(_lies_along(axis, lanes, nest, body) for axis in inner)):
-        each = (0.5 * len(body.operands) + work) * vector_cycles(machine.vector_bytes)
-        return MARGIN * each / lanes  # a sum across lanes at the end
-    return max(1.0, 0.5 * work)
+    if not branches and (few or _lies_along(nest.body.axes[-1], lanes, nest)):
+        return MARGIN * each * nest.iterations
+    if not branches and _lies_along(nest.body.reduction.axes[-1], lanes, nest):
+        extent = nest.extents.get(last, nest.symbolic)
+        filled = extent / (-(-extent // lanes) * lanes)
+        halvings = lanes.bit_length() - 1  # until the lanes of a sum are one
+        summed = LATENCY * halvings * nest.count(nest.spatial)
+        return MARGIN * each * nest.iterations / filled + summed
+    return max(1.0, 0.5 * work) * nest.iterations
 
 
-def _lies_along(axis: Axis, lanes: int, nest: Nest, body: Body) -> bool:
+def _lies_along(axis: Axis, lanes: int, nest: Nest) -> bool:
     """Whether neighbours along an axis are neighbours in memory in every read that varies."""
-    reads = [operand.expr for operand in body.operands]
+    reads = [operand.expr for operand in nest.body.operands]
     strides = strides_along(reads, axis.var, nest.variables)
     long = nest.extents.get(node_id(axis.var), nest.symbolic) >= lanes
     return bool(strides) and long and max(strides or ()) == 1
