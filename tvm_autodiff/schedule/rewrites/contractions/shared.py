@@ -58,11 +58,19 @@ def shared_eliminations(terms: Sequence[Term]) -> dict[Place, Shared]:
         uses.setdefault(use.shared.key, []).append(use)
     chosen: dict[Place, Shared] = {}
     for group in sorted(uses.values(), key=_saved, reverse=True):
-        left = [use for use in group if use.term.place not in chosen]
+        left = _apart([use for use in group if use.term.place not in chosen])
         separate = sum(use.term.cost for use in left)
         if len(left) > 1 and MARGIN * (separate - _saved(left)) <= separate:
             chosen.update({use.term.place: use.shared for use in left})
     return chosen
+
+
+def _apart(uses: Sequence[_Use]) -> list[_Use]:
+    """The uses without stages that are equal as wholes but for the last one: the normal form has
+    kept those apart, as what a checkpoint computes again.
+    """
+    whole = [use for use in uses if not use.left]
+    return [*(use for use in uses if use.left), *whole[-1:]]
 
 
 def _saved(uses: Sequence[_Use]) -> int:
