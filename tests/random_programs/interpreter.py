@@ -79,10 +79,11 @@ def pull(value: Value, cotangent: Array, adjoints: Adjoints) -> None:
 
 class Adjoints:
     """Cotangents of tensors by name, the sum of the sizes of what was added to each, and how much
-    was.
+    was. Members of a batch without noise are asked for values only: sizes are those of the first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, noise: bool = True) -> None:
+        self.sized = None if noise else 1
         self.sums: dict[str, Array] = {}
         self.sizes: dict[str, Array] = {}
         self.counts: dict[str, Array] = {}
@@ -95,17 +96,26 @@ class Adjoints:
         return unit * self.counts[name] * self.sizes[name]
 
     def add(self, name: str, shape: tuple[int, ...], index: tuple, what: Array) -> None:
-        if name not in self.sums:
-            self.sums[name], self.sizes[name] = np.zeros(shape), np.zeros(shape)
-            self.counts[name] = np.zeros(shape)
         *index, what = np.broadcast_arrays(*index, what)
-        places, flat = np.ravel_multi_index(index, shape).ravel(), what.ravel()
-        added = ((self.sums, flat), (self.sizes, np.abs(flat)), (self.counts, (flat != 0) * 1.0))
-        for totals, amounts in added:  # in order, both ways: one takes long arrays, one few places
-            if 16 * places.size < totals[name].size:
-                np.add.at(totals[name].reshape(-1), places, amounts)
-            else:
-                totals[name] += np.bincount(places, amounts, totals[name].size).reshape(shape)
+        places = np.ravel_multi_index(index, shape)
+        _add(self.sums, name, shape, places, what)
+        shape = (self.sized or shape[0], *shape[1:])
+        places, what = places[: self.sized], what[: self.sized]
+        _add(self.sizes, name, shape, places, np.abs(what))
+        _add(self.counts, name, shape, places, (what != 0) * 1.0)
+
+
+def _add(
+    sums: dict[str, Array], name: str, shape: tuple[int, ...], places: Array, what: Array
+) -> None:
+    """Add at places, in order both ways: one takes long arrays, one few places."""
+    if name not in sums:
+        sums[name] = np.zeros(shape)
+    total = sums[name]
+    if 16 * places.size < total.size:
+        np.add.at(total.reshape(-1), places.ravel(), what.ravel())
+    else:
+        total += np.bincount(places.ravel(), what.ravel(), total.size).reshape(shape)
 
 
 def _derivatives(op: str, result: Array, args: list[Array]) -> list[Array]:
@@ -229,7 +239,7 @@ class Run:
 
     def gradients(self, name: str, head: Array) -> Adjoints:
         """The cotangents of all tensors that `name` depends on; `head` has a batch axis."""
-        adjoints = Adjoints()
+        adjoints = Adjoints(self.noise is not None)
         shape = np.broadcast_shapes(self.tensors[name].shape, head.shape)
         adjoints.sums[name] = np.broadcast_to(head, shape).astype(float)
         adjoints.sizes[name] = np.abs(adjoints.sums[name])
