@@ -19,12 +19,12 @@ from ..expr.nodes import (
     operands,
     with_operands,
 )
-from ..expr.rewrite import expand_lets, postorder, rewrite
-from ..expr.sharing.homes import BRANCHES, Path, homes_of
+from ..expr.rewrite import contains, expand_lets, postorder, rewrite
+from ..expr.sharing.homes import BRANCHES, Path, can_fail, homes_of
 from ..expr.sharing.lets import merge_equal
 from ..expr.sharing.weights import weighed
 from .loop_nest import Local, Places, Statement, allocated, branch, element, local, sequence, store
-from .passes.short_circuit import cut_short
+from .passes.short_circuit import condition_of, cut_short, marked
 
 STORED = 48  #: weight from which on a part is stored
 
@@ -50,7 +50,8 @@ def written(
 def _guarding(expr: Expr) -> Expr:
     """``select(c, x[i], 0) → if c then x[i] else 0``, as TVM does if it sees both.
 
-    Conjunctions with marks become branches as well.
+    Conjunctions with marks become branches as well. TVM joins the conditions of nested branches, so
+    one that reads is marked.
     """
 
     def visit(node: Expr) -> Expr | None:
@@ -60,7 +61,10 @@ def _guarding(expr: Expr) -> Expr:
             return None if new is node else new
         if name != "select" or not any(map(is_load, postorder(operands(node)[1:]))):
             return None
-        return if_then_else(*operands(node))
+        condition, *sides = operands(node)
+        if condition_of(condition) is None and contains(condition, can_fail):
+            condition = marked(condition)
+        return if_then_else(condition, *sides)
 
     return rewrite(expr, visit)
 

@@ -168,7 +168,7 @@ class _Placed:
             condition = self._condition(key, place)
             if whole is None:
                 whole = condition
-            elif contains(whole, _can_fail):  # `and` evaluates both sides
+            elif contains(whole, can_fail):  # `and` evaluates both sides
                 whole = if_then_else(condition, whole, const(0, "bool"))
             else:
                 whole = all_of([condition, whole])
@@ -206,7 +206,8 @@ def _entry(node: Expr, place: int, branches: Mapping[str, tuple[int, ...]]) -> P
     return ((node_id(node), place),) if place in branches.get(op_name(node), ()) else ()
 
 
-def _can_fail(node: Expr) -> bool:
+def can_fail(node: Expr) -> bool:
+    """Whether a node reads, or divides by a possible zero."""
     divides = op_name(node) in INTEGER_DIVISIONS and not const_value(operands(node)[1])
     return divides or is_load(node)
 
@@ -215,7 +216,7 @@ def _unsafe(order: Sequence[Expr]) -> set[int]:
     """Ids of the nodes that could fail, or hold one that could."""
     found: set[int] = set()
     for node in order:
-        if _can_fail(node) or any(node_id(part) in found for part in operands(node)):
+        if can_fail(node) or any(node_id(part) in found for part in operands(node)):
             found.add(node_id(node))
     return found
 
