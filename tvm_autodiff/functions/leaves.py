@@ -97,11 +97,7 @@ def leaves_of(values: Sequence[Any], names: Sequence[str]) -> list[Leaf]:
                 "program in static_argnums of jit"
             )
         shape, dtype = kind.shape_dtype(value)
-        if dtype not in _DTYPES:
-            raise InvalidArgumentError(
-                f"{name} has dtype {dtype}, which no kernel computes with: convert it to one of "
-                f"{', '.join(sorted(_DTYPES))}"
-            )
+        refuse_dtype(dtype, name)
         found.append(Leaf(tuple(map(int, shape)), dtype, gpu_of(value), kind.name != "jax"))
     _one_device(found, names)
     dtypes = [leaf.dtype for leaf in found if leaf is not None and "float" in leaf.dtype]
@@ -111,6 +107,15 @@ def leaves_of(values: Sequence[Any], names: Sequence[str]) -> list[Leaf]:
         leaf if leaf is not None else Leaf((), _number_dtype(value, floats, name))
         for leaf, value, name in zip(found, values, names, strict=True)
     ]
+
+
+def refuse_dtype(dtype: str, name: str) -> None:
+    """Raise InvalidArgumentError if no kernel computes with the dtype of an argument."""
+    if dtype not in _DTYPES:
+        raise InvalidArgumentError(
+            f"{name} has dtype {dtype}, which no kernel computes with: convert it to one of "
+            f"{', '.join(sorted(_DTYPES))}"
+        )
 
 
 def _number_dtype(value: Any, floats: str, name: str) -> str:

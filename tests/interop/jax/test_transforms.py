@@ -213,6 +213,26 @@ BAD = {
     ),
     "nothing": (lambda: function(lambda x: None)(x3), InvalidArgumentError, "no te.Tensor"),
     "text": (lambda: function(lambda x, y: x)(x3, "a"), InvalidArgumentError, "called with str"),
+    "complex numbers": (
+        lambda: function(lambda x: x)(x3.astype("complex64")),
+        InvalidArgumentError,
+        "has dtype complex64, which no kernel",
+    ),
+    "random keys": (
+        lambda: function(lambda x: x)(jax.random.key(0)),
+        InvalidArgumentError,
+        "has dtype key<fry>, which no kernel",
+    ),
+    "objects": (
+        lambda: function(lambda x: x)(np.array([None])),
+        InvalidArgumentError,
+        "has dtype object, which no kernel",
+    ),
+    "another library's array": (
+        lambda: function(lambda x: x)(te.placeholder((3,), name="x")),
+        InvalidArgumentError,
+        "called with Tensor",
+    ),
     "shapes": (
         lambda: function(lambda x, y: x + y)(x3, xs[:2, :2]),
         InvalidArgumentError,

@@ -32,6 +32,10 @@ CASES = {
     "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments must be PyTorch"),
     "a text": (lambda: ENERGY("a", W), "x is str"),
     "a sparse tensor": (lambda: ENERGY(X.to_sparse(), W), "layout torch.sparse_coo"),
+    "a sparse tensor after a dense one": (
+        lambda: (ENERGY(X, W), ENERGY(X.to_sparse(), W)),
+        "layout torch.sparse_coo",
+    ),
     "what to save": (lambda: function(programs.energy, save="some"), "save is 'some'"),
     "a negative budget": (lambda: function(programs.energy, save=-1), "save is -1"),
     "no such argument": (

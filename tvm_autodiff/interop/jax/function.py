@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import InvalidArgumentError
 from ...expr.nodes import is_tensor
+from ...functions.leaves import refuse_dtype
 from ...functions.tracing import called, described, inputs_of
 from ...graph.graph import Graph
 from ...graph.out_of_bounds import refuse_reads_out_of_bounds
@@ -20,6 +21,9 @@ from .primitive import bind
 from .program import Program
 
 KEPT_PROGRAMS = 64  #: of one function, each for one signature
+
+#: what JAX takes for an array
+_ARRAYS = (jax.Array, np.ndarray, np.generic)
 
 
 class JaxFunction:
@@ -92,13 +96,15 @@ class JaxFunction:
 def _arrays(leaves: Sequence[Any], name: str) -> list[Any]:
     """JAX arrays or tracers; numbers take the floating point dtype of the first array."""
     numbers = (bool, int, float)
-    dtypes = [leaf.dtype for leaf in leaves if hasattr(leaf, "dtype")]
-    floats = [dtype for dtype in dtypes if jax.numpy.issubdtype(dtype, jax.numpy.floating)]
+    arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
+    for array in arrays:
+        refuse_dtype(str(array.dtype), f"an argument of {name}")
+    floats = [a.dtype for a in arrays if jax.numpy.issubdtype(a.dtype, jax.numpy.floating)]
     found = []
     for leaf in leaves:
         if type(leaf) is float and floats:
             found.append(jax.numpy.asarray(leaf, floats[0]))
-        elif hasattr(leaf, "dtype") or type(leaf) in numbers:
+        elif isinstance(leaf, _ARRAYS) or type(leaf) in numbers:
             found.append(leaf if isinstance(leaf, jax.Array) else jax.numpy.asarray(leaf))
         else:
             raise InvalidArgumentError(

@@ -37,6 +37,7 @@ def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         else:
             parts.append(leaf.device)
             parts.append(leaf.dtype)
+            parts.append(leaf.layout)
             parts.append(leaf.shape)
             parts.append(leaf.requires_grad)
     return tuple(parts)
