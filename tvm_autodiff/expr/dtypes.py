@@ -50,6 +50,19 @@ def keeps_values(source: str, target: str) -> bool:
     return low <= least and most <= high
 
 
+def common_float(*dtypes: str) -> str:
+    """The smallest floating point dtype that holds the values of several.
+
+    Examples
+    --------
+    >>> common_float("float16", "float64"), common_float("float16", "bfloat16")
+    ('float64', 'float32')
+    """
+    widest = max(dtypes, key=bits_of)
+    same = all(dtype == widest or bits_of(dtype) < bits_of(widest) for dtype in dtypes)
+    return widest if same else "float32"
+
+
 def common_index(*dtypes: str) -> str:
     """The index dtype in which integers of several dtypes are compared.
 

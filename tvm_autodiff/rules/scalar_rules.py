@@ -1,12 +1,12 @@
 """The table of scalar rules: one row for each operator, used by both modes.
 
 A row maps a node and a seed (the cotangent of the node's value) to one entry for each operand: the
-seed times the partial derivative in the operand's dtype, as an expression, a `Branch` (it applies
-only if a condition holds), or None (identically zero). Entries are linear in the seed, so a row
-also serves the pushforward. If a limit exists at a singular point, the rule gives it, as the rows
-note. Elsewhere the value is the mathematical one: infinite where the derivative is, NaN where the
-function is undefined. Lets must be expanded first; `linearize` and `reducers` handle loads,
-reductions and the walk.
+seed times the partial derivative, as an expression, a `Branch` (it applies only if a condition
+holds), or None (identically zero). Its dtype is that of the operands, or the widest of them.
+Entries are linear in the seed, so a row also serves the pushforward. If a limit exists at a
+singular point, the rule gives it, as the rows note. Elsewhere the value is the mathematical one:
+infinite where the derivative is, NaN where the function is undefined. Lets must be expanded first;
+`linearize` and `reducers` handle loads, reductions and the walk.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..expr.build import add, any_of, call, cast, compare, div, like, mul, neg, negate, select, sub
+from ..expr.dtypes import common_float
 from ..expr.nodes import Expr, call_node, const_value, dtype_of, is_float, same_node
 from ..graph.marks.checkpoint import CHECKPOINT, RECOMPUTED
 from ..graph.marks.stop_gradient import NAME as STOP
@@ -71,8 +72,25 @@ class ScalarRule:
     pullback: Pullback
 
 
+def _of_one_type(pullback: Pullback) -> Pullback:
+    """The rule in the widest dtype of the operands: TVM accepts ``fmod(x, y)`` of a float16 x and a
+    float32 y.
+    """
+
+    def converted(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
+        dtypes = [dtype_of(part) for part in parts if is_float(part)]
+        if len(set(dtypes)) < 2 or len(dtypes) < len(parts):
+            return pullback(seed, parts, out)
+        wide = common_float(*dtypes, dtype_of(out))
+        wider = tuple(cast(wide, part) for part in parts)
+        return pullback(cast(wide, seed), wider, cast(wide, out))
+
+    return converted
+
+
 def _masked(pullback: Pullback) -> Pullback:
     """Entries of non-float operands, and of non-float nodes, become None."""
+    pullback = _of_one_type(pullback)
 
     def masked(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
         if not is_float(out):

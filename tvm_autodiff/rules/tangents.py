@@ -102,6 +102,7 @@ def _by_partials(
         if isinstance(entry, Branch):
             entry = select(entry.condition, entry.value, zero_like(entry.value))
         if entry is not None:
+            entry = cast(dtype_of(out), entry)
             total = entry if total is None else add(total, entry)
     return total
 

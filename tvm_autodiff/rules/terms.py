@@ -11,8 +11,19 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from ..errors import NotDifferentiableError
-from ..expr.build import add, if_then_else, select, zero_like
-from ..expr.nodes import Axis, Expr, Tensor, Var, is_float, node_id, op_name, operands, own_fields
+from ..expr.build import add, cast, if_then_else, select, zero_like
+from ..expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_float,
+    node_id,
+    op_name,
+    operands,
+    own_fields,
+)
 from ..expr.printing.text import text
 from ..expr.rewrite import postorder
 from .registry import called_name, scalar_rule
@@ -145,14 +156,16 @@ def pull_back(
             for part, partial in zip(parts, partials, strict=True):
                 if partial is None or node_id(part) not in active:
                     continue
+                dtype = dtype_of(part)
                 if isinstance(partial, Branch):
                     condition = _known(conditions, partial.condition, partial.guards)
                     path = contribution.conditions
                     if condition not in path:
                         path = (*path, condition)
-                    _arrive(arriving, part, Contribution(partial.value, path))
+                    _arrive(arriving, part, Contribution(cast(dtype, partial.value), path))
                 else:
-                    _arrive(arriving, part, Contribution(partial, contribution.conditions))
+                    path = contribution.conditions
+                    _arrive(arriving, part, Contribution(cast(dtype, partial), path))
     return {node_id(n): found[node_id(n)] for n in order if node_id(n) in found}
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ...errors import LoweringError
 from ...expr.build import cast
+from ...expr.dtypes import common_float
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
 from ...expr.integers.wrapping import opaque_conversions, opaque_unsigned
@@ -24,6 +25,7 @@ from ...expr.nodes import (
     Var,
     always,
     binary,
+    call_node,
     const_value,
     dtype_of,
     load,
@@ -68,6 +70,9 @@ from ...graph.structural import EqualStages
 from .guards import with_guards
 from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
+
+#: functions whose operands TVM takes in any dtypes
+_TWO_FLOATS = frozenset(("fmod", "atan2", "hypot", "copysign", "nextafter", "pow"))
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -179,8 +184,17 @@ def _normal_loops(op: Operation, kind: Loop | KeptLoop | Rewind) -> Operation:
 
 def _normal_node(node: Expr) -> Expr | None:
     """``fmod(a, b) → truncmod(a, b)``, which is equal and supported by every back end, for
-    operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``.
+    operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``; and operands of
+    a function of several dtypes become the widest of them, since TVM passes them as they are.
     """
+    if op_name(node) in _TWO_FLOATS:
+        dtypes = [dtype_of(part) for part in operands(node)]
+        if len(set(dtypes)) > 1:
+            # the next number is that of the result's dtype
+            wide = dtypes[0] if op_name(node) == "nextafter" else common_float(*dtypes)
+            alike = call_node(op_name(node), [cast(wide, part) for part in operands(node)], wide)
+            normal = _normal_node(alike)
+            return cast(dtype_of(node), alike if normal is None else normal)
     if op_name(node) == "fmod":
         kind = dtype_of(node)
         wide = "float64" if kind == "float64" else "float32"
