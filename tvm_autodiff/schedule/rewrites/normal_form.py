@@ -28,6 +28,7 @@ from ...expr.nodes import (
     call_node,
     const_value,
     dtype_of,
+    is_float,
     load,
     op_name,
     operands,
@@ -72,7 +73,7 @@ from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
 
 #: functions whose operands TVM takes in any dtypes
-_TWO_FLOATS = frozenset(("fmod", "atan2", "hypot", "copysign", "nextafter", "pow"))
+_TWO_FLOATS = frozenset(("fmod", "atan2", "hypot", "copysign", "nextafter"))
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -187,14 +188,13 @@ def _normal_node(node: Expr) -> Expr | None:
     operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``; and operands of
     a function of several dtypes become the widest of them, since TVM passes them as they are.
     """
-    if op_name(node) in _TWO_FLOATS:
-        dtypes = [dtype_of(part) for part in operands(node)]
-        if len(set(dtypes)) > 1:
-            # the next number is that of the result's dtype
-            wide = dtypes[0] if op_name(node) == "nextafter" else common_float(*dtypes)
-            alike = call_node(op_name(node), [cast(wide, part) for part in operands(node)], wide)
-            normal = _normal_node(alike)
-            return cast(dtype_of(node), alike if normal is None else normal)
+    if op_name(node) in _TWO_FLOATS and len({dtype_of(part) for part in operands(node)}) > 1:
+        floats = [dtype_of(part) for part in operands(node) if is_float(part)]
+        # the next number is that of the result's dtype
+        wide = dtype_of(node) if op_name(node) == "nextafter" else common_float(*floats)
+        alike = call_node(op_name(node), [cast(wide, part) for part in operands(node)], wide)
+        normal = _normal_node(alike)
+        return cast(dtype_of(node), alike if normal is None else normal)
     if op_name(node) == "fmod":
         kind = dtype_of(node)
         wide = "float64" if kind == "float64" else "float32"
