@@ -18,10 +18,11 @@ from ..machine import Machine
 from ..nest.elementwise_body import reduced_body
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import Made, in_parts, over_split_axes
+from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
 from .tiles.symbolic_tiles import symbolic_tiles
-from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles, tile_order
+from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles
 from .tiles.tile_functions import tile_functions
 
 
@@ -100,7 +101,8 @@ def _stays(nest: Nest, machine: Machine) -> bool:
     if tile is None:
         return True
     steps = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
-    order = [nest.spatial[axis] for axis in tile_order(nest, nest.extents)]
+    best = TileOrders(nest, tile, nest.extents, machine).best()
+    order = [nest.spatial[axis] for axis in best]
     loops = [key for key in order if nest.count([key]) > steps.get(key, 1)]
     held = 0
     for operand in nest.body.operands:

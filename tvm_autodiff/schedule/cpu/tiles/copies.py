@@ -81,17 +81,19 @@ def conflict_cycles(
     """The time to read lines of an operand again that others of it evict from the first cache.
 
     Lines that are a power of two apart share a few sets of the cache. A tile that reads more of
-    them than the sets hold reads each from the second cache.
+    them than the sets hold reads each from the second cache. Lines that spread over all sets count
+    where each step reads from another page, which no processor fetches ahead of its use.
     """
     strides = {key: nest.stride(operand, key) for key in operand.variables()}
     inside = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
     inside |= {key: padded.get(key, nest.symbolic) for key in nest.reduced}
-    lines, sets = 1, {0}
+    lines, sets, pages = 1, {0}, False
     for key, count in inside.items():
         stride = strides.get(key, 0)
         if stride is None:
             return 0.0
         distance = abs(stride) * nest.itemsize
+        pages |= key in nest.reduced and 2 * distance > machine.page_bytes
         if distance < machine.line_bytes:
             count = -(-count * distance // machine.line_bytes)
             distance = machine.line_bytes
@@ -99,7 +101,8 @@ def conflict_cycles(
             lines *= count
             sets = sets_of(sets, distance, count, machine)
     every = machine.way_bytes // machine.line_bytes
-    if lines <= len(sets) * machine.first_cache_ways // 2 or len(sets) == every:
+    spread = len(sets) == every and not pages
+    if lines <= len(sets) * machine.first_cache_ways // 2 or spread:
         return 0.0
     tiles = nest.count(nest.spatial, padded)
     tiles //= max(1, size_of(list(tile.factors.values())))

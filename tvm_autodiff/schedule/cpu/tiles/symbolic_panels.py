@@ -92,7 +92,10 @@ def panel_functions(
         reduced.append(summed(run.nest, run.tile, reads))
     sources = [source for one in reduced for source in one.sources]
     inputs, places, buffers = parameters(kernel, sources, kernel.outputs)
-    parts = [_part(kernel, run, one, sizes, places) for run, one in zip(runs, reduced, strict=True)]
+    parts = [
+        _part(kernel, run, one, sizes, places, machine)
+        for run, one in zip(runs, reduced, strict=True)
+    ]
     body = _together(parts, _is_reused(nest, sizes, tile), threads)
     func = function(buffers, body, once=True)
     return [*copies, StageFunction(func, inputs, tuple(kernel.outputs))]
@@ -176,7 +179,12 @@ def _reads(
 
 
 def _part(
-    kernel: Kernel, run: _Run, reduced: Reduction, sizes: Mapping[int, int], places: Places
+    kernel: Kernel,
+    run: _Run,
+    reduced: Reduction,
+    sizes: Mapping[int, int],
+    places: Places,
+    machine: Machine,
 ) -> _Part:
     nest, tile, pieces = run.nest, run.tile, run.pieces
     code = TileCode(
@@ -188,7 +196,7 @@ def _part(
         lambda values, here: stored(kernel, values, here, places),
     )
     others = [number for number in range(len(nest.spatial)) if number not in sizes]
-    starts, loops, numbers = tile_loops(nest, tile, run.inner, others)
+    starts, loops, numbers = tile_loops(nest, tile, run.inner, others, machine)
     column = variable("column", dtype_of(run.start))
     starts[tile.vector] = column
     ends = ends_of(nest, tile)

@@ -86,7 +86,7 @@ def row_functions(
         lambda values, here: stored(kernel, values, here, places),
     )
     others = [number for number in range(len(nest.spatial)) if number != axis]
-    starts, loops, numbers = tile_loops(inside, tile, inner, others)
+    starts, loops, numbers = tile_loops(inside, tile, inner, others, machine)
     ends = ends_of(inside, tile)
 
     def at(count: int, row: Expr) -> Statement:

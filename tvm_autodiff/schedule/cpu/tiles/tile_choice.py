@@ -1,7 +1,6 @@
 """Chooses the register tile with the fewest estimated cycles for a reduction with reuse.
 
-The result has the vectorised axis, the unrolled ones with their factors, the operands to copy, and
-the order of the loops over tiles.
+The result has the vectorised axis, and the unrolled ones with their factors.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from ...nest.access import strides_along
 from ...nest.elementwise_body import Body, Steps
 from ...nest.products import Operand
 from .copies import copy_cycles, launch_cycles, turn_cycles
-from .nests import Nest, padded_extents, ranges_of
-from .packing import packed_size
+from .loop_order import TileOrders
+from .nests import Nest, padded_extents
 from .tiling import Tile
 
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
@@ -51,6 +50,7 @@ def _best_of(tiles: Iterator[Tile], nest: Nest, machine: Machine, rows: int | No
         cycles = _cycles(nest, tile, machine, padded)
         if best is not None and cycles >= best[0]:
             continue
+        cycles += TileOrders(nest, tile, padded, machine).far_cycles()
         copies = copy_cycles(nest, tile, machine, padded)
         if copies is not None and (best is None or cycles + copies < best[0]):
             best = (cycles + copies, tile)
@@ -182,7 +182,9 @@ def tile_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
 def estimated_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     """The estimated time of a tile, copies included, in cycles of one core."""
     padded = padded_extents(nest, tile)
-    return _cycles(nest, tile, machine, padded) + (copy_cycles(nest, tile, machine, padded) or 0.0)
+    cycles = _cycles(nest, tile, machine, padded)
+    cycles += TileOrders(nest, tile, padded, machine).far_cycles()
+    return cycles + (copy_cycles(nest, tile, machine, padded) or 0.0)
 
 
 def plain_cycles(nest: Nest, machine: Machine) -> float:
@@ -228,40 +230,3 @@ def _lies_along(axis: Axis, lanes: int, nest: Nest) -> bool:
     strides = strides_along(reads, axis.var, nest.variables)
     long = nest.extents.get(node_id(axis.var), nest.symbolic) >= lanes
     return bool(strides) and long and max(strides or ()) == 1
-
-
-def tile_order(nest: Nest, padded: Mapping[int, int]) -> list[int]:
-    """Loops over tiles: those that move through the most memory outside."""
-    ranges = ranges_of(padded)
-
-    def memory(axis: int) -> int:
-        key = nest.spatial[axis]
-        return sum(
-            packed_size(operand, ranges, nest.symbolic) or 0
-            for operand in nest.body.operands
-            if key in operand.variables()
-        )
-
-    return sorted(range(len(nest.spatial)), key=lambda axis: -memory(axis))
-
-
-def reduction_order(nest: Nest, tile: Tile) -> list[int]:
-    """Reduced loops, innermost last, avoiding one along which unrolled reads slide.
-
-    Such a loop reads `x[i + r]` for each `i` of the tile, and most of it again in the next
-    iteration. LLVM unrolls it to keep the values, runs out of registers and spills accumulators.
-    """
-    unrolled = {nest.spatial[axis] for axis, _ in tile.unrolled}
-
-    def slides(axis: int) -> bool:
-        return any(
-            nest.reduced[axis] in keys and keys & unrolled
-            for operand in nest.body.operands
-            for keys in ({key for key, _ in atom} for atom in operand.atoms)
-        )
-
-    order = list(range(len(nest.reduced)))
-    still = [axis for axis in order if not slides(axis)]
-    if still:
-        order.append(order.pop(still[-1]))
-    return order

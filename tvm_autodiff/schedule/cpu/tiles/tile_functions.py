@@ -44,9 +44,10 @@ from ..loops.crossed import crossed
 from ..loops.parallel import shared_loops, threads_of
 from ..loops.results import stored
 from .copies import needs_copy
+from .loop_order import TileOrders, reduction_order
 from .nests import Nest, nest_of, padded_extents
 from .packing import TileAxes, pack
-from .tile_choice import reduction_order, tile_cycles, tile_order, worth_turning
+from .tile_choice import tile_cycles, worth_turning
 from .tiling import Spot, Tile, TileCode
 
 
@@ -79,7 +80,7 @@ def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> 
         return [places.write(turned[0], values[0], [here[axis] for axis in order])]
 
     code = TileCode(tile, nest.body.axes, reduced, inner.inside, places, stores)
-    starts, loops, numbers = tile_loops(nest, tile, inner, range(len(nest.spatial)))
+    starts, loops, numbers = tile_loops(nest, tile, inner, range(len(nest.spatial)), machine)
     ends = ends_of(nest, tile) if turned is None else {}
     cycles = tile_cycles(nest, tile, replace(machine, threads=1))
     body = code.allocated(code.at(Spot(starts, ends, values=numbers)))
@@ -151,7 +152,7 @@ def parameters(
 
 
 def tile_loops(
-    nest: Nest, tile: Tile, inner: TileAxes, axes: Sequence[int]
+    nest: Nest, tile: Tile, inner: TileAxes, axes: Sequence[int], machine: Machine
 ) -> tuple[dict[int, Expr], list[tuple[Var, Extent]], dict[Var, Expr]]:
     """Where a tile begins along some output axes, the loops over them, outermost first, and the
     values of the numbers of tiles.
@@ -160,7 +161,7 @@ def tile_loops(
     starts: dict[int, Expr] = {}
     loops: list[tuple[Var, Extent]] = []
     numbers: dict[Var, Expr] = {}
-    for axis in tile_order(nest, padded):
+    for axis in TileOrders(nest, tile, padded, machine).best():
         if axis not in axes:
             continue
         one, factor = nest.body.axes[axis], factors.get(axis, 1)

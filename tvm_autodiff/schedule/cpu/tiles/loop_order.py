@@ -1,0 +1,135 @@
+"""Orders the loops around a register tile, so that what they read again is still in a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import permutations
+from math import prod
+
+from ...cost import MAX_SEARCHED, MEMORY_BYTE, SHARED_BYTE
+from ...machine import Machine
+from ...nest.products import Operand
+from .nests import Nest, ranges_of
+from .packing import packed_size
+from .tiling import Tile
+
+
+class TileOrders:
+    """What the orders of the loops over tiles read again from beyond the cache of a core.
+
+    Parameters
+    ----------
+    nest : Nest
+    tile : Tile
+    padded : mapping from the id of a variable to int
+        The extents of whole tiles.
+    machine : Machine
+    """
+
+    def __init__(
+        self, nest: Nest, tile: Tile, padded: Mapping[int, int], machine: Machine
+    ) -> None:
+        self._nest, self._machine, self._padded = nest, machine, padded
+        self._factors = {nest.spatial[axis]: count for axis, count in tile.factors.items()}
+        self._held: dict[frozenset[int], int | None] = {}
+
+    def best(self) -> list[int]:
+        """The output axes, outermost first, in the order that reads least again; among equal ones
+        those that move through the most memory are outside.
+        """
+        return min(self._orders(), key=self.far_bytes)
+
+    def far_cycles(self) -> float:
+        """The cycles of one core for what is read again from beyond its cache, in the best order."""
+        everything = self._bytes(self._nest.spatial)
+        if everything is None or everything <= self._near:
+            return 0.0
+        far = min(map(self.far_bytes, self._orders()))
+        price = SHARED_BYTE if everything <= self._machine.last_cache_bytes else MEMORY_BYTE
+        tiles = prod(self._turns(key) for key in self._nest.spatial)
+        return far * price / min(self._machine.threads, tiles)
+
+    def far_bytes(self, order: Sequence[int]) -> int:
+        """The bytes that are read again from beyond the cache.
+
+        ``for j: for i: C[i, j] += A[i, :]*B[:, j]``: B[:, j] is read again for each i, from the
+        cache if it fits in there beside A[i, :]. All of A is read again for each j, and comes from
+        beyond the cache if it does not fit beside B[:, j].
+        """
+        keys = [self._nest.spatial[axis] for axis in order]
+        total = 0
+        for operand in self._nest.body.operands:
+            again = 1
+            for place, key in enumerate(keys):
+                if key not in operand.variables() and not self._fits(keys[place + 1 :]):
+                    again *= self._turns(key)
+            total += (again - 1) * (self._size(operand, self._nest.spatial) or 0)
+        return total * self._nest.itemsize
+
+    @property
+    def _near(self) -> int:
+        # the other half is for what is written, and lost to lines that fall into the same sets
+        return self._machine.cache_bytes // 2
+
+    def _orders(self) -> list[list[int]]:
+        """All orders to choose from, the one to prefer among equals first."""
+        nest = self._nest
+        axes = sorted(range(len(nest.spatial)), key=lambda axis: -self._memory(nest.spatial[axis]))
+        long = [axis for axis in axes if self._turns(nest.spatial[axis]) > 1]
+        if len(long) > MAX_SEARCHED or self._fits(nest.spatial):
+            return [axes]
+        once = [axis for axis in axes if axis not in long]
+        return [[*order, *once] for order in permutations(long)]
+
+    def _memory(self, key: int) -> int:
+        """The elements of the operands that a loop moves through."""
+        operands = self._nest.body.operands
+        mine = (operand for operand in operands if key in operand.variables())
+        return sum(self._size(operand, self._nest.spatial) or 0 for operand in mine)
+
+    def _turns(self, key: int) -> int:
+        extent = self._padded.get(key, self._nest.symbolic)
+        return max(1, extent // self._factors.get(key, 1))
+
+    def _fits(self, loops: Collection[int]) -> bool:
+        """Whether the cache holds what all turns of some loops over tiles read."""
+        held = self._bytes(loops)
+        return held is None or held <= self._near
+
+    def _bytes(self, loops: Collection[int]) -> int | None:
+        """The bytes that all turns of some loops over tiles read."""
+        known = frozenset(loops)
+        if known not in self._held:
+            sizes = [self._size(operand, known) for operand in self._nest.body.operands]
+            count = None if None in sizes else sum(size or 0 for size in sizes)
+            self._held[known] = None if count is None else count * self._nest.itemsize
+        return self._held[known]
+
+    def _size(self, operand: Operand, loops: Collection[int]) -> int | None:
+        """The elements of an operand that all turns of some loops over tiles read."""
+        outside = (key for key in self._nest.spatial if key not in loops)
+        still = {key: self._factors.get(key, 1) for key in outside}
+        ranges = ranges_of({**self._padded, **still})
+        return packed_size(operand, ranges, self._nest.symbolic)
+
+
+def reduction_order(nest: Nest, tile: Tile) -> list[int]:
+    """Reduced loops, innermost last, avoiding one along which unrolled reads slide.
+
+    Such a loop reads `x[i + r]` for each `i` of the tile, and most of it again in the next
+    iteration. LLVM unrolls it to keep the values, runs out of registers and spills accumulators.
+    """
+    unrolled = {nest.spatial[axis] for axis, _ in tile.unrolled}
+
+    def slides(axis: int) -> bool:
+        return any(
+            nest.reduced[axis] in keys and keys & unrolled
+            for operand in nest.body.operands
+            for keys in ({key for key, _ in atom} for atom in operand.atoms)
+        )
+
+    order = list(range(len(nest.reduced)))
+    still = [axis for axis in order if not slides(axis)]
+    if still:
+        order.append(order.pop(still[-1]))
+    return order
