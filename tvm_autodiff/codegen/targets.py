@@ -23,6 +23,13 @@ _ARCHITECTURES = {"x86_64": "x86", "i386": "x86", "i686": "x86", "arm64": "aarch
 _VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("neon", 16, 32), ("aarch64", 16, 32))
 _SSE = (16, 16)
 
+#: names of CPUs that begin two operations on vectors of 64 bytes in a cycle; others begin one, or
+#: two on halves (Intel, Optimization Reference Manual; AMD, Software Optimization Guide for Zen 5)
+_TWO_OF_64_BYTES = frozenset(
+    ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids")
+    + ("emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "znver5")
+)
+
 #: the architecture of CUDA targets where there is no GPU: that of an H100. TVM's default, sm_50,
 #: is no longer supported by the compilers of CUDA 13
 DEFAULT_ARCH = "sm_90"
@@ -119,6 +126,17 @@ def cpu_vectors(target: Target) -> tuple[int, int]:
     known = {*cpu_features(target), cpu_architecture(target)}
     rows = ((width, count) for name, width, count in _VECTORS if name in known)
     return next(rows, _SSE)
+
+
+def cpu_port_bytes(target: Target) -> int:
+    """The bytes of vectors that a core of a CPU target multiplies, or loads, in a cycle.
+
+    Examples
+    --------
+    >>> cpu_port_bytes(target_from({"kind": "llvm", "mcpu": "sapphirerapids"}))
+    128
+    """
+    return 128 if target.attrs.get("mcpu", None) in _TWO_OF_64_BYTES else 64
 
 
 def is_host(target: Target) -> bool:

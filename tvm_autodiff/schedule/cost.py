@@ -24,7 +24,6 @@ KERNEL_CALL = 128
 #: to start a function and to wait for its threads, or a kernel of a GPU, and what is not worth one:
 #: 1 to 2 µs
 LAUNCH_CYCLES = 4_000
-PORT_BYTES = 64  #: what a core loads, or multiplies, in a cycle: two vectors of 32 bytes
 TURNED = 0.5  #: to write an element in another order, in the cache; twice as much beyond
 #: to reach a byte of the cache that all cores share: with its scores there, attention of 32x128x64
 #: with its gradient takes so much longer on Zen 5, at least
@@ -57,8 +56,3 @@ def is_even(count: int, threads: int) -> bool:
 def enough_tasks(count: int, threads: int) -> bool:
     """Whether equal tasks are a fair share for every thread: several for each, or many."""
     return count >= 2 * threads and (count % threads == 0 or count >= MAX_TASKS * threads)
-
-
-def vector_cycles(width: int) -> float:
-    """The cycles of an operation on a vector of so many bytes, of which two begin in a cycle."""
-    return max(0.5, width / PORT_BYTES)

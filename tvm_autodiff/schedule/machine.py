@@ -13,6 +13,7 @@ from typing import Any
 from ..codegen.host.host_cpu import USUAL_CACHES, USUAL_PAGE, Cache, host_caches, page_bytes
 from ..codegen.targets import (
     Target,
+    cpu_port_bytes,
     cpu_vectors,
     gpu_of,
     host_target,
@@ -50,6 +51,8 @@ class Machine:
         The lines of the first cache that may be any multiple of `way_bytes` apart.
     line_bytes, page_bytes : int
         The sizes of a line of the caches and of a page of memory.
+    port_bytes : int
+        The bytes of vectors that a core multiplies, or loads, in a cycle.
     multiprocessors : int
         The number of multiprocessors of a GPU.
     block_threads : int
@@ -80,6 +83,7 @@ class Machine:
     first_cache_ways: int = _FIRST.ways
     line_bytes: int = _FIRST.line
     page_bytes: int = USUAL_PAGE
+    port_bytes: int = 64
     multiprocessors: int = 0
     block_threads: int = 0
     shared_bytes: int = 0
@@ -110,6 +114,12 @@ class Machine:
     def lanes(self, *dtypes: str) -> int:
         """Elements in a vector register, of the widest of some types."""
         return max(1, self.vector_bytes * 8 // max(map(bits_of, dtypes)))
+
+    def vector_cycles(self, width: int) -> float:
+        """The cycles of an operation on a vector of so many bytes, of which two begin in a cycle at
+        most.
+        """
+        return max(0.5, width / self.port_bytes)
 
     def worth_threads(self, work: float) -> bool:
         """Whether `work` cycles of one thread should be shared by several; an evaluation of a body
@@ -150,7 +160,7 @@ def machine_of(target: Target, threads: int) -> Machine:
     if target_kind(target) == "cuda":
         return _gpu(target, threads)
     width, registers = cpu_vectors(target)
-    machine = Machine(target, width, registers, threads)
+    machine = Machine(target, width, registers, threads, port_bytes=cpu_port_bytes(target))
     return _with_host_caches(machine) if is_host(target) else machine
 
 

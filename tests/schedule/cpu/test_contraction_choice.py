@@ -88,19 +88,30 @@ NAMES = [
     ),
     # four rows a page apart are read in place
     (cases.mttkrp(64, 64, 64, 32), ["M"]),
-    # rows of 1 KB: 256 lines of an operand share a sixteenth of the cache
-    (four(16, 16, 16, 16, 16, 16), ["D_pack0", "D_pack1", "D"]),
-    # rows of 1.1 KB: they share nothing
-    (four(16, 16, 17, 16, 17, 16), ["D"]),
+    # each step reads another page: lines come from the second cache, of which a tile uses parts
+    (cases.matmul(1023, 200, 1023, "tn"), ["C_pack0", "C"]),
+    # the same rows, few of them: their lines stay in the first cache
+    (cases.matmul(1023, 200, 100, "tn"), ["C_pack1", "C"]),
 ]
 
 
-NAMED = ["streamed", "cut", "in place", "evicted", "apart"]
+NAMED = ["streamed", "cut", "in place", "pages", "few pages"]
 
 
 @pytest.mark.parametrize(("case", "names"), NAMES, ids=NAMED)
 def test_copies_and_parts(case, names):
     assert launches(case) == names
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (16, ["D_pack0", "D_pack1", "D"]),  # rows of 1 KB: lines share a sixteenth of the cache
+        (17, ["D"]),  # rows of 1.1 KB: they share nothing
+    ],
+)
+def test_lines_that_evict_each_other_are_copied(width, names):
+    assert launches(four(16, 16, width, 16, width, 16), 2 << 20) == names
 
 
 def test_what_no_other_tile_reads_need_not_stay_in_the_cache():

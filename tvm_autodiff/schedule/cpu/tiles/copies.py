@@ -16,6 +16,7 @@ from ...kernel import size_of
 from ...machine import Machine
 from ...nest.in_range import range_conditions
 from ...nest.products import Operand
+from .loop_order import reduction_order
 from .nests import Nest, ranges_of
 from .packing import packed_size
 from .tiling import Tile
@@ -87,13 +88,14 @@ def conflict_cycles(
     strides = {key: nest.stride(operand, key) for key in operand.variables()}
     inside = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
     inside |= {key: padded.get(key, nest.symbolic) for key in nest.reduced}
+    innermost = nest.reduced[reduction_order(nest, tile)[-1]]
     lines, sets, pages = 1, {0}, False
     for key, count in inside.items():
         stride = strides.get(key, 0)
         if stride is None:
             return 0.0
         distance = abs(stride) * nest.itemsize
-        pages |= key in nest.reduced and 2 * distance > machine.page_bytes
+        pages |= key == innermost and 2 * distance > machine.page_bytes
         if distance < machine.line_bytes:
             count = -(-count * distance // machine.line_bytes)
             distance = machine.line_bytes

@@ -40,7 +40,7 @@ class TileOrders:
         return min(self._orders(), key=self.far_bytes)
 
     def far_cycles(self) -> float:
-        """The cycles of one core for what is read again from beyond its cache, in the best order."""
+        """The cycles in which a core reads again from beyond its cache, in the best order."""
         everything = self._bytes(self._nest.spatial)
         if everything is None or everything <= self._near:
             return 0.0

@@ -10,7 +10,7 @@ from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ...cost import CALL, LATENCY, MARGIN, MAX_COPIES, MEMORY_BYTE, MIN_LANES, TURNED, vector_cycles
+from ...cost import CALL, LATENCY, MARGIN, MAX_COPIES, MEMORY_BYTE, MIN_LANES, TURNED
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.elementwise_body import Body, Steps
@@ -114,7 +114,7 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     """An estimate of the time of a tile's loops, in cycles of one core; copies come on top."""
     assert tile.vector is not None
     vector_key = nest.spatial[tile.vector]
-    cost = vector_cycles(tile.width * nest.itemsize)
+    cost = machine.vector_cycles(tile.width * nest.itemsize)
     unrolled = {nest.spatial[axis]: factor for axis, factor in tile.unrolled}
     loads = 0.0
     for operand in nest.body.operands:
@@ -210,7 +210,8 @@ def _plain_cycles(nest: Nest, inside: Steps, machine: Machine) -> float:
     work = sum(weight for along, weight in (*nest.steps, *inside) if last in along)
     lanes = machine.lanes(nest.dtype)
     branches = any(op_name(node) in _BRANCHES for node in postorder(nest.body.reduction.sources))
-    each = (0.5 * len(nest.body.operands) + work) * vector_cycles(machine.vector_bytes) / lanes
+    vector = machine.vector_cycles(machine.vector_bytes)
+    each = (0.5 * len(nest.body.operands) + work) * vector / lanes
     # LLVM writes out what is reduced in a few steps, and makes vectors of results
     few = nest.count(nest.reduced) <= MIN_LANES
     if not branches and (few or _lies_along(nest.body.axes[-1], lanes, nest)):

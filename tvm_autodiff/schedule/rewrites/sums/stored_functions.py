@@ -38,7 +38,7 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ...cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE, PORT_BYTES
+from ...cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.in_range import is_safe, loops_of
@@ -174,7 +174,8 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
     if 2 * size > machine.last_cache_bytes:
         return False
     near = size <= machine.threads * machine.cache_bytes
-    byte = 1 / PORT_BYTES + (0.0 if near else MEMORY_BYTE)  # all cores reach for the shared cache
+    # all cores reach for the shared cache
+    byte = 1 / machine.port_bytes + (0.0 if near else MEMORY_BYTE)
     # what a function is of is computed for its values, and the readers may need it, too
     arguments = sum(map(is_float, postorder([node]))) / machine.lanes(dtype)
     stored = (1 + len(passes)) * itemsize(dtype) * byte + arguments
