@@ -30,6 +30,7 @@ struct Thread {
   Fiber fiber;
   MutablePlace place;
   State state;
+  int stack;  // its number, or -1 as long as the thread has not begun
   int line;
   unsigned mask;
   int lane;  // that a shuffle reads
@@ -40,6 +41,7 @@ struct Thread {
 
 Thread threads[kThreads];
 char* stacks = nullptr;
+int free_stacks[kThreads], free_count = 0;
 Fiber scheduler;
 void* sanitized;
 const void* scheduler_stack;
@@ -49,7 +51,7 @@ bool abandoned = false;
 void (*body)(const Value*);
 const Value* values;
 
-char* stack_of(int thread) { return stacks + thread * (kStack + kGuard) + kGuard; }
+char* stack_at(int number) { return stacks + number * (kStack + kGuard) + kGuard; }
 
 [[noreturn]] void leave() {
   leaves_for(nullptr, scheduler_stack, scheduler_size);
@@ -57,10 +59,24 @@ char* stack_of(int thread) { return stacks + thread * (kStack + kGuard) + kGuard
   __builtin_unreachable();
 }
 
+void become(int thread) {
+  current = thread;
+  cuda_on_cpu_thread = threads[thread].place;
+}
+
+// a thread, and those behind it, until one waits
 void thread_main() {
   arrived(nullptr, &scheduler_stack, &scheduler_size);
-  body(values);
-  threads[current].state = RETURNED;
+  const int stack = threads[current].stack;
+  while (true) {
+    body(values);
+    threads[current].state = RETURNED;
+    const int next = current + 1;
+    if (next == count || threads[next].stack >= 0) break;
+    threads[next].stack = stack;
+    become(next);
+  }
+  free_stacks[free_count++] = stack;
   leave();
 }
 
@@ -73,11 +89,18 @@ void wait(State state, int line) {
   arrived(self.sanitized, &scheduler_stack, &scheduler_size);
 }
 
+void begin(Thread* thread) {
+  thread->stack = free_stacks[--free_count];
+  const size_t apart = thread->stack * 5 * kLine % kPage;
+  start_fiber(&thread->fiber, stack_at(thread->stack), kStack - apart, thread_main);
+}
+
 void resume(int thread) {
-  current = thread;
-  cuda_on_cpu_thread = threads[thread].place;
-  leaves_for(&sanitized, stack_of(thread), kStack);
-  switch_fiber(&scheduler, &threads[thread].fiber);
+  Thread& one = threads[thread];
+  if (one.stack < 0) begin(&one);
+  become(thread);
+  leaves_for(&sanitized, stack_at(one.stack), kStack);
+  switch_fiber(&scheduler, &one.fiber);
   arrived(sanitized, nullptr, nullptr);
   current = -1;
 }
@@ -180,7 +203,7 @@ bool in_kernel() { return current >= 0; }
 int current_thread() { return current; }
 
 bool on_stack(uintptr_t address) {
-  const uintptr_t base = reinterpret_cast<uintptr_t>(stack_of(current));
+  const uintptr_t base = reinterpret_cast<uintptr_t>(stack_at(threads[current].stack));
   return address >= base && address < base + kStack;
 }
 
@@ -194,11 +217,15 @@ void run_block(void (*call)(const Value*), const Value* arguments, int size) {
     stacks = static_cast<char*>(mmap(nullptr, kThreads * (kStack + kGuard), PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     for (int thread = 0; thread < kThreads; ++thread) {
-      mprotect(stack_of(thread) - kGuard, kGuard, PROT_NONE);
+      mprotect(stack_at(thread) - kGuard, kGuard, PROT_NONE);
     }
   }
-  // threads that did not return have left their marks
+  // threads that did not return have left their marks, and have their stacks
   if (abandoned) allow(stacks, kThreads * (kStack + kGuard));
+  if (abandoned || free_count == 0) {
+    for (int stack = 0; stack < kThreads; ++stack) free_stacks[stack] = stack;
+    free_count = kThreads;
+  }
   body = call, values = arguments, count = size, abandoned = false;
   const MutablePlace& shape = cuda_on_cpu_threads;
   MutablePlace place = {0, 0, 0};
@@ -206,9 +233,8 @@ void run_block(void (*call)(const Value*), const Value* arguments, int size) {
     threads[thread].place = place;
     if (++place.x == shape.x) place.x = 0, ++place.y;
     if (place.y == shape.y) place.y = 0, ++place.z;
-    const size_t apart = thread * 5 * kLine % kPage;
-    start_fiber(&threads[thread].fiber, stack_of(thread), kStack - apart, thread_main);
     threads[thread].state = READY;
+    threads[thread].stack = -1;
   }
   while (!abandoned) {
     int left = 0;

@@ -11,41 +11,35 @@
 namespace cuda_on_cpu {
 
 #if defined(__x86_64__)
-// registers that a function must keep are on the stack; `swapcontext` would make two system calls
+// the place where it goes on is on its stack
 struct Fiber {
   void* stack;
 };
 
-extern "C" void cuda_on_cpu_switch(void** from, void* to);
-asm(R"(
-.text
-.type cuda_on_cpu_switch, @function
-cuda_on_cpu_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size cuda_on_cpu_switch, .-cuda_on_cpu_switch
-)");
-
-inline void switch_fiber(Fiber* from, Fiber* to) { cuda_on_cpu_switch(&from->stack, to->stack); }
+// `swapcontext` would make two system calls, and a processor predicts where a call returns to
+inline __attribute__((always_inline)) void switch_fiber(Fiber* from, Fiber* to) {
+  asm volatile(
+      "leaq -128(%%rsp), %%rsp\n"  // what a function may use below its stack
+      "pushq %%rbp\n"
+      "leaq 1f(%%rip), %%rax\n"
+      "pushq %%rax\n"
+      "movq %%rsp, (%%rdi)\n"
+      "movq (%%rsi), %%rsp\n"
+      "popq %%rax\n"
+      "jmp *%%rax\n"
+      "1: popq %%rbp\n"
+      "leaq 128(%%rsp), %%rsp\n"
+      : "+D"(from), "+S"(to)
+      :
+      : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0",
+        "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+        "xmm12", "xmm13", "xmm14", "xmm15", "cc", "memory");
+}
 
 inline void start_fiber(Fiber* fiber, char* stack, size_t size, void (*function)()) {
   void** top = reinterpret_cast<void**>(stack + size) - 1;  // as behind a call
   *top = nullptr;  // where `function` would return to
   *--top = reinterpret_cast<void*>(function);
-  for (int n = 0; n < 6; ++n) *--top = nullptr;
   fiber->stack = top;
 }
 #else
