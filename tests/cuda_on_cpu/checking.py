@@ -1,7 +1,8 @@
 """Compares programs for a GPU with numpy, in groups whose kernels are compiled at once.
 
 A program fails if its results differ from an evaluation in numpy (`tests.evaluate`), or if its
-kernels do something wrong while they run (`programs.Findings`).
+kernels do something wrong while they run (`programs.Findings`). Where it is asked for, a program
+must also have the schedules that were chosen, and CUDA's own compiler must take its kernels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tvm import sym
 from tests.cuda_on_cpu.compiler import missing
 from tests.cuda_on_cpu.programs import Program, compile_together
 from tests.evaluate import evaluate_graph, floats_as_float64
+from tests.schedule.cuda.nvcc import NVCC, compile_with_nvcc
 from tvm_autodiff import PlainScheduleWarning
 from tvm_autodiff.expr.nodes import const_value
 from tvm_autodiff.expr.rewrite import variables_of
@@ -77,7 +79,7 @@ def _size_in(dim, size):
     return {} if apart is None else {var: size - apart}
 
 
-def failures(cases: Mapping[str, Case]) -> dict[str, str]:
+def failures(cases: Mapping[str, Case], sources: bool) -> dict[str, str]:
     """What is wrong with the programs that fail, by name."""
     with warnings.catch_warnings():
         # how fast a program is, and which schedule it has, is not tested here
@@ -86,6 +88,10 @@ def failures(cases: Mapping[str, Case]) -> dict[str, str]:
             name: Program(case.inputs, list(case.outputs), rules=case.rules)
             for name, case in cases.items()
         }
+    if sources:
+        assert [name for name, program in programs.items() if program.given_up] == []
+        if NVCC:
+            compile_with_nvcc({name: program.source.text for name, program in programs.items()})
     compile_together(program.source for program in programs.values())
     wrong = {name: _wrong(case, programs[name]) for name, case in cases.items()}
     return {name: text for name, text in wrong.items() if text}
@@ -112,12 +118,15 @@ def _compare(case: Case, results: Arrays, arrays: Arrays) -> None:
             np.testing.assert_array_equal(got, want, err_msg=message)
 
 
-def check(cases: Mapping[str, Case]) -> None:
-    """Fail with everything that is wrong with the programs; skip if kernels cannot be run."""
+def check(cases: Mapping[str, Case], *, sources: bool = False) -> None:
+    """Fail with everything that is wrong with the programs; skip if kernels cannot be run.
+
+    With `sources`, none of their schedules may be given up, and nvcc compiles their kernels.
+    """
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
-    assert failures(cases) == {}
+    assert failures(cases, sources) == {}
 
 
 def groups(names: Sequence[str], size: int = 12) -> list[Any]:

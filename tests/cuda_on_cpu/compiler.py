@@ -64,22 +64,22 @@ def _run(*command: str) -> None:
         raise AssertionError(f"{' '.join(command)}\n{done.stderr[:6000]}")
 
 
-def _made(name: str, texts: list[str], make: Callable[[str], None]) -> Path:
-    """The library of some texts; `make` compiles it in a folder, in one process at a time."""
+def _made(name: str, texts: list[str], make: Callable[[str], None], suffix: str = ".so") -> Path:
+    """What `make` compiles of some texts to a file, in one process of those that want it."""
     digest = hashlib.sha256("\0".join([*texts, tvm.__version__, tvm_ffi.__version__]).encode())
-    path = CACHE / f"{name}-{digest.hexdigest()[:20]}.so"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "lock", "w") as lock:
+    path = CACHE / f"{name}-{digest.hexdigest()[:20]}{suffix}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
             path.touch()
             return path
         for old in CACHE.iterdir():
-            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
+            if old.is_file() and time.time() - old.stat().st_mtime > KEPT_SECONDS:
                 old.unlink()
         with tempfile.TemporaryDirectory() as folder:
-            make(folder)
-            shutil.copy(f"{folder}/made.so", path)
+            make(f"{folder}/made")
+            shutil.copy(f"{folder}/made", path)
     return path
 
 
@@ -92,19 +92,29 @@ def runtime() -> Path:
     """Load the library that runs kernels; from then on TVM has a CUDA device."""
     sources = sorted(RUNTIME.glob("*.cc"))
 
-    def make(folder: str) -> None:
+    def make(made: str) -> None:
         found = (
             str(Path(tvm.__file__).parent / "include"),
             tvm_ffi.libinfo.find_include_path(),
             tvm_ffi.libinfo.find_dlpack_include_path(),
         )
         system = [word for path in found for word in ("-isystem", path)]
-        made = f"{folder}/made.so"
         _run("g++", "-shared", "-O2", *PLAIN, *system, *map(str, sources), "-o", made, "-ldl")
 
     path = _made("runtime", [*(source.read_text() for source in sources), *_headers()], make)
     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     return path
+
+
+@functools.cache
+def _header(checks: tuple[str, ...]) -> Path:
+    """The folder where g++ finds the header of kernels as it was when parsed."""
+
+    def make(made: str) -> None:
+        header = str(HERE / "cuda_on_cpu.h")
+        _run("g++", "-O1", *PLAIN, *checks, f"-I{HERE}", "-x", "c++-header", header, "-o", made)
+
+    return _made("header", [*_headers(), *checks], make, "/cuda_on_cpu.h.gch").parent
 
 
 @functools.cache
@@ -114,14 +124,15 @@ def load_kernels(text: str) -> None:
     checks = ADDRESSES if os.environ.get(WITH_ADDRESSES) else CHECKS
     digest = hashlib.sha256(text.encode()).hexdigest()[:20]
 
-    def make(folder: str) -> None:
+    def make(made: str) -> None:
         # where findings look for the lines of a kernel
         source = CACHE / f"kernels-{digest}.cc"
         source.write_text(text)
         # linked apart: the compiler would bring the libraries of the checks along
-        made = f"{folder}/made.o"
-        _run("g++", "-c", "-O1", *PLAIN, *checks, f"-I{HERE}", str(source), "-o", made)
-        _run("g++", "-shared", made, "-o", f"{folder}/made.so")
+        include = (f"-I{parsed}", f"-I{HERE}")
+        _run("g++", "-c", "-O1", *PLAIN, *checks, *include, str(source), "-o", f"{made}.o")
+        _run("g++", "-shared", f"{made}.o", "-o", made)
 
+    parsed = _header(checks)
     path = _made("kernels", [text, *_headers(), *checks], make)
     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)

@@ -25,6 +25,7 @@ from tests.cuda_on_cpu.kernels import Source, source_of, translated
 from tests.schedule.cuda.scheduled import SM_90
 from tests.without_assertions import without_assertions
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
+from tvm_autodiff.schedule.plan import Plan
 
 
 class Findings(AssertionError):
@@ -72,6 +73,8 @@ class Program:
         What `build` returned.
     source : Source
         Its kernels.
+    given_up : bool
+        Whether TVM refused a schedule, and another one took its place.
     """
 
     def __init__(
@@ -82,8 +85,11 @@ class Program:
         build = sys.modules["tvm.tirx.build"]
         self._generate = build.codegen_build
         given = mock.patch.object(pipeline, "rules_for", return_value=tuple(rules))
-        with given, mock.patch.object(build, "codegen_build", self._generated):
+        refusals = mock.patch.object(Plan, "refuse", autospec=True, side_effect=Plan.refuse)
+        generated = mock.patch.object(build, "codegen_build", self._generated)
+        with given, generated, refusals as refuse:
             self.function = ad.build(inputs, outputs, target=SM_90, cache=False, **options)
+        self.given_up = refuse.called
 
     def _generated(self, module: Any, target: Any) -> Any:
         """Generate code in place of TVM's function, but keep only the text of kernels."""

@@ -398,3 +398,13 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "gradient-rows-in-blocks": lambda: gradient_of(rows_in_blocks(40)),
     "wide-shapes": lambda: wide_shapes(20, 100),
 }
+
+#: those that differ in a size only, or in the kind of a condition, or whose gradients hold all of
+#: their kernels
+_ALIKE = frozenset(
+    ("rows-7", "rows-128", "rows-1000", "padded-rows-around", "stencil-far", "lookup-nested")
+    + ("lookup-select", "gradient-padded", "gradient-product", "rows-behind-selects")
+    + ("kept-states-called", "rows-100", "joined", "long-rows", "rows-in-blocks")
+)
+#: one of each kind: every access of all of them is checked by `test_sanitized`
+DIFFERENT = [name for name in PROGRAMS if name not in _ALIKE]

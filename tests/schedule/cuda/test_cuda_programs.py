@@ -38,7 +38,7 @@ def test_programs_with_gradients(names):
         inputs, outputs = with_gradients(*PROGRAMS[name]())
         calls = [drawn(inputs, {"n": n}) for n in ((1, 37) if name == "symbolic" else (1,))]
         found[name] = Case(inputs, outputs, calls, 2e-4)
-    check(found)
+    check(found, sources=True)
 
 
 def of_suite(name):
@@ -59,19 +59,22 @@ def of_suite(name):
 
 @pytest.mark.parametrize("names", groups(ENTRIES, 8))
 def test_programs_of_the_benchmarks(names):
-    check({name: of_suite(name) for name in names})
+    check({name: of_suite(name) for name in names}, sources=True)
 
 
 #: how far results may be from those of numpy in float64
 DTYPES = {"float16": 4e-3, "bfloat16": 3e-2, "float64": 1e-12}
 
 
-def test_dtypes():
-    found = {}
-    for dtype, tolerance in DTYPES.items():
-        for name, (inputs, outputs) in of_dtype(dtype).items():
-            found[f"{dtype} {name}"] = Case(inputs, outputs, [drawn(inputs)], tolerance, wide=True)
-    check(found)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(dtype):
+    check(
+        {
+            name: Case(inputs, outputs, [drawn(inputs)], DTYPES[dtype], wide=True)
+            for name, (inputs, outputs) in of_dtype(dtype).items()
+        },
+        sources=True,
+    )
 
 
 def scaled(dtype):
@@ -111,17 +114,8 @@ def of_operator(case):
 
 
 def test_operators_of_topi():
-    check({case.name: of_operator(case) for case in OPERATORS[::2]})
+    check({case.name: of_operator(case) for case in OPERATORS}, sources=True)
 
-
-#: those of the guarded programs that differ in a size only, or in the kind of a condition, or whose
-#: gradients hold all of their kernels
-ALIKE = frozenset(
-    ("rows-7", "rows-128", "rows-1000", "padded-rows-around", "stencil-far", "lookup-nested")
-    + ("lookup-select", "gradient-padded", "gradient-product", "rows-behind-selects")
-    + ("kept-states-called", "rows-100", "joined", "long-rows", "rows-in-blocks")
-)
-GUARDED = [name for name in guarded_programs.PROGRAMS if name not in ALIKE]
 
 
 def of_guarded(name):
@@ -131,7 +125,7 @@ def of_guarded(name):
     return Case(program.inputs, program.outputs, calls, 1e-4)
 
 
-@pytest.mark.parametrize("names", groups(GUARDED, 14))
+@pytest.mark.parametrize("names", groups(guarded_programs.DIFFERENT, 14))
 def test_guarded_programs(names):
     check({name: of_guarded(name) for name in names})
 

@@ -14,11 +14,10 @@ from tvm import te, topi
 import tvm_autodiff as ad
 from tests.cuda_on_cpu.checking import Case, check, groups
 from tests.schedule import cases
-from tests.schedule.cuda.scheduled import gpu, rules_of, scheduled
+from tests.schedule.cuda.scheduled import kernels_of, problems_of, rules_of, scheduled
 from tests.schedule.heavy_bodies import BODIES, X
 from tests.schedule.test_rules import CONTRACTIONS, ELEMENTWISE, REDUCTIONS, arrays_for
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
-from tvm_autodiff.schedule.cuda.verify import problem_of
 
 
 def exact(case, *sizes, **options):
@@ -209,9 +208,9 @@ RULES = {
 @pytest.mark.parametrize("name", RULES)
 def test_rules_that_take_the_kernels(name):
     (_, output), rules = RULES[name]
-    assert rules_of(output) == rules
-    for launch, _ in scheduled(output):
-        assert problem_of(launch.func, gpu()) is None
+    kernels = kernels_of(output)
+    assert [one.rule for one in kernels] == rules
+    assert problems_of(kernels) == []
 
 
 def case_of(name, **options):
@@ -226,9 +225,9 @@ def case_of(name, **options):
     return Case(inputs, [output], [arrays], wanted=wanted, **options)
 
 
-@pytest.mark.parametrize("names", groups(RULES))
+@pytest.mark.parametrize("names", groups(RULES, 32))
 def test_rules(names):
-    check({name: case_of(name) for name in names})
+    check({name: case_of(name) for name in names}, sources=True)
 
 
 #: a few of each kind: odd, prime and small sizes, other layouts
@@ -312,10 +311,10 @@ def test_chains():
     found = {}
     rng = np.random.default_rng(0)
     for name, ((inputs, output), rules) in CHAINS.items():
-        names = rules_of(output)
+        kernels = kernels_of(output)
+        names = [one.rule for one in kernels]
         assert names == rules if rules else "fused_rows" not in names
-        for launch, _ in scheduled(output):
-            assert problem_of(launch.func, gpu()) is None
+        assert problems_of(kernels) == []
         arrays = [rng.standard_normal([int(d) for d in t.shape]).astype("float32") for t in inputs]
         found[name] = Case(inputs, [output], [arrays], 1e-5)
     check(found)
