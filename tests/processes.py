@@ -10,12 +10,12 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-_WITHOUT_TORCH = Path(__file__).parent / "without_torch"
+WITHOUT_TORCH = Path(__file__).parent / "without_torch"  #: what such a process imports from first
 
 
 def without_torch(*paths: Path | str, **variables: str) -> dict[str, str]:
     """The environment of a process that finds no PyTorch."""
-    return with_paths(_WITHOUT_TORCH, *paths, **variables)
+    return with_paths(WITHOUT_TORCH, *paths, **variables)
 
 
 def with_paths(*paths: Path | str, **variables: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from benchmarks.suite.picture import picture
 from benchmarks.suite.report import geometric_mean, ratio, report
 from benchmarks.suite.store import Limits, Results, read
 from benchmarks.suite.worker import Ready
+from tests.processes import WITHOUT_TORCH
 
 
 def result(**medians: float | Time) -> CaseResult:
@@ -133,7 +134,8 @@ def test_the_page_and_its_picture(results: Results, tmp_path: Path) -> None:
     assert "matmul 512x512x512" in drawn
 
 
-def test_a_measurement(tmp_path: Path) -> None:
+def test_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(WITHOUT_TORCH)  # of the processes that it starts
     results = Results(tmp_path / "results.json")
     options = Options(["matmul"], ["ours"], threads=1, rounds=2, small=True)
     measure(options, lambda name, found: results.add(1, name, found))
