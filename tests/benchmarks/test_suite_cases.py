@@ -1,13 +1,14 @@
-"""Every case of the benchmark: our answers, scheduled and not, beside JAX in float64.
+"""Every case of the benchmark: our answers, scheduled and not, and PyTorch's, beside JAX's.
 
-At the sizes that are measured and at small, odd ones. The plainest rule of the schedules stands for
-no schedule at all.
+JAX computes in float64. At the sizes that are measured and at small, odd ones. The plainest rule of
+the schedules stands for no schedule at all.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,14 +31,6 @@ def _configuration_of_jax() -> Iterator[None]:
         jax.config.update(name, value)
 
 
-@pytest.fixture
-def plainest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds use the last rule alone."""
-    all_rules = compiling.rules_for
-    monkeypatch.setattr(compiling, "rules_for", lambda machine: all_rules(machine)[-1:])
-
-
-@functools.cache
 def expected(name: str, small: bool) -> list[Array]:
     """JAX's answers in float64; large programs take longer to run than to optimise."""
     jax.config.update("jax_disable_most_optimizations", small)
@@ -46,32 +39,46 @@ def expected(name: str, small: bool) -> list[Array]:
     return with_jax.answers(with_jax.prepare(case, arrays, 1, "reference")())
 
 
-def assert_answers(name: str, small: bool) -> None:
-    case = ENTRIES[name].case(small)
-    arrays = case.arrays(name)
-    wanted = expected(name, small)
-    assert all(want.dtype == np.float64 for want in wanted)
-    found = ours.answers(ours.prepare(case, arrays, THREADS)())
+def assert_near(
+    found: Sequence[Array], wanted: Sequence[Array], tolerance: float, what: str
+) -> None:
     for number, (got, want) in enumerate(zip(found, wanted, strict=True)):
+        assert want.dtype == np.float64
         assert got.shape == want.shape
         worst = np.abs(got - want).max() / np.abs(want).max()
-        assert worst <= case.tolerance, f"answer {number} of {name}: {worst:.1e}"
+        assert worst <= tolerance, f"answer {number} of {what}: {worst:.1e}"
 
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_scheduled_at_the_measured_size(name: str) -> None:
-    assert_answers(name, small=False)
+    case = ENTRIES[name].case()
+    found = ours.answers(ours.prepare(case, case.arrays(name), THREADS)())
+    assert_near(found, expected(name, small=False), case.tolerance, name)
+
+
+def plainest(machine: Any, rules: Callable[[Any], Sequence[Any]] = compiling.rules_for) -> Any:
+    """The last rule alone."""
+    return rules(machine)[-1:]
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_scheduled_at_a_small_size(name: str) -> None:
-    assert_answers(name, small=True)
+def test_answers_at_a_small_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one test: JAX's answers are those of all."""
+    case = ENTRIES[name].case(small=True)
+    arrays = case.arrays(name)
+    wanted = expected(name, small=True)
+    found = ours.answers(ours.prepare(case, arrays, THREADS)())
+    assert_near(found, wanted, case.tolerance, "ours")
+    if find_spec("torch"):
+        from benchmarks.suite import pytorch
 
-
-@pytest.mark.parametrize("name", list(ENTRIES)[::3])  # random programs have the plainest rule, too
-@pytest.mark.usefixtures("plainest")
-def test_unscheduled_at_a_small_size(name: str) -> None:
-    assert_answers(name, small=True)
+        for mode, tolerance in (("eager", case.tolerance), ("reference", 1e-12)):
+            found = pytorch.answers(pytorch.prepare(case, arrays, 1, mode)())
+            assert_near(found, wanted, tolerance, f"PyTorch, {mode}")
+    if name in list(ENTRIES)[::3]:  # random programs have the plainest rule, too
+        monkeypatch.setattr(compiling, "rules_for", plainest)
+        found = ours.answers(ours.prepare(case, arrays, THREADS)())
+        assert_near(found, wanted, case.tolerance, "ours, unscheduled")
 
 
 def test_inputs_are_the_same_in_every_process_and_aligned() -> None:

@@ -19,6 +19,8 @@ from benchmarks.gradbench.evaluation import Compiler
 from benchmarks.gradbench.worker import whole
 from tests.benchmarks.gradbench.inputs import INPUTS, Input
 
+COMPILER = Compiler()  #: of all tests: many ask for the same function of the same sizes
+
 
 @pytest.fixture(autouse=True)
 def _configuration_of_jax() -> Iterator[None]:
@@ -36,7 +38,7 @@ def ours(module: str, function: str, data: Input, wanted: Sequence[np.ndarray] =
     """
     declared = EVALS[module].functions[function]
     problem = EVALS[module].read(data)
-    results = Compiler().prepare(declared, problem)()
+    results = COMPILER.prepare(declared, problem)()
     if wanted:
         assert [part.size for part in whole(list(results))] == [part.size for part in wanted]
     return declared.write(problem.sizes, results)
@@ -113,12 +115,12 @@ def test_the_whole_matrix_of_bundle_adjustment_is_the_derivative_of_all_errors()
     function, problem = EVALS["ba"].functions["jacobian"], EVALS["ba"].read(draw("ba"))
     n, m, p = problem.sizes
     assert function.place is not None
-    values, weights, columns, weight_columns, starts = Compiler().prepare(function, problem)()
+    values, weights, columns, weight_columns, starts = COMPILER.prepare(function, problem)()
     matrix = scipy_sparse.csr_matrix(
         (np.r_[values.ravel(), weights], np.r_[columns.ravel(), weight_columns], starts),
         shape=(3 * p, 11 * n + 3 * m + p),
     )
-    objective = Compiler().function(EVALS["ba"].functions["objective"], problem.sizes)
+    objective = COMPILER.function(EVALS["ba"].functions["objective"], problem.sizes)
     *parameters, features, places = problem.arrays
 
     def errors(point: np.ndarray) -> np.ndarray:
