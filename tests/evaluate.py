@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from tvm import ir, te, tirx
 from tvm.ir import prim
 
 from tests.evaluate_functions import BINARY, CALLS, Array, is_floating, numpy_dtype
+from tests.evaluate_steps import Steps
 
 Key = tuple[int, int]
 _WIDE: contextvars.ContextVar[bool] = contextvars.ContextVar("floats as float64", default=False)
@@ -55,17 +57,16 @@ def read_array(array: Array, indices: Sequence[Array], name: str, active: Array 
     """Elements of an array, poison outside; an error where `active` is given and holds there."""
     if not indices:
         return array[()]
-    broadcast = np.broadcast_arrays(*indices)
-    inside = np.ones(broadcast[0].shape, bool)
-    clipped = []
-    for index, extent in zip(broadcast, array.shape, strict=True):
-        inside &= (index >= 0) & (index < extent)
-        clipped.append(np.clip(index, 0, max(extent - 1, 0)).astype(np.int64))
-    if active is not None and np.any(active & ~inside):
+    legal = [(index >= 0) & (index < n) for index, n in zip(indices, array.shape, strict=True)]
+    if all([ok.all() for ok in legal]):
+        return array[tuple([index.astype(np.int64, copy=False) for index in indices])]
+    inside = functools.reduce(np.logical_and, legal)
+    if active is not None and (active & ~inside).any():
         raise OutsideRead(f"{name}, of shape {array.shape}, is read outside")
     if array.size == 0:
         return np.broadcast_to(poison(array.dtype), inside.shape)
-    return np.where(inside, array[tuple(clipped)], poison(array.dtype))
+    places = [np.where(ok, i, 0).astype(np.int64) for ok, i in zip(legal, indices, strict=True)]
+    return np.where(inside, array[tuple(places)], poison(array.dtype))
 
 
 class Expression:
@@ -470,7 +471,7 @@ def _reduce(
     outside = Expression(variables, known, active is not None)
     starts = [outside.value(start, active) for start in node.init or combiner.identity_element]
     combined = [np.broadcast_to(start, shape) for start in starts]
-    formal = [hash(var) for var in (*combiner.lhs, *combiner.rhs)]
+    combine = Steps(combiner.result, (*combiner.lhs, *combiner.rhs), float_dtype)
     identity = [Expression({}, {}, False).value(e) for e in combiner.identity_element]
     for here, inside in _boxes(list(node.axis), shape, variables, known):
         mask = inside if active is None else inside & active.reshape(*shape, 1)
@@ -490,14 +491,14 @@ def _reduce(
             combined = [ufunc(combined[0], whole).astype(whole.dtype)]
             continue
         holds = np.broadcast_to(holds, box)
+        everywhere = holds.all(axis=tuple(range(len(shape))))
         for place in range(box[-1]):
-            both = dict(zip(formal, (*combined, *(t[..., place] for t in terms)), strict=True))
-            step = Expression(both, {}, False)
-            combined = [
-                np.where(holds[..., place], step.value(result), old)
-                for result, old in zip(combiner.result, combined, strict=True)
-            ]
-    return [np.array(values) for values in combined]
+            new = combine([*combined, *(term[..., place] for term in terms)])
+            if not everywhere[place]:
+                pairs = zip(new, combined, strict=True)
+                new = [np.where(holds[..., place], value, old) for value, old in pairs]
+            combined = new
+    return [np.array(np.broadcast_to(values, shape)) for values in combined]
 
 
 def _plain_reduction(combiner: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import jax
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ jax.config.update("jax_enable_x64", True)
 
 #: what is compiled runs once
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-
-each_case = pytest.mark.parametrize("name", CASES)
 
 
 class Instance:
@@ -62,39 +58,30 @@ class Instance:
             np.testing.assert_allclose(one, np.asarray(other), rtol=1e-9, atol=1e-9)
 
 
-@cache
-def instance(name: str) -> Instance:
-    return Instance(name)
+@pytest.fixture(scope="module", params=CASES)
+def this(request: pytest.FixtureRequest) -> Instance:
+    """The tests of a case follow each other: JAX computes it once."""
+    return Instance(request.param)
 
 
-@each_case
-def test_value(name: str) -> None:
-    this = instance(name)
+def test_value(this: Instance) -> None:
     this.compare(this.outputs, this.theirs[0])
 
 
-@each_case
-def test_forward_mode(name: str) -> None:
-    this = instance(name)
+def test_forward_mode(this: Instance) -> None:
     this.compare(ad.jvp(this.outputs, this.inputs, this.dots), this.theirs[1])
 
 
-@each_case
-def test_reverse_mode(name: str) -> None:
-    this = instance(name)
+def test_reverse_mode(this: Instance) -> None:
     this.compare(ad.vjp(this.outputs, this.inputs, this.bars), this.theirs[2])
 
 
-@each_case
-def test_forward_over_reverse(name: str) -> None:
-    this = instance(name)
+def test_forward_over_reverse(this: Instance) -> None:
     gradient = list(ad.vjp(this.outputs, this.inputs, this.bars))
     this.compare(ad.jvp(gradient, this.inputs, this.dots), this.theirs[3])
 
 
-@each_case
-def test_reverse_over_reverse(name: str) -> None:
+def test_reverse_over_reverse(this: Instance) -> None:
     """The second derivative is symmetric: both orders give the same."""
-    this = instance(name)
     gradient = list(ad.vjp(this.outputs, this.inputs, this.bars))
     this.compare(ad.vjp(gradient, this.inputs, this.dots), this.theirs[3])
