@@ -16,8 +16,6 @@ from tvm import ir, te, tirx
 from tvm.ir import prim
 from tvm_ffi import Object
 
-from .remembered import remembered
-
 Expr = Any  #: a TVM scalar expression
 Var: TypeAlias = ir.Var
 Tensor: TypeAlias = te.Tensor
@@ -93,6 +91,9 @@ _CALLED: dict[int, str] = {}
 #: names of types by address, valid while the types live: TVM keeps one type object for each dtype
 #: for the whole process, and printing it takes ten times as long as this look-up
 _DTYPES: dict[int, tuple[str, Any]] = {}
+#: nodes and their operands by address, and how many are kept: many walks ask for the same
+_OPERANDS: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+_MOST_OPERANDS = 1 << 14
 #: calls whose name in the vocabulary differs from TVM's
 _CALL_NAMES = {_LOAD.name: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
 _CALL_IDS = {"power": "tirx.pow", "abs": "tirx.fabs"}
@@ -139,13 +140,20 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     The tensor of a load, the variable of a let and the axes of a reduction are not operands:
     see `load_tensor`, `let_variable` and `Reduction`.
     """
-    return () if type(expr) in _LEAVES else _operands(expr)
+    if type(expr) in _LEAVES:
+        return ()
+    known = _OPERANDS.get(address(expr))
+    return _operands(expr) if known is None else known[1]
 
 
-@remembered(1 << 14)
 def _operands(expr: Expr) -> tuple[Expr, ...]:
-    parts = _OPERANDS_OF_CLASS.get(type(expr))
-    return tuple(getattr(expr, "args", ())) if parts is None else parts(expr)
+    """What `operands` remembers, as `remembered` does: its answer takes one call."""
+    read = _OPERANDS_OF_CLASS.get(type(expr))
+    parts = tuple(getattr(expr, "args", ())) if read is None else read(expr)
+    if len(_OPERANDS) >= _MOST_OPERANDS:
+        _OPERANDS.clear()
+    _OPERANDS[address(expr)] = (expr, parts)
+    return parts
 
 
 def _operands_of_call(expr: Expr) -> tuple[Expr, ...]:

@@ -236,8 +236,8 @@ def tree_size(expr: Expr) -> int:
     """The number of nodes with nothing shared, which is what TVM's recursive passes walk."""
     sizes: dict[int, int] = {}
     for node in postorder(expr):
-        sizes[node_id(node)] = 1 + sum(sizes[node_id(part)] for part in operands(node))
-    return sizes[node_id(expr)]
+        sizes[address(node)] = 1 + sum([sizes[part] for part in map(address, operands(node))])
+    return sizes[address(expr)]
 
 
 def replace_outermost(root: Expr, replacements: Mapping[int, Expr]) -> Expr:

@@ -212,20 +212,23 @@ class _Rewriting:
     def rewritten(self, root: Expr, exact: bool) -> Expr:
         """The rewritten expression; an integer that does not fit int32 is returned as int64."""
         memo = self._memo
-        pending = [(root, False)]
+        pending: list[tuple[Expr, Sequence[Expr] | None]] = [(root, None)]
         while pending:
-            node, expanded = pending.pop()
-            if (node_id(node), exact) in memo:
+            node, parts = pending.pop()
+            key = node_id(node)
+            if (key, exact) in memo:
                 continue
-            parts = self._own_parts(node, exact)
-            if parts and not expanded:
-                pending.append((node, True))
-                pending += [(part, False) for part in reversed(parts)]
-                continue
-            new = [memo[node_id(part), exact] for part in parts]
-            if op_name(node) in self._widths._reads or any(node_id(p) in self._data for p in parts):
-                self._data.add(node_id(node))
-            memo[node_id(node), exact] = self._node(node, parts, new, exact)
+            if parts is None:
+                parts = self._own_parts(node, exact)
+                if parts:
+                    pending.append((node, parts))
+                    pending += [(part, None) for part in reversed(parts)]
+                    continue
+            keys = [node_id(part) for part in parts]
+            new = [memo[part, exact] for part in keys]
+            if op_name(node) in self._widths._reads or not self._data.isdisjoint(keys):
+                self._data.add(key)
+            memo[key, exact] = self._node(node, parts, new, exact)
             self._alive.append(node)
         return memo[node_id(root), exact]
 
@@ -347,9 +350,10 @@ class _Rewriting:
 
 def _is_scalar(part: Any) -> bool:
     """Whether an operand is an expression that may hold integers, not a name or a buffer."""
-    if not hasattr(part, "ty") or op_name(part) == "stringimm":
+    name = op_name(part)
+    if name == "stringimm" or not hasattr(part, "ty"):
         return False
-    return op_name(part) != "var" or dtype_of(part).startswith(_NUMBERS)
+    return name != "var" or dtype_of(part).startswith(_NUMBERS)
 
 
 def _is_widened(old: Expr, new: Expr) -> bool:

@@ -16,6 +16,7 @@ from tvm.ir import prim
 from ..build import variable
 from ..nodes import (
     Expr,
+    address,
     dtype_of,
     is_float,
     is_load,
@@ -41,15 +42,15 @@ def merge_equal(roots: Sequence[Expr]) -> list[Expr]:
     table: dict[Any, Expr] = {}
     merged: dict[int, Expr] = {}
     for node in postorder(list(roots)):
-        parts = [merged[node_id(part)] for part in operands(node)]
-        places = tuple(node_id(part) for part in parts)
+        old = tuple(map(address, operands(node)))
+        parts = [merged[part] for part in old]
+        places = tuple(map(address, parts))
         key = (op_name(node), dtype_of(node), own_fields(node), places)
-        if key not in table:
-            old = operands(node)
-            same = all(node_id(a) == node_id(b) for a, b in zip(old, parts, strict=True))
-            table[key] = node if same else with_operands(node, parts)
-        merged[node_id(node)] = table[key]
-    return [merged[node_id(root)] for root in roots]
+        known = table.get(key)
+        if known is None:
+            known = table[key] = node if places == old else with_operands(node, parts)
+        merged[address(node)] = known
+    return [merged[address(root)] for root in roots]
 
 
 def bind_shared(expr: Expr) -> Expr:
