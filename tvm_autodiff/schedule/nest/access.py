@@ -76,17 +76,16 @@ class AffineForms:
         while pending:
             node = pending[-1]
             key = node_id(node)
-            unknown = [
-                part for part in ([] if key in known else operands(node))
-                if node_id(part) not in known
-            ]  # fmt: skip
+            if key in known:
+                pending.pop()
+                continue
+            unknown = [part for part in operands(node) if node_id(part) not in known]
             if unknown:
                 pending += unknown
                 continue
             pending.pop()
-            if key not in known:
-                known[key] = _form(node, self.order, known)
-                self._alive.append(node)
+            known[key] = _form(node, self.order, known)
+            self._alive.append(node)
         return known[node_id(root)]
 
 
@@ -111,7 +110,7 @@ def _form(
     if name == "var":
         return Affine(((node_id(node), 1),)) if node_id(node) in order else None
     parts = [forms.get(node_id(part)) for part in operands(node)]
-    if not parts or any(part is None for part in parts) or not is_integer(node):
+    if not parts or None in parts or not is_integer(node):
         return None
     left = parts[0]
     assert left is not None

@@ -46,11 +46,33 @@ def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]
     >>> decided(te.if_then_else(i < 4, (i * 2 + 1) // 2, 7), [i], {node_id(i): (0, 3)})
     i
     """
-    forms = AffineForms(variables)
+    return _decided(expr, _Forms(variables), ranges)
+
+
+class _Forms(AffineForms):
+    """The affine forms over some variables, and expressions of them: one node for equal forms."""
+
+    def __init__(self, variables: Sequence[Var]) -> None:
+        super().__init__(variables)
+        self._by_id = {node_id(var): var for var in variables}
+        self._written: dict[tuple[Affine, str], Expr] = {}
+
+    def written(self, form: Affine, dtype: str) -> Expr:
+        """The expression of a form."""
+        found = self._written.get((form, dtype))
+        if found is None:
+            found = self._written[form, dtype] = _expression(form, self._by_id, dtype)
+        return found
+
+
+def _decided(expr: Expr, forms: _Forms, ranges: Mapping[int, Interval]) -> Expr:
+    """`decided`, by forms that are found once for several ranges."""
 
     def visit(node: Expr) -> Expr | None:
-        name = op_name(node)
         parts = operands_of(node)
+        if not parts:
+            return None
+        name = op_name(node)
         if name in ("if_then_else", "select"):
             return (if_then_else if name == "if_then_else" else select)(*parts)
         if name == "and":
@@ -61,15 +83,15 @@ def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]
             return negate(parts[0])
         if name == "likely":
             return parts[0]
-        if not parts or name == "cast" or not is_integer(parts[0]):
+        if name == "cast" or not is_integer(parts[0]):
             return None
         if name in COMPARISONS or name in ("min", "max"):
             return _compared(node, forms, ranges)
         if name in ("floordiv", "floormod"):
-            return _divided(node, forms, variables, ranges)
+            return _divided(node, forms, ranges)
         if name in ("add", "sub", "mul"):
             form = forms.of(node)
-            return None if form is None else _expression(form, variables, dtype_of(node))
+            return None if form is None else forms.written(form, dtype_of(node))
         return None
 
     return rewrite(expr, visit)
@@ -102,9 +124,7 @@ def _compared(node: Expr, forms: AffineForms, ranges: Mapping[int, Interval]) ->
     return true() if first else negate(true())
 
 
-def _divided(
-    node: Expr, forms: AffineForms, variables: Sequence[Var], ranges: Mapping[int, Interval]
-) -> Expr | None:
+def _divided(node: Expr, forms: _Forms, ranges: Mapping[int, Interval]) -> Expr | None:
     """``(d*A + r)//d → A + k``, ``(d*A + r)%d → r - d*k`` where r is known to lie in d*k .. d*k +
     d-1.
     """
@@ -124,7 +144,7 @@ def _divided(
             whole = Affine(whole.terms, whole.constant + turns)
             rest = Affine(rest.terms, rest.constant - d * turns)
             chosen = whole if op_name(node) == "floordiv" else rest
-            return _expression(chosen, variables, dtype_of(node))
+            return forms.written(chosen, dtype_of(node))
     return None
 
 
@@ -132,8 +152,7 @@ def _quotient(number: int, divisor: int, nearest: bool) -> int:
     return (number + (divisor // 2 if nearest else 0)) // divisor
 
 
-def _expression(form: Affine, variables: Sequence[Var], dtype: str) -> Expr:
-    by_id = {node_id(var): var for var in variables}
+def _expression(form: Affine, by_id: Mapping[int, Var], dtype: str) -> Expr:
     if not form.terms:
         return const(form.constant, dtype)
     value: Expr | None = None
@@ -170,10 +189,12 @@ def pieces(
     [(0, 1), (2, 89), (90, 99)]
     """
 
+    forms = _Forms(variables)
+
     def place(low: int, high: int) -> int | None:
         inside = {**ranges, node_id(var): (low, high)}
-        here = [decided(expr, variables, inside) for expr in exprs]
-        return _cut(here, var, variables, low, high, quotients)
+        here = [_decided(expr, forms, inside) for expr in exprs]
+        return _cut(here, var, forms, low, high, quotients)
 
     pending, done = [(0, extent - 1)], []
     while pending:
@@ -217,13 +238,12 @@ def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece
 def _cut(
     exprs: Sequence[Expr],
     var: Var,
-    variables: Sequence[Var],
+    forms: AffineForms,
     low: int,
     high: int,
     quotients: bool,
 ) -> int | None:
     """An index in low+1 .. high where a condition, a clamp or a quotient of `var` alone changes."""
-    forms = AffineForms(variables)
     for node in postorder(list(exprs)):
         name = op_name(node)
         if quotients and name in ("floordiv", "floormod"):
