@@ -12,6 +12,7 @@ import pytest
 from tvm import te, tirx
 
 import tvm_autodiff as ad
+from tests.evaluate_functions import numpy_dtype
 
 #: function → the same in numpy, and its partial derivatives
 FUNCTIONS: dict[str, tuple[Any, Any]] = {
@@ -50,3 +51,79 @@ def test_operands_of_two_dtypes(first: str, second: str) -> None:
         # a gradient passes the dtype of the result
         close = 4 * max(np.finfo(first).eps, np.finfo(got.dtype).eps)
         np.testing.assert_allclose(got, right, rtol=close, atol=close, err_msg=str(number))
+
+
+INTEGERS = np.array([2, 3, 1, 5, 4, 3])
+
+
+@pytest.mark.parametrize("second", ["int32", "uint8", "int64"])
+@pytest.mark.parametrize("first", ["float32", "float64", "float16"])
+def test_an_integer_operand_is_a_float(first: str, second: str) -> None:
+    x, n = te.placeholder((6,), first, name="x"), te.placeholder((6,), second, name="n")
+    head, dx = (te.placeholder((6,), first, name=name) for name in ("head", "dx"))
+    outputs, wanted = [], []
+    a = A.astype(first).astype(float)
+    for name, (value, partials) in FUNCTIONS.items():
+        z = te.compute((6,), partial(_at, getattr(tirx, name), x, n), name=name)
+        outputs += [z, *ad.differentiate(z, [x], head), *ad.jvp(z, [x], [dx])]
+        by_a, _ = partials(a, INTEGERS.astype(float))
+        wanted += [value(a, INTEGERS), by_a, 2 * by_a]
+    arrays = [A.astype(first), INTEGERS.astype(second), np.ones(6, first), np.full(6, 2, first)]
+    found = ad.build([x, n, head, dx], outputs)(*arrays)
+    close = 4 * np.finfo(first).eps
+    for number, (got, right) in enumerate(zip(found, wanted, strict=True)):
+        assert got.dtype == first
+        np.testing.assert_allclose(got, right, rtol=close, atol=close, err_msg=str(number))
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, "nextafter", "ldexp"])
+def test_a_function_of_an_integer_first_is_refused(name: str) -> None:
+    """TVM gives it the integer's dtype, and then has no code for it."""
+    n, x = te.placeholder((6,), "int32", name="n"), te.placeholder((6,), "float64", name="x")
+    z = te.compute((6,), partial(_at, getattr(tirx, name), n, x), name="z")
+    with pytest.raises(ad.LoweringError, match=rf"{name}\(n\[i\], x\[i\]\).*int32.*'float64'"):
+        ad.build([n, x], z)
+    y = te.compute((6,), lambda i: _at(getattr(tirx, name), n, x, i).astype("float64"), name="y")
+    for derivative in (ad.differentiate, lambda y, xs: ad.jvp(y, xs, xs)):
+        with pytest.raises(ad.NotDifferentiableError, match=rf"y: {name}\(n\[i\].*'float64'"):
+            derivative(y, [x])
+
+
+EXPONENTS = np.array([-3, 0, 2, 5, -1, 4])
+
+
+@pytest.mark.parametrize("second", ["int8", "int32", "int64", "uint8", "uint32", "uint64"])
+@pytest.mark.parametrize("first", ["float16", "bfloat16", "float32", "float64"])
+def test_ldexp(first: str, second: str) -> None:
+    x, n = te.placeholder((6,), first, name="x"), te.placeholder((6,), second, name="n")
+    z = te.compute((6,), partial(_at, tirx.ldexp, x, n), name="z")
+    head = te.placeholder((6,), first, name="head")
+    gradients = ad.differentiate(z, [x], head)
+    exponents = abs(EXPONENTS) if second.startswith("u") else EXPONENTS
+    kind = numpy_dtype(first)
+    found = ad.build([x, n, head], [z, *gradients])(
+        A.astype(kind), exponents.astype(second), np.ones(6, kind)
+    )
+    wanted = (np.exp2(exponents) * A.astype(kind).astype(float), np.exp2(exponents))
+    for got, right in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got.astype(float), right)
+
+
+def test_exponents_of_ldexp_beyond_an_int() -> None:
+    """The C function takes an int: 2**32 is no 0 of it."""
+    x, n = te.placeholder((3,), "float64", name="x"), te.placeholder((3,), "int64", name="n")
+    z = te.compute((3,), partial(_at, tirx.ldexp, x, n), name="z")
+    found = ad.build([x, n], z)(np.ones(3), np.array([2**32, -(2**32), 2**33 + 1]))
+    np.testing.assert_array_equal(found, [np.inf, 0, np.inf])
+
+
+def test_an_exponent_of_ldexp_that_is_a_float_is_refused() -> None:
+    """TVM passes it to the C function as it is, which reads another register."""
+    x, n = (te.placeholder((6,), "float32", name=name) for name in "xn")
+    z = te.compute((6,), partial(_at, tirx.ldexp, x, n), name="z")
+    message = r"the exponent in ldexp\(x\[i\], n\[i\]\) is a float32.*'int32'"
+    with pytest.raises(ad.LoweringError, match=message):
+        ad.build([x, n], z)
+    for derivative in (ad.differentiate, lambda z, xs: ad.jvp(z, xs, xs)):
+        with pytest.raises(ad.NotDifferentiableError, match=f"z: {message}"):
+            derivative(z, [x])

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..expr.build import add, any_of, call, cast, compare, div, like, mul, neg, negate, select, sub
-from ..expr.dtypes import common_float
+from ..expr.float_functions import TWO_FLOATS, widest_of
 from ..expr.nodes import Expr, call_node, const_value, dtype_of, is_float, same_node
 from ..graph.marks.checkpoint import CHECKPOINT, RECOMPUTED
 from ..graph.marks.stop_gradient import NAME as STOP
@@ -72,25 +72,26 @@ class ScalarRule:
     pullback: Pullback
 
 
-def _of_one_type(pullback: Pullback) -> Pullback:
+def _of_one_type(name: str, pullback: Pullback) -> Pullback:
     """The rule in the widest dtype of the operands: TVM accepts ``fmod(x, y)`` of a float16 x and a
-    float32 y.
+    float32 or int32 y.
     """
 
     def converted(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
-        dtypes = [dtype_of(part) for part in parts if is_float(part)]
-        if len(set(dtypes)) < 2 or len(dtypes) < len(parts):
+        if name not in TWO_FLOATS and not all(map(is_float, parts)):
             return pullback(seed, parts, out)
-        wide = common_float(*dtypes, dtype_of(out))
+        if len({dtype_of(part) for part in parts}) < 2:
+            return pullback(seed, parts, out)
+        wide = widest_of(parts, dtype_of(out))
         wider = tuple(cast(wide, part) for part in parts)
         return pullback(cast(wide, seed), wider, cast(wide, out))
 
     return converted
 
 
-def _masked(pullback: Pullback) -> Pullback:
+def _masked(name: str, pullback: Pullback) -> Pullback:
     """Entries of non-float operands, and of non-float nodes, become None."""
-    pullback = _of_one_type(pullback)
+    pullback = _of_one_type(name, pullback)
 
     def masked(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
         if not is_float(out):
@@ -364,7 +365,7 @@ NO_DERIVATIVE: frozenset[str] = frozenset(
 
 RULES: dict[str, ScalarRule] = {
     **{
-        name: ScalarRule(name, formula, note, _masked(pullback))
+        name: ScalarRule(name, formula, note, _masked(name, pullback))
         for name, formula, note, pullback in _ROWS
     },
     **{name: ScalarRule(name, "0", "piecewise constant", _zero) for name in sorted(NO_DERIVATIVE)},

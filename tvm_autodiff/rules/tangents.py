@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import NotDifferentiableError
 from ..expr.build import add, cast, compare, if_then_else, like, select, zero_like
+from ..expr.float_functions import why_meaningless
 from ..expr.nodes import Expr, dtype_of, is_float, node_id, op_name, operands
 from ..expr.printing.text import text
 from ..expr.rewrite import postorder
@@ -66,6 +67,9 @@ def push_forward(
             tangents[node_id(node)] = tangent_of(node)
             continue
         moving = [tangents[node_id(part)] if is_float(part) else None for part in parts]
+        meaningless = why_meaningless(node) if any(t is not None for t in moving) else None
+        if meaningless is not None:
+            raise NotDifferentiableError(f"{where}: {meaningless}")
         if name in NO_DERIVATIVE or not is_float(node) or all(t is None for t in moving):
             tangents[node_id(node)] = None
             continue

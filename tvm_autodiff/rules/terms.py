@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import NotDifferentiableError
 from ..expr.build import add, cast, if_then_else, select, zero_like
+from ..expr.float_functions import why_meaningless
 from ..expr.nodes import (
     Axis,
     Expr,
@@ -125,6 +126,9 @@ def pull_back(
             not _is_piecewise_constant(node)
             and any(node_id(part) in active for part in operands(node))
         ):
+            meaningless = why_meaningless(node)
+            if meaningless is not None:
+                raise NotDifferentiableError(f"{where}: {meaningless}")
             active.add(node_id(node))
     arriving: dict[int, list[Contribution]] = {}
     alias: dict[int, Expr] = {}

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import LoweringError
-from ...expr.build import cast
-from ...expr.dtypes import common_float
+from ...expr.build import cast, like
+from ...expr.dtypes import keeps_values
+from ...expr.float_functions import TWO_FLOATS, why_meaningless, widest_of
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
 from ...expr.integers.wrapping import opaque_conversions, opaque_unsigned
@@ -28,7 +29,6 @@ from ...expr.nodes import (
     call_node,
     const_value,
     dtype_of,
-    is_float,
     load,
     op_name,
     operands,
@@ -72,8 +72,8 @@ from .guards import with_guards
 from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
 
-#: functions whose operands TVM takes in any dtypes
-_TWO_FLOATS = frozenset(("fmod", "atan2", "hypot", "copysign", "nextafter"))
+#: no exponent beyond changes a result that is finite and not zero
+_MOST_EXPONENT = 1 << 14
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -188,11 +188,16 @@ def _normal_node(node: Expr) -> Expr | None:
     operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``; and operands of
     a function of several dtypes become the widest of them, since TVM passes them as they are.
     """
-    if op_name(node) in _TWO_FLOATS and len({dtype_of(part) for part in operands(node)}) > 1:
-        floats = [dtype_of(part) for part in operands(node) if is_float(part)]
+    meaningless = why_meaningless(node)
+    if meaningless is not None:
+        raise LoweringError(meaningless)
+    if op_name(node) == "ldexp":
+        return _normal_ldexp(node)
+    if op_name(node) in TWO_FLOATS and len({dtype_of(part) for part in operands(node)}) > 1:
+        parts = operands(node)
         # the next number is that of the result's dtype
-        wide = dtype_of(node) if op_name(node) == "nextafter" else common_float(*floats)
-        alike = call_node(op_name(node), [cast(wide, part) for part in operands(node)], wide)
+        wide = dtype_of(node) if op_name(node) == "nextafter" else widest_of(parts, dtype_of(node))
+        alike = call_node(op_name(node), [cast(wide, part) for part in parts], wide)
         normal = _normal_node(alike)
         return cast(dtype_of(node), alike if normal is None else normal)
     if op_name(node) == "fmod":
@@ -201,6 +206,16 @@ def _normal_node(node: Expr) -> Expr | None:
         return cast(kind, binary("truncmod", *(cast(wide, part) for part in operands(node))))
     plain = unmarked(node)
     return normalize_node(node) if plain is None else plain
+
+
+def _normal_ldexp(node: Expr) -> Expr:
+    """``ldexp(x, n)`` as the C library takes it: an int32 n, and no x of 16 bits."""
+    x, n = operands(node)
+    if not keeps_values(dtype_of(n), "int32"):
+        low = 0 if dtype_of(n).startswith("u") else -_MOST_EXPONENT
+        n = binary("max", binary("min", n, like(n, _MOST_EXPONENT)), like(n, low))
+    wide = "float64" if dtype_of(node) == "float64" else "float32"
+    return cast(dtype_of(node), call_node("ldexp", [cast(wide, x), cast("int32", n)], wide))
 
 
 def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
