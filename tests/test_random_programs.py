@@ -24,11 +24,10 @@ from tests.random_programs import cases
 from tests.random_programs.cases import Case, agree, call_for, random_case, steps
 from tests.random_programs.checking import Made
 from tests.random_programs.draw import Options, literal, read, variable
-from tests.random_programs.features import FEATURES
 from tests.random_programs.interpreter import Run, numpy_dtype
 from tests.random_programs.large import LargeCase
 from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
-from tests.random_programs.tasks import NAMES, Seeds, case_for, report
+from tests.random_programs.tasks import EVALUATED as KINDS, NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
 
 #: programs that are evaluated and that are compiled, and how many of them at a time: few, so that
@@ -43,7 +42,6 @@ NESTED, SECONDS = (*range(3), 148), 60
 #: features of programs that are not compiled beside others
 OFF_COMPILED = {"nested": "the builds take long: each alone, under a limit, below"}
 SCHEDULED = tuple(name for name in NAMES if name not in OFF_COMPILED)
-CHEAP = tuple(name for name in NAMES if name == "large" or not FEATURES[name].compiled)
 
 
 def fail_of(outcomes: Iterator) -> None:
@@ -63,7 +61,7 @@ def worker() -> Iterator[Worker]:
 def test_evaluated(first: int, worker: Worker) -> None:
     last = min(first + TASK * TASKS, EVALUATED)
     starts = range(first, last, TASK)
-    tasks = [Seeds(CHEAP, tuple(range(n, min(n + TASK, last))), False) for n in starts]
+    tasks = [Seeds(KINDS, tuple(range(n, min(n + TASK, last))), False) for n in starts]
     fail_of(map(worker.run, tasks))
 
 
@@ -287,16 +285,20 @@ COVERAGE = {
     "jagged": {"L(": 20},
     "reducers": {"argmax(": 5, "argmin(": 3, "moments(": 3, "either(": 3, "positive(": 3},
     "mixed": {'"float16"': 10, 'Cast("float32", A(': 5},
+    "dtypes": {
+        "tirx.hypot": 14, "tirx.atan2": 14, "tirx.fmod": 10, "tirx.copysign": 14,
+        'Cast("float64"': 14, 'Cast("int64", MAX(': 4, 'Cast("uint8", MAX(': 4, '"bfloat16"': 8,
+    },
 }  # fmt: skip
 
 
 def test_mixed_programs_have_every_feature() -> None:
     """Each in one of thirty programs at least, most of them beside others."""
-    drawn = [case_for(seed, CHEAP) for seed in range(200)]
+    drawn = [case_for(seed, KINDS) for seed in range(200)]
     found = Counter(name for case in drawn for name in features_of(case))
-    assert [name for name in CHEAP if found[name] < 6] == []
+    assert [name for name in KINDS if found[name] < 6] == []
     beside = Counter(n for case in drawn if len(features_of(case)) > 1 for n in features_of(case))
-    assert [name for name in CHEAP if beside[name] < 5] == ["extremes", "large"]
+    assert [name for name in KINDS if beside[name] < 5] == ["extremes", "large"]
 
 
 def features_of(case: Case | LargeCase) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from tests.random_programs.tasks import NAMES, Seeds, report
+from tests.random_programs.tasks import EVALUATED, NAMES, Seeds, report
 from tests.random_programs.workers import LIMIT, cores, run_all
 
 
@@ -19,7 +19,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.random_programs", description=__doc__)
     parser.add_argument("--count", type=int, default=1000, help="programs for each feature set")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
-    parser.add_argument("--features", default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
+    parser.add_argument(
+        "--features",
+        help=f"of {', '.join(NAMES)}; without --compile all but those that try schedules",
+    )
     parser.add_argument("--without", default="", help="features to leave out")
     parser.add_argument("--each", action="store_true", help="every feature alone")
     parser.add_argument("--compile", action="store_true", help="build and call, not only evaluate")
@@ -31,7 +34,9 @@ def main() -> int:
     parser.add_argument("--times", action="store_true", help="print CPU seconds of the tasks")
     options = parser.parse_args()
     left_out = set(options.without.split(","))
-    names = tuple(name for name in options.features.split(",") if name not in left_out)
+    every = NAMES if options.compile else EVALUATED
+    chosen = options.features.split(",") if options.features else every
+    names = tuple(name for name in chosen if name not in left_out)
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         parser.error(f"no feature {', '.join(unknown)}: there are {', '.join(NAMES)}")

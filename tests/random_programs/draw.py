@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tests.random_programs.programs import (
     as_node,
 )
 
+TWO_FLOATS = ("hypot", "atan2", "fmod", "copysign")
 TOTAL = ("tanh", "sigmoid", "sin", "cos", "atan", "asinh", "erf")
 SMOOTH = ("exp", "log", "sqrt", "rsqrt", *TOTAL, "div", "square")
 #: reducer → how often it is drawn
@@ -45,7 +46,8 @@ class Options:
     features : tuple of str
         The names of what was changed.
     dtype : str
-        Of floats; with `mixed` some tensors have another one.
+        Of floats; with `mixed` some tensors have another one, with `pairs` so do operands of
+        functions of two floats.
     index : str
         ``"int32"`` or ``"int64"``, of constant extents and of sizes.
     assignments : list of mapping
@@ -64,6 +66,7 @@ class Options:
     features: tuple[str, ...] = ()
     dtype: str = "float64"
     mixed: bool = False
+    pairs: bool = False
     index: str = "int32"
     assignments: list[Mapping[str, int]] | None = None
     size_dtype: str = "int32"
@@ -352,6 +355,8 @@ class Draw:
     def value(self, depth: int) -> Node:
         if depth == 0:
             return self.leaf()
+        if self.options.pairs and self.chance(0.4):
+            return self.pair(depth)
         kinds = ("arith", "smooth", "extremum", "abs", "branch", "leaf", "floor")
         weights = [0.45, 0.2, 0.1, 0.05, 0.12, 0.06, 0.02]
         if self.options.ties:
@@ -403,6 +408,22 @@ class Draw:
             positive = self.node("add", square, literal(1.3))
             return self.node("div", self.value(depth - 1), positive)
         return square if operator == "square" else self.node(operator, x)
+
+    def pair(self, depth: int) -> Node:
+        """A function of two floats, with a second operand of another dtype, or an integer."""
+        operator = self.pick(TWO_FLOATS)
+        kind = self.pick(("own", "wider", "integer"))
+        if kind == "own":
+            second = self.load(self.tensor())
+            if second.op == "load":
+                second = replace(second, dtype="own")
+        elif kind == "integer" and self.axes:
+            # no zero: hypot and atan2 have no derivative at the origin, fmod has no value
+            positive = Node("max", (self.affine(), integer(1)))
+            second = cast(positive, self.pick(("int32", "int64", "uint8")))
+        else:
+            second = self.node("wider", self.value(depth - 1))
+        return self.node(operator, self.value(depth - 1), second)
 
     def leaf(self) -> Node:
         kind = self.pick(("load", "literal", "cast"), (0.85, 0.09, 0.06))

@@ -66,6 +66,11 @@ def _int64(options: Options, rng: np.random.Generator) -> None:
     options.index = options.size_dtype = "int64"
 
 
+def _pairs_of_dtypes(options: Options, rng: np.random.Generator) -> None:
+    options.dtype = str(rng.choice(["float32", "float64"]))
+    options.mixed = options.pairs = True
+
+
 def _scaled(options: Options, rng: np.random.Generator) -> None:
     """Rows divided by their largest element, of any magnitude at which an element that counts as
     zero, because it is subnormal, is less than a rounding of the quotient.
@@ -399,6 +404,7 @@ FEATURES: dict[str, Feature] = {
     "float16": Feature(_set(dtype="float16"), "dtype"),
     "bfloat16": Feature(_set(dtype="bfloat16"), "dtype"),
     "mixed": Feature(_set(dtype="float32", mixed=True), "dtype"),
+    "dtypes": Feature(_pairs_of_dtypes, "dtype"),
     "int64": Feature(_int64, "index"),
     "symbolic": Feature(_symbolic, "sizes"),
     "data": Feature(_set(data=True), "data"),

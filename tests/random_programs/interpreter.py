@@ -145,12 +145,21 @@ def _derivatives(op: str, result: Array, args: list[Array]) -> list[Array]:
         "cos": lambda: [-np.sin(a)],
         "sinf": lambda: [np.cos(a)],
         "cosf": lambda: [-np.sin(a)],
+        "hypot": lambda: [a / result, b / result],
+        "atan2": lambda: [b / (a * a + b * b), -a / (a * a + b * b)],
+        "fmod": lambda: [one, -np.trunc(a / b)],
+        "copysign": lambda: [np.sign(a) * np.copysign(1.0, b), np.zeros(1)],
+        "wider": lambda: [one],
     }
     return table[op]()
 
 
 def _order(a: Array, b: Array) -> Array:
     return np.sign(a - b)
+
+
+def _signs(a: Array, b: Array) -> Array:
+    return np.sign(a) + 3 * np.sign(b)
 
 
 FLOATS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
@@ -175,7 +184,13 @@ FLOATS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
     "cos": (np.cos, None),
     "sinf": (np.sin, None),
     "cosf": (np.cos, None),
+    "hypot": (np.hypot, None),
+    "atan2": (np.arctan2, _signs),
+    "fmod": (np.fmod, lambda a, b: np.trunc(a / b)),
+    "copysign": (np.copysign, _signs),
+    "wider": (lambda a: a, None),
 }
+_EXACT = ("max", "min", "abs", "floor", "wider")  #: what is not rounded
 INTEGERS: dict[str, Callable[..., Array]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -492,7 +507,7 @@ class _Grid:
         if decide is not None and not constant:
             run.decisions.append(np.where(active, decide(*arrays), 0))
         exact = function(*arrays)
-        if node.op in ("max", "min", "abs", "floor") or (constant and _representable(exact, dtype)):
+        if node.op in _EXACT or (constant and _representable(exact, dtype)):
             result = exact
         else:
             result = run.noisy(exact, dtype)

@@ -22,8 +22,9 @@ class Node:
     value : Any
         A literal, or the name of a variable or tensor.
     dtype : str
-        ``"float"`` (that of the stage), ``"bool"``, ``"index"`` (that of the axes), or a dtype that
-        the expression is computed in whatever the stage.
+        ``"float"`` (that of the stage), ``"bool"``, ``"index"`` (that of the axes), ``"own"`` (that
+        of the tensor that is read), or a dtype that the expression is computed in whatever the
+        stage.
     """
 
     op: str
@@ -161,6 +162,11 @@ TEXTS: dict[str, str] = {
     "not": "tirx.Not({})",
     "if_then_else": "te.if_then_else({}, {}, {})",
     "select": "tirx.Select({}, {}, {})",
+    "hypot": "tirx.hypot({}, {})",
+    "atan2": "tirx.atan2({}, {})",
+    "fmod": "tirx.fmod({}, {})",
+    "copysign": "tirx.copysign({}, {})",
+    "wider": 'tirx.Cast("float64", {})',
     "sinf": 'tirx.call_pure_extern("float32", "sinf", {})',
     "cosf": 'tirx.call_pure_extern("float32", "cosf", {})',
 }

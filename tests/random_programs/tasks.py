@@ -13,6 +13,8 @@ from tests.random_programs.workers import LIMIT, Worker
 
 #: what can be chosen: the features of small programs, and large ones
 NAMES = (*FEATURES, "large")
+#: those of which an evaluation, in te's own dtypes, tells something
+EVALUATED = tuple(name for name in NAMES if name == "large" or not FEATURES[name].compiled)
 
 
 @dataclass(frozen=True)
