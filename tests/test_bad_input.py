@@ -34,6 +34,8 @@ whole = stage(lambda i: n[i] * 2, "whole")
 flags = stage(lambda i: x[i] > 0.0, "flags")
 other = tensor(4, name="other")
 head = tensor(4, name="head")
+sized = te.placeholder((te.var("n"),), name="sized")
+doubled = te.compute(sized.shape, lambda i: sized[i] * 2.0, name="doubled")
 scalar = te.compute((), lambda: x[0] * 2.0, name="scalar")
 
 
@@ -463,6 +465,36 @@ BUILD = {
         "bits",
     ),
     "lower, missing input": (lambda: ad.lower([x], y), LoweringError, "w is read"),
+    "export to nothing": (
+        lambda: ad.build([x, w], y).export(None),
+        InvalidArgumentError,
+        "path must be that of a file, got NoneType",
+    ),
+    "memory of a negative size": (
+        lambda: ad.build([sized], doubled).memory(n=-3),
+        InvalidArgumentError,
+        "memory: the size n must be a number of elements, got -3",
+    ),
+    "memory of a size that is text": (
+        lambda: ad.build([sized], doubled).memory(n="3"),
+        InvalidArgumentError,
+        "the size n must be a number of elements, got '3'",
+    ),
+    "name that is no text": (
+        lambda: ad.scatter_add(x, n, (3,), name=3),
+        InvalidArgumentError,
+        "name must be a str, got 3",
+    ),
+    "extent beyond int64": (
+        lambda: ad.scatter_add(x, n, (2**63,)),
+        InvalidArgumentError,
+        r"shape\[0\] must be .* fits int64, got 9223372036854775808",
+    ),
+    "steps beyond int64": (
+        lambda: ad.scan(lambda c, _: (c, None), x, length=2**63),
+        InvalidArgumentError,
+        "length is 9223372036854775808, which no int64 holds",
+    ),
     "load of nothing": (
         lambda: ad.load("missing.so"),
         InvalidArgumentError,
@@ -626,6 +658,7 @@ CALLS = {
     "number": ((1.0, GOOD), "argument 'x' must be an array"),
     "None": ((None, GOOD), "argument 'x' must be an array.*got NoneType"),
     "tensor expression": ((x, GOOD), "argument 'x' must be an array.*got Tensor"),
+    "class": ((np.ndarray, GOOD), "argument 'x' must be an array.*got type"),
 }
 
 

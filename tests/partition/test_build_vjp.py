@@ -302,6 +302,8 @@ def test_names_and_texts() -> None:
 X = te.placeholder((3,), D, "x")
 Y = te.compute((3,), lambda i: te.exp(X[i]), "y")
 N = te.compute((3,), lambda i: i, "n")
+SIZED = te.placeholder((te.var("n"),), D, "sized")
+SIZED_Y = te.compute(SIZED.shape, lambda i: te.exp(SIZED[i]), "sized_y")
 BAD = {
     "a negative budget": (lambda: ad.build_vjp(X, Y, memory_budget=-1), "the minimum is 0"),
     "a share": (lambda: ad.build_vjp(X, Y, memory_budget=0.5), "number of bytes, got 0.5"),
@@ -312,6 +314,15 @@ BAD = {
     ),
     "sizes": (lambda: ad.build_vjp(X, Y, sizes=[3]), "sizes must be a dictionary"),
     "a size": (lambda: ad.build_vjp(X, Y, sizes={"n": "m"}), "names of symbolic sizes"),
+    "a size of another name": (
+        lambda: ad.build_vjp(SIZED, SIZED_Y, sizes={"m": 3}), "no input has a symbolic size 'm'",
+    ),
+    "a negative size": (
+        lambda: ad.build_vjp(SIZED, SIZED_Y, sizes={"n": -3}), "n is a size of dtype int32.*-3",
+    ),
+    "a size that its dtype cannot hold": (
+        lambda: ad.build_vjp(SIZED, SIZED_Y, sizes={"n": 2**31}), "dtype int32.*2147483648",
+    ),
     "a missing input": (
         lambda: ad.build_vjp([], Y, X), "x is read by the outputs but is not among the inputs",
     ),
@@ -332,6 +343,9 @@ def test_bad_calls() -> None:
     one = np.ones(3)
     with pytest.raises(ad.CallError, match=r"returns 1 arrays \(y\), but got 2"):
         backward([*residuals, one], one, None)
+    for wrong in (None, 3, one):
+        with pytest.raises(ad.CallError, match="residuals must be what the forward pass returned"):
+            backward(wrong, one, None)
     with pytest.raises(ad.CallError, match="there are 2 outputs"):
         backward(residuals, one)
     with pytest.raises(ad.CallError, match="cotangent of y is None: pass zeros"):

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from ..expr.dtypes import integer_range
 from ..expr.nodes import Tensor, const_value, dtype_of, is_float, is_integer, is_tensor, load
 from ..expr.rewrite import contains_load
 from ..expr.simplify import prove_equal
 from ..graph.kinds.scatter_add import ScatterLayout, scatter_add_stage
 from ..graph.stage import Extent, data_axis, make_stage, shape_of
 from ..keywords import checked_keywords
+
+_LARGEST = integer_range("int64")[1]
 
 
 @checked_keywords
@@ -69,6 +72,8 @@ def scatter_add(
     ``scatter_add(v, i, s)`` equals ``jax.numpy.zeros(s).at[i].add(v)`` for non-negative indices,
     and ``numpy.add.at(numpy.zeros(s), i, v)`` for indices inside the shape.
     """
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"name must be a str, got {name!r}")
     values = _tensor(values, "values")
     listed = [indices] if is_tensor(indices) else indices
     if not isinstance(listed, (list, tuple)) or not listed:
@@ -152,10 +157,10 @@ def _extents(shape: Any) -> list[Any]:
         is_extent = not isinstance(extent, (bool, float)) and (
             isinstance(extent, int) or _is_size(extent)
         )
-        if not is_extent or (value is not None and value < 0):
+        if not is_extent or (value is not None and not 0 <= value <= _LARGEST):
             raise InvalidArgumentError(
                 f"shape[{number}] must be an integer or an integer expression that is not "
-                f"negative, got {extent!r}"
+                f"negative and fits int64, got {extent!r}"
             )
     return extents
 

@@ -12,9 +12,11 @@ from typing import Any
 
 from ..compile import build
 from ..errors import CallError, InvalidArgumentError, NotDifferentiableError
+from ..expr.dtypes import integer_range
 from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor
+from ..expr.rewrite import variables_of
 from ..graph.stage import is_placeholder, placeholder, shape_of
-from ..keywords import checked_keywords
+from ..keywords import checked_keywords, suggestion
 from ..runtime.compiled import CompiledFunction
 from ..schedule.rewrites.normal_form import copy_of
 from ..transforms.arguments import Manual, as_tensor, as_tensors, listed
@@ -112,6 +114,11 @@ class BackwardPass:
         CallError
             If the number of residuals or cotangents is wrong, or an array does not fit.
         """
+        if not isinstance(residuals, Sequence):
+            raise CallError(
+                f"residuals must be what the forward pass returned with its outputs, "
+                f"got {type(residuals).__name__}"
+            )
         given = list(residuals)
         if len(given) != self._residuals:
             names = ", ".join(t.op.name for t in self.program.inputs[: self._residuals]) or "none"
@@ -266,7 +273,7 @@ def build_vjp(
     if not results:
         raise InvalidArgumentError("outputs is empty: pass at least one tensor to compute")
     budget = _checked_budget(memory_budget)
-    values = Sizes(_checked_sizes(sizes))
+    values = Sizes(_checked_sizes(sizes, given))
     asked = [t for t in given if is_float(t)] if wrt is None else as_tensors(wrt, "wrt")
     if not asked:
         raise InvalidArgumentError(
@@ -319,14 +326,26 @@ def _checked_budget(value: Any) -> int | None:
     return value
 
 
-def _checked_sizes(value: Any) -> dict[str, int]:
+def _checked_sizes(value: Any, inputs: Sequence[Tensor]) -> dict[str, int]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(f"sizes must be a dictionary, got {type(value).__name__}")
+    extents = [extent for tensor in inputs for extent in shape_of(tensor)]
+    symbols = [v for e in extents if not isinstance(e, int) for v in variables_of(e)]
+    dtypes = {str(var.name): dtype_of(var) for var in symbols}
     for name, size in value.items():
         if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, int):
             raise InvalidArgumentError(
                 f"sizes maps names of symbolic sizes to numbers, got {name!r}: {size!r}"
+            )
+        if name not in dtypes:
+            raise InvalidArgumentError(
+                f"sizes: no input has a symbolic size {name!r}{suggestion(name, dtypes) or '.'} "
+                f"There are {', '.join(dtypes) or 'none'}"
+            )
+        if not 0 <= size <= integer_range(dtypes[name])[1]:
+            raise InvalidArgumentError(
+                f"sizes: {name} is a size of dtype {dtypes[name]} and cannot be {size}"
             )
     return dict(value)

@@ -304,7 +304,9 @@ def kind_of(array: Array) -> ArrayKind | None:
         return _TORCH
     if root in ("jax", "jaxlib"):
         return _JAX
-    return DLPackKind(array) if hasattr(array, "__dlpack__") else None
+    # a class has the attributes of its arrays
+    found = hasattr(array, "__dlpack__") and not isinstance(array, type)
+    return DLPackKind(array) if found else None
 
 
 def is_torch_type(kind: type) -> bool:

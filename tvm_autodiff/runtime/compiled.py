@@ -12,17 +12,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..codegen.deep import run_deep
 from ..codegen.host.call_check import OVERLAP
 from ..codegen.host.direct_calls import ALL_LAUNCHES
 from ..errors import CallError, InvalidArgumentError, LoweringError
-from .arrays import Array, copy_of, is_torch_type, needs_checks, numpy_dtype
+from .arrays import Array, copy_of, is_torch_type, needs_checks
 from .calls.arguments import CheckedArguments
 from .calls.call_sizes import carriers
 from .calls.native_call import NativeCall, native_call
-from .calls.results import NUMBERS, Makers, makers_of
+from .calls.results import NUMBERS, Makers, NumberOf, makers_of
 from .calls.sized_calls import SizedCalls
 from .files.export import Standalone, exportable_path, for_arrays_alone, linked, write
 from .files.host import check_host
@@ -87,7 +85,7 @@ class CompiledFunction(CheckedArguments, Unpickled):
         self._shared: Callable[..., Any] | None = None
         self._is_code = False
         self._scalars = [
-            (number, numpy_dtype(spec.dtype))
+            (number, NumberOf(spec))
             for number, spec in enumerate(signature.inputs)
             if not spec.shape and number not in manifest.updated
         ]
@@ -182,9 +180,9 @@ class CompiledFunction(CheckedArguments, Unpickled):
 
     def _numbers_as_arrays(self, arrays: Sequence[Array]) -> list[Array]:
         given = list(arrays)
-        for number, dtype in self._scalars:
+        for number, array_of in self._scalars:
             if type(given[number]) in NUMBERS:
-                given[number] = np.asarray(given[number], dtype)
+                given[number] = array_of(given[number])
         return given
 
     def _first_call(self, types: _Types, arrays: Sequence[Array], out: Any) -> Any:

@@ -14,7 +14,8 @@ import numpy as np
 import tvm_ffi
 
 from ..errors import CallError, LoweringError
-from .arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
+from .arrays import Array, ArrayKind, kind_of, numpy_kind
+from .calls.results import NumberOf
 from .calls.signature import TensorSpec
 from .compiled import CompiledFunction
 from .device_arrays import (
@@ -116,8 +117,7 @@ class DeviceFunction(CompiledFunction):
                 "this function was built for CUDA, and there is no GPU that TVM can use here: "
                 "build it with target=None to run it on the CPU"
             )
-        alone = signature.single and not isinstance(out, (list, tuple))
-        results = None if out is None else [out] if alone else list(out)
+        results = None if out is None else self._listed(out)
         if results is not None and len(results) != len(signature.outputs):
             wanted = len(signature.outputs)
             raise CallError(f"out= must contain {wanted} arrays, got {len(results)}")
@@ -142,7 +142,8 @@ class DeviceFunction(CompiledFunction):
         if updated and (kind is None or isinstance(array, np.generic)):
             raise CallError(f"argument {spec.name!r} is updated: pass an array, not a number")
         if kind is None and isinstance(array, (int, float)) and not spec.shape:
-            array, kind = np.asarray(array, numpy_dtype(spec.dtype)), numpy_kind()
+            array = NumberOf(spec)(array)
+            kind = numpy_kind()
         if kind is None:
             raise CallError(
                 f"argument {spec.name!r} must be an array (numpy, TVM, torch, JAX or DLPack) of "

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..errors import InvalidArgumentError
 from ..expr.dtypes import itemsize
 from ..graph.loop_plans import LoopPlan
@@ -89,6 +91,11 @@ class Memory:
 def memory_of(manifest: Manifest, sizes: Mapping[str, int]) -> Memory:
     """The memory of a call for some values of the symbols."""
     known = dict(sizes)
+    for name, size in known.items():
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
+            raise InvalidArgumentError(
+                f"memory: the size {name} must be a number of elements, got {size!r}"
+            )
 
     def value(dim: object, place: str) -> int:
         found = dim_value(dim, known)

@@ -213,6 +213,11 @@ BAD = {
     ),
     "nothing": (lambda: function(lambda x: None)(x3), InvalidArgumentError, "no te.Tensor"),
     "text": (lambda: function(lambda x, y: x)(x3, "a"), InvalidArgumentError, "called with str"),
+    "an integer beyond JAX's": (
+        lambda: function(lambda x, n: x)(x3, 2**63),
+        InvalidArgumentError,
+        "called with an integer beyond int",
+    ),
     "complex numbers": (
         lambda: function(lambda x: x)(x3.astype("complex64")),
         InvalidArgumentError,

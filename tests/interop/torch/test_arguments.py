@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -24,6 +25,14 @@ from . import programs  # noqa: E402
 X, W = torch.ones(4, 3), torch.ones(3, 5)
 ENERGY = function(programs.energy)
 
+
+
+def quantized():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch is about to remove them
+        return torch.quantize_per_tensor(X, 0.1, 0, torch.quint8)
+
+
 CASES = {
     "no tensor returned": (lambda: function(lambda x: 3)(X), "returned int as result"),
     "nothing returned": (lambda: function(lambda x: None)(X), "returned None"),
@@ -32,6 +41,7 @@ CASES = {
     "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments must be PyTorch"),
     "a text": (lambda: ENERGY("a", W), "x is str"),
     "a sparse tensor": (lambda: ENERGY(X.to_sparse(), W), "layout torch.sparse_coo"),
+    "a quantized tensor": (lambda: ENERGY(quantized(), W), "x is quantized.*dequantize"),
     "a sparse tensor after a dense one": (
         lambda: (ENERGY(X, W), ENERGY(X.to_sparse(), W)),
         "layout torch.sparse_coo",

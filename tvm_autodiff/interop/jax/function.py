@@ -93,6 +93,16 @@ class JaxFunction:
         return f"<JaxFunction {described(self.function)}>"
 
 
+def _integers() -> Any:
+    """The range of JAX's own integers, of 64 bits if it has them."""
+    return jax.numpy.iinfo(jax.dtypes.canonicalize_dtype("int64"))
+
+
+def _fits(number: int) -> bool:
+    limits = _integers()
+    return int(limits.min) <= number <= int(limits.max)
+
+
 def _arrays(leaves: Sequence[Any], name: str) -> list[Any]:
     """JAX arrays or tracers; numbers take the floating point dtype of the first array."""
     numbers = (bool, int, float)
@@ -104,6 +114,10 @@ def _arrays(leaves: Sequence[Any], name: str) -> list[Any]:
     for leaf in leaves:
         if type(leaf) is float and floats:
             found.append(jax.numpy.asarray(leaf, floats[0]))
+        elif type(leaf) is int and not _fits(leaf):
+            raise InvalidArgumentError(
+                f"{name} is called with an integer beyond {_integers().dtype}: pass an array"
+            )
         elif isinstance(leaf, _ARRAYS) or type(leaf) in numbers:
             found.append(leaf if isinstance(leaf, jax.Array) else jax.numpy.asarray(leaf))
         else:

@@ -84,6 +84,10 @@ def _check(value: Any, name: str) -> None:
         raise InvalidArgumentError(
             f"{name} has the layout {value.layout}: kernels take dense tensors: use .to_dense()"
         )
+    if value.is_quantized:
+        raise InvalidArgumentError(
+            f"{name} is quantized: kernels take plain numbers: use .dequantize()"
+        )
     if value.device.type not in _DEVICES:
         raise CallError(
             f"{name} is on {value.device}, for which there are no kernels: move it to the CPU or "

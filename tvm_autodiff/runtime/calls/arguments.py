@@ -12,9 +12,10 @@ import numpy as np
 
 from ...errors import CallError
 from ...keywords import suggestion
-from ..arrays import Array, ArrayKind, is_recorded, kind_of, numpy_dtype, numpy_kind
+from ..arrays import Array, ArrayKind, is_recorded, kind_of, numpy_kind
 from ..files.manifest import Manifest
 from .overlap import first_overlap
+from .results import NumberOf
 from .signature import Signature, TensorSpec, dim_text, dim_value
 
 
@@ -87,11 +88,19 @@ class CheckedArguments:
             ]
             arguments += [follow.borrow(result, True) for result in results]
         else:
-            alone = signature.single and not isinstance(out, (list, tuple))
-            results = [out] if alone else list(out)
+            results = self._listed(out)
             arguments += self._outputs(results, sizes)
         self._refuse_overlap(arrays, results, out is not None)
         return arguments, results, [follow] * len(results)
+
+    def _listed(self, out: Any) -> list[Array]:
+        """The arrays that ``out=`` holds."""
+        if self.signature.single and not isinstance(out, (list, tuple)):
+            return [out]
+        if not hasattr(out, "__iter__"):
+            count = len(self.signature.outputs)
+            raise CallError(f"out= must contain {count} arrays, got {type(out).__name__}")
+        return list(out)
 
     def _refuse_overlap(self, arrays: Sequence[Array], results: list[Array], given: bool) -> None:
         count = len(arrays)
@@ -126,7 +135,8 @@ class CheckedArguments:
         kind = kind_of(array)
         follow: ArrayKind | None = kind
         if kind is None and isinstance(array, (int, float)) and not spec.shape and not updated:
-            array, kind, follow = np.asarray(array, numpy_dtype(spec.dtype)), numpy_kind(), None
+            array = NumberOf(spec)(array)
+            kind, follow = numpy_kind(), None
         if kind is None:
             raise CallError(
                 f"argument {spec.name!r} must be an array (numpy, TVM, torch, JAX or DLPack) of "

@@ -36,6 +36,8 @@ def exportable_path(path: str | os.PathLike[str]) -> Path:
     InvalidArgumentError
         If it does not end like the name of a library.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(f"path must be that of a file, got {type(path).__name__}")
     target = Path(path)
     if target.suffix not in SUFFIXES:
         raise InvalidArgumentError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...containers import Form, flattened, paths
 from ...errors import InvalidArgumentError
+from ...expr.dtypes import integer_range
 from ...expr.nodes import Tensor, const_value, dtype_of, is_expr, is_integer, is_tensor, tensor_key
 from ...expr.rewrite import contains_load
 from ...graph.graph import Graph, replace_tensors, tensors_read_by
@@ -228,6 +229,8 @@ def _length(xs: Sequence[Tensor], names: Sequence[str], length: Any) -> Extent:
         value = length if whole else const_value(length)
         if value is not None and value < 0:
             raise InvalidArgumentError(f"length is {value}: the number of steps cannot be negative")
+        if value is not None and value > integer_range("int64")[1]:
+            raise InvalidArgumentError(f"length is {value}, which no int64 holds")
         known.append(("length", length if value is None else int(value)))
     for tensor, name in zip(xs, names, strict=True):
         if not len(tensor.shape):
