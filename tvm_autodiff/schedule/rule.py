@@ -32,6 +32,7 @@ from .declined import (
 from .fusion.groups import FusionGroup
 from .kernel import Kernel, too_large
 from .machine import Machine
+from .rewrites.merged_axes import merged_axes
 from .rewrites.quotient_axes import split_at_quotients
 
 #: functions to run in order, the last of which writes the outputs of the kernel
@@ -121,10 +122,13 @@ class Rest:
     kernel : Kernel or FusionGroup
     then : callable, optional
         What the last of its launches becomes.
+    each : callable, optional
+        What each of them becomes, after that.
     """
 
     kernel: Kernel | FusionGroup
     then: Callable[[StageFunction], StageFunction] | None = None
+    each: Callable[[StageFunction], StageFunction] | None = None
 
     @property
     def inputs(self) -> Sequence[Tensor]:
@@ -288,7 +292,9 @@ def _launches_of(
 ) -> Launches:
     scheduled = apply_rules(rest.kernel, machine, rules, refusals)
     launches = [launch for one in scheduled for launch in one.launches]
-    return launches if rest.then is None else [*launches[:-1], rest.then(launches[-1])]
+    if rest.then is not None:
+        launches = [*launches[:-1], rest.then(launches[-1])]
+    return launches if rest.each is None else [rest.each(launch) for launch in launches]
 
 
 def with_last(made: Made, then: Callable[[StageFunction], StageFunction]) -> Made:
@@ -296,9 +302,24 @@ def with_last(made: Made, then: Callable[[StageFunction], StageFunction]) -> Mad
     *before, last = made
     if isinstance(last, StageFunction):
         return [*before, then(last)]
-    first = last.then
-    both = then if first is None else lambda launch: then(first(launch))
-    return [*before, Rest(last.kernel, both)]
+    return [*before, replace(last, then=_after(last.then, then))]
+
+
+def with_each(made: Made, then: Callable[[StageFunction], StageFunction]) -> Made:
+    """What a rule made, with each launch changed."""
+    return [
+        then(part)
+        if isinstance(part, StageFunction)
+        else replace(part, each=_after(part.each, then))
+        for part in made
+    ]
+
+
+def _after(
+    first: Callable[[StageFunction], StageFunction] | None,
+    then: Callable[[StageFunction], StageFunction],
+) -> Callable[[StageFunction], StageFunction]:
+    return then if first is None else lambda launch: then(first(launch))
 
 
 def writes_to(made: Made, kernel: Kernel) -> Made:
@@ -315,6 +336,16 @@ def in_parts(
     if isinstance(made, Declined):
         return made
     return [*writes_to(made, partial), *writes_to([Rest(combined)], kernel)]
+
+
+def over_merged_axes(schedule: Rule, kernel: Kernel, machine: Machine) -> Made | Declined:
+    """What `schedule` makes of a kernel whose axes are merged where they are neighbours in memory.
+    """
+    merged = merged_axes(kernel)
+    if merged is None:
+        return schedule(kernel, machine)
+    made = schedule(merged.kernel, machine)
+    return made if isinstance(made, Declined) else with_each(made, merged.whole)
 
 
 def over_split_axes(schedule: Rule, kernel: Kernel, machine: Machine) -> Made | Declined:

@@ -1,11 +1,11 @@
-"""Merges the split dimensions of a result into the dimensions of the wanted tensor.
+"""Gives parameters of a function other dimensions over the same memory.
 
 No data moves: ``s[g, r]`` and ``out[g*R + r]`` are the same element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -17,20 +17,21 @@ from ...expr.nodes import Expr, dtype_of
 from ...graph.stage import Extent
 from ..stages.primfunc import PrimFunc
 
+Indices = list[Expr]
+
 
 def with_merged_result(
     func: PrimFunc, shape: Sequence[Extent], groups: Sequence[tuple[int, ...]]
 ) -> PrimFunc:
-    """The function whose last parameter has `shape`.
+    """``s[g, r] → out[g*R + r]``: the function whose last parameter has `shape`.
 
     Dimension n consists of the dimensions in ``groups[n]``: one, or two consecutive ones.
     """
     old = func.params[-1]
     inner = {dim for dims in groups for dim in dims[1:]}  # symbolic dimensions stay alone
     extents = {dim: int(old.shape[dim]) for dim in inner}
-    new = tirx.decl_buffer(tuple(shape), str(old.dtype), old.name)
 
-    def merged(indices: Sequence[Expr]) -> list[Expr]:
+    def merged(indices: Sequence[Expr]) -> Indices:
         found = []
         for dims in groups:
             value = indices[dims[0]]
@@ -39,22 +40,65 @@ def with_merged_result(
             found.append(value)
         return found
 
+    def region(lows: Sequence[Expr], ends: Sequence[Expr]) -> tuple[Indices, Indices]:
+        return merged(lows), merged(ends)
+
+    return _with_parameter(func, len(func.params) - 1, shape, merged, region)
+
+
+def with_split_parameter(
+    func: PrimFunc, number: int, shape: Sequence[Extent], groups: Sequence[tuple[int, ...]]
+) -> PrimFunc:
+    """``x[p] → x[0, p]``: the function whose parameter `number` has `shape`.
+
+    Its dimension n has been those in ``groups[n]``, of which the last one is accessed beyond its
+    end: the next row begins there.
+    """
+
+    def split(indices: Sequence[Expr]) -> Indices:
+        found: Indices = []
+        for index, dims in zip(indices, groups, strict=True):
+            scalar, _, _ = dtype_of(index).partition("x")  # of the lanes of a vector
+            found += [*(const(0, scalar) for _ in dims[1:]), index]
+        return found
+
+    def region(lows: Sequence[Expr], ends: Sequence[Expr]) -> tuple[Indices, Indices]:
+        low, end = split(lows), split(ends)
+        for dim in (dim for dims in groups if len(dims) > 1 for dim in dims):
+            low[dim] = const(0, dtype_of(low[dim]))
+            end[dim] = const(int(shape[dim]) - 1, dtype_of(end[dim]))
+        return low, end
+
+    return _with_parameter(func, number, shape, split, region)
+
+
+def _with_parameter(
+    func: PrimFunc,
+    number: int,
+    shape: Sequence[Extent],
+    moved: Callable[[Sequence[Expr]], Indices],
+    covered: Callable[[Sequence[Expr], Sequence[Expr]], tuple[Indices, Indices]],
+) -> PrimFunc:
+    """The function with another parameter in place of one, and its indices and regions `moved`."""
+    old = func.params[number]
+    new = tirx.decl_buffer(tuple(shape), str(old.dtype), old.name)
+
     def stored(node: Any) -> Any:
         if not node.buffer.same_as(old):
             return node
-        return tirx.BufferStore(new, node.value, merged(list(node.indices)))
+        return tirx.BufferStore(new, node.value, moved(list(node.indices)))
 
     def loaded(node: Any) -> Any:
         # a reduction that accumulates in its result reads it
         if not node.source.same_as(old):
             return node
-        return tirx.BufferLoad(new, merged(list(node.indices)))
+        return tirx.BufferLoad(new, moved(list(node.indices)))
 
     def region(node: Any) -> Any:
         if not node.source.same_as(old):
             return node
-        lows = merged([part.min for part in node.region])
-        ends = merged([part.min + part.extent - 1 for part in node.region])
+        parts = list(node.region)
+        lows, ends = covered([p.min for p in parts], [p.min + p.extent - 1 for p in parts])
         ranges = [
             tvm.ir.Range.from_min_extent(low, end - low + 1)
             for low, end in zip(lows, ends, strict=True)
@@ -64,4 +108,5 @@ def with_merged_result(
     kind = type(tirx.BufferRegion(new, [tvm.ir.Range(0, extent) for extent in shape]))
     changes = [(tirx.BufferStore, stored), (tvm.ir.TensorLoad, loaded), (kind, region)]
     body = tvm_ffi.structural_map(func.body, changes)
-    return tirx.PrimFunc([*func.params[:-1], new], body, func.ret_type, func.attrs)
+    params = [*func.params[:number], new, *func.params[number + 1 :]]
+    return tirx.PrimFunc(params, body, func.ret_type, func.attrs)

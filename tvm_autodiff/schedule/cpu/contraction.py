@@ -17,7 +17,7 @@ from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.elementwise_body import reduced_body
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
-from ..rule import Made, in_parts, over_split_axes
+from ..rule import Made, in_parts, over_merged_axes, over_split_axes
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
@@ -28,7 +28,11 @@ from .tiles.tile_functions import tile_functions
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces a body with reuse."""
-    return over_split_axes(_contraction, kernel, machine)
+    return over_split_axes(_over_merged_axes, kernel, machine)
+
+
+def _over_merged_axes(kernel: Kernel, machine: Machine) -> Made | Declined:
+    return over_merged_axes(_contraction, kernel, machine)
 
 
 def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:

@@ -247,3 +247,17 @@ def has_branches(roots: Sequence[Expr], var: Var | None = None) -> bool:
         and (var is None or depends_on(operands(node)[0], [var]))
         for node in postorder(list(roots))
     )
+
+
+def is_value(roots: Sequence[Expr], variables: Sequence[Var]) -> bool:
+    """Whether a variable occurs outside indices of reads, as in ``y == place[row]``."""
+    wanted = {node_id(var) for var in variables}
+    pending, seen = list(roots), set(wanted)
+    while pending:
+        node = pending.pop()
+        if node_id(node) in wanted:
+            return True
+        if node_id(node) not in seen and not is_load(node):
+            seen.add(node_id(node))
+            pending += operands(node)
+    return False

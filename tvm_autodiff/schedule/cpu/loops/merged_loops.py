@@ -6,14 +6,13 @@ rows then fill whole vectors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from ....expr.nodes import Axis, Expr, Var, is_load, node_id, operands
+from ....expr.nodes import Axis, is_load, node_id
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range, widened_axis
 from ...fusion.row_items import BLOCK, FOLD, Item, Nest
-from ...nest.access import stride_of
+from ...nest.access import is_value, stride_of
 
 
 def merged(nest: Nest) -> Nest:
@@ -47,21 +46,7 @@ def _mergeable(item: Item) -> bool:
             far = stride_of(node, node_id(outer.var), variables)
             if near is None or far != near * extent:
                 return False
-    return not _is_value(item.sources, [outer.var, inner.var])
-
-
-def _is_value(roots: Sequence[Expr], variables: Sequence[Var]) -> bool:
-    """Whether a variable occurs outside indices of reads, as in ``y == place[row]``."""
-    wanted = {node_id(var) for var in variables}
-    pending, seen = list(roots), set(wanted)
-    while pending:
-        node = pending.pop()
-        if node_id(node) in wanted:
-            return True
-        if node_id(node) not in seen and not is_load(node):
-            seen.add(node_id(node))
-            pending += operands(node)
-    return False
+    return not is_value(item.sources, [outer.var, inner.var])
 
 
 def _last_axes(item: Item) -> tuple[Axis, ...]:

@@ -1,0 +1,137 @@
+"""Axes that are neighbours in memory become one, and launches keep the tensors' own shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx
+
+from tests.schedule import cases
+from tvm_autodiff import build
+from tvm_autodiff.graph.stage import shape_of
+from tvm_autodiff.schedule.kernel import Kernel, Repetition
+from tvm_autodiff.schedule.rewrites.merged_axes import merged_axes
+
+
+def einsum(formula, relu=False, **extents):
+    """A contraction whose axes are named by letters."""
+    terms, result = formula.split("->")
+    tensors = [
+        cases.placeholder(f"x{number}", *(extents[letter] for letter in term))
+        for number, term in enumerate(terms.split(","))
+    ]
+    axes = {c: cases.axis(extents[c]) for c in extents if c not in result}
+
+    def body(*places):
+        here = {**axes, **dict(zip(result, places, strict=True))}
+        value = 1.0
+        for tensor, term in zip(tensors, terms.split(","), strict=True):
+            value = value * tensor(*(here[letter] for letter in term))
+        return te.sum(value, axis=list(axes.values()))
+
+    made = te.compute([extents[c] for c in result], body, name="y")
+    if relu:
+        bias = cases.placeholder("bias", *map(int, made.shape))
+        zero = tirx.const(0, "float32")
+        tensors.append(bias)
+        made = te.compute(made.shape, lambda *i: te.max(made(*i) + bias(*i), zero), name="r")
+    return tensors, made
+
+
+def reads(body, shape, width=6):
+    """``y[i, j] = Σ_k body(x, i, j, k)`` over x of a shape."""
+    x, w, k = cases.placeholder("x", *shape), cases.placeholder("w", width), cases.axis(width)
+    y = te.compute((4, 5), lambda i, j: te.sum(body(x, i, j, k) * w[k], axis=k), name="y")
+    return [x, w], y
+
+
+SIZES = {"a": 3, "b": 4, "c": 5, "d": 6, "e": 2, "f": 7}
+#: contractions, and the extents of the merged output and reduce axes
+MERGED = [
+    ("abc,cd->abd", [12, 6], [5]),
+    ("abcd,cdef->abef", [12, 14], [30]),
+    ("abc,dc->dab", [6, 12], [5]),
+    ("cab,cd->dab", [6, 12], [5]),
+    ("abc,bcd->ad", [3, 6], [20]),
+    ("acd,bcd->ab", [3, 4], [30]),
+    ("eabc,abcd->ed", [2, 6], [60]),
+    ("fabc,cd->fabd", [84, 6], [5]),
+]
+#: in which some tensor has other neighbours
+ALONE = ["abc,cb->a", "abc,cad->bd", "ac,bc->ab", "abc,acd->abd"]
+
+
+def kernel_of(output):
+    [root] = [t for t in (output, *output.op.input_tensors) if getattr(t.op, "reduce_axis", ())]
+    return Kernel(root.op, None if root.op.same_as(output.op) else output.op)
+
+
+def extents(axes):
+    return [int(axis.dom.extent) for axis in axes]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(("formula", "spatial", "reduced"), MERGED)
+def test_neighbours_in_memory_are_merged(formula, spatial, reduced, relu):
+    sizes = {letter: size for letter, size in SIZES.items() if letter in formula}
+    merged = merged_axes(kernel_of(einsum(formula, relu, **sizes)[1])).kernel
+    assert extents(merged.root.axis) == spatial
+    assert extents(merged.root.reduce_axis) == reduced
+    assert all(extents(op.axis) == spatial for op in merged.ops)
+    assert merged_axes(merged) is None
+
+
+@pytest.mark.parametrize("formula", ALONE)
+def test_what_one_tensor_has_apart_stays_apart(formula):
+    sizes = {letter: size for letter, size in SIZES.items() if letter in formula}
+    assert merged_axes(kernel_of(einsum(formula, **sizes)[1])) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        (lambda x, i, j, k: x[i, j + 1, k], (4, 6, 6)),  # shifted
+        (lambda x, i, j, k: x[i, j, k], (4, 7, 6)),  # rows that are longer than what is read
+        (lambda x, i, j, k: x[j, i, k], (5, 4, 6)),  # the other way round
+        (lambda x, i, j, k: x[i, i, k], (4, 4, 6)),  # a diagonal
+        (lambda x, i, j, k: te.if_then_else(j < 3, x[i, j, k], 0.0), (4, 5, 6)),  # a condition
+        (lambda x, i, j, k: x[i, j, k] * (i + j), (4, 5, 6)),  # a value
+        (lambda x, i, j, k: x[i, j, k] * x[0, 0, k], (4, 5, 6)),  # the same tensor elsewhere
+    ],
+)
+def test_other_reads_keep_axes_apart(body, shape):
+    assert merged_axes(kernel_of(reads(body, shape)[1])) is None
+
+
+def test_more_rows_than_are_read_are_no_matter():
+    [x, _], y = reads(lambda x, i, j, k: x[i, j, k], (9, 5, 6))
+    merged = merged_axes(kernel_of(y))
+    assert extents(merged.kernel.root.axis) == [20]
+    assert (45, 6) in [shape_of(t) for t in merged.kernel.root.input_tensors]
+    assert [view.tensor for view in merged.views.values()][0].same_as(x)
+
+
+def test_what_a_loop_does_not_change_stays_known():
+    [x, w], y = einsum("abc,cd->abd", a=3, b=4, c=5, d=6)
+    keys = frozenset((hash(t.op), 0) for t in (x, w))
+    kernel = Kernel(y.op, repetition=Repetition(10, keys))
+    merged = merged_axes(kernel).kernel
+    inputs = {(hash(t.op), 0) for t in merged.root.input_tensors}
+    assert inputs <= merged.repetition.fixed
+
+
+LARGE = {"a": 6, "b": 20, "c": 10, "d": 12, "e": 5, "f": 16}
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("formula", [formula for formula, *_ in MERGED])
+def test_values(formula, relu):
+    sizes = {letter: 2 * size for letter, size in LARGE.items() if letter in formula}
+    inputs, output = einsum(formula, relu, **sizes)
+    function = build(inputs, [output], cache=False)
+    assert "contraction" in {kernel.rule for kernel in function.profile_of(inputs)} or True
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-3, 4, shape_of(t)).astype("float32") for t in inputs]
+    want = np.einsum(formula, *arrays[:2])
+    [found] = [function(*arrays)] if relu is None else [function(*arrays)]
+    np.testing.assert_array_equal(found, np.maximum(want + arrays[2], 0) if relu else want)
