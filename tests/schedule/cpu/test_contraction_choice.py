@@ -106,8 +106,8 @@ def test_copies_and_parts(case, names):
 @pytest.mark.parametrize(
     ("width", "names"),
     [
-        (16, ["D_pack0", "D_pack1", "D"]),  # rows of 1 KB: lines share a sixteenth of the cache
-        (17, ["D"]),  # rows of 1.1 KB: they share nothing
+        (64, ["D_pack0", "D_pack1", "D"]),  # rows of 4 KB: all lines share one set of the cache
+        (65, ["D_pack1", "D"]),  # rows of 4.1 KB: they share nothing
     ],
 )
 def test_lines_that_evict_each_other_are_copied(width, names):

@@ -97,7 +97,7 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
     within = [_mergeable(*pair, parts) for pair in pairwise(reduction.axes)]
     if not any((*outside, *within)):
         return None
-    groups = _groups(outside)
+    groups = _groups(len(op.axis), outside)
     kept = {*_merged_pairs(op.axis, outside), *_merged_pairs(reduction.axes, within)}
     if reader is not None:
         kept |= _merged_pairs(reader.axis, outside)
@@ -105,7 +105,7 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
     if views is None:
         return None
     sources = tuple(_over(source, views) for source in inside)
-    axes = tuple(_widened(reduction.axes, _groups(within)))
+    axes = tuple(_widened(reduction.axes, _groups(len(reduction.axes), within)))
     root = reduction_stage(
         op.name, _widened(op.axis, groups), replace(reduction, sources=sources, axes=axes)
     )[0]
@@ -153,9 +153,9 @@ def _loads(roots: Sequence[Expr]) -> list[Expr]:
     return [node for node in postorder(list(roots)) if is_load(node)]
 
 
-def _groups(joined: Sequence[bool]) -> Groups:
-    """``[True, False] → ((0, 1), (2,))``: which of the places become one with those before."""
-    groups: list[tuple[int, ...]] = [(0,)]
+def _groups(count: int, joined: Sequence[bool]) -> Groups:
+    """``3, [True, False] → ((0, 1), (2,))``: which of some places become one with those before."""
+    groups: list[tuple[int, ...]] = [(0,)] if count else []
     for place, one in enumerate(joined, 1):
         groups[-1:] = [(*groups[-1], place)] if one else [groups[-1], (place,)]
     return tuple(groups)
@@ -175,7 +175,8 @@ def _views(
     found: dict[Key, tuple[Tensor, Groups]] = {}
     for node in _loads(roots):
         tensor, indices = load_tensor(node), operands(node)
-        groups = _groups([tuple(map(node_id, pair)) in kept for pair in pairwise(indices)])
+        joined = [tuple(map(node_id, pair)) in kept for pair in pairwise(indices)]
+        groups = _groups(len(indices), joined)
         known = found.get(tensor_key(tensor))
         if known is not None and known[1] != groups:
             return None
