@@ -58,7 +58,7 @@ def read_array(array: Array, indices: Sequence[Array], name: str, active: Array 
     if not indices:
         return array[()]
     legal = [(index >= 0) & (index < n) for index, n in zip(indices, array.shape, strict=True)]
-    if all([ok.all() for ok in legal]):
+    if all(ok.all() for ok in legal):
         return array[tuple([index.astype(np.int64, copy=False) for index in indices])]
     inside = functools.reduce(np.logical_and, legal)
     if active is not None and (active & ~inside).any():
