@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,19 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph as evaluate
 
 jax.config.update("jax_enable_x64", True)
+
+
+@partial(jax.jit, static_argnums=0)
+def pullback(function, at, cotangent):
+    """JAX's cotangents of the arguments, compiled as one."""
+    return jax.vjp(function, *at)[1](cotangent)
+
+
+@partial(jax.jit, static_argnums=0)
+def second_pullback(function, at, first, second):
+    """JAX's cotangent of the argument of the pullback of a function."""
+    return jax.vjp(lambda x: jax.vjp(function, x)[1](first)[0], at)[1](second)[0]
+
 
 RANDOM = np.random.default_rng(0)
 
@@ -135,7 +150,7 @@ def ours_around(f, x):
     return each(x, lambda i: te.exp(y[i]), "outer")
 
 
-@pytest.fixture(params=list(CASES))
+@pytest.fixture(scope="module", params=list(CASES))
 def pair(request):
     """Our function of a tensor, and JAX's of an array."""
     ours, theirs = CASES[request.param]()
@@ -157,8 +172,7 @@ def test_the_value_and_both_modes(pair):
     y = ours(x)
     [dx], [dy] = ad.vjp(y, x, g), ad.jvp(y, x, v)
     got = both([y, dx, dy], [(x, X), (g, G), (v, V)])
-    value, pull = jax.vjp(jax.jit(theirs), X)
-    want = [value, pull(G)[0]]
+    want = [jax.jit(theirs)(X), *pullback(theirs, (X,), G)]
     np.testing.assert_allclose(got[0], want[0], rtol=1e-12)
     np.testing.assert_allclose(got[1], want[1], rtol=1e-10)
     # elementwise or linear maps: a tangent by the transpose of JAX's pullback
@@ -171,7 +185,7 @@ def test_reverse_over_reverse(pair):
     [dx] = ad.vjp(ours(x), x, g)
     [dx2] = ad.vjp(dx, x, w)
     [got] = both([dx2], [(x, X), (g, G), (w, W)])
-    want = jax.vjp(jax.jit(lambda x: jax.vjp(theirs, x)[1](G)[0]), X)[1](W)[0]
+    want = second_pullback(theirs, X, G, W)
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
@@ -191,7 +205,7 @@ def test_reverse_over_forward(pair):
     [dy] = ad.jvp(ours(x), x, v)
     [pulled] = ad.vjp(dy, x, w)
     [got] = both([pulled], [(x, X), (v, V), (w, W)])
-    want = jax.vjp(jax.jit(lambda x: jax.jacrev(theirs)(x) @ V), X)[1](W)[0]
+    [want] = pullback(lambda x: jax.jacrev(theirs)(x) @ V, (X,), W)
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
@@ -250,7 +264,7 @@ def test_vmap(pair):
     np.testing.assert_allclose(got[1], jax.jit(jax.vmap(pull))(at), rtol=1e-10)
     jacobian = jax.jit(jax.jacrev(theirs))
     np.testing.assert_allclose(got[2], [jacobian(row) @ G for row in at], rtol=1e-10)
-    want = [jax.vjp(pull, row)[1](W)[0] for row in at]
+    want = [second_pullback(theirs, row, G, W) for row in at]
     np.testing.assert_allclose(got[3], want, rtol=1e-10, atol=1e-12)
 
 
@@ -265,7 +279,7 @@ def test_derivatives_of_a_batch(pair):
     got = both([dx, dy, dx2], [(xs, at), (g, heads), (v, moving)])
     many = jax.vmap(theirs)
     pull = lambda x: jax.vjp(many, x)[1](heads)[0]  # noqa: E731
-    np.testing.assert_allclose(got[0], pull(at), rtol=1e-10)
+    np.testing.assert_allclose(got[0], *pullback(many, (at,), heads), rtol=1e-10)
     rows = [jax.jit(jax.jacrev(theirs))(row) @ v for row, v in zip(at, moving, strict=True)]
     np.testing.assert_allclose(got[1], rows, rtol=1e-10)
     want = np.tensordot(jax.jit(jax.jacrev(pull))(at), moving, 2)
@@ -274,7 +288,7 @@ def test_derivatives_of_a_batch(pair):
     [yss] = ad.vmap(ys, {xs: xss})
     wide, wide_heads = array(2, 3, 5), array(2, 3, 5)
     [got] = both(list(ad.vjp(yss, xss, gs)), [(xss, wide), (gs, wide_heads)])
-    want = jax.vjp(jax.jit(jax.vmap(many)), wide)[1](wide_heads)[0]
+    [want] = pullback(jax.vmap(many), (wide,), wide_heads)
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
@@ -282,7 +296,7 @@ def test_it_survives_every_rewrite(pair):
     ours, theirs = pair
     x, g = tensor(5), tensor(5, name="g")
     y = ours(x)
-    want = jax.vjp(jax.jit(theirs), X)[1](G)[0]
+    [want] = pullback(theirs, (X,), G)
     for transform in (
         ad.inline_tensors,
         ad.merge_equal_stages,
@@ -294,7 +308,7 @@ def test_it_survives_every_rewrite(pair):
         [got] = evaluate(list(ad.vjp(moved, x, g)), [(x, X), (g, G)])
         np.testing.assert_allclose(got, want, rtol=1e-10)
     [dx] = ad.vjp(y, x, g)
-    want = jax.vjp(jax.jit(lambda x: jax.vjp(theirs, x)[1](G)[0]), X)[1](W)[0]
+    want = second_pullback(theirs, X, G, W)
     w = tensor(5, name="w")
     for transform in (ad.inline_tensors, ad.merge_equal_stages, ad.simplify_reductions):
         [moved] = transform([dx])
@@ -353,10 +367,8 @@ class TestSeveralOutputs:
         assert [len(y.shape) for y in self.outputs] == [2, 0]
 
     def test_reverse(self):
-        got = both(
-            list(ad.vjp(list(self.outputs), [self.x, self.w], [self.g, self.h])), self.pairs
-        )
-        want = jax.vjp(jax.jit(self.theirs), *self.at)[1](tuple(self.heads))
+        got = both(list(ad.vjp(list(self.outputs), [self.x, self.w], [self.g, self.h])), self.pairs)
+        want = pullback(self.theirs, tuple(self.at), tuple(self.heads))
         for one, other in zip(got, want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10)
 
@@ -368,7 +380,7 @@ class TestSeveralOutputs:
         got = both(list(ad.vjp(list(self.outputs), [self.x, self.w], heads)), self.pairs)
         zeros = [np.zeros_like(self.heads[0]), np.zeros(())]
         zeros[number] = self.heads[number]
-        want = jax.vjp(jax.jit(self.theirs), *self.at)[1](tuple(zeros))
+        want = pullback(self.theirs, tuple(self.at), tuple(zeros))
         for one, other in zip(got, want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
 
@@ -393,8 +405,8 @@ class TestSeveralOutputs:
         second = list(ad.vjp(first, [self.x, self.w], [u, v]))
         at = [array(3, 4), array(4)]
         got = both(second, [*self.pairs, (u, at[0]), (v, at[1])])
-        pull = lambda x, w: jax.vjp(jax.jit(self.theirs), x, w)[1](tuple(self.heads))  # noqa: E731
-        want = jax.vjp(pull, *self.at)[1](tuple(at))
+        pull = lambda x, w: jax.vjp(self.theirs, x, w)[1](tuple(self.heads))  # noqa: E731
+        want = pullback(pull, tuple(self.at), tuple(at))
         for one, other in zip(got, want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
@@ -407,8 +419,7 @@ class TestSeveralOutputs:
         pairs = [(xs, at), (self.w, self.at[1]), (gs, heads[0]), (hs, heads[1])]
         got = both(pulled, pairs)
         each = [
-            jax.vjp(jax.jit(self.theirs), at[b], self.at[1])[1]((heads[0][b], heads[1][b]))
-            for b in (0, 1)
+            pullback(self.theirs, (at[b], self.at[1]), (heads[0][b], heads[1][b])) for b in (0, 1)
         ]
         np.testing.assert_allclose(got[0], [dx for dx, _ in each], rtol=1e-10)
         np.testing.assert_allclose(got[1], sum(dw for _, dw in each), rtol=1e-10)
