@@ -81,8 +81,8 @@ def emit_kernels(
             solve_masks,
         )
     )
-    run_deep(compiled, plan)  # what TVM refuses is known to the plan from now on
-    program = run_deep(plan.program, False)
+    # compiled to see what TVM refuses: then another rule schedules it
+    program = run_deep(compiled, plan, direct=False).program
     pairs = list(zip(request.inputs, expressions, strict=True))
     sizes = Sizes.matching([(tensor, shape_of_expr(expr)) for tensor, expr in pairs])
     values = {tensor_key(tensor): expr for tensor, expr in pairs}
