@@ -128,6 +128,10 @@ def cpu_vectors(target: Target) -> tuple[int, int]:
     return next(rows, _SSE)
 
 
+#: the bytes of vectors that most cores multiply in a cycle
+USUAL_PORT_BYTES = 64
+
+
 def cpu_port_bytes(target: Target) -> int:
     """The bytes of vectors that a core of a CPU target multiplies, or loads, in a cycle.
 
@@ -136,7 +140,8 @@ def cpu_port_bytes(target: Target) -> int:
     >>> cpu_port_bytes(target_from({"kind": "llvm", "mcpu": "sapphirerapids"}))
     128
     """
-    return 128 if target.attrs.get("mcpu", None) in _TWO_OF_64_BYTES else 64
+    wide = target.attrs.get("mcpu", None) in _TWO_OF_64_BYTES
+    return 2 * USUAL_PORT_BYTES if wide else USUAL_PORT_BYTES
 
 
 def is_host(target: Target) -> bool:

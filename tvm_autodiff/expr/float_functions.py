@@ -13,6 +13,8 @@ from .printing.text import text
 #: functions of two floats
 TWO_FLOATS = frozenset(("fmod", "atan2", "hypot", "copysign", "nextafter"))
 _LDEXP = "ldexp"
+#: the exponent of ``ldexp`` beyond which every result is zero, infinite or no number
+MOST_EXPONENT = 1 << 14
 
 
 def widest_of(parts: Sequence[Expr], result: str) -> str:

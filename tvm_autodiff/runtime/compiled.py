@@ -120,6 +120,7 @@ class CompiledFunction(CheckedArguments, Unpickled):
 
         Examples
         --------
+        >>> import numpy as np
         >>> from tvm import te
         >>> from tvm_autodiff import build
         >>> a, b = te.placeholder((2,), name="a"), te.placeholder((2,), name="b")
@@ -307,6 +308,7 @@ class CompiledFunction(CheckedArguments, Unpickled):
 
         Examples
         --------
+        >>> import numpy as np
         >>> from tvm import te
         >>> from tvm_autodiff import build
         >>> A = te.placeholder((1000,), name="A")

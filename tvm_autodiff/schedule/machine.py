@@ -12,6 +12,7 @@ from typing import Any
 
 from ..codegen.host.host_cpu import USUAL_CACHES, USUAL_PAGE, Cache, host_caches, page_bytes
 from ..codegen.targets import (
+    USUAL_PORT_BYTES,
     Target,
     cpu_port_bytes,
     cpu_vectors,
@@ -83,7 +84,7 @@ class Machine:
     first_cache_ways: int = _FIRST.ways
     line_bytes: int = _FIRST.line
     page_bytes: int = USUAL_PAGE
-    port_bytes: int = 64
+    port_bytes: int = USUAL_PORT_BYTES
     multiprocessors: int = 0
     block_threads: int = 0
     shared_bytes: int = 0

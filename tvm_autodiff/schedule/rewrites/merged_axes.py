@@ -15,6 +15,7 @@ from math import prod
 
 from ...codegen.passes.merged_axes import with_split_parameter
 from ...codegen.stages.primfunc import StageFunction
+from ...expr.dtypes import integer_range
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -46,7 +47,7 @@ from ..nest.access import is_value
 Groups = tuple[tuple[int, ...], ...]  #: which axes or dimensions become one
 Key = tuple[int, int]
 
-_LARGEST = 2**31 - 1  #: extent of an axis of int32
+_LARGEST = integer_range("int32")[1]  #: extent of an axis
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from ...errors import LoweringError
 from ...expr.build import cast, like
 from ...expr.dtypes import keeps_values
-from ...expr.float_functions import TWO_FLOATS, why_meaningless, widest_of
+from ...expr.float_functions import MOST_EXPONENT, TWO_FLOATS, why_meaningless, widest_of
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
 from ...expr.integers.wrapping import opaque_conversions, opaque_unsigned
@@ -71,9 +71,6 @@ from ...graph.structural import EqualStages
 from .guards import with_guards
 from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
-
-#: no exponent beyond changes a result that is finite and not zero
-_MOST_EXPONENT = 1 << 14
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -212,8 +209,8 @@ def _normal_ldexp(node: Expr) -> Expr:
     """``ldexp(x, n)`` as the C library takes it: an int32 n, and no x of 16 bits."""
     x, n = operands(node)
     if not keeps_values(dtype_of(n), "int32"):
-        low = 0 if dtype_of(n).startswith("u") else -_MOST_EXPONENT
-        n = binary("max", binary("min", n, like(n, _MOST_EXPONENT)), like(n, low))
+        low = 0 if dtype_of(n).startswith("u") else -MOST_EXPONENT
+        n = binary("max", binary("min", n, like(n, MOST_EXPONENT)), like(n, low))
     wide = "float64" if dtype_of(node) == "float64" else "float32"
     return cast(dtype_of(node), call_node("ldexp", [cast(wide, x), cast("int32", n)], wide))
 
