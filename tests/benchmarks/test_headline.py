@@ -44,8 +44,9 @@ def test_a_page_without_figures_is_refused():
 
 
 def test_a_folder_gets_the_picture_of_its_own_figures(tmp_path):
-    (tmp_path / TABLE.name).write_text(TEXT.replace("|  4.99 |", "|  4.50 |"), encoding="utf-8")
+    most = f"{max(ratios(TEXT)[0].values()):.2f}"
+    (tmp_path / TABLE.name).write_text(TEXT.replace(f"  {most} |", "  4.51 |"), encoding="utf-8")
     write(tmp_path)
     svg = (tmp_path / PICTURE.name).read_text(encoding="utf-8")
-    assert ">4.50<" in svg
-    assert ">4.99<" not in svg
+    assert ">4.51<" in svg
+    assert f">{most}<" not in svg
