@@ -94,6 +94,7 @@ def test_what_one_tensor_has_apart_stays_apart(formula):
         (lambda x, i, j, k: x[i, j, k], (4, 7, 6)),  # rows that are longer than what is read
         (lambda x, i, j, k: x[j, i, k], (5, 4, 6)),  # the other way round
         (lambda x, i, j, k: x[i, i, k], (4, 4, 6)),  # a diagonal
+        (lambda x, i, j, k: x[i, j, k], (te.var("n"), 5, 6)),  # of a symbolic number of rows
         (lambda x, i, j, k: te.if_then_else(j < 3, x[i, j, k], 0.0), (4, 5, 6)),  # a condition
         (lambda x, i, j, k: x[i, j, k] * (i + j), (4, 5, 6)),  # a value
         (lambda x, i, j, k: x[i, j, k] * x[0, 0, k], (4, 5, 6)),  # the same tensor elsewhere

@@ -130,7 +130,7 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
 
 def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr]) -> bool:
     """Whether all reads that depend on either of two axes have them as indices of neighbouring
-    dimensions, the second of which the inner axis runs through.
+    dimensions of literal extent, the second of which the inner axis runs through.
     """
     extents = constant_extent(outer), constant_extent(inner)
     if not 0 < prod(extents) <= _LARGEST or is_value(roots, [outer.var, inner.var]):
@@ -145,6 +145,7 @@ def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr]) -> bool:
             [node_id(indices[dim]) for dim in dims] != wanted
             or dims[1] != dims[0] + 1
             or shape[dims[1]] != extents[1]
+            or not isinstance(shape[dims[0]], int)
         ):
             return False
     return True
