@@ -175,21 +175,13 @@ UNOPTIMISED = (
     "transforms",
     "zero_elimination",
 )
-#: and of these, whose cases are shapes and bodies of the same rules, one case in so many is
-#: optimised, the first one of each test among them
-SAMPLED = ("schedule/cpu", "schedule/test_rules.py", "schedule/test_wide_shapes.py")
-OPTIMISED = 4
 TESTS = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
 def unoptimised_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds for this host are not optimised by LLVM, in the folders above."""
-    path = request.path.relative_to(TESTS).as_posix()
-    places = getattr(getattr(request.node, "callspec", None), "indices", {})
-    if path.startswith(UNOPTIMISED) or (
-        path.startswith(SAMPLED) and sum(set(places.values())) % OPTIMISED
-    ):
+    if request.path.relative_to(TESTS).as_posix().startswith(UNOPTIMISED):
         monkeypatch.setattr("tvm_autodiff.schedule.machine.host_target", _unoptimised_host)
 
 

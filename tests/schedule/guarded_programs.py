@@ -406,5 +406,5 @@ _ALIKE = frozenset(
     + ("lookup-select", "gradient-padded", "gradient-product", "rows-behind-selects")
     + ("kept-states-called", "rows-100", "joined", "long-rows", "rows-in-blocks")
 )
-#: one of each kind: every access of all of them is checked by `test_sanitized`
+#: one of each kind
 DIFFERENT = [name for name in PROGRAMS if name not in _ALIKE]

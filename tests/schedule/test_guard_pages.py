@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.processes import without_torch
-from tests.schedule.guarded_programs import DIFFERENT
+from tests.schedule.guarded_programs import PROGRAMS
 
 ROOT = Path(__file__).parents[2]
 
 
 #: each program at both ends of its arrays, one after the other: a process builds it once
-RUNS = [f"{name}/{place}" for name in DIFFERENT for place in ("end", "begin")]
+RUNS = [f"{name}/{place}" for name in PROGRAMS for place in ("end", "begin")]
 
 
 def ended() -> dict[str, str]:

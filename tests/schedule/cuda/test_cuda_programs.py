@@ -117,7 +117,6 @@ def test_operators_of_topi():
     check({case.name: of_operator(case) for case in OPERATORS}, sources=True)
 
 
-
 def of_guarded(name):
     """A program with guards, called with each of its sizes."""
     program = guarded_programs.PROGRAMS[name]()

@@ -104,6 +104,16 @@ def test_other_reads_keep_axes_apart(body, shape):
     assert merged_axes(kernel_of(reads(body, shape)[1])) is None
 
 
+def test_an_axis_that_int32_does_not_count_is_not_made():
+    """Three axes of which any two could be one."""
+    sizes = {"a": 2**11, "b": 2**10, "c": 5, "d": 2**10}
+    assert extents(merged_axes(kernel_of(einsum("abc,cd->abd", **sizes)[1])).kernel.root.axis)
+    x, w = cases.placeholder("x", 2**11, 2**10, 2**10, 5), cases.placeholder("w", 5)
+    k = cases.axis(5)
+    y = te.compute(x.shape[:3], lambda a, b, c: te.sum(x[a, b, c, k] * w[k], axis=k), name="y")
+    assert merged_axes(Kernel(y.op)) is None
+
+
 def test_more_rows_than_are_read_are_no_matter():
     [x, _], y = reads(lambda x, i, j, k: x[i, j, k], (9, 5, 6))
     merged = merged_axes(kernel_of(y))

@@ -98,7 +98,9 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
     within = [_mergeable(*pair, parts) for pair in pairwise(reduction.axes)]
     if not any((*outside, *within)):
         return None
-    groups = _groups(len(op.axis), outside)
+    groups, summed = _groups(len(op.axis), outside), _groups(len(reduction.axes), within)
+    if max(_extents(op.axis, groups) + _extents(reduction.axes, summed)) > _LARGEST:
+        return None
     kept = {*_merged_pairs(op.axis, outside), *_merged_pairs(reduction.axes, within)}
     if reader is not None:
         kept |= _merged_pairs(reader.axis, outside)
@@ -106,7 +108,7 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
     if views is None:
         return None
     sources = tuple(_over(source, views) for source in inside)
-    axes = tuple(_widened(reduction.axes, _groups(len(reduction.axes), within)))
+    axes = tuple(_widened(reduction.axes, summed))
     root = reduction_stage(
         op.name, _widened(op.axis, groups), replace(reduction, sources=sources, axes=axes)
     )[0]
@@ -133,7 +135,7 @@ def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr]) -> bool:
     dimensions of literal extent, the second of which the inner axis runs through.
     """
     extents = constant_extent(outer), constant_extent(inner)
-    if not 0 < prod(extents) <= _LARGEST or is_value(roots, [outer.var, inner.var]):
+    if 0 in extents or is_value(roots, [outer.var, inner.var]):
         return False
     wanted = [node_id(outer.var), node_id(inner.var)]
     for node in _loads(roots):
@@ -207,9 +209,13 @@ def _over(expr: Expr, views: Mapping[Key, tuple[Tensor, Groups]]) -> Expr:
 
 def _widened(axes: Sequence[Axis], groups: Groups) -> list[Axis]:
     """The last axis of each group, over the places of all of them."""
+    pairs = zip(groups, _extents(axes, groups), strict=True)
     return [
-        axes[dims[-1]]
-        if len(dims) == 1
-        else widened_axis(axes[dims[-1]], prod(constant_extent(axes[dim]) for dim in dims))
-        for dims in groups
+        axes[dims[-1]] if len(dims) == 1 else widened_axis(axes[dims[-1]], extent)
+        for dims, extent in pairs
     ]
+
+
+def _extents(axes: Sequence[Axis], groups: Groups) -> list[int]:
+    """The extent of each group; 0 for an axis of symbolic extent, which is alone."""
+    return [prod(constant_extent(axes[dim]) for dim in dims) for dims in groups]
