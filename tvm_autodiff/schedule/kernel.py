@@ -113,8 +113,18 @@ class Kernel:
         return {hash(op): list(_reads(op)) for op in self.ops}
 
 
-def results_of(kernel: Kernel, values: Sequence[Expr], indices: Sequence[Expr]) -> list[Expr]:
+def results_of(
+    kernel: Kernel,
+    values: Sequence[Expr],
+    indices: Sequence[Expr],
+    epilogue: Sequence[Expr] | None = None,
+) -> list[Expr]:
     """The element of each output at some indices, from those of the root and through the epilogue.
+
+    Parameters
+    ----------
+    epilogue : sequence of Expr, optional
+        The bodies of the epilogue in another form.
     """
     if kernel.epilogue is None:
         return list(values)
@@ -124,7 +134,8 @@ def results_of(kernel: Kernel, values: Sequence[Expr], indices: Sequence[Expr]) 
         return value if tensor_key(tensor) == root else None
 
     rename = substituter(dict(zip(axis_vars(kernel.epilogue), indices, strict=True)))
-    return [map_loads(rename(body), reduced) for body in bodies(kernel.epilogue)]
+    found = bodies(kernel.epilogue) if epilogue is None else epilogue
+    return [map_loads(rename(body), reduced) for body in found]
 
 
 def _reads(op: Operation) -> Iterator[Read]:

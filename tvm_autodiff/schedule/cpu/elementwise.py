@@ -7,8 +7,10 @@ than the write, both are tiled, so that cache lines are used completely.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from ...codegen.passes.ended_loops import with_ended_loops
 from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
@@ -44,7 +46,8 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     # without elements there is nothing to schedule, and TVM divides by extents that are fused
     if len(op.axis) and len(blocks) == 1 and 0 not in shape_of(op.output(0)):
         _schedule(schedule, blocks[0], op, machine, threads)
-    return [scheduled(schedule, unscheduled)]
+    made = scheduled(schedule, unscheduled)
+    return [replace(made, func=with_ended_loops(made.func))]
 
 
 def joined_maps(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:

@@ -11,13 +11,13 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
-from tests.machines import avx512
 from tests.schedule.loop_cases import LoopCase
 from tests.schedule.test_slow_kernels import WARP
 from tvm_autodiff.codegen.stages.primfunc import StageFunction, stage_function
 from tvm_autodiff.errors import PlainScheduleWarning
 from tvm_autodiff.schedule.cpu.recurrences import row_loop as rule
 from tvm_autodiff.schedule.cpu.recurrences.small_loop import small_loop
+from tvm_autodiff.schedule.machine import as_target, machine_of
 
 
 def each(like: Any, value: Callable[..., Any], name: str = "v") -> te.Tensor:
@@ -176,7 +176,7 @@ def test_rows_in_vectors_agree_with_numpy(name: str, rows: int, reverse: int) ->
 @pytest.mark.parametrize("name", NAMES[:4])
 def test_blocks_of_rows_on_threads(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks, so that there are several of them for each thread."""
-    small = replace(avx512(3), first_cache_bytes=2_048)
+    small = replace(machine_of(as_target(None), 3), first_cache_bytes=2_048)
     monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", lambda *given: small)
     monkeypatch.setattr(rule, "KERNEL_CALL", 10_000)
     case = cases(rows)[NAMES.index(name)]
