@@ -60,10 +60,19 @@ def columns(n, m):
     return [x], te.compute((n,), lambda i: te.max(wide(x[k, i]), axis=k), name="total")
 
 
+def apart(n, m):
+    """Reads along columns, at what data say, and along rows, in one body."""
+    x, y = cases.placeholder("x", m, n), cases.placeholder("y", n, m)
+    at = cases.placeholder("at", m, dtype="int32")
+    read = lambda i, j: x[j, i] * y[i, te.min(te.max(at[j], 0), m - 1)] + y[i, j]  # noqa: E731
+    return [x, y, at], te.compute((n, m), lambda i, j: doubled(read(i, j)), name="z")
+
+
 TAKEN = {
     "a map": (mapped(100), "windows"),
     "a map of rows": (mapped(3, 37), "windows"),
     "clamped": (clamped(50), "windows"),
+    "reads that lie apart": (apart(7, 37), "windows"),
     "a sum of rows": (summed(6, 33), "stored_terms"),
     "a sum and its epilogue": (summed(6, 33, epilogue=True), "stored_terms"),
     "a maximum of columns": (columns(20, 7), "stored_terms"),

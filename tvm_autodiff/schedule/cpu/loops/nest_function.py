@@ -79,7 +79,7 @@ def nest_function(
     places, buffers = Places.of(tensors)
     body, nodes, once = sequence([]), 0, True
     for number, nest in enumerate(nests):
-        writer = _Writer(nest, places, strict or number > 0)
+        writer = _Writer(nest, places, strict or number > 0, large)
         made = writer.statement(threads)
         nodes += writer.nodes
         if large and number + 1 == len(nests) and not writer.has_vectors:
@@ -112,8 +112,8 @@ class _Writer:
     whether a loop has vectors, and `declined` why the last one that has none has none.
     """
 
-    def __init__(self, nest: Nest, places: Places, strict: bool) -> None:
-        self._nest, self._places, self._strict = nest, places, strict
+    def __init__(self, nest: Nest, places: Places, strict: bool, gathers: bool) -> None:
+        self._nest, self._places, self._strict, self._gathers = nest, places, strict, gathers
         self._pieces = [split(nest, place) for place in range(len(nest.loops))]
         for place, one in enumerate(nest.loops):
             # around the others, and vectors, a quotient is computed seldom
@@ -188,7 +188,9 @@ class _Writer:
         large = weight(values, worth_binding(values)) > MAX_WEIGHT
         lanes = [one for one in loops if one.lanes > 1]
         if lanes:
-            made = vector_body(nest, lanes[0], self._places) if not large else _TOO_LARGE
+            made = _TOO_LARGE
+            if not large:
+                made = vector_body(nest, lanes[0], self._places, self._gathers)
             if isinstance(made, Declined):
                 self.declined = made
                 return None

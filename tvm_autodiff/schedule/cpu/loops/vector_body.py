@@ -80,16 +80,25 @@ class _Run:
     size: int | None
 
 
-def vector_body(nest: Nest, lanes: Loop, places: Places) -> Statement | Declined:
-    """One turn of a loop with lanes, from its variable on."""
-    return _Body(nest, lanes, places).statement()
+def vector_body(
+    nest: Nest, lanes: Loop, places: Places, gathers: bool = False
+) -> Statement | Declined:
+    """One turn of a loop with lanes, from its variable on.
+
+    Parameters
+    ----------
+    gathers : bool
+        Whether elements that lie apart are read one by one: the rest of the body takes longer.
+    """
+    return _Body(nest, lanes, places, gathers).statement()
 
 
 class _Body:
     """The statements of one turn: `before`, `inside` and `after` the loop over lanes."""
 
-    def __init__(self, nest: Nest, lanes: Loop, places: Places) -> None:
+    def __init__(self, nest: Nest, lanes: Loop, places: Places, gathers: bool) -> None:
         self._nest, self._var, self._lanes, self._places = nest, lanes.var, lanes.lanes, places
+        self._gathers = gathers
         self._lane = variable("lane", dtype_of(lanes.var))
         self._here = {lanes.var: add(lanes.var, self._lane)}
         self._ranges = {**nest.ranges}
@@ -160,8 +169,11 @@ class _Body:
         self._turn([node for node in bound if is_load(node)])
         for node in bound:
             if is_load(node):
-                if node_id(node) not in self._names and not self._read(node):
+                known = node_id(node) in self._names or self._read(node)
+                if not known and not self._gathers:
                     return Declined("it reads neighbours at places that lie apart")
+                if not known:
+                    self._gather(node)
             elif dtype_of(node) != "bool":
                 part = self._local(dtype_of(node))
                 self._inside.append(store(part, self._at(node), [self._lane]))
@@ -231,6 +243,13 @@ class _Body:
         self._before.append(filled_with(part, picked(vectors, numbers)))
         self._names[node_id(node)] = element(part, [self._lane])
         return True
+
+    def _gather(self, node: Expr) -> None:
+        """``x[f(i)] → for lane: t[lane] = x[f(i + lane)]``"""
+        part, lane = self._local(dtype_of(node)), variable("lane", dtype_of(self._var))
+        value = self._places.read(substitute(node, {self._var: add(self._var, lane)}))
+        self._before.append(loop(lane, self._lanes, store(part, value, [lane])))
+        self._names[node_id(node)] = element(part, [self._lane])
 
     def _vector(self, node: Expr, offset: int, lane: int = 0) -> Expr:
         """Elements side by side from a read on, that of some lane."""
