@@ -21,7 +21,7 @@ from ..kernel import Kernel, size_of, too_large
 from ..machine import Machine
 from ..nest.access import is_flat, stride_of
 from ..nest.index_set_splitting import decided
-from ..nest.nest import nest_of, unrolled, vectorised
+from ..nest.nest import bordered, nest_of, unrolled, vectorised
 from ..nest.residues import moduli_of
 from ..rewrites.sums.unrolled import window_of
 from .loops.elements import has_border
@@ -65,7 +65,8 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     if nest.loops and isinstance(nest.loops[last].extent, int):
         nests = [vectorised(nest, last, lanes)]
     elif nest.loops and lanes >= MIN_LANES:
-        nests += [vectorised(nest, last, width) for width in dict.fromkeys((MIN_LANES, lanes))]
+        cut = bordered(nest, last)
+        nests += [vectorised(cut, last, width) for width in dict.fromkeys((MIN_LANES, lanes))]
     extents = [axis_range(axis)[1] for axis in axes]
     work = size_of(extents, machine.symbolic_size)
     threads = threads_over(extents, work, kernel.repetition, machine)

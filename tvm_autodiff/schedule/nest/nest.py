@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ...expr.build import add, const, mul, variable
+from ...expr.build import add, const, mul, sub, variable
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -20,6 +20,7 @@ from ...expr.nodes import (
     is_load,
     load_tensor,
     node_id,
+    op_name,
     tensor_key,
 )
 from ...expr.rewrite import postorder, substituter
@@ -27,7 +28,7 @@ from ...graph.stage import Extent, axis_range, index_dtype
 from ..cost import MIN_LANES
 from .access import Interval
 from .in_range import Loops
-from .index_set_splitting import decided, pieces
+from .index_set_splitting import borders, decided, decided_between, pieces
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,13 @@ class Loop:
         The copies of the stores that a turn executes.
     left : int
         The copies that one more turn executes.
+    base : Expr or None
+        What `var` counts from, in place of 0.
+    borders : (int, int)
+        How many values at both ends of a symbolic loop are pieces of their own.
+    within : (int, Expr) or None
+        For a piece of a symbolic loop: the first of the values that it is known to lie in, and the
+        end of them.
     """
 
     var: Var
@@ -54,6 +62,9 @@ class Loop:
     lanes: int = 1
     copies: range = range(1)
     left: int = 0
+    base: Expr | None = None
+    borders: Interval = (0, 0)
+    within: tuple[int, Expr] | None = None
 
     @property
     def width(self) -> int:
@@ -71,6 +82,11 @@ class Loop:
         if not isinstance(self.extent, int):
             return None
         return self.low, self.low + self.extent - self.step + (self.left > 0)
+
+    @property
+    def is_border(self) -> bool:
+        """Whether it is one of the ends of a symbolic loop."""
+        return self.within is not None and isinstance(self.extent, int)
 
     @property
     def overlaps(self) -> bool:
@@ -119,6 +135,13 @@ class Nest:
             node_id(loop.var): (loop.low, loop.extent) for loop in self.loops if loop.range is None
         }
         return Loops(tuple(self.variables), self.ranges, symbolic)
+
+    @property
+    def sizes(self) -> list[Var]:
+        """The variables of symbolic extents, and of what loops count from."""
+        given = [one.extent for one in self.loops if not isinstance(one.extent, int)]
+        given += [one.base for one in self.loops if one.base is not None]
+        return [node for node in postorder(given) if op_name(node) == "var"]
 
     def reads(self) -> list[Tensor]:
         """The tensors that the values read."""
@@ -199,6 +222,22 @@ def vectorised(nest: Nest, place: int, lanes: int) -> Nest:
     return nest.with_loop(place, replace(nest.loops[place], lanes=lanes))
 
 
+def bordered(nest: Nest, place: int) -> Nest:
+    """``for i < n: S → for i < a: S; for a <= i < n - b: S; for n - b <= i < n: S`` for a symbolic
+    n, so that no condition on i is left in the middle.
+
+    The loop needs at least a + b turns.
+    """
+    one = nest.loops[place]
+    if isinstance(one.extent, int):
+        return nest
+    variables = [*nest.variables, *nest.sizes]
+    others = [var for var in variables if node_id(var) != node_id(one.var)]
+    return nest.with_loop(
+        place, replace(one, borders=borders(nest.values, one.var, one.extent, others))
+    )
+
+
 def interchanged(nest: Nest, order: Sequence[int]) -> Nest:
     """``for i: for j: S → for j: for i: S``: loops in the order of their places."""
     stores = [replace(s, copy=tuple(s.copy[place] for place in order)) for s in nest.stores]
@@ -212,11 +251,13 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
     Pieces have as many lanes as they have turns for. A last turn of fewer copies is the last piece.
     """
     one = nest.loops[place]
-    if not isinstance(one.extent, int) or one.step > 1:
+    if not isinstance(one.extent, int):
+        return _split_symbolic(nest, place) if any(one.borders) else [one]
+    if one.step > 1:
         return [one]
     cuts: list[Interval] = []
     if one.extent:
-        known = nest.variables, nest.ranges
+        known = [*nest.variables, *nest.sizes], nest.ranges
         cuts = pieces(nest.values, one.var, one.extent, *known, quotients=quotients)
     found = [
         replace(one, low=low, extent=high - low + 1, left=0, lanes=_fitting(one, high - low + 1))
@@ -228,6 +269,44 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
     return found
 
 
+def _split_symbolic(nest: Nest, place: int) -> list[Loop]:
+    """The pieces of the first border, the middle, and the pieces of the last border."""
+    one, extent = nest.loops[place], nest.loops[place].extent
+    assert not isinstance(extent, int)
+    first, last = one.borders
+    dtype = dtype_of(extent)
+    end = sub(extent, const(last, dtype))
+    middle = replace(
+        one,
+        low=first,
+        extent=sub(extent, const(first + last, dtype)),
+        borders=(0, 0),
+        within=(first, end),
+    )
+    low = replace(middle, low=0, extent=first, within=(0, end))
+    high = replace(low, extent=last, lanes=1, base=end, within=(first, extent))
+    found = [_pieces_of(nest, place, low), [middle], _pieces_of(nest, place, high)]
+    return [piece for part in found for piece in part]
+
+
+def _pieces_of(nest: Nest, place: int, part: Loop) -> list[Loop]:
+    """The pieces of a literal part of a symbolic loop."""
+    loops = list(nest.loops)
+    loops[place] = replace(part, var=variable(part.var.name, dtype_of(part.var)))
+    found = narrowed(nest, loops, every=True)
+    return [replace(piece, var=part.var) for piece in split(found, place)]
+
+
+def _known_between(nest: Nest, loops: Sequence[Loop]) -> list[Expr]:
+    """The values of a nest, without what is decided as pieces lie within symbolic loops."""
+    values, variables = nest.values, [*nest.variables, *nest.sizes]
+    for old, one in zip(nest.loops, loops, strict=True):
+        if one.within is not None:
+            others = [var for var in variables if node_id(var) != node_id(old.var)]
+            values = decided_between(values, old.var, *one.within, others, nest.ranges)
+    return values
+
+
 def _fitting(one: Loop, extent: int) -> int:
     lanes = one.lanes
     while lanes > extent:
@@ -235,17 +314,21 @@ def _fitting(one: Loop, extent: int) -> int:
     return lanes if lanes >= max(2, min(MIN_LANES, one.lanes)) else 1
 
 
-def narrowed(nest: Nest, loops: Sequence[Loop]) -> Nest:
+def narrowed(nest: Nest, loops: Sequence[Loop], every: bool = False) -> Nest:
     """The nest over a piece of each of its loops, whose variables may be others, with everything
-    gone from its values that is decided there.
+    gone from its values that is decided there; with the copies of a turn, or `every` copy.
     """
-    old = zip(nest.loops, loops, strict=True)
-    moved = nest.at({before.var: after.var for before, after in old})
+    pairs = list(zip(nest.loops, loops, strict=True))
+    table = {
+        old.var: one.var if one.base is None else add(one.base, one.var) for old, one in pairs
+    }
+    moved = nest.with_values(_known_between(nest, loops)).at(table)
     chosen = [
         store
         for store in moved
-        if all(number in one.copies for number, one in zip(store.copy, loops, strict=True))
+        if every
+        or all(number in one.copies for number, one in zip(store.copy, loops, strict=True))
     ]
     found = Nest(tuple(loops), tuple(chosen))
-    ranges, variables = found.ranges, found.variables
+    ranges, variables = found.ranges, [*found.variables, *found.sizes]
     return found.with_values([decided(value, variables, ranges) for value in found.values])

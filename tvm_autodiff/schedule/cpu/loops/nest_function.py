@@ -96,12 +96,16 @@ def nest_function(
 
 
 def _fits(nest: Nest) -> Expr:
-    """Whether each loop is as long as one of its turns."""
-    symbolic = [(one.extent, one.width) for one in nest.loops if not isinstance(one.extent, int)]
+    """Whether each loop is as long as its borders and one of its turns."""
+    symbolic = [
+        (one.extent, sum(one.borders) + one.width)
+        for one in nest.loops
+        if not isinstance(one.extent, int)
+    ]
     return all_of(
-        compare("ge", extent, const(width, dtype_of(extent)))
-        for extent, width in symbolic
-        if width > 1
+        compare("ge", extent, const(least, dtype_of(extent)))
+        for extent, least in symbolic
+        if least > 1
     )
 
 
@@ -166,7 +170,8 @@ class _Writer:
         for piece in self._pieces[place]:
             whole = piece.turns == 1 and len(self._pieces[place]) == 1
             inner_kind = kind if whole else SERIAL
-            for lanes in (piece.lanes,) if self._strict else dict.fromkeys((piece.lanes, 1)):
+            strict = self._strict and not piece.is_border
+            for lanes in (piece.lanes,) if strict else dict.fromkeys((piece.lanes, 1)):
                 one = _renewed(replace(piece, lanes=lanes))
                 inner = self._loops(place + 1, [*chosen, one], inner_kind)
                 if inner is not None:
@@ -258,5 +263,6 @@ def _turn(one: Loop) -> tuple[Var, Statement | None]:
     if one.width == 1:
         return one.var, None
     number = variable(f"{one.var.name}_turn", dtype_of(one.var))
-    end = one.low + one.extent if isinstance(one.extent, int) else one.extent
+    low = one.low if isinstance(one.extent, int) else const(one.low, dtype_of(one.extent))
+    end = low + one.extent
     return number, bind(one.var, strip_start(number, one.width, end, one.low))
