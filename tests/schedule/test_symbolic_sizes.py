@@ -7,6 +7,8 @@ import pytest
 from tvm import te, tirx, topi
 
 import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tests.schedule.guard_pages import at_a_guard, shape_of
 from tvm_autodiff.errors import CallError, LoweringError
 
 M = 5  #: what the second symbol is at each call
@@ -279,3 +281,66 @@ def test_borders_that_are_mirrored(size):
     np.add.at(want, (slice(None), places), heads[:, :, None] * weights)
     got = ad.build([x, w, head], dx, cache=False)(np.zeros_like(want), weights, heads)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def zero_beyond(x, i, n):
+    return tirx.if_then_else(tirx.all(i >= 0, i < n), x[i], 0.0)
+
+
+def clamped(x, i, n):
+    return x[te.max(te.min(i, n - 1), 0)]
+
+
+def reflected(x, i, n):
+    return x[te.max(te.min(te.max(i, -i), 2 * n - 2 - te.max(i, -i)), 0)]
+
+
+def stencil(border):
+    n = te.var("n")
+    x, head = te.placeholder((n,), name="x"), te.placeholder((n,), name="head")
+    read = lambda i: border(x, i, n)  # noqa: E731
+    y = te.compute((n,), lambda i: read(i - 2) * read(i + 1) + te.exp(x[i]), name="y")
+    return [x, head], y, head
+
+
+def window(padding):
+    n = te.var("n")
+    x, w = te.placeholder((3, n), name="x"), te.placeholder((3, 5), name="w")
+    head, k = te.placeholder((3, n + 2 * padding - 4), name="head"), te.reduce_axis((0, 5), "k")
+    at = lambda c, i: tirx.if_then_else(tirx.all(i >= 0, i < n), x[c, i], 0.0)  # noqa: E731
+    y = te.compute(
+        head.shape, lambda c, t: te.sum(at(c, t + k - padding) * w[c, k], axis=k), name="y"
+    )
+    return [x, w, head], y, head
+
+
+BORDERS = {
+    "zero beyond": stencil(zero_beyond),
+    "clamped": stencil(clamped),
+    "reflected": stencil(reflected),
+    "a window without padding": window(0),
+    "a padded window": window(2),
+    "a widely padded window": window(6),
+}
+
+
+@pytest.mark.parametrize("name", BORDERS)
+def test_borders(name):
+    """Sizes below the borders, between them and a vector, and beyond; at guard pages."""
+    inputs, y, head = BORDERS[name]
+    outputs = [y, *ad.differentiate(y, inputs[:-1], head)]
+    run = ad.build(inputs, outputs, cache=False)
+    size, rng = inputs[0].shape[-1], np.random.default_rng(0)
+    for n in (4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 19, 20, 24, 25, 100):
+        arrays = [
+            rng.normal(size=shape_of(tensor, {size: n})).astype("float32") for tensor in inputs
+        ]
+        wanted = evaluate_graph(outputs, list(zip(inputs, arrays, strict=True)), {size: n})
+        for end in ("end", "begin"):
+            out = [
+                at_a_guard(np.full(shape_of(tensor, {size: n}), 77, "float32"), end)
+                for tensor in outputs
+            ]
+            found = run(*(at_a_guard(array, end) for array in arrays), out=out)
+            for got, want in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

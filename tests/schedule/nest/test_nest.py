@@ -9,6 +9,7 @@ from tvm import te
 
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
 from tvm_autodiff.schedule.nest.nest import (
+    bordered,
     interchanged,
     narrowed,
     nest_of,
@@ -112,3 +113,54 @@ def test_nothing_is_decided_in_a_piece_again():
     for nest in pieces(unrolled(NEST, [2, 12])):
         text = " ".join(str(value) for value in nest.values)
         assert not [sign for sign in ("if_then_else", "max", "//", "%") if sign in text]
+
+
+n = te.var("n")
+LINE = te.reduce_axis((0, n + 3), "k")
+k = LINE.var
+#: values over k < n + 3, and how many first and last values conditions tell apart
+SYMBOLIC = {
+    "nothing": (k * 2, (0, 0)),
+    "first": (te.if_then_else(k < 2, 7, k), (2, 0)),
+    "last": (te.if_then_else(k < n, k, 9), (0, 3)),
+    "window": (te.if_then_else(te.all(k >= 2, k < n + 2), k - 2, 5), (2, 1)),
+    "clamped": (te.max(te.min(k - 1, n + 2), 0), (1, 0)),
+    "clamped at both ends": (te.min(te.max(k - 2, 0), n - 1), (2, 2)),
+    "several": (te.max(k - 1, 0) + te.if_then_else(k < n - 1, 4, k), (1, 4)),
+    "reversed": (te.if_then_else(n - k > 1, k, 3), (0, 4)),
+    "steps": (te.if_then_else(k * 2 < 7, 1, 0) + te.if_then_else(k * 3 < n, 1, 0), (4, 0)),
+}
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_borders_of_a_symbolic_loop(name, lanes):
+    value, borders = SYMBOLIC[name]
+    line = te.placeholder((n + 3,), "int32", name="line")
+    nest = bordered(nest_of([LINE], [value], [line]), 0)
+    assert nest.loops[0].borders == borders
+    cuts = split(vectorised(nest, 0, lanes), 0)
+    expected = compile_integers([value], [k, n])
+    for size in range(max(sum(borders) + lanes - 3, 0), 14):
+        found = {}
+        for piece in cuts:
+            part = narrowed(nest, [piece])
+            [one] = part.stores
+            run = compile_integers([*one.indices, one.value], [*part.variables, n])
+            extent = piece.extent
+            if not isinstance(extent, int):
+                [extent] = compile_integers([extent], [n])(size)
+            for turn in range(piece.low, piece.low + extent):
+                place, got = run(turn, size)
+                assert place not in found
+                found[place] = got
+        assert found == {place: expected(place, size)[0] for place in range(size + 3)}
+
+
+def test_the_middle_of_a_symbolic_loop_has_no_conditions():
+    for name in ("window", "clamped at both ends", "several"):
+        line = te.placeholder((n + 3,), "int32", name="line")
+        nest = bordered(nest_of([LINE], [SYMBOLIC[name][0]], [line]), 0)
+        [middle] = [one for one in split(nest, 0) if not isinstance(one.extent, int)]
+        [value] = narrowed(nest, [middle]).values
+        assert not [sign for sign in ("if_then_else", "max", "min") if sign in str(value)]

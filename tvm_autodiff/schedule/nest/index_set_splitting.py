@@ -9,19 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 
-from ...expr.build import (
-    add,
-    all_of,
-    any_of,
-    const,
-    if_then_else,
-    mul,
-    negate,
-    select,
-    sub,
-    true,
-    variable,
-)
+from ...expr.build import add, all_of, any_of, const, if_then_else, mul, negate, select, true
 from ...expr.nodes import (
     COMPARISONS,
     Expr,
@@ -33,7 +21,7 @@ from ...expr.nodes import (
     op_name,
     operands as operands_of,
 )
-from ...expr.rewrite import postorder, rewrite, substitute
+from ...expr.rewrite import postorder, rewrite
 from ..cost import MAX_COPIES, MAX_PIECES
 from .access import Affine, AffineForms, Interval, combine, interval
 
@@ -46,7 +34,6 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
     "ge": lambda difference: difference >= 0,
 }
 Piece = tuple[int, int, list[Expr]]  #: first, last, the expressions in between
-_UNBOUNDED = 1 << 62  #: no size is as large
 
 
 def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:
@@ -60,57 +47,6 @@ def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]
     i
     """
     return _decided(expr, _Forms(variables), ranges)
-
-
-def decided_between(
-    exprs: Sequence[Expr],
-    var: Var,
-    low: int,
-    end: Expr,
-    others: Sequence[Var],
-    ranges: Mapping[int, Interval],
-) -> list[Expr]:
-    """Expressions for ``low <= var < end`` and other variables in `ranges`, which may be sizes.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> i, n = te.var("i"), te.var("n")
-    >>> decided_between([te.if_then_else(te.all(i >= 3, i < n), i - 3, 7)], i, 3, n, [n], {})
-    [i - 3]
-    """
-    from_end = variable(var.name, dtype_of(var))
-    last = sub(end, const(1, dtype_of(end)))
-    begun = {**ranges, node_id(var): (low, _UNBOUNDED)}
-    ended = {**ranges, node_id(from_end): (0, _UNBOUNDED)}
-    found = [decided(expr, [var, *others], begun) for expr in exprs]
-    found = [substitute(expr, {var: sub(last, from_end)}) for expr in found]
-    found = [decided(expr, [from_end, *others], ended) for expr in found]
-    found = [substitute(expr, {from_end: sub(last, var)}) for expr in found]
-    return [decided(expr, [var, *others], begun) for expr in found]
-
-
-def borders(
-    exprs: Sequence[Expr], var: Var, extent: Expr, others: Sequence[Var]
-) -> Interval:
-    """How many of the first and of the last values of a symbolic loop conditions tell apart.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> i, n = te.var("i"), te.var("n")
-    >>> borders([te.all(i >= 3, i < n + 2)], i, n + 8, [n])
-    (3, 6)
-    """
-    from_end = variable(var.name, dtype_of(var))
-    mirrored = sub(sub(extent, const(1, dtype_of(extent))), from_end)
-    turned = [substitute(expr, {var: mirrored}) for expr in exprs]
-    found = []
-    for parts, one in ((list(exprs), var), (turned, from_end)):
-        forms = AffineForms([one, *others])
-        places = [p for node in postorder(parts) for p in _changes(node, forms, node_id(one))]
-        found.append(max(0, *places) if places else 0)
-    return found[0], found[1]
 
 
 class _Forms(AffineForms):
@@ -314,14 +250,22 @@ def _cut(
             place = wrap(node, forms, node_id(var), (low, high))
             if place is not None:
                 return place
-        for place in _changes(node, forms, node_id(var)):
+        for place in turning_points(node, forms, node_id(var)):
             if low < place <= high:
                 return place
     return None
 
 
-def _changes(node: Expr, forms: AffineForms, key: int) -> list[int]:
-    """The values of a variable at which a condition or a clamp of it alone becomes another."""
+def turning_points(node: Expr, forms: AffineForms, key: int) -> list[int]:
+    """The values of a variable at which a condition or a clamp of it alone becomes another.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> turning_points(i * 2 < 9, AffineForms([i]), node_id(i))
+    [5]
+    """
     name = op_name(node)
     if name not in COMPARISONS and name not in ("min", "max"):
         return []

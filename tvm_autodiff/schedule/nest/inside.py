@@ -1,20 +1,101 @@
 """What a loop reads away from its borders, where clamps, reflections and wraps of indices change
-nothing.
+nothing, and where the borders of a symbolic loop are.
 
 Rules that split a loop where conditions change judge it by its longest piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ...expr.nodes import Axis, Expr, Var, is_integer, is_load, node_id, op_name, operands
-from ...expr.rewrite import depends_on, postorder
+from ...expr.build import const, sub, variable
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    dtype_of,
+    is_integer,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+)
+from ...expr.rewrite import depends_on, postorder, substitute
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
-from .access import Interval, depends_on_any, stride_of
-from .index_set_splitting import decided, pieces
+from ..cost import MAX_PIECES
+from .access import AffineForms, Interval, depends_on_any, stride_of
+from .index_set_splitting import decided, pieces, turning_points
 
+_UNBOUNDED = 1 << 62  #: no size is as large
 _BORDERS = frozenset(("min", "max", "if_then_else", "select", "floordiv", "floormod"))
+
+
+def decided_between(
+    exprs: Sequence[Expr],
+    var: Var,
+    low: int,
+    end: Expr,
+    others: Sequence[Var],
+    ranges: Mapping[int, Interval],
+) -> list[Expr]:
+    """Expressions for ``low <= var < end`` and other variables in `ranges`, which may be sizes.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, n = te.var("i"), te.var("n")
+    >>> decided_between([te.if_then_else(te.all(i >= 3, i < n), i - 3, 7)], i, 3, n, [n], {})
+    [i + -3]
+    """
+    from_end = variable(var.name, dtype_of(var))
+    last = sub(end, const(1, dtype_of(end)))
+    begun = {**ranges, node_id(var): (low, _UNBOUNDED)}
+    ended = {**ranges, node_id(from_end): (0, _UNBOUNDED)}
+    found = [decided(expr, [var, *others], begun) for expr in exprs]
+    found = [substitute(expr, {var: sub(last, from_end)}) for expr in found]
+    found = [decided(expr, [from_end, *others], ended) for expr in found]
+    found = [substitute(expr, {from_end: sub(last, var)}) for expr in found]
+    return [decided(expr, [var, *others], begun) for expr in found]
+
+
+def borders(exprs: Sequence[Expr], var: Var, extent: Expr, others: Sequence[Var]) -> Interval:
+    """How many of the first and of the last values of a symbolic loop conditions tell apart.
+
+    Clamps of clamps are decided from the inside.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, n = te.var("i"), te.var("n")
+    >>> borders([te.all(i >= 3, i < n + 2)], i, n + 8, [n])
+    (3, 6)
+    >>> borders([te.max(te.min(i - 1, n - 1), 0)], i, n, [n])
+    (1, 0)
+    """
+    found, current = (0, 0), list(exprs)
+    for _ in range(MAX_PIECES):
+        end = sub(extent, const(found[1], dtype_of(extent)))
+        current = decided_between(current, var, found[0], end, others, {})
+        first, last = _changing_ends(current, var, extent, others)
+        if first <= found[0] and last <= found[1]:
+            break
+        found = max(found[0], first), max(found[1], last)
+    return found
+
+
+def _changing_ends(
+    exprs: Sequence[Expr], var: Var, extent: Expr, others: Sequence[Var]
+) -> Interval:
+    """Where the last change after the beginning and the first before the end are."""
+    from_end = variable(var.name, dtype_of(var))
+    mirrored = sub(sub(extent, const(1, dtype_of(extent))), from_end)
+    turned = [substitute(expr, {var: mirrored}) for expr in exprs]
+    found = []
+    for parts, one in ((list(exprs), var), (turned, from_end)):
+        forms = AffineForms([one, *others])
+        places = [p for node in postorder(parts) for p in turning_points(node, forms, node_id(one))]
+        found.append(max(0, *places) if places else 0)
+    return found[0], found[1]
 
 
 def has_borders(roots: Sequence[Expr], var: Var) -> bool:
@@ -41,12 +122,27 @@ def inside(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
         if isinstance(low, int) and isinstance(extent, int):
             ranges[node_id(axis.var)] = (low, low + extent - 1)
     own = ranges.get(node_id(var))
-    if own is None or own[0] != 0:
+    if own is None:
+        return _inside_symbolic(roots, axes, var, ranges)
+    if own[0] != 0:
         return list(roots)
     cut = pieces(roots, var, own[1] + 1, variables, ranges)
     longest = max(cut, key=lambda piece: piece[1] - piece[0])
     known = {**ranges, node_id(var): longest}
     return [decided(root, variables, known) for root in roots]
+
+
+def _inside_symbolic(
+    roots: Sequence[Expr], axes: Sequence[Axis], var: Var, ranges: dict[int, Interval]
+) -> list[Expr]:
+    low, extent = next(axis_range(axis) for axis in axes if node_id(axis.var) == node_id(var))
+    if low != 0 or isinstance(extent, int):
+        return list(roots)
+    others = [axis.var for axis in axes if node_id(axis.var) != node_id(var)]
+    others += [node for node in postorder(extent) if op_name(node) == "var"]
+    first, last = borders(roots, var, extent, others)
+    end = sub(extent, const(last, dtype_of(extent)))
+    return decided_between(roots, var, first, end, others, ranges)
 
 
 def inside_stage(op: Operation, var: Var) -> tuple[list[Expr], list[Var]]:

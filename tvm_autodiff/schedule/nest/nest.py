@@ -28,7 +28,8 @@ from ...graph.stage import Extent, axis_range, index_dtype
 from ..cost import MIN_LANES
 from .access import Interval
 from .in_range import Loops
-from .index_set_splitting import borders, decided, decided_between, pieces
+from .index_set_splitting import decided, pieces
+from .inside import borders, decided_between
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ....graph.stage import axis_range
 from ...cost import STORE
 from ...nest.access import Affine, affine_forms, strides_along
 from ...nest.in_range import Loops, is_safe
-from ...nest.inside import has_borders, inside
+from ...nest.inside import borders, has_borders, inside
 from ...rewrites.guards import unmarked
 
 
@@ -34,12 +34,14 @@ def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
     """Whether reads that run along the last axis are guarded or clamped along it."""
     variables, axis = [axis.var for axis in axes], axes[-1]
     nodes = postorder(list(exprs))
-    if not isinstance(axis_range(axis)[1], int):
-        return False
+    extent = axis_range(axis)[1]
     values = inside(exprs, axes, axis.var)
     strides = strides_along(values, axis.var, variables)
     if strides is None or not strides or max(strides) != 1:
         return False
+    if not isinstance(extent, int):
+        sizes = [node for node in postorder(extent) if op_name(node) == "var"]
+        return any(borders(exprs, axis.var, extent, [*variables[:-1], *sizes]))
     return has_borders(exprs, axis.var) or any(
         op_name(node) in COMPARISONS
         and is_integer(operands(node)[0])
