@@ -181,7 +181,9 @@ class _Writer:
             var, begin = _turn(one)
             inside = inner if begin is None else sequence([begin, inner])
             low = one.low if begin is None else 0
-            statements.append(loop(var, _turns(one), inside, kind, low))
+            # a few elements are no work for threads
+            own = SERIAL if piece.is_border else kind
+            statements.append(loop(var, _turns(one), inside, own, low))
         return sequence(statements)
 
     def _body(self, loops: Sequence[Loop]) -> Statement | None:
