@@ -295,8 +295,8 @@ def reflected(x, i, n):
     return x[te.max(te.min(te.max(i, -i), 2 * n - 2 - te.max(i, -i)), 0)]
 
 
-def stencil(border):
-    n = te.var("n")
+def stencil(border, dtype="int32"):
+    n = te.var("n", dtype)
     x, head = te.placeholder((n,), name="x"), te.placeholder((n,), name="head")
     read = lambda i: border(x, i, n)  # noqa: E731
     y = te.compute((n,), lambda i: read(i - 2) * read(i + 1) + te.exp(x[i]), name="y")
@@ -318,6 +318,7 @@ BORDERS = {
     "zero beyond": stencil(zero_beyond),
     "clamped": stencil(clamped),
     "reflected": stencil(reflected),
+    "64-bit sizes": stencil(clamped, "int64"),
     "a window without padding": window(0),
     "a padded window": window(2),
     "a widely padded window": window(6),

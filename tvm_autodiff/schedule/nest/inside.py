@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...expr.build import const, sub, variable
+from ...expr.dtypes import integer_range
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -26,7 +27,7 @@ from ..cost import MAX_PIECES
 from .access import AffineForms, Interval, depends_on_any, stride_of
 from .index_set_splitting import decided, pieces, turning_points
 
-_UNBOUNDED = 1 << 62  #: no size is as large
+_UNBOUNDED = integer_range("int64")[1]  #: no size is larger
 _BORDERS = frozenset(("min", "max", "if_then_else", "select", "floordiv", "floormod"))
 
 

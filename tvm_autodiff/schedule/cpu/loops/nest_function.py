@@ -81,15 +81,18 @@ def nest_function(
     for number, nest in enumerate(nests):
         writer = _Writer(nest, places, strict or number > 0, large)
         made = writer.statement(threads)
-        nodes += writer.nodes
+        too_large = nodes + writer.nodes > MAX_PIECES * MAX_NODES
         if large and number + 1 == len(nests) and not writer.has_vectors:
             return writer.declined
         if isinstance(made, Declined):
             if strict:
                 return made
             continue
-        if nodes > MAX_PIECES * MAX_NODES:
+        if too_large and number:
+            continue
+        if too_large:
             return Declined(f"its code would have more than {MAX_PIECES * MAX_NODES} expressions")
+        nodes += writer.nodes
         body = branch(_fits(nest), made, body) if number else made
         once = once and writer.once
     return StageFunction(function(buffers, body, once), tuple(inputs), tuple(results))
