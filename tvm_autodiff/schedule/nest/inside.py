@@ -21,7 +21,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import depends_on, postorder, substitute
+from ...expr.rewrite import depends_on, postorder, substitute, variables_of
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from ..cost import MAX_PIECES
 from .access import AffineForms, Interval, depends_on_any, stride_of
@@ -140,7 +140,7 @@ def _inside_symbolic(
     if low != 0 or isinstance(extent, int):
         return list(roots)
     others = [axis.var for axis in axes if node_id(axis.var) != node_id(var)]
-    others += [node for node in postorder(extent) if op_name(node) == "var"]
+    others += variables_of(extent)
     first, last = borders(roots, var, extent, others)
     end = sub(extent, const(last, dtype_of(extent)))
     return decided_between(roots, var, first, end, others, ranges)

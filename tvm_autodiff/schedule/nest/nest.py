@@ -20,10 +20,9 @@ from ...expr.nodes import (
     is_load,
     load_tensor,
     node_id,
-    op_name,
     tensor_key,
 )
-from ...expr.rewrite import postorder, substituter
+from ...expr.rewrite import postorder, substituter, variables_of
 from ...graph.stage import Extent, axis_range, index_dtype
 from ..cost import MIN_LANES
 from .access import Interval
@@ -142,7 +141,7 @@ class Nest:
         """The variables of symbolic extents, and of what loops count from."""
         given = [one.extent for one in self.loops if not isinstance(one.extent, int)]
         given += [one.base for one in self.loops if one.base is not None]
-        return [node for node in postorder(given) if op_name(node) == "var"]
+        return variables_of(given)
 
     def reads(self) -> list[Tensor]:
         """The tensors that the values read."""

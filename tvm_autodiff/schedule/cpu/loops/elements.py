@@ -20,7 +20,7 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import postorder, rewrite
+from ....expr.rewrite import postorder, rewrite, variables_of
 from ....expr.sharing.weights import MAX_WEIGHT, weighed, weight
 from ....graph.stage import axis_range
 from ...cost import STORE
@@ -40,8 +40,8 @@ def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
     if strides is None or not strides or max(strides) != 1:
         return False
     if not isinstance(extent, int):
-        sizes = [node for node in postorder(extent) if op_name(node) == "var"]
-        return any(borders(exprs, axis.var, extent, [*variables[:-1], *sizes]))
+        others = [*variables[:-1], *variables_of(extent)]
+        return any(borders(exprs, axis.var, extent, others))
     return has_borders(exprs, axis.var) or any(
         op_name(node) in COMPARISONS
         and is_integer(operands(node)[0])
