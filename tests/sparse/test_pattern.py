@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.function_calls import function_calls
 
 jax.config.update("jax_enable_x64", True)
 F64 = "float64"
@@ -143,16 +142,9 @@ def test_every_entry_of_a_large_pattern_is_in_the_picture() -> None:
 def test_detection_does_not_grow_with_the_extents() -> None:
     """Nothing counts entries: the sites of 10⁹ elements are found like those of 10³."""
 
-    def seconds(size: int) -> float:
-        times = []
-        for _ in range(9):
-            begin = time.process_time()
-            tridiagonal(size)
-            times.append(time.process_time() - begin)
-        return min(times)
-
-    seconds(1000)
-    assert seconds(10**9) < 3 * seconds(1000)
+    tridiagonal(100)  # what is found out once
+    few, many = (function_calls(lambda n=size: tridiagonal(n)) for size in (10**3, 10**9))
+    assert 0 < many < 1.1 * few
 
 
 @pytest.mark.parametrize("wrong", ["output", "input"])

@@ -257,8 +257,9 @@ def _jvp_of_vjp(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
     if not pairs or not moved:
         return [None] * len(members)
     known = [*stage.outputs, *stage.inputs]
-    results = local_vjp([f for f, _ in pairs], moved, [t for _, t in pairs], known)
-    _require_linear(stage, results, moved, "vjp", "cotangents", "jvp")
+    seeds = [t for _, t in pairs]
+    results = local_vjp([f for f, _ in pairs], moved, seeds, known)
+    _require_linear(stage, results, moved, [*known, *seeds], "vjp", "cotangents", "jvp")
     each = iter(results)
     return [None if member is None else next(each) for member in members]
 
@@ -282,18 +283,24 @@ def _vjp_of_jvp(
     if not pairs or not moved:
         return [None] * len(members)
     known = [*stage.outputs, *stage.inputs]
-    results = local_vjp([f for f, _ in pairs], moved, [c for _, c in pairs], known)
+    seeds = [c for _, c in pairs]
+    results = local_vjp([f for f, _ in pairs], moved, seeds, known)
     every_member = [member for member in members if member is not None]
-    _require_linear(stage, results, every_member, "jvp", "tangents", "vjp")
+    _require_linear(stage, results, every_member, [*known, *seeds], "jvp", "tangents", "vjp")
     each = iter(results)
     return [next(each) if counted else None for counted in counts]
 
 
 def _require_linear(
-    stage: Custom, results: Sequence[Tensor], members: Sequence[Tensor], *names: str
+    stage: Custom,
+    results: Sequence[Tensor],
+    members: Sequence[Tensor],
+    constants: Sequence[Tensor],
+    *names: str,
 ) -> None:
+    """Tell that results depend on the members that they should be linear in."""
     given, what, lacking = names
-    if local_contains(results, members, [*stage.outputs, *stage.inputs]):
+    if local_contains(results, members, constants):
         raise NotDifferentiableError(
             f"the {given} of the rule of {stage.name} is not linear in its {what}, so no {lacking} "
             f"follows from it: define a {lacking}"
