@@ -149,6 +149,21 @@ def masked_lookup_sum() -> Program:
     return Program([x, place, b], [s, doubled], calls, {"I": (-2, 9)})
 
 
+def labelled_rows(width: int, summed: bool) -> Program:
+    """Labels outside of a row mark rows that count for nothing."""
+    [n] = symbols("n")
+    x, label, k = placeholder("x", n, width), placeholder("I", n, dtype="int32"), axis(width)
+
+    def term(i: Any, j: Any) -> Any:
+        valid = te.all(label[i] >= 0, label[i] < width, label[i] != j)
+        return te.if_then_else(valid, te.max(x[i, j] - x[i, label[i]] + 1.0, zero()), zero())
+
+    body = (lambda i: te.sum(term(i, k), axis=k)) if summed else term
+    shape = (n,) if summed else (n, width)
+    calls = ({"n": 9}, {"n": 1}, {"n": 0})
+    return Program([x, label], [te.compute(shape, body, name="y")], calls, {"I": (-2, width + 2)})
+
+
 def wrapped() -> Program:
     n, m = symbols("n", "m")
     x, b = placeholder("x", n), placeholder("b", m)
@@ -367,6 +382,9 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "lookup-select": lambda: looked_up("select"),
     "lookup-or": lambda: looked_up("or"),
     "masked-lookup-sum": masked_lookup_sum,
+    "labelled-rows": lambda: labelled_rows(40, summed=False),
+    "labelled-row-sums": lambda: labelled_rows(40, summed=True),
+    "gradient-labelled-rows": lambda: gradient_of(labelled_rows(40, summed=True)),
     "wrapped": wrapped,
     "joined": lambda: joined(32),
     "exclusive-sums": lambda: exclusive_sums(40),

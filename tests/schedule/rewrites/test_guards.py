@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tvm import te, tirx
 
 from tvm_autodiff.codegen.passes.short_circuit import holds_mark
-from tvm_autodiff.expr.nodes import op_name, operands
-from tvm_autodiff.schedule.rewrites.guards import with_guards
+from tvm_autodiff.expr.nodes import const_value, op_name, operands
+from tvm_autodiff.schedule.nest.in_range import is_safe, loops_of
+from tvm_autodiff.schedule.rewrites.guards import safe_branches, selected, with_guards
 
 n = te.var("n")
 X, Y = (te.placeholder((n,), "float64", name=name) for name in "XY")
@@ -27,3 +29,59 @@ def test_the_condition_of_a_select_that_becomes_a_branch_is_marked() -> None:
     assert op_name(inner) == "if_then_else"
     assert holds_mark(operands(inner)[0])
     assert not holds_mark(operands(guarded)[0])
+
+
+ROWS, WIDTH = 5, 40
+T, SYMBOLIC = (
+    te.placeholder(shape, "float32", name="t") for shape in ((ROWS, WIDTH), (ROWS, n))
+)
+NARROW = te.placeholder((4, 300), "float32", name="narrow")
+
+
+def labels(dtype: str) -> Any:
+    return te.placeholder((ROWS,), dtype, name="label")
+
+
+def chosen(table: Any, dtype: str) -> Any:
+    """``if label[i] != j then t[i, label[i]] else 0``."""
+    label, zero = labels(dtype), tirx.const(0.0, "float32")
+    return te.compute(
+        (4, WIDTH),
+        lambda i, j: te.if_then_else(label[i] != j.astype(dtype), table[i, label[i]], zero),
+    ).op
+
+
+@pytest.mark.parametrize(
+    ("table", "dtype", "limits"),
+    [
+        (T, "int32", [("max", 0), ("min", WIDTH - 1)]),
+        (T, "int64", [("max", 0), ("min", WIDTH - 1)]),
+        (T, "uint8", [("min", WIDTH - 1)]),
+        (NARROW, "int8", [("max", 0)]),  # which holds no number above 127
+    ],
+)
+def test_reads_at_data_are_clamped(table: Any, dtype: str, limits: list[tuple[str, int]]) -> None:
+    stage = chosen(table, dtype)
+    [value] = selected(stage.body, stage.axis)
+    assert op_name(value) == "select"
+    assert is_safe([value], loops_of(stage.axis))
+    place = operands(operands(value)[1])[1]
+    found = []
+    while op_name(place) in ("min", "max"):
+        inner, limit = operands(place)
+        found.append((op_name(place), const_value(limit)))
+        place = inner
+    assert found == limits
+
+
+def test_data_may_lie_outside_of_a_symbolic_extent() -> None:
+    stage = chosen(SYMBOLIC, "int32")
+    [value] = selected(stage.body, stage.axis)
+    assert op_name(value) == "if_then_else"
+    assert safe_branches(operands(value)[1:], loops_of(stage.axis)) is None
+
+
+def test_a_read_of_nothing_stays_behind_its_guard() -> None:
+    stage = chosen(te.placeholder((ROWS, 0), "float32", name="empty"), "int32")
+    [value] = selected(stage.body, stage.axis)
+    assert op_name(value) == "if_then_else"

@@ -11,9 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...codegen.passes.short_circuit import condition_of, holds_mark, marked
-from ...expr.build import conjuncts, if_then_else, negate, select
-from ...expr.nodes import Axis, Expr, node_id, op_name, operands, with_operands
-from ...expr.rewrite import postorder, rewrite
+from ...expr.build import conjuncts, if_then_else, like, negate, select
+from ...expr.dtypes import integer_range
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    binary,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    with_operands,
+)
+from ...expr.rewrite import Rewriter, contains_load, postorder, rewrite
+from ...graph.stage import shape_of
 from ..nest.in_range import Loops, is_safe, loops_of
 
 _CAN_FAIL = frozenset(("load", "floordiv", "floormod", "truncdiv", "truncmod"))
@@ -79,7 +92,7 @@ def unmarked(root: Expr, loops: Loops) -> Expr:
 
 def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
     """``if c then a else b → select(c, a, b)`` if a and b are safe to evaluate, because vectors
-    have no branches.
+    have no branches; reads at data of a and b may be clamped for that.
     """
     if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
         return tuple(sources)
@@ -88,11 +101,43 @@ def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
             return None
-        condition, then, otherwise = operands(node)
-        safe = is_safe([then, otherwise], loops) and not holds_mark(condition)
-        return select(condition, then, otherwise) if safe else None
+        condition, *branches = operands(node)
+        safe = None if holds_mark(condition) else safe_branches(branches, loops)
+        return None if safe is None else select(condition, *safe)
 
     return tuple(rewrite(unmarked(source, loops), visit) for source in sources)
+
+
+def safe_branches(branches: Sequence[Expr], loops: Loops) -> list[Expr] | None:
+    """The branches of a choice in a form that may be evaluated for all loop values, or None.
+
+    ``x[i, I[i]] → x[i, clamp(I[i], 0, n - 1)]``: where the condition holds, the read is in bounds,
+    and where it does not, nothing uses what is read.
+    """
+    if is_safe(branches, loops):
+        return list(branches)
+
+    def clamped(node: Expr) -> Expr | None:
+        if not is_load(node) or not contains_load(operands(node)):
+            return None
+        dims = shape_of(load_tensor(node))
+        indices = [
+            _clamped(index, dim) if isinstance(dim, int) and contains_load(index) else index
+            for index, dim in zip(operands(node), dims, strict=True)
+        ]
+        return with_operands(node, indices)
+
+    rewriter = Rewriter(clamped)
+    found = [rewriter(branch) for branch in branches]
+    return found if is_safe(found, loops) else None
+
+
+def _clamped(index: Expr, extent: int) -> Expr:
+    """An index at a place of a dimension, which has one."""
+    least, most = integer_range(dtype_of(index))
+    if extent <= most:
+        index = binary("min", index, like(index, extent - 1))
+    return binary("max", index, like(index, 0)) if least < 0 else index
 
 
 def _failing(order: Sequence[Expr]) -> set[int]:

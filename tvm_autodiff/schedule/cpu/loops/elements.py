@@ -20,14 +20,14 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import postorder, rewrite, variables_of
+from ....expr.rewrite import depends_on, postorder, rewrite, variables_of
 from ....expr.sharing.weights import MAX_WEIGHT, weighed, weight
 from ....graph.stage import axis_range
 from ...cost import STORE
 from ...nest.access import Affine, affine_forms, strides_along
-from ...nest.in_range import Loops, is_safe
+from ...nest.in_range import Loops
 from ...nest.inside import borders, has_borders, inside
-from ...rewrites.guards import unmarked
+from ...rewrites.guards import safe_branches, unmarked
 
 
 def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
@@ -109,18 +109,22 @@ def without_branches(expr: Expr, loops: Loops) -> Expr:
             return None
         condition, *branches = operands(node)
         keeps = holds_mark(condition) or not _is_plain(branches, loops)
-        return None if keeps else select(condition, *branches)
+        safe = None if keeps else safe_branches(branches, loops)
+        return None if safe is None else select(condition, *safe)
 
     return rewrite(unmarked(expr, loops), visit)
 
 
 def _is_plain(branches: Sequence[Expr], loops: Loops) -> bool:
-    """Whether branches may be evaluated for all loop values, and take little time."""
+    """Whether branches take little time: all reads are along lines of memory, or the same for the
+    whole last loop.
+    """
     for node in postorder(list(branches)):
         if op_name(node) in ("if_then_else", "floordiv", "floormod"):
             return False
         if is_load(node):
             forms = affine_forms(list(operands(node)), loops.variables)
-            if any(node_id(index) not in forms for index in operands(node)):
+            places = [index for index in operands(node) if node_id(index) not in forms]
+            if any(depends_on(place, loops.variables[-1:]) for place in places):
                 return False
-    return is_safe(branches, loops)
+    return True
