@@ -1,4 +1,6 @@
-"""Errors for unknown keywords and names, with a suggestion, and for flags that are no booleans."""
+"""Errors for unknown keywords and names, with a suggestion, and for flags that are no booleans;
+integers of numpy as integers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -54,7 +56,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def checked_keywords(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Wrap a function so that unknown keywords and flags that are no booleans raise an error.
+    """Wrap a function so that unknown keywords and flags that are no booleans raise an error, and
+    integers of numpy are integers.
 
     Flags are the parameters that are annotated as ``bool``: any text would count as true.
 
@@ -80,6 +83,18 @@ def checked_keywords(function: Callable[Parameters, Result]) -> Callable[Paramet
         for name, value in (*zip(known, args, strict=False), *kwargs.items()):
             if name in flags and not isinstance(value, (bool, np.bool_)):
                 raise InvalidArgumentError(f"{name} must be True or False, got {value!r}")
-        return function(*args, **kwargs)
+        plain = {name: _plain(value) for name, value in kwargs.items()}
+        return function(*map(_plain, args), **plain)
 
     return checked
+
+
+def _plain(value: Any) -> Any:
+    """``np.int64(5) → 5``, by itself and in a list or a tuple: what ``shape[0]`` and reductions of
+    numpy give.
+    """
+    if isinstance(value, np.integer):
+        return int(value)
+    if type(value) in (list, tuple) and any(isinstance(part, np.integer) for part in value):
+        return type(value)(int(part) if isinstance(part, np.integer) else part for part in value)
+    return value

@@ -23,6 +23,7 @@ from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, constant_extent, iterations, too_large
 from ..machine import Machine
 from ..nest.nest import nest_of, unrolled, vectorised
+from .loops.elements import has_border
 from .loops.nest_function import nest_function
 
 
@@ -30,9 +31,12 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     """Schedule a kernel whose short axes choose what is computed."""
     op = kernel.root
     extents = [constant_extent(axis) for axis in op.axis]
-    if not all(extents):
-        return other_kind("its extents are not constant")
+    if not extents or not all(extents):
+        return other_kind("it has no axes, or their extents are not constant")
     values = [expand_lets(body) for body in bodies(op)]
+    lanes = machine.lanes(*map(dtype_of, values))
+    if extents[-1] >= lanes and has_border(op.axis, values):
+        return no_gain("vectors run along its last axis, between its borders")
     # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
     if short == len(extents) or not _chooses(values, [axis.var for axis in op.axis[-short:]]):
@@ -46,7 +50,6 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     dtypes = sorted({dtype_of(value) for value in values})
     if len(dtypes) > 1 or dtypes[0] in ("bool", "bfloat16"):
         return Declined("TVM shuffles no vectors of its dtypes")
-    lanes = machine.lanes(dtypes[0])
     if extents[len(extents) - short - 1] < lanes:
         return no_gain("it has fewer rows than a vector has lanes")
     nest = unrolled(nest_of(op.axis, values, kernel.outputs), moduli)
