@@ -84,7 +84,7 @@ def test_reasons_are_kept():
     assert found.rule == "rows"
     assert not found.plain
     assert [name for name, _ in found.declined] == [
-        *("prefix_reduction", "windows", "transposition", "interleaving"),
+        *("prefix_reduction", "interleaving", "windows", "transposition"),
         *("elementwise", "contraction"),
     ]
     assert all(declined.reason for _, declined in found.declined)

@@ -91,6 +91,28 @@ def directions(count, rows):
     return [u, w], te.compute((count, rows, 40), entry, name="y")
 
 
+def thresholds(rows, classes):
+    """Differences of neighbours along the short axis, which ends on both sides."""
+    x, t = cases.placeholder("x", rows), cases.placeholder("t", classes - 1)
+    one, zero = te.const(1.0, "float32"), te.const(0.0, "float32")
+    gap = lambda i, c: (t[c] - x[i]) * (t[c] - x[i])  # noqa: E731
+
+    def entry(i, c):
+        above = te.if_then_else(c < classes - 1, gap(i, c), one)
+        return above - te.if_then_else(c > 0, gap(i, c - 1), zero)
+
+    return [x, t], te.compute((rows, classes), entry, name="y")
+
+
+def padded(rows, width):
+    """Rows between zeros, which are whole vectors."""
+    x = cases.placeholder("x", rows, width - 2)
+    inside = lambda j: te.all(j >= 1, j < width - 1)  # noqa: E731
+    return te.compute(
+        (rows, width), lambda i, j: te.if_then_else(inside(j), x[i, j - 1], 0.0), name="y"
+    )
+
+
 TAKEN = {
     "one block": stencil(16),
     "blocks that overlap": stencil(1001),
@@ -107,6 +129,7 @@ TAKEN = {
     "a select": selected(64),
     "a border of rows": bordered(65),
     "components side by side": apart(70, 3),
+    "borders of the short axis": thresholds(70, 7),
     "a first axis": directions(3, 7),
     "a first axis of many pieces": directions(7, 11),
 }
@@ -126,6 +149,8 @@ def guarded(rows):
     return te.compute((rows, 2), lambda i, c: chosen(c, safe(i), u[i]), name="y")
 
 
+LANES = machine_of(as_target(None), 1).lanes("float32")
+
 DECLINED = {
     "it has no short axes that choose": lambda: te.compute(
         (64, 3), lambda i, c: cases.placeholder("x", 64, 3)[i, c], name="y"
@@ -134,6 +159,7 @@ DECLINED = {
     "it has no short axes that choose what is computed": lambda: te.compute(
         (3,), lambda c: chosen(c, 1.0, 2.0, 3.0), name="y"
     ),
+    "vectors run along its last axis": lambda: padded(64, LANES),
     "a branch reads neighbours at places that lie apart": lambda: guarded(64),
     "it reads neighbours at places that lie apart": lambda: apart(64, 8)[1],
 }

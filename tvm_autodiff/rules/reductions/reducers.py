@@ -1,8 +1,8 @@
 """The derivative of a reduction with respect to its source, by a table of reducers.
 
 For seeds at the output, the rules give what arrives at each component of the source at every reduce
-position. Sum; max, min and selections such as argmax; and product have their own rules. Every other
-reducer uses the general rule.
+position. Sum; max, min and selections such as argmax; product; and sums that are rescaled as in an
+online softmax have their own rules. Every other reducer uses the general rule.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from .general_reducer import general
 from .prefix_suffix import prefix_suffix
 from .product import product
 from .reducing import Reducing, SourceSeed, own_condition
+from .rescaled_sum import rescaled, rescaled_sum
 
 
 def classify(combiner: Combiner, component: int) -> str:
-    """The kind of a reducer's component: ``sum max min product selection`` or ``general``.
+    """The kind of a reducer's component: ``sum max min product selection rescaled`` or ``general``.
 
     Examples
     --------
-    A running pair (max, sum of exp) is general in its second component, argmax a selection in both.
+    A running pair (max, sum of exp) is rescaled in its second component, argmax a selection in
+    both.
     """
     lhs, rhs = combiner.lhs[component], combiner.rhs[component]
     result, identity = combiner.result[component], combiner.identity[component]
@@ -40,7 +42,7 @@ def classify(combiner: Combiner, component: int) -> str:
         _, then, otherwise = operands(result)
         if node_id(then) == node_id(lhs) and node_id(otherwise) == node_id(rhs):
             return "selection"
-    return "general"
+    return "general" if rescaled(combiner, component) is None else "rescaled"
 
 
 #: node that combines two values → (kind, identity that the rule relies on)
@@ -79,5 +81,6 @@ _RULES: dict[str, Callable[[Reducing], list[SourceSeed]]] = {
     "min": lambda stage: extreme(stage, "lt"),
     "product": product,
     "selection": selection,
+    "rescaled": rescaled_sum,
     "general": general,
 }
