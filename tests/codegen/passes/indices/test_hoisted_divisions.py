@@ -11,7 +11,7 @@ from tvm.ir import prim
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
-from tvm_autodiff.codegen.loop_nest import PARALLEL, SERIAL
+from tvm_autodiff.codegen.loop_nest import PARALLEL, SERIAL, UNROLLED
 from tvm_autodiff.codegen.passes.indices.hoisted_divisions import with_hoisted_divisions
 
 
@@ -39,12 +39,70 @@ def test_jacobians_read_their_rows(sizes, dtype):
     np.testing.assert_array_equal(ad.build([a, b], da, cache=False)(*given), wanted)
 
 
+def circular(length, dtype, place):
+    """``Σ_{i <= t < n + i} h[t]·x[place(t)]``, whose loop over t LLVM unrolls."""
+    n, q = te.var("n"), te.var("q")
+    x = te.placeholder((q,), dtype, name="x")
+    h = te.placeholder((length,), dtype, name="h")
+    t, zero = te.reduce_axis((0, length), "t"), tirx.const(0, dtype)
+
+    def entry(i):
+        inside = te.all(t >= i, t < n + i)
+        return te.sum(te.if_then_else(inside, h[t] * x[place(t, n)], zero), axis=t)
+
+    extent = te.placeholder((n,), dtype, name="extent")
+    return ad.build([x, h, extent], te.compute((n,), entry, name="s"), cache=False)
+
+
+PLACES = {
+    "remainder": lambda t, n: t % n,
+    "next": lambda t, n: (t + 1) % n,
+    "quotient": lambda t, n: t // n,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [5, 9, 15, 24])
+@pytest.mark.parametrize("place", PLACES)
+def test_short_sums_read_their_places(place, length, dtype):
+    """The sum is unrolled and the loop around it vectorised: no place varies along that."""
+    function = circular(length, dtype, PLACES[place])
+    h, x = np.arange(1, length + 1).astype(dtype), np.arange(1, 32).astype(dtype)
+    for n in (1, 4, 8, 9, 17):
+        t, i = np.arange(length), np.arange(n)[:, None]
+        terms = np.where((t >= i) & (t < n + i), h * x[[PLACES[place](k, n) for k in t]], 0)
+        np.testing.assert_array_equal(function(x, h, np.zeros(n, dtype)), terms.sum(1))
+
+
+@pytest.mark.parametrize(("stride", "length"), [(3, 5), (2, 7), (1, 9)])
+def test_gradients_of_outer_products_by_rows(stride, length):
+    """``s[i] = x[i // n]·x[i % n]``, of which a few are read."""
+    n = te.var("n")
+    x = te.placeholder((n,), "float32", name="x")
+    h = te.placeholder((length,), "float32", name="h")
+    s = te.compute((n * n,), lambda i: x[i // n] * x[i % n], name="s")
+    y = te.compute((length,), lambda i: s[stride * i], name="y")
+    [dx] = ad.differentiate(y, [x], h)
+    function = ad.build([x, h], dx, cache=False)
+    for size in (4, 8, 9, 16):
+        values, heads = np.arange(1.0, size + 1), 2.0 ** np.arange(length)
+        wanted = np.zeros(size)
+        for number, head in enumerate(heads):
+            row, column = divmod(stride * number, size)
+            wanted[row] += head * values[column]
+            wanted[column] += head * values[row]
+        got = function(values.astype("float32"), heads.astype("float32"))
+        np.testing.assert_array_equal(got, wanted)
+
+
 #: kinds of the loops over i and j, the divisor, and how many loops are around the division then
 FORMS = [
     ((SERIAL, SERIAL), lambda n, i, j: n, 0),
     ((PARALLEL, SERIAL), lambda n, i, j: n, 1),
     ((SERIAL, SERIAL), lambda n, i, j: n + i, 1),
-    ((SERIAL, SERIAL), lambda n, i, j: n + j, 2),
+    ((SERIAL, SERIAL), lambda n, i, j: n + j, 1),  # in a table, for all turns of j
+    ((SERIAL, UNROLLED), lambda n, i, j: n + j, 2),
+    ((SERIAL, SERIAL), lambda n, i, j: n + j + i, 2),
     ((SERIAL, SERIAL), lambda n, i, j: tirx.const(7, "int32"), 2),  # LLVM divides anywhere by it
 ]
 
