@@ -71,6 +71,7 @@ from ...graph.structural import EqualStages
 from .guards import with_guards
 from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
+from .unordered_comparisons import with_unordered_comparisons
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -223,7 +224,7 @@ def _without_wraps(body: Expr, axes: Sequence[Axis]) -> Expr:
     """The normal form but for guards of reads."""
     intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
     plain = opaque_conversions(without_narrow_types(body, intervals), intervals)
-    return opaque_unsigned(rewrite(plain, _normal_node))
+    return opaque_unsigned(with_unordered_comparisons(rewrite(plain, _normal_node)))
 
 
 def _normal_updates(op: Operation, loops: UpdateLoops) -> Operation:
