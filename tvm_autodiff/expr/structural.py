@@ -67,6 +67,10 @@ class StructuralKeys:
 
     def expr(self, expr: Expr, bound: Mapping[Var, Any] | None = None) -> int:
         """The key of an expression; `bound` numbers the variables that are compared by position."""
+        return self.parts(expr, bound)[node_id(expr)]
+
+    def parts(self, expr: Expr, bound: Mapping[Var, Any] | None = None) -> dict[int, int]:
+        """The keys of all nodes of an expression, by id, operands first."""
         self.alive.append(expr)
         numbers = {node_id(var): ("bound", number) for var, number in (bound or {}).items()}
         keys: dict[int, int] = {}
@@ -79,7 +83,7 @@ class StructuralKeys:
                 own = self.tensor_key_of(load_tensor(node))
             parts = tuple(keys[node_id(part)] for part in operands(node))
             keys[node_id(node)] = self.intern((name, dtype_of(node), own, parts))
-        return keys[node_id(expr)]
+        return keys
 
     def extents(
         self, extents: Sequence[Any], bound: Mapping[Var, Any] | None = None

@@ -15,6 +15,7 @@ from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder
+from ...expr.sharing.lets import merge_equal
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
     Operation,
@@ -53,7 +54,7 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
 def joined_maps(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule elementwise kernels over the same axes as one nest of several stores."""
     first = group.parts[0]
-    values = [value for part in group.parts for value in values_over(first, part)]
+    values = merge_equal([one for part in group.parts for one in values_over(first, part)])
     results = [tensor for part in group.parts for tensor in part.outputs]
     nest = nest_of(first.root.axis, values, results)
     extents = [axis_range(axis)[1] for axis in first.root.axis]

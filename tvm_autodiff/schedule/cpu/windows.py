@@ -82,7 +82,7 @@ def _without_quotients(op: Operation) -> list[Expr]:
         for var, (low, extent) in zip(variables, ranges, strict=True)
         if isinstance(low, int) and isinstance(extent, int)
     }
-    return [decided(expand_lets(body), variables, known) for body in bodies(op)]
+    return decided(list(map(expand_lets, bodies(op))), variables, known)
 
 
 def _copies_rows(axes: Sequence[Axis], values: Sequence[Expr]) -> bool:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...expr.nodes import Tensor, node_id, tensor_key
+from ...expr.structural import StructuralKeys
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import Extent, Operation, axis_range, outputs_of
 from ..kernel import Kernel
-from .joined_maps import share_work
+from .joined_maps import MapWork, map_work
 from .row_kernels import RowKernel, natural_rows, placed_rows
 
 Key = tuple[int, int]
@@ -92,16 +93,21 @@ def fusion_groups(kernels: Sequence[Kernel], wanted: Container[Key]) -> list[Ker
 def _joined_maps(groups: Sequence[_Group]) -> list[_Group]:
     """``u = f(e); a = s(u); v = g(e); b = s(v) → (u, v) = (f(e), g(e)); a = s(u); b = s(v)``."""
     joined: list[_Group] = []
+    works: list[MapWork | None] = []
+    keys = StructuralKeys()
     for group in groups:
-        for number, candidate in enumerate(joined):
-            if group.members or candidate.members or len(group.kernels) > 1:
+        alone = len(group.kernels) == 1 and not group.members
+        work = map_work(group.kernels[0], keys) if alone else None
+        for number, known in enumerate(works):
+            if work is None or known is None or not known.shared_with(work):
                 continue
-            late = any(group.needs(other) for other in joined[number:])
-            if not late and share_work(candidate.kernels, group.kernels[0]):
-                joined[number] = _Group([*candidate.kernels, *group.kernels])
+            if not any(group.needs(other) for other in joined[number:]):
+                works[number] = all_of_them = known.joined(work)
+                joined[number] = _Group(all_of_them.kernels)
                 break
         else:
             joined.append(group)
+            works.append(work)
     return joined
 
 

@@ -4,55 +4,74 @@ work: the updates of several columns of a gradient, which read the same elements
 
 from __future__ import annotations
 
-from ...expr.nodes import Expr, op_name, operands
+from dataclasses import dataclass
+
+from ...expr.nodes import Expr, node_id, op_name, operands
 from ...expr.rewrite import expand_lets, postorder, substituter
-from ...expr.sharing.lets import merge_equal
+from ...expr.structural import StructuralKeys
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..cost import CALL, MAX_NODES
 from ..kernel import Kernel
 
 
-def share_work(kernels: list[Kernel], other: Kernel) -> bool:
-    """Whether another kernel computes what the first of some kernels does, and the pass of all of
-    them is small enough.
+@dataclass
+class MapWork:
+    """What elementwise kernels over the same axes compute.
 
-    Examples
-    --------
-    ``u[e] = f(x[n[e]]), v[e] = g(f(x[n[e]]))`` share the work of f.
+    Attributes
+    ----------
+    kernels : list of Kernel
+    operations : set of int
+        The keys of their different operations and reads, over the axes by position.
     """
-    first = kernels[0]
-    if not _is_map(first) or not _is_map(other):
-        return False
-    ours, theirs = first.root.axis, other.root.axis
-    if len(ours) != len(theirs):
-        return False
-    for a, b in zip(ours, theirs, strict=True):
-        if axis_range(a)[0] != 0 or axis_range(b)[0] != 0:
+
+    kernels: list[Kernel]
+    operations: set[int]
+
+    def shared_with(self, other: MapWork) -> bool:
+        """Whether another kernel computes what these do, and the pass of all is small enough.
+
+        Examples
+        --------
+        ``u[e] = f(x[n[e]]), v[e] = g(f(x[n[e]]))`` share the work of f.
+        """
+        shared = len(self.operations & other.operations)
+        together = len(self.operations) + len(other.operations) - shared
+        # what is worth a stage of its own if it is read again
+        if shared <= 2 * CALL or together > MAX_NODES:
             return False
-        if not is_same(axis_range(a)[1], axis_range(b)[1]):
-            return False
-    own = [body for kernel in kernels for body in values_over(first, kernel)]
-    new = values_over(first, other)
-    every = merge_equal([*own, *new])
-    together = _operations(every)
-    shared = _operations(every[: len(own)]) + _operations(every[len(own) :]) - together
-    # what is worth a stage of its own if it is read again
-    return shared > 2 * CALL and together <= MAX_NODES
+        ours, theirs = self.kernels[0].root.axis, other.kernels[0].root.axis
+        return len(ours) == len(theirs) and all(
+            is_same(axis_range(a)[1], axis_range(b)[1]) for a, b in zip(ours, theirs, strict=True)
+        )
+
+    def joined(self, other: MapWork) -> MapWork:
+        """The work of all kernels."""
+        return MapWork([*self.kernels, *other.kernels], self.operations | other.operations)
+
+
+def map_work(kernel: Kernel, keys: StructuralKeys) -> MapWork | None:
+    """The work of an elementwise kernel, or None for another one; `keys` are those of a program."""
+    op = kernel.root
+    if not is_compute(op) or reduction_of(op) is not None or kernel.epilogue is not None:
+        return None
+    if not len(op.axis) or any(axis_range(axis)[0] != 0 for axis in op.axis):
+        return None
+    places = {var: number for number, var in enumerate(axis_vars(op))}
+    operations: set[int] = set()
+    for body in bodies(op):
+        plain = expand_lets(body)
+        found = keys.parts(plain, places)
+        operations |= {found[node_id(node)] for node in postorder(plain) if _is_operation(node)}
+    return MapWork([kernel], operations)
+
+
+def _is_operation(node: Expr) -> bool:
+    return bool(operands(node)) and op_name(node) != "cast"
 
 
 def values_over(first: Kernel, other: Kernel) -> list[Expr]:
     """The values of a map over the axes of another one."""
     rename = substituter(dict(zip(axis_vars(other.root), axis_vars(first.root), strict=True)))
     return [rename(expand_lets(body)) for body in bodies(other.root)]
-
-
-def _is_map(kernel: Kernel) -> bool:
-    op = kernel.root
-    elementwise = is_compute(op) and reduction_of(op) is None
-    return elementwise and kernel.epilogue is None and len(op.axis) > 0
-
-
-def _operations(values: list[Expr]) -> int:
-    """The number of different operations and reads."""
-    return sum(1 for node in postorder(values) if operands(node) and op_name(node) != "cast")

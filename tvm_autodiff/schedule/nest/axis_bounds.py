@@ -43,7 +43,7 @@ def longest_piece(
         if found == whole:
             return found
         known[node_id(last)] = found
-        current = [decided(expr, variables, known) for expr in current]
+        current = decided(current, variables, known)
 
 
 def _cuts(

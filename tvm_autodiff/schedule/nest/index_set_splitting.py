@@ -21,7 +21,7 @@ from ...expr.nodes import (
     op_name,
     operands as operands_of,
 )
-from ...expr.rewrite import postorder, rewrite
+from ...expr.rewrite import Rewriter, postorder
 from ..cost import MAX_COPIES, MAX_PIECES
 from .access import Affine, AffineForms, Interval, combine, interval
 
@@ -36,17 +36,20 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
 Piece = tuple[int, int, list[Expr]]  #: first, last, the expressions in between
 
 
-def decided(expr: Expr, variables: Sequence[Var], ranges: Mapping[int, Interval]) -> Expr:
-    """The expression for variables in `ranges`, by id; others may have any value.
+def decided(
+    exprs: Sequence[Expr], variables: Sequence[Var], ranges: Mapping[int, Interval]
+) -> list[Expr]:
+    """Expressions for variables in `ranges`, by id; others may have any value. What they share is
+    visited once.
 
     Examples
     --------
     >>> from tvm import te
     >>> i = te.var("i")
-    >>> decided(te.if_then_else(i < 4, (i * 2 + 1) // 2, 7), [i], {node_id(i): (0, 3)})
-    i
+    >>> decided([te.if_then_else(i < 4, (i * 2 + 1) // 2, 7)], [i], {node_id(i): (0, 3)})
+    [i]
     """
-    return _decided(expr, _Forms(variables), ranges)
+    return _decided(exprs, _Forms(variables), ranges)
 
 
 class _Forms(AffineForms):
@@ -65,7 +68,9 @@ class _Forms(AffineForms):
         return found
 
 
-def _decided(expr: Expr, forms: _Forms, ranges: Mapping[int, Interval]) -> Expr:
+def _decided(
+    exprs: Sequence[Expr], forms: _Forms, ranges: Mapping[int, Interval]
+) -> list[Expr]:
     """`decided`, by forms that are found once for several ranges."""
 
     def visit(node: Expr) -> Expr | None:
@@ -94,7 +99,7 @@ def _decided(expr: Expr, forms: _Forms, ranges: Mapping[int, Interval]) -> Expr:
             return None if form is None else forms.written(form, dtype_of(node))
         return None
 
-    return rewrite(expr, visit)
+    return list(map(Rewriter(visit), exprs))
 
 
 def _difference(node: Expr, forms: AffineForms) -> Affine | None:
@@ -193,8 +198,7 @@ def pieces(
 
     def place(low: int, high: int) -> int | None:
         inside = {**ranges, node_id(var): (low, high)}
-        here = [_decided(expr, forms, inside) for expr in exprs]
-        return _cut(here, var, forms, low, high, quotients)
+        return _cut(_decided(exprs, forms, inside), var, forms, low, high, quotients)
 
     pending, done = [(0, extent - 1)], []
     while pending:
@@ -231,7 +235,7 @@ def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece
     found = []
     for low, high in pieces(exprs, var, extent, [var], {}, most):
         here = {node_id(var): (low, high)}
-        found.append((low, high, [decided(expr, [var], here) for expr in exprs]))
+        found.append((low, high, decided(exprs, [var], here)))
     return found
 
 

@@ -21,7 +21,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import depends_on, postorder, substitute, variables_of
+from ...expr.rewrite import depends_on, postorder, substituter, variables_of
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from ..cost import MAX_PIECES
 from .access import AffineForms, Interval, depends_on_any, stride_of
@@ -52,11 +52,11 @@ def decided_between(
     last = sub(end, const(1, dtype_of(end)))
     begun = {**ranges, node_id(var): (low, _UNBOUNDED)}
     ended = {**ranges, node_id(from_end): (0, _UNBOUNDED)}
-    found = [decided(expr, [var, *others], begun) for expr in exprs]
-    found = [substitute(expr, {var: sub(last, from_end)}) for expr in found]
-    found = [decided(expr, [from_end, *others], ended) for expr in found]
-    found = [substitute(expr, {from_end: sub(last, var)}) for expr in found]
-    return [decided(expr, [var, *others], begun) for expr in found]
+    found = decided(exprs, [var, *others], begun)
+    found = list(map(substituter({var: sub(last, from_end)}), found))
+    found = decided(found, [from_end, *others], ended)
+    found = list(map(substituter({from_end: sub(last, var)}), found))
+    return decided(found, [var, *others], begun)
 
 
 def borders(exprs: Sequence[Expr], var: Var, extent: Expr, others: Sequence[Var]) -> Interval:
@@ -90,7 +90,7 @@ def _changing_ends(
     """Where the last change after the beginning and the first before the end are."""
     from_end = variable(var.name, dtype_of(var))
     mirrored = sub(sub(extent, const(1, dtype_of(extent))), from_end)
-    turned = [substitute(expr, {var: mirrored}) for expr in exprs]
+    turned = list(map(substituter({var: mirrored}), exprs))
     found = []
     for parts, one in ((list(exprs), var), (turned, from_end)):
         forms = AffineForms([one, *others])
@@ -130,7 +130,7 @@ def inside(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
     cut = pieces(roots, var, own[1] + 1, variables, ranges)
     longest = max(cut, key=lambda piece: piece[1] - piece[0])
     known = {**ranges, node_id(var): longest}
-    return [decided(root, variables, known) for root in roots]
+    return decided(roots, variables, known)
 
 
 def _inside_symbolic(

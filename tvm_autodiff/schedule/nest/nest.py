@@ -331,4 +331,4 @@ def narrowed(nest: Nest, loops: Sequence[Loop], every: bool = False) -> Nest:
     ]
     found = Nest(tuple(loops), tuple(chosen))
     ranges, variables = found.ranges, [*found.variables, *found.sizes]
-    return found.with_values([decided(value, variables, ranges) for value in found.values])
+    return found.with_values(decided(found.values, variables, ranges))

@@ -87,7 +87,7 @@ class Classes:
         cut = pieces(self.values, var, own[1] + 1, variables, self.ranges)
         longest = max(cut, key=lambda piece: piece[1] - piece[0])
         known = {**self.ranges, node_id(var): longest}
-        return [decided(value, variables, known) for value in self.values]
+        return decided(self.values, variables, known)
 
 
 def in_classes(values: Sequence[Expr], axes: Sequence[Axis], moduli: Sequence[int]) -> Classes:
@@ -106,7 +106,7 @@ def in_classes(values: Sequence[Expr], axes: Sequence[Axis], moduli: Sequence[in
         place = mul(quotient, const(modulus, dtype))
         table[axis.var] = add(place, residue) if modulus > 1 else quotient
     rename, variables = substituter(table), [*quotients, *residues]
-    moved = [decided(rename(value), variables, ranges) for value in values]
+    moved = decided(list(map(rename, values)), variables, ranges)
     return Classes(moved, quotients, residues, ranges)
 
 

@@ -118,10 +118,8 @@ class _Values:
         if ranges is None or not contains(sources_of(op), is_expensive):
             return None
         variables = [axis.var for axis in axes]
-        sources = [
-            decided(map_loads(expand_lets(source), self._value), variables, ranges)
-            for source in sources_of(op)
-        ]
+        plain = [map_loads(expand_lets(source), self._value) for source in sources_of(op)]
+        sources = decided(plain, variables, ranges)
         costs = _costs(sources)
         facts = _facts(sources, {node_id(var): number for number, var in enumerate(variables)})
         given = {tensor_key(tensor): tensor for src in sources for tensor in loaded_tensors(src)}

@@ -25,7 +25,7 @@ from ...expr.nodes import (
     operands,
     with_operands,
 )
-from ...expr.rewrite import Rewriter, contains_load, postorder, rewrite
+from ...expr.rewrite import Rewriter, contains_load, postorder
 from ...graph.stage import shape_of
 from ..nest.in_range import Loops, is_safe, loops_of
 
@@ -80,14 +80,14 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
     return memo[node_id(root)]
 
 
-def unmarked(root: Expr, loops: Loops) -> Expr:
+def unmarked(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
     """``marked(c) → c`` if c is safe to evaluate for all loop values."""
 
     def visit(node: Expr) -> Expr | None:
         condition = condition_of(node)
         return condition if condition is not None and is_safe([condition], loops) else None
 
-    return rewrite(root, visit)
+    return list(map(Rewriter(visit), roots))
 
 
 def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
@@ -105,7 +105,7 @@ def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
         safe = None if holds_mark(condition) else safe_branches(branches, loops)
         return None if safe is None else select(condition, *safe)
 
-    return tuple(rewrite(unmarked(source, loops), visit) for source in sources)
+    return tuple(map(Rewriter(visit), unmarked(sources, loops)))
 
 
 def safe_branches(branches: Sequence[Expr], loops: Loops) -> list[Expr] | None:

@@ -105,8 +105,8 @@ def vector_columns(kernel: Kernel, lanes: int) -> Columns | Declined:
     if piece is not None and reason is not None:
         piece = longest_piece([*body.guards, *body.values], var, variables, ranges)
         known = {**ranges, node_id(var): piece}
-        guards = [decided(guard, variables, known) for guard in body.guards]
-        values = [decided(value, variables, known) for value in body.values]
+        guards = decided(body.guards, variables, known)
+        values = decided(body.values, variables, known)
         parts = [part for guard in guards for part in conjuncts(guard)]
         inside = Reduced(tuple(parts), selected(values, axes))
         reason = _reason_against(inside, root)

@@ -259,7 +259,8 @@ class _Made:
         }
         ranges |= {node_id(var): (n, n) for var, n in at.items()}
         places = {var: const(n, dtype_of(var)) for var, n in at.items()}
-        value = fold(substitute(decided(source, variables, ranges), places))
+        [found] = decided([source], variables, ranges)
+        value = fold(substitute(found, places))
         rows = [axis for axis in all_axes if _among(axis.var, member.row_vars(op))]
         inner = [
             axis

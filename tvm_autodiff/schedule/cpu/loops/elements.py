@@ -20,7 +20,7 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import depends_on, postorder, rewrite, variables_of
+from ....expr.rewrite import Rewriter, depends_on, postorder, variables_of
 from ....expr.sharing.weights import MAX_WEIGHT, weighed, weight
 from ....graph.stage import axis_range
 from ...cost import STORE
@@ -101,7 +101,7 @@ def _cut_small(order: Sequence[Expr], bound: set[int], allowed: set[int]) -> lis
     return found
 
 
-def without_branches(expr: Expr, loops: Loops) -> Expr:
+def without_branches(exprs: Sequence[Expr], loops: Loops) -> list[Expr]:
     """``if c then x[i] else 0 → select(c, x[i], 0)`` if i lies inside x in either case."""
 
     def visit(node: Expr) -> Expr | None:
@@ -112,7 +112,7 @@ def without_branches(expr: Expr, loops: Loops) -> Expr:
         safe = None if keeps else safe_branches(branches, loops)
         return None if safe is None else select(condition, *safe)
 
-    return rewrite(unmarked(expr, loops), visit)
+    return list(map(Rewriter(visit), unmarked(exprs, loops)))
 
 
 def _is_plain(branches: Sequence[Expr], loops: Loops) -> bool:

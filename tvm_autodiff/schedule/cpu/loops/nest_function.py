@@ -193,7 +193,7 @@ class _Writer:
         """The stores of one turn, in vectors where a loop has lanes."""
         nest = narrowed(self._nest, loops)
         known = nest.known
-        values = merge_equal([without_branches(value, known) for value in nest.values])
+        values = merge_equal(without_branches(nest.values, known))
         nest = nest.with_values(values)
         large = weight(values, worth_binding(values)) > MAX_WEIGHT
         lanes = [one for one in loops if one.lanes > 1]

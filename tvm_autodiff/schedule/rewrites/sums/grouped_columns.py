@@ -65,7 +65,7 @@ def _changed(op: Operation) -> list[Tensor] | None:
         return None
     ranges = {node_id(axis.var): (0, constant_extent(axis) - 1) for axis in loop_axes(op)}
     variables = [axis.var for axis in loop_axes(op)]
-    source = decided(expand_lets(reduction.sources[0]), variables, ranges)
+    [source] = decided([expand_lets(reduction.sources[0])], variables, ranges)
     for axis in reduction.axes:
         groups = _Groups(op, replace(reduction, sources=(source,)), axis)
         if groups.are_worth_it():

@@ -79,7 +79,7 @@ def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
         if isinstance(begin, int) and isinstance(count, int):
             ranges[node_id(one.var)] = (begin, begin + count - 1)
     rename = substituter({axis.var: place})
-    moved = tuple(decided(rename(source), variables, ranges) for source in sources)
+    moved = tuple(decided(list(map(rename, sources)), variables, ranges))
     if any(_periods(moved, var, every) for var in (outer.var, inner.var)):
         return None
     return replace(found, sources=moved, axes=axes)

@@ -79,7 +79,7 @@ def unrolled_bodies(op: Operation) -> list[Expr] | None:
         }
         rename = substituter(table)
         # what the place decides, such as a choice among components, is gone
-        here = [decided(rename(source), [], {}) for source in sources]
+        here = decided(list(map(rename, sources)), [], {})
         left -= sum(map(tree_size, here))
         if left < 0:
             return None
