@@ -188,16 +188,25 @@ def negate(condition: Expr) -> Expr:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The parts of a conjunction, left to right; ``likely`` marks are dropped."""
+    """The parts of a conjunction, left to right; ``likely`` marks are dropped.
+
+    ``not (a or b) → not a, not b``, ``not a != b → a == b`` for integers.
+    """
     pending, parts = [condition], []
     while pending:
         part = pending.pop()
         name = op_name(part)
+        opposite = operands(part)[0] if name == "not" else None
         if name == "and":
             left, right = operands(part)
             pending += [right, left]
         elif name == "likely":
             pending.append(operands(part)[0])
+        elif opposite is not None and op_name(opposite) == "or":
+            left, right = operands(opposite)
+            pending += [negate(right), negate(left)]
+        elif opposite is not None and op_name(plain := negate(opposite)) != "not":
+            pending.append(plain)
         elif not is_const(part, 1):
             parts.append(part)
     return parts

@@ -92,6 +92,23 @@ CASES = {
         [v],
     ),
     "the axis first": (lambda: summed((N,), lambda n: when(n == idx[e], v[e])), [v]),
+    "not unequal": (lambda: summed((N,), lambda n: when(tirx.Not(idx[e] != n), v[e])), [v]),
+    "the other branch": (
+        lambda: summed((N,), lambda n: te.if_then_else(idx[e] != n, ZERO, v[e])),
+        [v],
+    ),
+    "bounds on both sides": (
+        lambda: summed((N,), lambda n: when(te.all(idx[e] >= n, idx[e] <= n), v[e])),
+        [v],
+    ),
+    "a strict bound": (
+        lambda: summed((N,), lambda n: when(te.all(n <= idx[e], idx[e] < n + 1), v[e])),
+        [v],
+    ),
+    "neither less nor more": (
+        lambda: summed((N,), lambda n: when(tirx.Not(te.any(idx[e] < n, idx[e] > n)), v[e])),
+        [v],
+    ),
     "rows": (lambda: summed((N, W), lambda n, j: when(idx[e] == n, vd[e, j])), [vd]),
     "columns": (lambda: summed((W, N), lambda j, n: when(idx[e] == n, vd[e, j])), [vd]),
     "columns of columns": (lambda: summed((W, N), lambda j, n: when(idx[e] == n, dv[j, e])), [dv]),

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import UnsolvableError
+from ...expr.build import conjuncts
 from ...expr.nodes import Expr, Tensor, dtype_of, is_integer, op_name, operands, tensor_key
-from ...expr.rewrite import contains, depends_on, substituter, tree_size
+from ...expr.rewrite import contains, contains_load, depends_on, substituter, tree_size
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
@@ -30,7 +31,7 @@ from ...rules.reductions.reducers import classify
 from ...rules.terms import Condition
 from ..strategies.table import cheapest
 from ..sums.assemble import assemble
-from ..sums.data_equations import is_data_equation
+from ..sums.data_equations import is_data_equation, with_equations
 from ..sums.iterations import stage_iterations
 from ..sums.solve import solve
 from ..sums.sum import Sum, Target, Updates
@@ -105,8 +106,12 @@ def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
         summed = [axis.var for axis in reduction.axes]
 
         def determines(node: Expr) -> bool:
-            of_integers = op_name(node) == "eq" and is_integer(operands(node)[0])
-            return is_data_equation(node) or (of_integers and depends_on(node, summed))
+            if op_name(node) in ("and", "not"):
+                bounds = [Condition(part, False) for part in conjuncts(node)]
+                return any(is_data_equation(one.expr) for one in with_equations(bounds))
+            if op_name(node) not in ("eq", "ne") or not is_integer(operands(node)[0]):
+                return False  # where two numbers are not equal, the other branch has the equation
+            return contains_load(node) or depends_on(node, summed)
 
         roots = [*reduction.sources, reduction.condition]
         return _simplified(op) if contains(roots, determines) else outputs_of(op)

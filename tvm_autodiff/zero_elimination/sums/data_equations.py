@@ -7,12 +7,13 @@ is linear in the variables that occur in none of its reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...domain import Domain, simplify_domain
 from ...errors import UnsolvableError
-from ...expr.build import cast, compare, conjuncts, variable, zero_like
+from ...expr.build import add, cast, compare, conjuncts, like, variable, zero_like
 from ...expr.nodes import (
+    INDEX_DTYPES,
     INTEGER_DIVISIONS,
     Expr,
     Var,
@@ -33,7 +34,7 @@ from ...expr.rewrite import (
     substituter,
     variables_of,
 )
-from ...expr.simplify import constant_bounds, prove
+from ...expr.simplify import constant_bounds, linear_terms, prove
 from ...expr.structural import StructuralKeys
 from ...graph.kinds.scatter_add import as_index, inside
 from ...graph.stage import Extent, shape_of
@@ -42,6 +43,9 @@ from .iterations import element_count, sample_size
 from .windows import nonempty
 
 Ranges = Mapping[Var, tuple[Extent, Extent]]
+
+#: comparison → the sign with which ``left - right`` is at least zero, or one if it is strict
+_BOUNDS = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ def solve_data_equations(points: Points) -> Points | None:
     >>> solved.variables, text(solved.values[n]), [text(c.expr) for c in solved.conditions]
     ((e,), 'idx[e] - 1', ['idx[e] >= 1', 'idx[e] <= 4'])
     """
+    points = replace(points, conditions=with_equations(points.conditions))
     place = 0
     while place < len(points.conditions):
         if is_data_equation(points.conditions[place].expr):
@@ -114,6 +119,60 @@ def solve_data_equations(points: Points) -> Points | None:
                 continue
         place += 1
     return points
+
+
+def with_equations(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """``idx[e] >= n, idx[e] <= n → idx[e] == n``: conditions on data that bound it from both sides.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.expr.printing.text import text
+    >>> idx, e, n = te.placeholder((9,), "int32", "idx"), te.var("e"), te.var("n")
+    >>> bounds = [Condition(idx(e) >= n, False), Condition(idx(e) < n + 1, False)]
+    >>> [text(one.expr) for one in with_equations(bounds)]
+    ['idx[e] == n']
+    """
+    keys = StructuralKeys()
+    places: dict[tuple[frozenset[tuple[int, int]], int], int] = {}
+    found: list[Condition | None] = []
+    for condition in conditions:
+        bound = _bound(condition.expr, keys)
+        if bound is None:
+            found.append(condition)
+            continue
+        terms, constant, equation = bound
+        opposite = frozenset((key, -factor) for key, factor in terms), -constant
+        earlier = places.pop(opposite, None)
+        first = None if earlier is None else found[earlier]
+        if earlier is None or first is None:
+            places[terms, constant] = len(found)
+            found.append(condition)
+        else:
+            found[earlier] = Condition(equation, condition.guards or first.guards)
+    return tuple(condition for condition in found if condition is not None)
+
+
+def _bound(
+    condition: Expr, keys: StructuralKeys
+) -> tuple[frozenset[tuple[int, int]], int, Expr] | None:
+    """``a >= b`` on data: the terms of ``a - b``, its constant, and the equation where it is 0."""
+    if op_name(condition) not in _BOUNDS or not contains_load(condition):
+        return None
+    left, right = operands(condition)
+    if dtype_of(left) not in INDEX_DTYPES:
+        return None
+    sign, strict = _BOUNDS[op_name(condition)]
+    terms: dict[int, int] = {}
+    constant = -strict
+    for side, factor in ((left, sign), (right, -sign)):
+        parts, rest = linear_terms(side)
+        constant += factor * rest
+        for node, times in parts:
+            key = keys.expr(node)
+            terms[key] = terms.get(key, 0) + factor * times
+    end = add(right, like(right, sign)) if strict else right  # a > b is a >= b + 1
+    return frozenset(one for one in terms.items() if one[1]), constant, compare("eq", left, end)
 
 
 def _without_equation(points: Points, place: int) -> Points | None:
