@@ -185,7 +185,7 @@ KINDS = [
     ("selection", lambda: reduced(lambda i, k: WINNER((k.var, A[i, k]), axis=k)), 1),
     ("sum", lambda: reduced(lambda i, k: MOMENTS((A[i, k], A[i, k]), axis=k)), 1),
     ("max", lambda: reduced(lambda i, k: SOFTMAX((A[i, k], one), axis=k)), 0),
-    ("general", lambda: reduced(lambda i, k: SOFTMAX((A[i, k], one), axis=k)), 1),
+    ("rescaled", lambda: reduced(lambda i, k: SOFTMAX((A[i, k], one), axis=k)), 1),
     ("general", lambda: reduced(lambda i, k: STAR(A[i, k], axis=k)), 0),
     ("general", lambda: reduced(lambda i, k: LEFT(A[i, k], axis=k)), 0),
 ]

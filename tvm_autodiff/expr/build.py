@@ -188,26 +188,34 @@ def negate(condition: Expr) -> Expr:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The parts of a conjunction, left to right; ``likely`` marks are dropped.
-
-    ``not (a or b) → not a, not b``, ``not a != b → a == b`` for integers.
-    """
+    """The parts of a conjunction, left to right; ``likely`` marks are dropped."""
     pending, parts = [condition], []
     while pending:
         part = pending.pop()
         name = op_name(part)
-        opposite = operands(part)[0] if name == "not" else None
         if name == "and":
             left, right = operands(part)
             pending += [right, left]
         elif name == "likely":
             pending.append(operands(part)[0])
-        elif opposite is not None and op_name(opposite) == "or":
-            left, right = operands(opposite)
-            pending += [negate(right), negate(left)]
-        elif opposite is not None and op_name(plain := negate(opposite)) != "not":
-            pending.append(plain)
         elif not is_const(part, 1):
+            parts.append(part)
+    return parts
+
+
+def affirmed(condition: Expr) -> list[Expr]:
+    """`conjuncts`, some of them new: ``not (a or b) → not a, not b``, and ``not a != b → a == b``
+    for integers.
+    """
+    pending, parts = conjuncts(condition)[::-1], []
+    while pending:
+        part = pending.pop()
+        inside = operands(part)[0] if op_name(part) == "not" else None
+        if inside is not None and op_name(inside) == "or":
+            pending += [negate(side) for side in operands(inside)[::-1]]
+        elif inside is not None and op_name(opposite := negate(inside)) != "not":
+            pending += conjuncts(opposite)[::-1]
+        else:
             parts.append(part)
     return parts
 

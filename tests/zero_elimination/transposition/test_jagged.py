@@ -465,3 +465,27 @@ def test_lowers_for_a_gpu():
     head, _ = cotangent(y)
     for output in (y, *differentiate(y, [value, table], head)):
         lower([*DATA, head], output, target="cuda")
+
+
+@pytest.mark.parametrize("form", ["an equation", "two bounds"])
+def test_an_equation_may_hold_what_a_loop_counts_and_what_bounds_it(form):
+    """``k < length[j]`` with ``place[k] == j``: j cannot be found in the loop that it bounds."""
+    place = given("place", [2, 0, 1, 2, 3, 5, 0, 1, 4], "int32")
+    values = numbers("values", 1, 3)
+
+    def stage(i, j):
+        k = te.reduce_axis((0, length[j]), "k")
+        gap = place[k] - j
+        here = gap.equal(0) if form == "an equation" else te.all(gap >= 0, gap <= 0)
+        return te.sum(te.if_then_else(here, values[gap, i] * 2.0, te.const(0.5, D)), axis=k)
+
+    y = te.compute((3, N), stage, name="y")
+    head, weights = te.placeholder((3, N), D, name="head"), RNG.normal(size=(3, N))
+    [found] = differentiate(y, [values], head)
+    wanted = np.zeros((1, 3))
+    for j in range(N):
+        hits = np.count_nonzero(DATA[place][: DATA[length][j]] == j)
+        wanted[0] += 2 * hits * weights[:, j]
+    assert np.any(wanted)
+    [got] = build([length, place, head], [found], cache=False)(DATA[length], DATA[place], weights)
+    np.testing.assert_allclose(got, wanted)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import UnsolvableError
-from ...expr.build import conjuncts
 from ...expr.nodes import Expr, Tensor, dtype_of, is_integer, op_name, operands, tensor_key
 from ...expr.rewrite import contains, contains_load, depends_on, substituter, tree_size
 from ...graph.graph import retarget, tensors_read_by, topological
@@ -107,8 +106,8 @@ def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
 
         def determines(node: Expr) -> bool:
             if op_name(node) in ("and", "not"):
-                bounds = [Condition(part, False) for part in conjuncts(node)]
-                return any(is_data_equation(one.expr) for one in with_equations(bounds))
+                bounds = with_equations([Condition(node, False)])
+                return any(is_data_equation(one.expr) for one in bounds)
             if op_name(node) not in ("eq", "ne") or not is_integer(operands(node)[0]):
                 return False  # where two numbers are not equal, the other branch has the equation
             return contains_load(node) or depends_on(node, summed)

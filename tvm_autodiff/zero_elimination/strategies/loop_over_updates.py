@@ -83,10 +83,11 @@ def _without_data_equations(
     ]
     ranges = {axis.var: axis_range(axis) for axis in boxed}
     points = Points(tuple(axis.var for axis in boxed), ranges, tuple(conditions), {})
-    solved = solve_data_equations(points)
+    others = [axis for axis in axes if axis not in boxed]
+    solved = solve_data_equations(points, others)
     if solved is None:
         return None
-    others = [rename_bounds(axis, solved.move) for axis in axes if axis not in boxed]
+    others = [rename_bounds(axis, solved.move) for axis in others]
     return [*(reduce_axis_over(v, solved.ranges[v][1]) for v in solved.variables), *others], solved
 
 

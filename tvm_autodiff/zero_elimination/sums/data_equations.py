@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from ...domain import Domain, simplify_domain
 from ...errors import UnsolvableError
-from ...expr.build import add, cast, compare, conjuncts, like, variable, zero_like
+from ...expr.build import add, affirmed, cast, compare, conjuncts, like, variable, zero_like
 from ...expr.nodes import (
     INDEX_DTYPES,
     INTEGER_DIVISIONS,
+    Axis,
     Expr,
     Var,
     const_value,
@@ -34,10 +35,10 @@ from ...expr.rewrite import (
     substituter,
     variables_of,
 )
-from ...expr.simplify import constant_bounds, linear_terms, prove
+from ...expr.simplify import constant_bounds, linear_terms, prove, simplify
 from ...expr.structural import StructuralKeys
 from ...graph.kinds.scatter_add import as_index, inside
-from ...graph.stage import Extent, shape_of
+from ...graph.stage import Extent, bounds_of, shape_of
 from ...rules.terms import Condition
 from .iterations import element_count, sample_size
 from .windows import nonempty
@@ -84,13 +85,14 @@ def is_data_equation(condition: Expr) -> bool:
     )
 
 
-def solve_data_equations(points: Points) -> Points | None:
+def solve_data_equations(points: Points, loops: Sequence[Axis] = ()) -> Points | None:
     """The points without the variables that equations with reads determine.
 
     ``{(e, n) : idx[e] == n}  →  {e : 0 <= idx[e] < N}, n = idx[e]``
 
-    An equation stays a condition if none of its variables occurs outside its reads, or if it may
-    only be evaluated after a condition on the variable that it determines.
+    An equation stays a condition if none of its variables occurs outside its reads, if it may only
+    be evaluated after a condition on the variable that it determines, or if that bounds one of the
+    `loops` over data, the variables of which the solution has.
 
     Returns
     -------
@@ -111,7 +113,7 @@ def solve_data_equations(points: Points) -> Points | None:
     place = 0
     while place < len(points.conditions):
         if is_data_equation(points.conditions[place].expr):
-            solved = _without_equation(points, place)
+            solved = _without_equation(points, place, loops)
             if solved is None:
                 return None
             if solved is not points:
@@ -135,8 +137,8 @@ def with_equations(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     """
     keys = StructuralKeys()
     places: dict[tuple[frozenset[tuple[int, int]], int], int] = {}
-    found: list[Condition | None] = []
-    for condition in conditions:
+    found: list[Condition] = []
+    for condition in (replace(c, expr=part) for c in conditions for part in _parts(c.expr)):
         bound = _bound(condition.expr, keys)
         if bound is None:
             found.append(condition)
@@ -144,13 +146,16 @@ def with_equations(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
         terms, constant, equation = bound
         opposite = frozenset((key, -factor) for key, factor in terms), -constant
         earlier = places.pop(opposite, None)
-        first = None if earlier is None else found[earlier]
-        if earlier is None or first is None:
+        if earlier is None:
             places[terms, constant] = len(found)
             found.append(condition)
         else:
-            found[earlier] = Condition(equation, condition.guards or first.guards)
-    return tuple(condition for condition in found if condition is not None)
+            found[earlier] = Condition(equation, condition.guards or found[earlier].guards)
+    return tuple(found)
+
+
+def _parts(condition: Expr) -> list[Expr]:
+    return affirmed(condition) if contains_load(condition) else [condition]
 
 
 def _bound(
@@ -171,11 +176,12 @@ def _bound(
         for node, times in parts:
             key = keys.expr(node)
             terms[key] = terms.get(key, 0) + factor * times
-    end = add(right, like(right, sign)) if strict else right  # a > b is a >= b + 1
+    # a > b is a >= b + 1
+    end = simplify(add(right, like(right, sign))) if strict else right
     return frozenset(one for one in terms.items() if one[1]), constant, compare("eq", left, end)
 
 
-def _without_equation(points: Points, place: int) -> Points | None:
+def _without_equation(points: Points, place: int, loops: Sequence[Axis]) -> Points | None:
     """The points with one equation solved, the same points if it cannot be, or None if it never
     holds.
     """
@@ -187,6 +193,11 @@ def _without_equation(points: Points, place: int) -> Points | None:
     new = solution.new_domain
     if new.is_empty:
         return None
+    counted = [loop.var for loop in loops]
+    for var in unknowns:
+        bounds_loop = any(depends_on(bounds_of(loop), [var]) for loop in loops)
+        if bounds_loop and depends_on(solution.old_to_new[var], counted):
+            return points
     extents = [new.ranges[var][1] for var in new.variables]
     if any(_reads(extent) for extent in extents):
         return points

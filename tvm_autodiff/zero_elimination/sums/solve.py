@@ -107,7 +107,8 @@ def solve(
                 *(Condition(move(c.expr), c.guards) for c in others),
             ),
             {},
-        )
+        ),
+        [rename_bounds(loop, move) for loop in loops],
     )
     if found is None:
         return None
