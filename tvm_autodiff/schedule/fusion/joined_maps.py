@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...expr.costly import is_expensive
 from ...expr.nodes import Expr, node_id, op_name, operands
 from ...expr.rewrite import expand_lets, postorder, substituter
 from ...expr.structural import StructuralKeys
@@ -22,12 +23,13 @@ class MapWork:
     Attributes
     ----------
     kernels : list of Kernel
-    operations : set of int
-        The keys of their different operations and reads, over the axes by position.
+    operations : dict from int to int
+        The keys of their different operations and reads, over the axes by position, and as how many
+        operations each counts.
     """
 
     kernels: list[Kernel]
-    operations: set[int]
+    operations: dict[int, int]
 
     def shared_with(self, other: MapWork) -> bool:
         """Whether another kernel computes what these do, and the pass of all is small enough.
@@ -36,10 +38,10 @@ class MapWork:
         --------
         ``u[e] = f(x[n[e]]), v[e] = g(f(x[n[e]]))`` share the work of f.
         """
-        shared = len(self.operations & other.operations)
-        together = len(self.operations) + len(other.operations) - shared
+        shared = self.operations.keys() & other.operations.keys()
+        together = len(self.operations) + len(other.operations) - len(shared)
         # what is worth a stage of its own if it is read again
-        if shared <= 2 * CALL or together > MAX_NODES:
+        if sum(self.operations[key] for key in shared) <= 2 * CALL or together > MAX_NODES:
             return False
         ours, theirs = self.kernels[0].root.axis, other.kernels[0].root.axis
         return len(ours) == len(theirs) and all(
@@ -48,7 +50,9 @@ class MapWork:
 
     def joined(self, other: MapWork) -> MapWork:
         """The work of all kernels."""
-        return MapWork([*self.kernels, *other.kernels], self.operations | other.operations)
+        return MapWork(
+            [*self.kernels, *other.kernels], {**self.operations, **other.operations}
+        )
 
 
 def map_work(kernel: Kernel, keys: StructuralKeys) -> MapWork | None:
@@ -59,16 +63,14 @@ def map_work(kernel: Kernel, keys: StructuralKeys) -> MapWork | None:
     if not len(op.axis) or any(axis_range(axis)[0] != 0 for axis in op.axis):
         return None
     places = {var: number for number, var in enumerate(axis_vars(op))}
-    operations: set[int] = set()
+    operations: dict[int, int] = {}
     for body in bodies(op):
         plain = expand_lets(body)
         found = keys.parts(plain, places)
-        operations |= {found[node_id(node)] for node in postorder(plain) if _is_operation(node)}
+        for node in postorder(plain):
+            if operands(node) and op_name(node) != "cast":
+                operations[found[node_id(node)]] = int(CALL) if is_expensive(node) else 1
     return MapWork([kernel], operations)
-
-
-def _is_operation(node: Expr) -> bool:
-    return bool(operands(node)) and op_name(node) != "cast"
 
 
 def values_over(first: Kernel, other: Kernel) -> list[Expr]:
