@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tvm import te
 
+from tests.machines import avx512
 from tests.schedule import group_cases as cases
 from tests.schedule.fusion.test_groups import groups_of
 from tvm_autodiff.codegen.passes.in_place import may_share
@@ -16,6 +17,7 @@ from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.cost import THREAD_CYCLES
 from tvm_autodiff.schedule.cpu.loops.common_subexpressions import with_common_subexpressions
 from tvm_autodiff.schedule.cpu.rows import fused_rows
+from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.row_items import SUM, items_of, nests_of
 from tvm_autodiff.schedule.machine import as_target, machine_of
 
@@ -206,3 +208,30 @@ def test_rows_of_a_symbolic_and_a_literal_extent_of_int64():
     function, given = build(b, y, cache=False), np.array([2.0, -1.0, 3.0])
     np.testing.assert_array_equal(function(given), np.full((3, 4), -1.0))
     assert [kernel.rule for kernel in function.profile(given).kernels] == ["rows"]
+
+
+def losses(rows, width, function):
+    """``function`` of a sum of each row, and the row times it: the gradient of a loss of pairs."""
+    x, y = (te.placeholder((rows, width), name=name) for name in "xy")
+    k = te.reduce_axis((0, width), "k")
+    score = te.compute((rows,), lambda i: te.sum(x[i, k] * y[i, k], axis=k), name="score")
+    slope = te.compute((rows,), lambda i: function(score[i]), name="slope")
+    return [x, y], [te.compute((rows, width), lambda i, j: slope[i] * y[i, j], name="dx")]
+
+
+#: name → (rows, their width, the function, threads, whether the kernels are fused)
+CHOICES = {
+    "a sigmoid for a short row": (4096, 16, te.sigmoid, 1, False),
+    "a sigmoid for a long row": (4096, 512, te.sigmoid, 1, True),
+    "a square for a short row": (4096, 16, lambda value: value * value, 1, True),
+    "few rows": (4, 16, te.sigmoid, 1, True),
+    "few rows for the launches of threads": (300, 64, te.sigmoid, 2, True),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_functions_of_one_number_are_worth_kernels_apart(name):
+    rows, width, function, threads, fused = CHOICES[name]
+    [group] = groups_of(losses(rows, width, function)[1])
+    found = fused_rows(group, avx512(threads))
+    assert isinstance(found, Declined) != fused

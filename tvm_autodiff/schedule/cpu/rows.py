@@ -10,12 +10,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...expr.costly import is_expensive
 from ...expr.dtypes import itemsize
-from ...graph.stage import axis_range, reduction_of
-from ..cost import LATENCY, MAX_COPIES, THREAD_CYCLES
-from ..declined import Declined
+from ...expr.nodes import Tensor, dtype_of, tensor_key
+from ...expr.rewrite import postorder
+from ...graph.stage import axis_range, bodies, reduction_of, shape_of
+from ..cost import (
+    CALL,
+    KERNEL_CALL,
+    LATENCY,
+    LAUNCH_CYCLES,
+    MAX_COPIES,
+    SHARED_BYTE,
+    THREAD_CYCLES,
+)
+from ..declined import Declined, no_gain
 from ..fusion.groups import FusionGroup
-from ..fusion.row_kernels import RowKernel, contiguous_run, lone_rows, natural_rows
+from ..fusion.row_kernels import RowKernel, contiguous_run, inner_axes, lone_rows, natural_rows
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.commuting import commutes
@@ -29,7 +40,48 @@ def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
     """Schedule a fusion group as one function."""
     if too_few_rows(group, machine):
         return Declined("it has too few rows for the threads")
+    if _waits_alone(group, machine) > _moved_apart(group, machine):
+        return no_gain("functions of one number for each row take longer than kernels apart")
     return row_function(group, machine)
+
+
+def _waits_alone(group: FusionGroup, machine: Machine) -> float:
+    """The cycles of expensive functions of one number for each row, each of whose operations waits
+    for the one before, less those that they take in vectors over the rows.
+    """
+    alone = [
+        body
+        for member in group.members
+        if not inner_axes(member)
+        for op in member.kernel.ops
+        if reduction_of(op) is None
+        for body in bodies(op)
+    ]
+    count = sum(map(is_expensive, postorder(alone)))
+    rows = size_of(group.extents, machine.symbolic_size)
+    lanes = machine.lanes(*(dtype_of(body) for body in alone)) if alone else 1
+    return rows * count * CALL * (1 - 1 / lanes) / machine.threads
+
+
+def _moved_apart(group: FusionGroup, machine: Machine) -> float:
+    """The cycles for what kernels apart would write and read again, and to start them."""
+    reads: dict[tuple[int, int], int] = {}
+    tensors: dict[tuple[int, int], Tensor] = {}
+    for part in group.parts:
+        found = {tensor_key(t): t for op in part.ops for t, _ in part.reads[hash(op)]}
+        tensors |= found
+        for key in found:
+            reads[key] = reads.get(key, 0) + 1
+    made = {tensor_key(t) for part in group.parts for t in part.outputs}
+    kept = {tensor_key(t) for t in group.outputs}
+    moved = 0
+    for key, tensor in tensors.items():
+        size = size_of(shape_of(tensor), machine.symbolic_size) * itemsize(dtype_of(tensor))
+        again = reads[key] if key in made else reads[key] - 1
+        moved += size * (again + (key in made and key not in kept))
+    work = sum(iterations(part.root, machine.symbolic_size) for part in group.parts)
+    start = LAUNCH_CYCLES if machine.worth_threads(work) else KERNEL_CALL
+    return moved * SHARED_BYTE / machine.threads + (len(group.parts) - 1) * start
 
 
 def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
