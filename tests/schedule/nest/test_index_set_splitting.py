@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from tvm import te, tirx
 
+from tvm_autodiff.compile import build
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
 from tvm_autodiff.expr.nodes import node_id, op_name
 from tvm_autodiff.expr.rewrite import contains, postorder
@@ -140,3 +142,35 @@ def test_too_many_pieces_are_none():
     for place in range(32):
         body = body + branch(2 * place + 1 > i, A(i))
     assert len(split([body], i, 64, 16)) == 1
+
+
+def test_what_the_dtype_does_not_hold_stays():
+    """``99990*(49995 + i)`` is 99990*i + 4,999,000,050 as a form."""
+    far = (i + tirx.const(49_995, "int32")) * tirx.const(99_990, "int32")
+    [found] = decided([far], [i, j], RANGES)
+    assert op_name(found) == "mul"
+    near = (i + tirx.const(4_995, "int32")) * tirx.const(990, "int32")
+    [found] = decided([near], [i, j], RANGES)
+    assert op_name(found) == "add"
+
+
+PLACES = {
+    "turned": lambda n, k, j: n + 7 - k + j,
+    "every third, turned": lambda n, k, j: 4 * n - 3 * k + j,
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("n", [46_349, 99_991])  # squares near to 2³¹, and far beyond
+@pytest.mark.parametrize("place", PLACES)
+def test_circular_sums_of_large_extents(place, n, threads):
+    x, h = (te.placeholder((n,), "float32", name=name) for name in "xh")
+    k, at = te.reduce_axis((0, n), "k"), PLACES[place]
+    y = te.compute(
+        (8,), lambda j: te.sum(x[tirx.floormod(at(n, k.var, j), n)] * h[k], axis=k), name="y"
+    )
+    x_, h_ = np.random.default_rng(0).random((2, n)).astype("float32")
+    numbers, columns = np.arange(n)[:, None], np.arange(8)
+    wanted = h_.astype("float64") @ x_[at(n, numbers, columns) % n]
+    got = build([x, h], y, num_threads=threads, cache=False)(x_, h_)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)

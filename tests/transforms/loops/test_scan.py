@@ -368,3 +368,29 @@ def test_an_opaque_stage_in_a_step_has_no_derivative() -> None:
         ad.vjp(last, H, te.placeholder((3,), D))
     with pytest.raises(ad.NotDifferentiableError, match="unknown"):
         ad.jvp(last, H, te.placeholder((3,), D))
+
+
+MODES = {
+    "reverse over reverse": lambda out, x, t: ad.differentiate(ad.differentiate(out, [x])[0], [x]),
+    "forward over reverse": lambda out, x, t: ad.jvp(ad.differentiate(out, [x])[0], x, t),
+    "reverse over forward": lambda out, x, t: ad.differentiate(ad.jvp(out, x, t)[0], [x]),
+    "Hessian times vector": lambda out, x, t: ad.hvp(out, x, t),
+}
+
+
+@pytest.mark.parametrize("checkpoint", [None, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_second_derivatives_of_loops_in_loops(mode: str, checkpoint: int | None) -> None:
+    """s·p⁶ by p, twice: a loop inside is left whose only reader was left out of another one."""
+    s, p, t = (te.placeholder((), D, name=name) for name in "spt")
+
+    def inner(u, _):
+        return te.compute((), lambda: u() * p(), name="u"), None
+
+    def outer(c, _):
+        return ad.scan(inner, c, length=3, checkpoint=checkpoint)[0], None
+
+    out, _ = ad.scan(outer, s, length=2)
+    [second] = MODES[mode](out, p, t)
+    function = ad.build([s, p, t], second, cache=False)
+    assert function(np.float64(2), np.float64(1.5), np.float64(1)) == 2 * 30 * 1.5**4

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 
 from ...expr.build import add, all_of, any_of, const, if_then_else, mul, negate, select, true
+from ...expr.dtypes import integer_range
 from ...expr.nodes import (
     COMPARISONS,
     Expr,
@@ -60,8 +61,11 @@ class _Forms(AffineForms):
         self._by_id = {node_id(var): var for var in variables}
         self._written: dict[tuple[Affine, str], Expr] = {}
 
-    def written(self, form: Affine, dtype: str) -> Expr:
-        """The expression of a form."""
+    def written(self, form: Affine, dtype: str) -> Expr | None:
+        """The expression of a form, or None if the dtype does not hold its literals."""
+        least, most = integer_range(dtype)
+        if not all(least <= c <= most for c in (form.constant, *(c for _, c in form.terms))):
+            return None
         found = self._written.get((form, dtype))
         if found is None:
             found = self._written[form, dtype] = _expression(form, self._by_id, dtype)

@@ -61,8 +61,14 @@ def _bounded(
 ) -> Any:
     """The function with bounded arithmetic, and with int64 variables instead of `renamed`."""
     sizes = _sizes(func)
+    known = _variables(func, sizes)
+
+    def with_end(var: Var) -> Interval:
+        low, high = known(var)
+        return low, high + 1  # TVM counts by extents: it writes a literal for one turn more
+
     widths = Widths(
-        _variables(func, sizes),
+        with_end,
         BUFFER_READS,
         is_open=lambda var: bool(sizes),
         hide=hide,

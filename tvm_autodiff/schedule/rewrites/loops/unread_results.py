@@ -20,12 +20,16 @@ def without_unread_results(outputs: Sequence[Tensor]) -> list[Tensor]:
     ops = topological(outputs)
     smaller: dict[int, tuple[Loop | KeptLoop, list[int]]] = {}
     read = {tensor_key(tensor) for tensor in outputs}
+    unread: set[int] = set()
     for op in reversed(ops):
         kind = kind_of(op)
+        asked = [tensor_key(t) in read for t in outputs_of(op)]
+        if not any(asked):  # only what was left out of loops read it
+            unread.add(hash(op))
+            continue
         if not isinstance(kind, (Loop, KeptLoop)):
             read |= {tensor_key(tensor) for tensor in tensors_read_by(op)}
             continue
-        asked = [tensor_key(t) in read for t in outputs_of(op)]
         loop = kind if isinstance(kind, Loop) else kind.loop
         part: Loop | KeptLoop
         if isinstance(kind, Loop):
@@ -40,7 +44,7 @@ def without_unread_results(outputs: Sequence[Tensor]) -> list[Tensor]:
         return list(outputs)
     done: dict[Key, Tensor] = {}
     for op in ops:
-        if is_placeholder(op):
+        if is_placeholder(op) or hash(op) in unread:
             continue
         numbers = list(range(op.num_outputs))
         current: Operation = op
