@@ -65,7 +65,8 @@ def _bounded(
 
     def with_end(var: Var) -> Interval:
         low, high = known(var)
-        return low, high + 1  # TVM counts by extents: it writes a literal for one turn more
+        # TVM counts by extents: it writes a literal for one turn more
+        return low, min(high + 1, integer_range(scalar_dtype(var))[1])
 
     widths = Widths(
         with_end,
