@@ -22,5 +22,5 @@ def function_calls(run: Callable[[], object]) -> int:
         run()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return count

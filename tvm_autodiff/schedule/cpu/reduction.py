@@ -16,7 +16,7 @@ from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import has_branches, strides_along
 from ..nest.commuting import commutes
-from ..rewrites.guards import selected
+from ..rewrites.conditions.guards import selected
 from ..rewrites.sums.split_reduction import even_part, split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.columns import columns, single_results, vectors_of_parts

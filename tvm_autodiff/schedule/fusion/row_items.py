@@ -36,7 +36,7 @@ from ...graph.stage import (
 from ..machine import Machine
 from ..nest.access import has_branches
 from ..nest.inside import has_borders, unit_strides_inside
-from ..rewrites.guards import selected
+from ..rewrites.conditions.guards import selected
 from .groups import FusionGroup
 from .row_kernels import RowKernel, inner_axes
 

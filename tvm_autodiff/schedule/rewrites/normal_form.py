@@ -68,10 +68,10 @@ from ...graph.stage import (
     with_bodies,
 )
 from ...graph.structural import EqualStages
-from .guards import with_guards
+from .conditions.guards import with_guards
+from .conditions.unordered_comparisons import with_unordered_comparisons
 from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
-from .unordered_comparisons import with_unordered_comparisons
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:

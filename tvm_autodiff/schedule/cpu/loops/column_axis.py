@@ -22,7 +22,7 @@ from ...kernel import Kernel
 from ...nest.access import Interval, has_branches, is_flat, strides_along
 from ...nest.axis_bounds import longest_piece
 from ...nest.index_set_splitting import decided
-from ...rewrites.guards import selected
+from ...rewrites.conditions.guards import selected
 
 
 class Reduced(NamedTuple):

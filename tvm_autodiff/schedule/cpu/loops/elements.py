@@ -27,7 +27,7 @@ from ...cost import STORE
 from ...nest.access import Affine, affine_forms, strides_along
 from ...nest.in_range import Loops
 from ...nest.inside import borders, has_borders, inside
-from ...rewrites.guards import safe_branches, unmarked
+from ...rewrites.conditions.guards import safe_branches, unmarked
 
 
 def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:

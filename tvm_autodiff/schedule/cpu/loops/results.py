@@ -8,7 +8,7 @@ from ....codegen.loop_nest import Places, Statement
 from ....expr.nodes import Expr
 from ....graph.stage import bodies
 from ...kernel import Kernel, results_of
-from ...rewrites.guards import selected
+from ...rewrites.conditions.guards import selected
 
 
 def stored(

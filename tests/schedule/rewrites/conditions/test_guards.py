@@ -10,7 +10,7 @@ from tvm import te, tirx
 from tvm_autodiff.codegen.passes.short_circuit import holds_mark
 from tvm_autodiff.expr.nodes import const_value, op_name, operands
 from tvm_autodiff.schedule.nest.in_range import is_safe, loops_of
-from tvm_autodiff.schedule.rewrites.guards import safe_branches, selected, with_guards
+from tvm_autodiff.schedule.rewrites.conditions.guards import safe_branches, selected, with_guards
 
 n = te.var("n")
 X, Y = (te.placeholder((n,), "float64", name=name) for name in "XY")

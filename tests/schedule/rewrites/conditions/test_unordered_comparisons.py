@@ -13,7 +13,9 @@ from tvm import te, tirx
 import tvm_autodiff as ad
 from tvm_autodiff.expr.build import compare
 from tvm_autodiff.expr.printing.text import text
-from tvm_autodiff.schedule.rewrites.unordered_comparisons import with_unordered_comparisons
+from tvm_autodiff.schedule.rewrites.conditions.unordered_comparisons import (
+    with_unordered_comparisons,
+)
 
 #: name → a condition on a number, which numpy and TVM both take
 CONDITIONS: dict[str, Callable[[Any], Any]] = {

@@ -11,9 +11,9 @@ simplified.
 
 from __future__ import annotations
 
-from ...expr.build import all_of, any_of, compare, negate
-from ...expr.intrinsics import define_identity, own_call
-from ...expr.nodes import (
+from ....expr.build import all_of, any_of, compare, negate
+from ....expr.intrinsics import define_identity, own_call
+from ....expr.nodes import (
     BRANCHES,
     COMPARISONS,
     Expr,
@@ -24,8 +24,8 @@ from ...expr.nodes import (
     operands,
     with_operands,
 )
-from ...expr.rewrite import contains, rewrite
-from ...expr.sharing.lets import merge_equal
+from ....expr.rewrite import contains, rewrite
+from ....expr.sharing.lets import merge_equal
 
 define_identity("itself")
 

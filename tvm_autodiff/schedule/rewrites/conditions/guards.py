@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.passes.short_circuit import condition_of, holds_mark, marked
-from ...expr.build import conjuncts, if_then_else, like, negate, select
-from ...expr.dtypes import integer_range
-from ...expr.nodes import (
+from ....codegen.passes.short_circuit import condition_of, holds_mark, marked
+from ....expr.build import conjuncts, if_then_else, like, negate, select
+from ....expr.dtypes import integer_range
+from ....expr.nodes import (
     Axis,
     Expr,
     binary,
@@ -25,9 +25,9 @@ from ...expr.nodes import (
     operands,
     with_operands,
 )
-from ...expr.rewrite import Rewriter, contains_load, postorder
-from ...graph.stage import shape_of
-from ..nest.in_range import Loops, is_safe, loops_of
+from ....expr.rewrite import Rewriter, contains_load, postorder
+from ....graph.stage import shape_of
+from ...nest.in_range import Loops, is_safe, loops_of
 
 _CAN_FAIL = frozenset(("load", "floordiv", "floormod", "truncdiv", "truncmod"))
 

@@ -1,0 +1,1 @@
+"""Conditions of stages in a form that TVM keeps."""
