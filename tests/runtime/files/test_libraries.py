@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 import threading
 from dataclasses import replace
@@ -20,9 +21,9 @@ from tests.schedule import cases, group_cases
 from tvm_autodiff.compile import build, load
 from tvm_autodiff.errors import InvalidArgumentError, LoweringError
 from tvm_autodiff.runtime import modules
-from tvm_autodiff.runtime.files import host, library
+from tvm_autodiff.runtime.files import build_key as build_keys, host, library
 from tvm_autodiff.runtime.files.build_cache import clear_cache, default_folder
-from tvm_autodiff.runtime.files.build_key import build_key
+from tvm_autodiff.runtime.files.build_key import build_key, package_folder
 from tvm_autodiff.runtime.files.library import split_library, with_manifest
 from tvm_autodiff.runtime.modules import can_link
 
@@ -215,6 +216,18 @@ def test_settings_are_part_of_the_key(monkeypatch, name, same):
     before = build_key([[A]], {})
     monkeypatch.setenv(name, "0.5")
     assert (build_key([[A]], {}) == before) == same
+
+
+@pytest.mark.parametrize("name", ["schedule/cost.py", "rules/copies.py", "__init__.py"])
+def test_sources_of_the_whole_package_are_part_of_the_key(monkeypatch, tmp_path, name):
+    changed = tmp_path / "changed"
+    shutil.copytree(package_folder(), changed)
+    A = te.placeholder((4,), name="A")
+    before = build_key([[A]], {})
+    with (changed / name).open("a") as file:
+        file.write("#")
+    monkeypatch.setattr(build_keys, "package_folder", lambda: changed)
+    assert build_key([[A]], {}) != before
 
 
 def test_versions_are_part_of_the_key(monkeypatch):

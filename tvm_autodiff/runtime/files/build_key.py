@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -45,7 +46,8 @@ def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) ->
     if graph is None:
         return None
     facts = {name: repr(value) for name, value in options.items()}
-    text = json.dumps([graph, facts, _versions(), _settings(), _sources()], sort_keys=True)
+    sources = source_digest(package_folder())
+    text = json.dumps([graph, facts, _versions(), _settings(), sources], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -67,11 +69,18 @@ def _settings() -> dict[str, str]:
     }
 
 
+def package_folder() -> Path:
+    """The folder of the whole package, wherever this file is in it."""
+    file = importlib.import_module(__name__.partition(".")[0]).__file__
+    assert file is not None
+    return Path(file).parent
+
+
 @functools.cache
-def _sources() -> str:
-    """A digest of this package, because other rules generate other code, whatever the version."""
+def source_digest(folder: Path) -> str:
+    """A digest of all sources of a package: other rules generate other code, whatever the version.
+    """
     digest = hashlib.sha256()
-    root = Path(__file__).parent.parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
