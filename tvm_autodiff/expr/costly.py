@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .nodes import Expr, is_float, op_name
+from .nodes import Expr, is_const, is_float, op_name, operands
 
 #: functions that take many operations
 EXPENSIVE = frozenset(
@@ -12,8 +12,18 @@ EXPENSIVE = frozenset(
         *("asinh", "acosh", "atanh", "hypot"),
     )
 )
+#: what takes several times as long as a product
+SLOW = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
 
 
 def is_expensive(node: Expr) -> bool:
     """Whether a node is a call of an expensive function of floats."""
     return op_name(node) in EXPENSIVE and is_float(node)
+
+
+def is_slow(node: Expr) -> bool:
+    """Whether a node is a call of an expensive function, a root or a quotient of floats; a literal
+    divides by its reciprocal.
+    """
+    by_literal = op_name(node) == "div" and is_const(operands(node)[1])
+    return op_name(node) in SLOW and is_float(node) and not by_literal

@@ -15,7 +15,7 @@ from tvm.s_tir.schedule import ScheduleError
 
 from ..codegen.stages.primfunc import StageFunction, first_line
 from ..expr.nodes import Tensor, const_value
-from .declined import Declined
+from .declined import Declined, refused
 
 Result = TypeVar("Result")
 
@@ -66,4 +66,4 @@ def by_tvm(apply: Callable[..., Result], *arguments: Any) -> Result | Declined:
     try:
         return apply(*arguments)
     except (ScheduleError, InternalError) as error:
-        return Declined(f"TVM rejects it: {first_line(error)}")
+        return refused(first_line(error))

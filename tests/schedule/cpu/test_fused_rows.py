@@ -210,6 +210,66 @@ def test_rows_of_a_symbolic_and_a_literal_extent_of_int64():
     assert [kernel.rule for kernel in function.profile(given).kernels] == ["rows"]
 
 
+def waves(rows, points, width, function):
+    """``y[n, p, c] = x[n, p, c]*function(angle[n, p])`` and ``z[n, p, c] = 2*x[n, p, c]``."""
+    x = te.placeholder((rows, points, width), name="x")
+    angle = te.placeholder((rows, points), name="angle")
+    y = te.compute(x.shape, lambda n, p, c: x[n, p, c] * function(angle[n, p]), name="y")
+    z = te.compute(x.shape, lambda n, p, c: x[n, p, c] * 2.0, name="z")
+    return [x, angle], [y, z]
+
+
+#: name → (rows, points, width, the function, whether its values are kept in the row)
+REPEATED = {
+    "for several elements": (2, 64, 3, te.sin, True),
+    "for one element": (2, 64, 1, te.sin, False),
+    "cheap": (2, 64, 3, te.sqrt, False),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_value_that_loops_repeat_is_kept(name):
+    rows, points, width, function, kept = REPEATED[name]
+    inputs, outputs = waves(rows, points, width, function)
+    [group] = groups_of(outputs)
+    names = [member.kernel.name for member in with_common_subexpressions(group, MACHINE).members]
+    assert ("sin" in names) == kept
+    rng = np.random.default_rng(0)
+    x, angle = (rng.random([int(n) for n in t.shape], "float32") for t in inputs)
+    y, _ = build(inputs, outputs, cache=False)(x, angle)
+    want = x * (np.sin(angle) if function is te.sin else np.sqrt(angle))[..., None]
+    np.testing.assert_allclose(y, want, rtol=1e-5)
+
+
+def column_sums(images, rows, columns, channels):
+    """``s[n, c] = Σ_{i,j} x[n, i, j, c]`` and the sums of squares, as in a norm of channels."""
+    x = te.placeholder((images, rows, columns, channels), name="x")
+
+    def total(name, body):
+        i, j = te.reduce_axis((0, rows), "i"), te.reduce_axis((0, columns), "j")
+        shape = (images, channels)
+        return te.compute(shape, lambda n, c: te.sum(body(x[n, i, j, c]), axis=[i, j]), name=name)
+
+    return x, [total("s", lambda v: v), total("q", lambda v: v * v)]
+
+
+#: channels → whether sums stay in registers for a row of columns (the vectors are of 16 numbers)
+CHANNELS = {8: True, 56: True, 60: True, 64: True, 70: False, 512: False}
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_sums_of_a_row_stay_in_registers(channels):
+    x, outputs = column_sums(2, 5, 7, channels)
+    [group] = groups_of(outputs)
+    text = text_of(outputs, avx512(1))
+    assert ("s_part = T.alloc_buffer" in text) == CHANNELS[channels]
+    assert group.extents == (5,)
+    given = np.random.default_rng(0).integers(-9, 9, [int(n) for n in x.shape]).astype("float32")
+    s, q = build(x, outputs, cache=False)(given)
+    np.testing.assert_array_equal(s, given.sum((1, 2)))
+    np.testing.assert_array_equal(q, (given**2).sum((1, 2)))
+
+
 def losses(rows, width, function):
     """``function`` of a sum of each row, and the row times it: the gradient of a loss of pairs."""
     x, y = (te.placeholder((rows, width), name=name) for name in "xy")

@@ -163,3 +163,22 @@ def test_large_matrix_products_stay_alone():
     out = te.compute((64, 64), lambda i, q: C[i, q] / total[i], name="out")
     [group] = groups_of([out])
     assert {op.name for op in group.ops} == {"total", "out"}
+
+
+#: name → the sum of a node that the group of its row sum and its edges may hold, by (node, other)
+SUMS = {
+    "of its row": (lambda a, i, k: a[i, k], True),
+    "of its column": (lambda a, i, k: a[k, i], False),
+    "of its row times another's column": (lambda a, i, k: a[i, k] * a[k, i], False),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_columns_stay_outside(name):
+    body, joins = SUMS[name]
+    a, b = (te.placeholder((200, 200), name=name) for name in "ab")
+    k = te.reduce_axis((0, 200), "k")
+    total = te.compute((200,), lambda i: te.sum(body(a, i, k), axis=k), name="total")
+    edges = te.compute((200, 200), lambda i, j: b[i, j] * total[i], name="edges")
+    names = [part.name for group in groups_of([edges]) for part in group.parts]
+    assert ("total" in names) == joins

@@ -16,10 +16,17 @@ from tvm import s_tir, tirx
 from ...expr.build import const
 from ...expr.nodes import const_value, node_id
 from ...expr.rewrite import variables_of
+from ..stages.primfunc import RefusedStageError, first_line
 
 
 def lowered(func: Any) -> Any:
-    """The function with blocks as loops and thread loops as launches."""
+    """The function with blocks as loops and thread loops as launches.
+
+    Raises
+    ------
+    RefusedStageError
+        If a pass of TVM fails, for example for a reducer that TVM does not have.
+    """
     passes = [
         s_tir.transform.LowerCrossThreadReduction(),
         s_tir.transform.LowerInitBlock(),
@@ -31,7 +38,11 @@ def lowered(func: Any) -> Any:
         s_tir.transform.LowerOpaqueBlock(),
     ]
     module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
-    return tvm.transform.Sequential(passes)(module)["main"]
+    lower = tvm.transform.Sequential(passes)
+    try:
+        return lower(module)["main"]
+    except Exception as error:  # of TVM: there is no telling what it refuses and what it asserts
+        raise RefusedStageError(f"TVM cannot lower its blocks: {first_line(error)}") from error
 
 
 def without_blocks(func: Any) -> Any:

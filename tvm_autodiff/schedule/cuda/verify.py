@@ -11,18 +11,21 @@ from functools import wraps
 from typing import Any
 
 from ...codegen.passes.launches import fits_device, has_unbound_write, leaves_threads_apart, lowered
-from ...codegen.stages.primfunc import StageFunction, first_line
+from ...codegen.stages.primfunc import StageFunction
 from ..declined import Declined
 from ..machine import Machine
 from ..rule import Made, Rule
 
 
 def problem_of(func: Any, machine: Machine) -> str | None:
-    """The reason why a scheduled function cannot run on the device, or None."""
-    try:
-        function = lowered(func)
-    except Exception as error:  # of TVM's passes, for example for a reducer that TVM does not have
-        return f"code that TVM cannot lower: {first_line(error)}"
+    """The reason why a scheduled function cannot run on the device, or None.
+
+    Raises
+    ------
+    RefusedStageError
+        If TVM cannot lower it; the rule is then declined with TVM's reason.
+    """
+    function = lowered(func)
     if leaves_threads_apart(func):
         return "parts of a reduction that TVM does not combine"
     if has_unbound_write(function):

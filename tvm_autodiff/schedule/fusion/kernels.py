@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.costly import EXPENSIVE
+from ...expr.costly import SLOW
 from ...expr.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
 from ...graph.graph import Graph, retarget
@@ -35,10 +35,6 @@ from ..rewrites.table import INTO_KERNELS, rewritten
 from .groups import FusionGroup, fusion_groups
 
 __all__ = ["FusionGroup", "Kernel", "cut", "iterations", "separate", "size_of"]
-
-
-#: what is not computed twice
-_COSTLY = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
 
 
 def cut(
@@ -172,7 +168,7 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
         return True  # only another way to index
     if reads <= elements:
         return True
-    if names & _COSTLY or size > 2 * CALL:
+    if names & SLOW or size > 2 * CALL:
         return False
     return not reduces and reads <= 2 * elements
 

@@ -255,6 +255,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
         return None  # apart, the borders of its rows are loops of their own
     if op.num_outputs != 1 and reduction is None:
         return None
+    if not inner and reduction is not None and _reads_columns(op, reduction, member):
+        return None  # apart, vectors run over the rows
     if inner and node_id(inner[-1].var) != node_id(op.axis[-1].var):
         return None  # a row would be written with gaps
     symbolic = any(not isinstance(axis_range(axis)[1], int) for axis in inner)
@@ -278,6 +280,22 @@ def _changes_within(op: Operation, member: RowKernel) -> bool:
     rows = {node_id(var) for var in member.row_vars(op)}
     inner = [a.var for a in (*op.axis, *reduced_axes(op)) if node_id(a.var) not in rows]
     return any(depends_on(bound, inner) for bound in reduction_bounds(op))
+
+
+def _reads_columns(op: Operation, reduction: Reduction, member: RowKernel) -> bool:
+    """``y[i] = Σ_k x[k, i]``: whether rows that are too long to be unrolled are next to each other
+    in memory, element by element.
+    """
+    if size_of([axis_range(axis)[1] for axis in reduction.axes]) <= MAX_COPIES:
+        return False
+    row = member.row_axes[-1].var
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    return any(
+        stride_of(node, node_id(row), variables) == 1
+        and all(stride_of(node, node_id(a.var), variables) not in (0, 1) for a in reduction.axes)
+        for node in postorder(list(reduction.sources))
+        if is_load(node)
+    )
 
 
 def _reshapes(op: Operation) -> bool:

@@ -31,6 +31,8 @@ CASES = {
     "loop invariants": (lambda i, k: 2.0 * te.exp(x[i, k]) * s() / s(), "x"),
     "two terms": (lambda i, k: te.exp(x[i, k]) * s() * 2.0 + te.exp(x[i, k]) * s() * 3.0, "x"),
     "a factor of a row": (lambda i, k: te.exp(x[i, k]) * u[i], "xu"),
+    "a slow factor of a row": (lambda i, k: x[i, k] * te.rsqrt(u[i]) * s(), "x"),
+    "a slow divisor of a row": (lambda i, k: x[i, k] / te.sqrt(u[i]) * x[i, k], "x"),
     "several invariant factors": (lambda i, k: te.tanh(x[i, k]) * s() * u[0] * u[1] * -1.0, "x"),
 }
 

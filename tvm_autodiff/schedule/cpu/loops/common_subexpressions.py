@@ -63,11 +63,14 @@ class _Use:
         The indices of the values in them.
     divides : bool
         Whether they are factors.
+    repeats : bool
+        Whether the row needs a value at several indices, though not at all.
     """
 
     stages: tuple[Operation, ...]
     place: list[Var]
     divides: bool
+    repeats: bool
 
 
 def with_common_subexpressions(group: FusionGroup, machine: Machine) -> FusionGroup:
@@ -84,7 +87,11 @@ def with_common_subexpressions(group: FusionGroup, machine: Machine) -> FusionGr
         for key in {hash(use.stages[0]) for use in mine.values()}:
             counts[key] = counts.get(key, 0) + 1
     wanted = [
-        {key: use for key, use in mine.items() if use.divides or counts[hash(use.stages[0])] > 1}
+        {
+            key: use
+            for key, use in mine.items()
+            if use.divides or use.repeats or counts[hash(use.stages[0])] > 1
+        }
         for mine in uses
     ]
     if not any(wanted):
@@ -117,8 +124,17 @@ def _uses(member: RowKernel, stages: EqualStages, machine: Machine) -> dict[int,
         known = [(stages.first(stage), place) for stage, place in filter(None, made)]
         if len(known) == len(values):
             held = tuple(stage for stage, _ in known)
-            found[node_id(node)] = _Use(held, known[0][1], divides=name == "div")
+            repeats = _repeats(known[0][1], member)
+            found[node_id(node)] = _Use(held, known[0][1], name == "div", repeats)
     return found
+
+
+def _repeats(place: list[Var], member: RowKernel) -> bool:
+    """Whether loops of a row go several times over a value that others of them change."""
+    inside = {node_id(var) for var in place}
+    others = _other_axes(member)
+    left = [axis_range(axis)[1] for axis in others if node_id(axis.var) not in inside]
+    return len(left) < len(others) and size_of(left) > 1
 
 
 def _one_a_row(divisor: Expr, whole: Expr, member: RowKernel) -> bool:

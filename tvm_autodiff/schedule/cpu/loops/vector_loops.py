@@ -6,7 +6,7 @@ the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ....codegen.loop_nest import (
@@ -28,13 +28,25 @@ from ....expr.build import add, const, variable
 from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
 from ....expr.rewrite import postorder, substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
-from ...cost import MAX_COPIES
-from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold, is_cut
-from ...nest.index_set_splitting import split
-from .merged_loops import merged
-from .strip_mining import Body, filled, plain_loop, strips, vector_loop, vectors, vectors_of_strip
+from ...cost import LATENCY, MAX_COPIES
+from ...fusion.merged_loops import merged
+from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold
+from ...fusion.row_pieces import last_pieces, outer_pieces
+from ...kernel import size_of
+from ...nest.access import Interval
+from .strip_mining import (
+    Body,
+    filled,
+    halves,
+    plain_loop,
+    strips,
+    vector_loop,
+    vectors,
+    vectors_of_strip,
+)
 
 Key = tuple[int, int]
+_EVERYWHERE: Mapping[int, Interval] = {}
 
 
 class NestWriter:
@@ -57,54 +69,83 @@ class NestWriter:
         nest = merged(nest)
         first = nest.items[0]
         if first.kind == BLOCK:
-            return self._block(first, rows)
+            return self._block([first], rows)
+        if all(map(_fits_in_registers, nest.items)):
+            return self._block([replace(item, kind=BLOCK) for item in nest.items], rows)
         if not first.loops:
             parts = [self._at(item, _table(item, rows, [])) for item in nest.items]
             return sequence([statement for part in parts for statement in part])
         folds = nest.folds
-        values, loops = self._outer(first, rows, first.loops[:-1])
-        low, extent = _bounds(first, first.loops[-1], rows, values)
+        _, extent = _bounds(first, first.loops[-1], rows, [axis.var for axis in first.loops[:-1]])
         nodes = len(postorder([source for item in nest.items for source in item.sources]))
         unroll = vectors_of_strip(extent, first.lanes, len(folds), nodes)
         width = unroll * first.lanes
         width = min(width, extent) if isinstance(extent, int) else width
-        accumulators = {id(item): self._buffers(item, "lanes", width) for item in folds}
+        accumulators = {
+            number: self._buffers(item, "lanes", width)
+            for number, item in enumerate(nest.items)
+            if item in folds
+        }
+        within = [
+            self._pieces(items, places, rows, accumulators, unroll)
+            for places, items in outer_pieces(nest.items)
+        ]
+        before, after = [], []
+        for number, buffers in accumulators.items():
+            before += _identity(nest.items[number], buffers, width)
+            after += self._folded(nest.items[number], buffers, width, rows)
+        return sequence([*before, *within, *after])
 
+    def _pieces(
+        self,
+        items: Sequence[Item],
+        places: Mapping[int, Interval],
+        rows: Sequence[Expr],
+        accumulators: Mapping[int, Sequence[Local]],
+        unroll: int,
+    ) -> Statement:
+        """The loops of items at some places of the outer ones, with the last one in pieces without
+        changing conditions.
+        """
+        first = items[0]
+        values, loops = self._outer(first, rows, first.loops[:-1], places)
+        low, extent = _bounds(first, first.loops[-1], rows, values)
         inner = []
-        for begin, end, items in _cut(nest.items, low, extent):
+        for begin, end, parts in last_pieces(items, low, extent):
 
-            def body(position: Expr, lane: Expr, items: Sequence[Item] = items) -> list[Statement]:
+            def body(position: Expr, lane: Expr, parts: Sequence[Item] = parts) -> list[Statement]:
                 statements = []
-                for item, whole in zip(items, nest.items, strict=True):
+                for number, item in enumerate(parts):
                     table = _table(item, rows, [*values, _plus(position, low)])
-                    accumulator = accumulators.get(id(whole))
+                    accumulator = accumulators.get(number)
                     if accumulator is None:
                         statements += self._at(item, table)
                     else:
                         statements += self._accumulated(item, accumulator, [lane], table)
                 return statements
 
-            if any(item.guarded for item in items) and not folds:
+            if any(item.guarded for item in parts) and not accumulators:
                 inner.append(plain_loop(first, begin, end, body))
             else:
-                inner.append(vector_loop(items, begin, end, unroll, body))
-        within = loops(sequence(inner))
-        before = [part for item in folds for part in _identity(item, accumulators[id(item)], width)]
-        after = [
-            part
-            for item in folds
-            for part in self._folded(item, accumulators[id(item)], width, rows)
-        ]
-        return sequence([*before, within, *after])
+                inner.append(vector_loop(parts, begin, end, unroll, body))
+        return loops(sequence(inner))
 
     def _outer(
-        self, item: Item, rows: Sequence[Expr], axes: Sequence[Axis]
+        self,
+        item: Item,
+        rows: Sequence[Expr],
+        axes: Sequence[Axis],
+        places: Mapping[int, Interval] = _EVERYWHERE,
     ) -> tuple[list[Expr], Callable[[Statement], Statement]]:
-        """Values of outer axes, and the loops over them around a statement."""
+        """Values of outer axes, and the loops over them around a statement; some run over places
+        from the first to the last only.
+        """
         values: list[Expr] = []
         bounds: list[tuple[Var, Extent]] = []
-        for axis in axes:
+        for number, axis in enumerate(axes):
             low, extent = _bounds(item, axis, rows, values)
+            if number in places:
+                low, extent = places[number][0], places[number][1] + 1 - places[number][0]
             var = counter(axis.var.name, extent)
             bounds.append((var, extent))
             values.append(_plus(var, low))
@@ -148,28 +189,24 @@ class NestWriter:
             step = sequence(combined(item.reduction, accumulators, [lane], others))
             statements.append(loop(lane, width - half, step, VECTORIZED))
             width = half
-        values = [element(accumulator, [const(0, "int32")]) for accumulator in accumulators]
         indices = _indices(item, substituter(_table(item, rows, [], partial=True)))
-        if item.kind == SUM:
-            return statements + combined(item.reduction, self._totals(item), indices, values)
-        for tensor, value in zip(outputs_of(item.op), values, strict=True):
-            statements.append(self._places.write(tensor, value, indices))
-        return statements
+        return statements + self._results(item, accumulators, const(0, "int32"), indices)
 
-    def _block(self, item: Item, rows: Sequence[Expr]) -> Statement:
+    def _block(self, items: Sequence[Item], rows: Sequence[Expr]) -> Statement:
         """``t[d] = ⊕_k f(d, k)``: a few vectors of results at a time, with the reduction outside.
+
+        Results that are sums over the rows are added to those of the rows before.
         """
-        assert item.reduction is not None
-        if not item.straight:
-            values, loops = self._outer(item, rows, item.spatial)
-            return loops(self.write(Nest([as_fold(item)]), [*rows, *values]))
-        values, loops = self._outer(item, rows, item.spatial[:-1])
-        low, extent = _bounds(item, item.spatial[-1], rows, values)
+        first = items[0]
+        if not first.straight:
+            values, loops = self._outer(first, rows, first.spatial)
+            return loops(self.write(Nest([as_fold(first)]), [*rows, *values]))
+        values, loops = self._outer(first, rows, first.spatial[:-1])
+        low, extent = _bounds(first, first.spatial[-1], rows, values)
         assert isinstance(extent, int)
-        lanes = 1 if item.guarded else min(item.lanes, extent)
-        identities = item.reduction.combiner.identity
-        unroll = 1 if item.guarded else vectors_of_strip(extent, lanes, len(identities))
-        accumulators = self._buffers(item, "part", unroll * lanes)
+        folds = sum(len(outputs_of(item.op)) for item in items)
+        lanes, unroll = _strip_of_block(extent, 1 if first.guarded else first.lanes, folds)
+        accumulators = [self._buffers(item, "part", unroll * lanes) for item in items]
 
         def piece(base: Expr, groups: int, width: int) -> Statement:
             def at(body: Body) -> Statement:
@@ -177,38 +214,55 @@ class NestWriter:
 
             reduced: list[Expr] = []
             inner: list[tuple[Var, Extent]] = []
-            for axis in item.reduced:
+            for axis in first.reduced:
                 # a bound may follow the vectorised axis only where that has one lane
                 here = [*values, _plus(base, low), *reduced]
-                start, length = _bounds(item, axis, rows, here)
+                start, length = _bounds(first, axis, rows, here)
                 var = counter(axis.var.name, length)
                 inner.append((var, length))
                 reduced.append(_plus(var, start))
 
             def accumulate(position: Expr, lane: Expr) -> list[Statement]:
-                table = _table(item, rows, [*values, _plus(position, low)])
-                for axis, value in zip(item.reduced, reduced, strict=True):
-                    table[axis.var] = value
-                return self._accumulated(item, accumulators, [lane], table)
+                statements = []
+                for item, targets in zip(items, accumulators, strict=True):
+                    table = _table(item, rows, [*values, _plus(position, low)])
+                    for axis, value in zip(item.reduced, reduced, strict=True):
+                        table[axis.var] = value
+                    statements += self._accumulated(item, targets, [lane], table)
+                return statements
 
             def finish(position: Expr, lane: Expr) -> list[Statement]:
-                rename = substituter(_table(item, rows, [*values, _plus(position, low)]))
-                indices = [rename(axis.var) for axis in item.op.axis]
-                return [
-                    self._places.write(tensor, element(accumulator, [lane]), indices)
-                    for tensor, accumulator in zip(outputs_of(item.op), accumulators, strict=True)
-                ]
+                statements = []
+                for item, targets in zip(items, accumulators, strict=True):
+                    rename = substituter(_table(item, rows, [*values, _plus(position, low)]))
+                    statements += self._results(item, targets, lane, _indices(item, rename))
+                return statements
 
             def begin(_: Expr, lane: Expr) -> list[Statement]:
-                pairs = zip(accumulators, identities, strict=True)
-                return [store(accumulator, identity, [lane]) for accumulator, identity in pairs]
+                return [
+                    store(target, identity, [lane])
+                    for item, targets in zip(items, accumulators, strict=True)
+                    for target, identity in zip(targets, _identities(item), strict=True)
+                ]
 
             body = at(accumulate)
             body = nested(inner, body)
             return sequence([at(begin), body, at(finish)])
 
-        dtype = dtype_of(item.spatial[-1].var)
+        dtype = dtype_of(first.spatial[-1].var)
         return loops(strips(extent, lanes, unroll, dtype, piece))
+
+    def _results(
+        self, item: Item, accumulators: Sequence[Local], lane: Expr, indices: Sequence[Expr]
+    ) -> list[Statement]:
+        """Store accumulated results, or add them to the sums over the rows."""
+        assert item.reduction is not None
+        tensors = outputs_of(item.op)
+        values = [element(accumulator, [lane]) for accumulator in accumulators]
+        if tensor_key(tensors[0]) in self._sums:
+            return combined(item.reduction, self._totals(item), indices, values)
+        pairs = zip(tensors, values, strict=True)
+        return [self._places.write(tensor, value, indices) for tensor, value in pairs]
 
     def _buffers(self, item: Item, name: str, width: int) -> list[Local]:
         buffers = [
@@ -219,12 +273,36 @@ class NestWriter:
         return buffers
 
 
-def _identity(item: Item, targets: Sequence[Local], width: int) -> list[Statement]:
+def _fits_in_registers(item: Item) -> bool:
+    """Whether a row adds several times to a few vectors of sums, in whole vectors."""
+    if item.kind != SUM or not item.reduced or not item.spatial or item.guarded:
+        return False
+    low, extent = axis_range(item.spatial[-1])
+    few = isinstance(extent, int) and low == 0 and extent <= LATENCY * item.lanes
+    return few and size_of([axis_range(axis)[1] for axis in item.reduced]) > 1
+
+
+def _strip_of_block(extent: int, lanes: int, folds: int) -> tuple[int, int]:
+    """The lanes and the vectors of a strip of results: a whole row in one pass over the reduced
+    axes, if there are registers for that.
+    """
+    even = next((n for n in halves(lanes)[:2] if extent % n == 0), min(lanes, extent))
+    whole = extent // even
+    if lanes > 1 and extent % even == 0 and whole * folds <= MAX_COPIES:
+        return even, whole
+    lanes = min(lanes, extent)
+    return lanes, 1 if lanes == 1 else vectors_of_strip(extent, lanes, folds)
+
+
+def _identities(item: Item) -> Sequence[Expr]:
     assert item.reduction is not None
-    values = item.reduction.combiner.identity
+    return item.reduction.combiner.identity
+
+
+def _identity(item: Item, targets: Sequence[Local], width: int) -> list[Statement]:
     return [
         filled(target, value, [width], item.lanes)
-        for target, value in zip(targets, values, strict=True)
+        for target, value in zip(targets, _identities(item), strict=True)
     ]
 
 
@@ -279,24 +357,3 @@ def _bounds(
 
 def _plus(value: Expr, low: Extent) -> Expr:
     return value + low if not isinstance(low, int) or low else value
-
-
-def _cut(
-    items: Sequence[Item], low: Extent, extent: Extent
-) -> list[tuple[int, Extent, Sequence[Item]]]:
-    """The last loop of a nest in pieces without changing conditions, if possible."""
-    if not isinstance(extent, int) or low != 0 or not any(item.guarded for item in items):
-        return [(0, extent, items)]
-    var = variable("place", dtype_of(items[0].loops[-1].var))
-    roots = [substituter({i.loops[-1].var: var})(source) for i in items for source in i.sources]
-    found: list[tuple[int, Extent, Sequence[Item]]] = []
-    for first, final, resolved in split(roots, var, extent, MAX_COPIES):
-        rest = iter(resolved)
-        here = []
-        for item in items:
-            last = item.loops[-1].var
-            sources = tuple(substituter({var: last})(next(rest)) for _ in item.sources)
-            guarded = not item.straight or is_cut(sources, last)
-            here.append(replace(item, sources=sources, guarded=guarded))
-        found.append((first, final + 1, here))
-    return found

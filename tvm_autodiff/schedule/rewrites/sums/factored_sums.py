@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....expr.costly import EXPENSIVE
+from ....expr.costly import is_expensive, is_slow
 from ....expr.factoring import apart, factored
-from ....expr.nodes import Tensor, const_value, dtype_of, load, node_id, op_name
+from ....expr.nodes import Expr, Tensor, const_value, dtype_of, load, node_id
 from ....expr.rewrite import contains, depends_on
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import each_stage
@@ -30,8 +30,9 @@ _DTYPES = ("float32", "float64")
 
 
 def with_factored_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``y = Σ_k (f(k)*a*2 + f(k)*a*b) → s = Σ_k f(k)*(2 + b), y = s*a``, and so in each sum where
-    it saves work.
+    """``y = Σ_k (f(k)*a*2 + f(k)*a*b) → s = Σ_k f(k)*(2 + b), y = s*a``, ``y[i] = Σ_k x[i,
+    k]/sqrt(v[i]) → s[i] = Σ_k x[i, k], y[i] = s[i]/sqrt(v[i])``, and so in each sum where it saves
+    work.
 
     Other stages stay as they are: what a maximum is taken of may be computed again elsewhere, and
     compared with it. A sum may leave the range of its dtype where a factor kept each of its terms
@@ -48,8 +49,18 @@ def _changed(op: Operation) -> list[Tensor] | None:
         return None
     loops = [*axis_vars(op), *(axis.var for axis in reduction.axes)]
     [source] = factored(reduction.sources, lambda part: depends_on(part, loops))
-    computes = contains(source, lambda node: op_name(node) in EXPENSIVE)  # others wait for memory
-    parts = apart(source, lambda part: depends_on(part, loops)) if computes else None
+    reduced = [axis.var for axis in reduction.axes]
+    computes = contains(source, is_expensive)  # others wait for memory
+
+    def is_slow_outside(node: Expr) -> bool:
+        return is_slow(node) and not depends_on(node, reduced)
+
+    def stays(part: Expr) -> bool:
+        # what is computed for each result is worth a product for it, what is read is not
+        return depends_on(part, reduced if contains(part, is_slow_outside) else loops)
+
+    worthwhile = computes or contains(source, is_slow_outside)
+    parts = apart(source, stays) if worthwhile else None
     if parts is None:
         if node_id(source) == node_id(reduction.sources[0]):
             return None

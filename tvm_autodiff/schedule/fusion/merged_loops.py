@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....expr.nodes import Axis, is_load, node_id
-from ....expr.rewrite import postorder
-from ....graph.stage import axis_range, widened_axis
-from ...fusion.row_items import BLOCK, FOLD, Item, Nest
-from ...nest.access import is_value, stride_of
+from ...expr.nodes import Axis, is_load, node_id
+from ...expr.rewrite import postorder
+from ...graph.stage import axis_range, widened_axis
+from ..nest.access import is_value, stride_of
+from .row_items import BLOCK, FOLD, Item, Nest
 
 
 def merged(nest: Nest) -> Nest:
