@@ -12,7 +12,6 @@ from tests.zero_elimination.cost_cases import CASES, OPERATORS
 ABOVE_BAR = {
     "triangle: both triangular": 2.35,
     "reducer: max pool, 3x3 padding 1": 2.11,
-    "select: corners by data and their weights": 2.70,  # a scatter for each corner
 }
 #: gradients above three times the forward pass
 ABOVE_FORWARD: dict[str, float] = {}

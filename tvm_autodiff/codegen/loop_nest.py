@@ -97,11 +97,14 @@ def sequence(statements: Sequence[Statement]) -> Statement:
 def loop(
     var: Var, extent: Extent, body: Statement, kind: Any = SERIAL, low: Extent = 0
 ) -> Statement:
-    """``for var in low .. low + extent``; a loop of one iteration is its body."""
+    """``for var in low .. low + extent``; a loop of one iteration is its body, of none nothing."""
     dtype = dtype_of(var)
     size = const(extent, dtype) if isinstance(extent, int) else extent
     start = const(low, dtype) if isinstance(low, int) else low
-    if const_value(size) == 1:
+    literal = const_value(size)
+    if literal == 0:
+        return sequence([])
+    if literal == 1:
         return sequence([bind(var, start), body])
     return tirx.For(var, start, size, kind, body)
 

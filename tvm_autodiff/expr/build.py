@@ -23,6 +23,7 @@ from .nodes import (
     is_const,
     is_float,
     matched,
+    node_id,
     op_name,
     operands,
 )
@@ -203,9 +204,31 @@ def conjuncts(condition: Expr) -> list[Expr]:
     return parts
 
 
+#: the comparison of ``abs(a)`` with its bound → that of ``a`` with the opposite
+_WITHIN = {"lt": "gt", "le": "ge"}
+
+
+def _of_absolute(comparison: Expr) -> Expr | None:
+    """The a of ``abs(a) < b``, which TVM writes as ``select(a >= 0, a, 0 - a)`` for integers."""
+    if op_name(comparison) not in _WITHIN:
+        return None
+    size = operands(comparison)[0]
+    if op_name(size) == "abs":
+        return operands(size)[0]
+    if op_name(size) != "select":
+        return None
+    condition, value, otherwise = operands(size)
+    if op_name(condition) != "ge" or op_name(otherwise) != "sub":
+        return None
+    left, zero = operands(condition)
+    first, second = operands(otherwise)
+    same = node_id(left) == node_id(value) == node_id(second)
+    return value if same and is_const(zero, 0) and is_const(first, 0) else None
+
+
 def affirmed(condition: Expr) -> list[Expr]:
     """`conjuncts`, some of them new: ``not (a or b) → not a, not b``, and ``not a != b → a == b``
-    for integers.
+    for integers, and ``abs(a) < b → a < b, a > -b``.
     """
     pending, parts = conjuncts(condition)[::-1], []
     while pending:
@@ -215,6 +238,10 @@ def affirmed(condition: Expr) -> list[Expr]:
             pending += [negate(side) for side in operands(inside)[::-1]]
         elif inside is not None and op_name(opposite := negate(inside)) != "not":
             pending += conjuncts(opposite)[::-1]
+        elif (value := _of_absolute(part)) is not None:
+            most = operands(part)[1]
+            parts.append(compare(op_name(part), value, most))
+            parts.append(compare(_WITHIN[op_name(part)], value, neg(most)))
         else:
             parts.append(part)
     return parts
@@ -234,6 +261,9 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     value = const_value(condition)
     if value is not None:
         return then if value else otherwise
+    if dtype_of(then) == "bool":
+        # TVM simplifies the sides of a choice under its condition, each nested one twice
+        return any_of([all_of([condition, then]), all_of([negate(condition), otherwise])])
     return prim.Select(condition, *matched(then, otherwise))
 
 

@@ -8,10 +8,10 @@ stage that would not become cheaper is unchanged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import UnsolvableError
-from ...expr.nodes import Expr, Tensor, dtype_of, is_integer, op_name, operands, tensor_key
+from ...expr.nodes import Expr, Tensor, dtype_of, is_integer, node_id, op_name, operands, tensor_key
 from ...expr.rewrite import contains, contains_load, depends_on, substituter, tree_size
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.plain_reduction import fold_condition, split_init
@@ -23,6 +23,7 @@ from ...graph.stage import (
     is_compute,
     outputs_of,
     reduction_of,
+    reduction_stage,
     rename_bounds,
 )
 from ...keywords import checked_keywords
@@ -30,9 +31,11 @@ from ...rules.reductions.reducers import classify
 from ...rules.terms import Condition
 from ..strategies.table import cheapest
 from ..sums.assemble import assemble
-from ..sums.data_equations import is_data_equation, with_equations
+from ..sums.data_bounds import windows_of, with_equations
+from ..sums.data_equations import is_data_equation
 from ..sums.iterations import stage_iterations
 from ..sums.solve import solve
+from ..sums.stored_masks import with_stored_masks
 from ..sums.sum import Sum, Target, Updates
 from ..sums.summands import Summand, summands
 from ..walk import each_stage, tensor_list
@@ -105,17 +108,33 @@ def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
         summed = [axis.var for axis in reduction.axes]
 
         def determines(node: Expr) -> bool:
-            if op_name(node) in ("and", "not"):
+            if op_name(node) in ("and", "not", "lt", "le"):
                 bounds = with_equations([Condition(node, False)])
-                return any(is_data_equation(one.expr) for one in bounds)
+                if any(is_data_equation(one.expr) for one in bounds):
+                    return True
+                return next(windows_of(bounds), None) is not None
             if op_name(node) not in ("eq", "ne") or not is_integer(operands(node)[0]):
                 return False  # where two numbers are not equal, the other branch has the equation
             return contains_load(node) or depends_on(node, summed)
 
-        roots = [*reduction.sources, reduction.condition]
-        return _simplified(op) if contains(roots, determines) else outputs_of(op)
+        [source] = reduction.sources
+        if not contains([with_stored_masks(source), reduction.condition], determines):
+            return outputs_of(op)
+        masked = _with_stored_masks(op, reduction)
+        found = _simplified(masked)
+        return outputs_of(op) if tensor_key(found[0]) == tensor_key(masked.output(0)) else found
 
     return each_stage(tensors, step)
+
+
+def _with_stored_masks(op: Operation, reduction: Reduction) -> Operation:
+    """The stage with masks in place of reads of them; the same if it reads none."""
+    [source] = reduction.sources
+    masked = with_stored_masks(source)
+    if node_id(masked) == node_id(source):
+        return op
+    changed = replace(reduction, sources=(masked,))
+    return reduction_stage(op.name, list(op.axis), changed)[0].op
 
 
 def _simplified(op: Operation) -> list[Tensor]:

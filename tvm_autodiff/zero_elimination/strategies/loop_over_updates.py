@@ -30,14 +30,15 @@ def update_loops(whole: Sum) -> Sum | None:
     None if no equation is left, or if the points form a box.
     """
     target = whole.target
-    if not whole.dense:
+    if not whole.by_data:
         return None
     found = whole.definition.updates(target)
     if _have_box(found):
         return None
     solved = _without_data_equations(found.axes, found.conditions)
     if solved is None:  # no point counts
-        return replace(whole, axes=(), source=zero_like(whole.source), unsolved=(), masks=())
+        nothing = zero_like(whole.source)
+        return replace(whole, axes=(), source=nothing, unsolved=(), masks=(), windows=())
     loops, points = solved
     prefix = [axis.var for axis in found.prefix]
     place = [*prefix, *(points.move(index) for index in found.place)]
@@ -53,6 +54,7 @@ def update_loops(whole: Sum) -> Sum | None:
         source=load(updated, [axis.var for axis in target.every_axis]),
         guards=(),
         unsolved=(),
+        windows=(),
         masks=(),
         made=box_iterations(loops),
     )

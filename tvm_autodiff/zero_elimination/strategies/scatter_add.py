@@ -71,7 +71,7 @@ def scatter_add(whole: Sum) -> Sum | None:
     None if no equation is left, for an identity cotangent, which is not a tensor, and if there is
     nothing to scatter: every index is an axis, or none depends on one.
     """
-    if not whole.dense:
+    if not whole.by_data:
         return None
     target, found = whole.target, whole.definition.updates(whole.target)
     if len(found.place) != len(target.axes) or any(map(is_jagged, found.axes)):
@@ -92,6 +92,7 @@ def scatter_add(whole: Sum) -> Sum | None:
         source=load(tensor, [axis.var for axis in target.every_axis]),
         guards=(),
         unsolved=(),
+        windows=(),
         masks=tuple(c.expr for c in points.conditions if is_data_equation(c.expr)),
         made=element_count([*loops, *(points.ranges[var][1] for var in points.variables)]),
     )

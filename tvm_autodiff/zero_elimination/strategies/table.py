@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..sums.iterations import box_iterations, extents_of, sample_size
+from ..sums.iterations import BY_DATA, box_iterations, extents_of, sample_size
 from ..sums.sum import Sum
 from .loop_over_updates import update_loops
 from .part_of_box import part_of_box
@@ -41,9 +41,7 @@ class Strategy:
 
 #: one more stage, or loops of varying extents, must save at least a tenth of the iterations
 _LESS_REGULAR = Fraction(10, 9)
-#: an update needs a position and a value from other stages, and modifies memory; a dense sum tests
-#: an equation with data at every point
-_BY_DATA = Fraction(4)
+_BY_DATA = Fraction(BY_DATA)
 
 STRATEGIES = (
     Strategy("residue classes", residue_classes, _LESS_REGULAR),
@@ -82,7 +80,7 @@ def _cost(parts: tuple[Sum, ...], size: int) -> tuple[bool, Fraction]:
     """
     total = Fraction(0)
     for part in parts:
-        weight = max(_WEIGHTS[part.strategy], _BY_DATA if part.dense else 1)
+        weight = max(_WEIGHTS[part.strategy], _BY_DATA if part.by_data else 1)
         own = box_iterations([*part.target.every_axis, *part.axes], size) if part.axes else 0
         total += weight * (own + part.made)
     if len(parts) > 1 or not all(part.axes for part in parts):

@@ -38,6 +38,7 @@ def join_equal_boxes(terms: Sequence[Sum]) -> list[Sum]:
             unsolved=(*known.unsolved, *term.unsolved),
             masks=(*known.masks, *term.masks),
             made=known.made + term.made,
+            windows=(*known.windows, *term.windows),
         )
     return list(joined.values())
 

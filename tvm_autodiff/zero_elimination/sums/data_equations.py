@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 from ...domain import Domain, simplify_domain
 from ...errors import UnsolvableError
-from ...expr.build import add, affirmed, cast, compare, conjuncts, like, variable, zero_like
+from ...expr.build import cast, compare, conjuncts, variable, zero_like
 from ...expr.nodes import (
-    INDEX_DTYPES,
     INTEGER_DIVISIONS,
     Axis,
     Expr,
@@ -35,19 +34,16 @@ from ...expr.rewrite import (
     substituter,
     variables_of,
 )
-from ...expr.simplify import constant_bounds, linear_terms, prove, simplify
+from ...expr.simplify import constant_bounds, prove
 from ...expr.structural import StructuralKeys
 from ...graph.kinds.scatter_add import as_index, inside
 from ...graph.stage import Extent, bounds_of, shape_of
 from ...rules.terms import Condition
-from .iterations import element_count, sample_size
+from .data_bounds import windows_of, with_equations
+from .iterations import BY_DATA, element_count, sample_size
 from .windows import nonempty
 
 Ranges = Mapping[Var, tuple[Extent, Extent]]
-
-#: comparison → the sign with which ``left - right`` is at least zero, or one if it is strict
-_BOUNDS = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}
-
 
 @dataclass(frozen=True)
 class Points:
@@ -90,6 +86,9 @@ def solve_data_equations(points: Points, loops: Sequence[Axis] = ()) -> Points |
 
     ``{(e, n) : idx[e] == n}  →  {e : 0 <= idx[e] < N}, n = idx[e]``
 
+    Two bounds are an equation as well, where few integers lie between them:
+    ``idx[e] <= n < idx[e] + 3`` is ``n == idx[e] + w`` for w in 0 .. 2.
+
     An equation stays a condition if none of its variables occurs outside its reads, if it may only
     be evaluated after a condition on the variable that it determines, or if that bounds one of the
     `loops` over data, the variables of which the solution has.
@@ -120,65 +119,26 @@ def solve_data_equations(points: Points, loops: Sequence[Axis] = ()) -> Points |
                 points, place = solved, 0
                 continue
         place += 1
+    for window in windows_of(points.conditions):
+        beside = replace(
+            points,
+            variables=(*points.variables, window.offset),
+            ranges={**points.ranges, window.offset: (0, window.width)},
+            conditions=window.conditions,
+        )
+        solved = _without_equation(beside, window.place, loops)
+        if solved is None:
+            return None
+        if solved is not beside and _is_worth_it(solved, points):
+            return solve_data_equations(solved, loops)
     return points
 
 
-def with_equations(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-    """``idx[e] >= n, idx[e] <= n → idx[e] == n``: conditions on data that bound it from both sides.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> from tvm_autodiff.expr.printing.text import text
-    >>> idx, e, n = te.placeholder((9,), "int32", "idx"), te.var("e"), te.var("n")
-    >>> bounds = [Condition(idx(e) >= n, False), Condition(idx(e) < n + 1, False)]
-    >>> [text(one.expr) for one in with_equations(bounds)]
-    ['idx[e] == n']
-    """
-    keys = StructuralKeys()
-    places: dict[tuple[frozenset[tuple[int, int]], int], int] = {}
-    found: list[Condition] = []
-    for condition in (replace(c, expr=part) for c in conditions for part in _parts(c.expr)):
-        bound = _bound(condition.expr, keys)
-        if bound is None:
-            found.append(condition)
-            continue
-        terms, constant, equation = bound
-        opposite = frozenset((key, -factor) for key, factor in terms), -constant
-        earlier = places.pop(opposite, None)
-        if earlier is None:
-            places[terms, constant] = len(found)
-            found.append(condition)
-        else:
-            found[earlier] = Condition(equation, condition.guards or found[earlier].guards)
-    return tuple(found)
-
-
-def _parts(condition: Expr) -> list[Expr]:
-    return affirmed(condition) if contains_load(condition) else [condition]
-
-
-def _bound(
-    condition: Expr, keys: StructuralKeys
-) -> tuple[frozenset[tuple[int, int]], int, Expr] | None:
-    """``a >= b`` on data: the terms of ``a - b``, its constant, and the equation where it is 0."""
-    if op_name(condition) not in _BOUNDS or not contains_load(condition):
-        return None
-    left, right = operands(condition)
-    if dtype_of(left) not in INDEX_DTYPES:
-        return None
-    sign, strict = _BOUNDS[op_name(condition)]
-    terms: dict[int, int] = {}
-    constant = -strict
-    for side, factor in ((left, sign), (right, -sign)):
-        parts, rest = linear_terms(side)
-        constant += factor * rest
-        for node, times in parts:
-            key = keys.expr(node)
-            terms[key] = terms.get(key, 0) + factor * times
-    # a > b is a >= b + 1
-    end = simplify(add(right, like(right, sign))) if strict else right
-    return frozenset(one for one in terms.items() if one[1]), constant, compare("eq", left, end)
+def _is_worth_it(solved: Points, points: Points) -> bool:
+    """Whether reads of data instead of tests leave so few points that they cost less."""
+    extents, replaced = ([one.ranges[v][1] for v in one.variables] for one in (solved, points))
+    size = sample_size([*extents, *replaced])
+    return BY_DATA * element_count(extents, size) <= element_count(replaced, size)
 
 
 def _without_equation(points: Points, place: int, loops: Sequence[Axis]) -> Points | None:

@@ -21,6 +21,10 @@ from ...graph.counting import loop_iterations
 from ...graph.stage import Extent, Operation, bounds_of, is_compute, reduction_of
 from .sum import Sum
 
+#: how much a point costs that reads or tests data: an update needs a position and a value from
+#: other stages, and modifies memory; a dense sum tests an equation with data at every point
+BY_DATA = 4
+
 
 def sample_size(extents: Iterable[Extent]) -> int:
     """The sample value of sizes for some extents: at 64, ``n - 700`` would be no element.

@@ -31,6 +31,7 @@ from ...expr.simplify import collect_indices, prove
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
 from .conditions import in_order, on_indices
+from .data_bounds import rare, windows_of
 from .data_equations import (
     Points,
     inside_conditions,
@@ -137,7 +138,9 @@ def solve(
         data = [*(c for c in filled if not on_indices(c)), *data]
     box_of_all = literal_box(ranges)
     known = [c for c in known if not (_divides(c) and surely_holds(c, box_of_all))]
-    masks = [c.expr for c in others if is_data_equation(c.expr)]
+    masks = [*(c.expr for c in others if is_data_equation(c.expr)), *rare(others)]
+    between = [bound for one in windows_of(others) for bound in one.bounds]
+    windows = [*between, *map(move_on, data)]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
     source = guarded(
         collect_indices(move_on(move(value))),
@@ -159,10 +162,13 @@ def solve(
         tuple(known),
         tuple(map(move_on, dense)),
         tuple(
-            c for c in masks if _is_join(c, found.variables, parameters) and depends_on(c, loose)
+            c
+            for c in {node_id(c): c for c in masks}.values()
+            if _is_join(c, found.variables, parameters) and depends_on(c, loose)
         ),
         definition,
         target,
+        windows=tuple(c for c in windows if _is_join(c, found.variables, parameters)),
     )
 
 

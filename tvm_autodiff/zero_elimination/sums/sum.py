@@ -116,6 +116,9 @@ class Sum:
         The name of the strategy that produced it.
     made : int
         The iterations of the stages that were made for it and that its source reads.
+    windows : tuple of Expr
+        Bounds with data on what an equation with data determines, such as ``0 <= i - start[b] < 8``
+        for ``start[b] + k == i``: most windows do not contain the element.
     """
 
     axes: tuple[Axis, ...]
@@ -127,8 +130,14 @@ class Sum:
     target: Target = field(repr=False)
     strategy: str = ""
     made: int = 0
+    windows: tuple[Expr, ...] = ()
 
     @property
     def dense(self) -> tuple[Expr, ...]:
         """All equations in whose variables the sum is dense."""
         return (*self.unsolved, *self.masks)
+
+    @property
+    def by_data(self) -> bool:
+        """Whether it tests data at points that updates, one for each point, would go to at once."""
+        return bool(self.dense or self.windows)

@@ -10,16 +10,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ...domain.from_floats import without_floats
-from ...expr.build import conjuncts
 from ...expr.nodes import (
-    Expr,
     Tensor,
-    dtype_of,
     is_float,
-    is_integer,
     is_load,
-    op_name,
-    operands,
 )
 from ...expr.rewrite import contains, contains_load, postorder
 from ...graph.stage import Operation, axis_range, axis_vars, data_axis, index_dtype, shape_of
@@ -27,6 +21,7 @@ from ...rules.copies import through_copy
 from ...rules.linearize import linearize
 from ...rules.terms import Term
 from ..strategies.table import LAST_RESORTS, cheapest
+from ..sums.stored_masks import is_mask, with_stored_masks
 from ..sums.sum import Sum, Target
 from ..sums.summands import summands
 from ..sums.windows import is_jagged
@@ -123,6 +118,7 @@ def transpose(
     found = {number: dense_seed(arrived, axis_vars(op)) for number, arrived in cotangents.items()}
     seeds = {number: seed for number, seed in found.items() if seed is not None}
     terms = with_shared_factors(op, terms, seeds)
+    terms = [replace(term, value=with_stored_masks(term.value)) for term in terms]
     terms = [part for term in terms for part in _with_masks_as_conditions(term)]
     for term in map(partial(_with_integer_indices, op), terms):
         cotangent = cotangents.get(term.component)
@@ -141,23 +137,12 @@ def _with_masks_as_conditions(term: Term) -> list[Term]:
 
     The solver can use an equation in a factor only as a condition.
     """
-    if not contains(term.value, _is_mask):
+    if not contains(term.value, is_mask):
         return [term]
     return [
         replace(term, value=part.value, conditions=(*term.conditions, *part.conditions))
         for part in summands(term.value)
     ]
-
-
-def _is_mask(node: Expr) -> bool:
-    """Whether a number is selected by an equation between integers."""
-    name = op_name(node)
-    if name not in ("cast", "select", "if_then_else"):
-        return False
-    condition = operands(node)[0]
-    return dtype_of(condition) == "bool" and any(
-        op_name(part) == "eq" and is_integer(operands(part)[0]) for part in conjuncts(condition)
-    )
 
 
 def _with_integer_indices(op: Operation, term: Term) -> Term:
