@@ -26,6 +26,7 @@ from tests.random_programs.checking import Made
 from tests.random_programs.draw import Options, literal, read, variable
 from tests.random_programs.interpreter import Run, numpy_dtype
 from tests.random_programs.large import LargeCase
+from tests.random_programs.long_build import LongBuild
 from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import EVALUATED as KINDS, NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
@@ -76,6 +77,11 @@ def test_compiled(first: int) -> None:
 def test_nested_indices_are_built_in_time(seed: int) -> None:
     """Half are differentiated twice. More: ``--features nested --compile --limit 60 --times``."""
     fail_of(run_all([Seeds(("nested",), (seed,), True)], 1, limit=SECONDS))
+
+
+def test_windows_of_windows_are_built_in_time() -> None:
+    [outcome] = run_all([LongBuild()], 1, limit=SECONDS)
+    assert outcome.complaints == []
 
 
 @dataclass(frozen=True)
