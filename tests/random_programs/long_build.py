@@ -13,8 +13,8 @@ import numpy as np
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.differences import central_differences
 from tests.evaluate import evaluate_graph
-from tests.gradient_case import central_differences
 from tests.random_programs.checking import quietly
 
 ZERO = te.const(0.0, "float64")
