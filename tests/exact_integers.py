@@ -39,6 +39,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "if_then_else": lambda c, a, b: a if c else b,
     "likely": lambda a: a,
     "cast": lambda a: a,
+    "reinterpret": lambda a: a,
     "broadcast": lambda a: a,
     "let": lambda value, body: body,
 }

@@ -39,6 +39,7 @@ _NAMES: dict[type, str] = {
     prim.Let: "let",
     prim.Ramp: "ramp",
     prim.Broadcast: "broadcast",
+    prim.Shuffle: "shuffle",
     prim.IntImm: "const",
     prim.FloatImm: "const",
     ir.StringImm: "string",
@@ -111,6 +112,8 @@ def parts_of(node: Any) -> list[Any]:
         return list(node.args)[node.op.name == "te.tensor_load" :]
     if cls is ir.TensorLoad:
         return list(node.indices)
+    if cls is prim.Shuffle:
+        return list(node.vectors)
     if cls is tirx.Reduce:
         return [*node.source, *node.init, node.condition]
     return [getattr(node, part) for part in _PARTS.get(cls, ("a", "b"))]
