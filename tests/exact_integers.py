@@ -11,8 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm_autodiff.expr.nodes import const_value, dtype_of, node_id, op_name, operands
-from tvm_autodiff.expr.rewrite import postorder
+from tests.walks import address_of, bound_values, dtype_of, in_order, name_of, parts_of
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -40,6 +39,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "if_then_else": lambda c, a, b: a if c else b,
     "likely": lambda a: a,
     "cast": lambda a: a,
+    "reinterpret": lambda a: a,
+    "broadcast": lambda a: a,
+    "let": lambda value, body: body,
 }
 
 
@@ -56,16 +58,21 @@ def exact_values(
     checked: bool = False,
     read: Callable[[Any, list[int]], Any] | None = None,
 ) -> list[Any]:
-    """The values of all nodes of an expression, its own last."""
-    known = {node_id(var): value for var, value in variables.items()}
+    """The values of all nodes of an expression, its own last; of a vector that of its last lane."""
+    known = {address_of(var): value for var, value in variables.items()}
     values: dict[int, Any] = {}
-    for node in postorder(expr):
-        parts = [values[node_id(part)] for part in operands(node)]
-        name, dtype = op_name(node), dtype_of(node)
+    nodes = in_order(expr)
+    bound = bound_values(nodes)
+    for node in nodes:
+        parts = [values[address_of(part)] for part in parts_of(node)]
+        name, dtype = name_of(node), dtype_of(node).partition("x")[0]
         if name == "var":
-            value = known[node_id(node)]
+            here = bound.get(address_of(node))
+            value = known[address_of(node)] if here is None else values[address_of(here)]
         elif name == "const":
-            value = const_value(node)
+            value = node.value
+        elif name == "ramp":
+            value = parts[0] + parts[1] * (int(node.lanes) - 1)
         elif name == "load":
             assert read is not None
             value = read(node, parts)
@@ -77,5 +84,5 @@ def exact_values(
                 value = (int(value) - low) % (high - low + 1) + low
             if checked:
                 assert low <= value <= high, f"{node} is {value}"
-        values[node_id(node)] = value
+        values[address_of(node)] = value
     return list(values.values())

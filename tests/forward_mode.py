@@ -11,8 +11,9 @@ import numpy as np
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.differences import STEP
 from tests.evaluate import evaluate_batch, evaluate_graph
-from tests.gradient_case import STEP, Case
+from tests.gradient_case import Case
 from tvm_autodiff.expr.nodes import is_float
 
 _EPS = {"float64": 2.3e-16, "float32": 1.2e-7}

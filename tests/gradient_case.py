@@ -18,7 +18,8 @@ import numpy as np
 from tvm import te
 
 import tvm_autodiff as ad
-from tests.evaluate import evaluate_batch, evaluate_graph
+from tests.differences import central_differences
+from tests.evaluate import evaluate_graph
 from tvm_autodiff.expr.nodes import is_float, tensor_key
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import shape_of
@@ -117,7 +118,6 @@ class Case:
 
 #: dtype of a gradient → part of an entry, and of the largest one, that it may be wrong by
 _TOLERANCES = {"float64": (1e-7, 1e-10), "float32": (2e-4, 2e-5)}
-STEP = 1e-4  #: of the differences, which are of fourth order and in float64
 
 
 def check_gradient(
@@ -149,48 +149,6 @@ def check_gradient(
         for adjoint in adjoints:
             values = [array for _, array in pairs]
             check_gradient(adjoint, [tensor for tensor, _ in pairs], values, order - 1, seed + 1)
-
-
-def central_differences(
-    output: Any,
-    tensors: Sequence[Any],
-    pairs: Sequence[tuple[Any, np.ndarray]],
-    weights: np.ndarray,
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Slopes of ``sum(output * weights)`` in each entry of `tensors`, and their possible errors."""
-    moved = {tensor_key(tensor) for tensor in tensors}
-    count = sum(array.size for t, array in pairs if tensor_key(t) in moved)
-    batch, offset = [], 0
-    for tensor, array in pairs:
-        wide = np.asarray(array, "float64") if is_float(tensor) else np.asarray(array)
-        rows = np.repeat(wide[None], 1 + 4 * count, axis=0)
-        if tensor_key(tensor) in moved:
-            flat = rows.reshape(len(rows), -1)
-            for entry in range(array.size):
-                for place, steps in enumerate((-2, -1, 1, 2)):
-                    flat[1 + 4 * (offset + entry) + place, entry] += steps * STEP
-            offset += array.size
-        batch.append((tensor, rows))
-    [values] = evaluate_batch([output], batch)
-    ends = values[1:].reshape(count, 4, *values.shape[1:])
-    # an output that an entry does not change adds nothing, not even rounding
-    outer, inner = (ends[:, 3] - ends[:, 0]) / (4 * STEP), (ends[:, 2] - ends[:, 1]) / (2 * STEP)
-    size = np.abs(ends).max(axis=1) * (outer != 0)
-    sums = [
-        (part * weights).reshape(len(part), -1).sum(axis=1) if part.size else np.zeros(count)
-        for part in (outer, inner, size)
-    ]
-    slopes = (4 * sums[1] - sums[0]) / 3
-    # the combination is of the next order: its error is far below the difference of the two
-    uncertain = 0.01 * np.abs(sums[1] - sums[0]) + 64 * 2.3e-16 * sums[2] / STEP
-    found, offset = [], 0
-    arrays = {tensor_key(tensor): array for tensor, array in pairs}
-    for tensor in tensors:
-        array = arrays[tensor_key(tensor)]
-        part = slice(offset, offset + array.size)
-        found.append((slopes[part].reshape(array.shape), uncertain[part].reshape(array.shape)))
-        offset += array.size
-    return found
 
 
 def evaluate(tensors: Sequence[Any], values: Sequence[tuple[Any, np.ndarray]]) -> list[np.ndarray]:

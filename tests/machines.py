@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
 
 #: names of vectors → the attributes of a target that has them
@@ -23,3 +25,12 @@ def avx512(threads: int = 1, cache_bytes: int = 512 * 1024) -> Machine:
     """A CPU with 32 registers of 64 bytes."""
     target = as_target({"kind": "llvm", "mcpu": "skylake-avx512"})
     return Machine(target, 64, 32, threads, cache_bytes)
+
+
+def with_usual_caches(target: Any, threads: int) -> Machine:
+    """A CPU of a target, with 16 registers of 32 bytes and the usual caches whatever it has.
+
+    In the place of `machine_of` it makes what is built for this host the same on every host, and
+    still run on it: LLVM takes vectors of any width apart.
+    """
+    return Machine(target, 32, 16, threads)

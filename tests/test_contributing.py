@@ -67,7 +67,8 @@ def test_worked_examples(tmp_path):
     )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(ROOT / "tests/rules", tmp_path / "tests/rules")
-    for helper in ("to_sympy.py", *(path.name for path in ROOT.glob("tests/evaluate*.py"))):
+    evaluation = [path.name for path in ROOT.glob("tests/evaluate*.py")]
+    for helper in ("to_sympy.py", "walks.py", *evaluation):
         shutil.copy(ROOT / "tests" / helper, tmp_path / "tests")
     tests = []
     for blocks in EXAMPLES.values():

@@ -1,11 +1,11 @@
 """Random programs: values and gradients against an interpreter in numpy.
 
-Most are evaluated in numpy, some are compiled with their schedules, a block as one function, which
-is cheaper than each alone. With those of `test_random_modes`, `sparse/test_random_programs` and
-`partition/test_random_programs` they are more than 3,000, no two alike. They run in processes of
-their own: a program that crashes or does not end is a failure, too. The failing ones are shown as
-te code, the first of them in the smallest form that still fails. More:
-``python -m tests.random_programs --help``.
+Most are evaluated in numpy. Some are compiled with their schedules, a block as one function, which
+is cheaper than each alone, and one with each feature by itself. With those of `test_random_modes`,
+`sparse/test_random_programs` and `partition/test_random_programs` they are more than 3,000, no two
+alike. They run in processes of their own: a program that crashes or does not end is a failure, too.
+The failing ones are shown as te code, the first of them in the smallest form that still fails.
+More: ``python -m tests.random_programs --help``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tests.random_programs.checking import Made
 from tests.random_programs.draw import Options, literal, read, variable
 from tests.random_programs.interpreter import Run, numpy_dtype
 from tests.random_programs.large import LargeCase
+from tests.random_programs.long_build import LongBuild
 from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import EVALUATED as KINDS, NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
@@ -35,9 +36,12 @@ from tests.random_programs.workers import Worker, run_all
 EVALUATED, TASK, TASKS = 2760, 20, 2
 COMPILED, BLOCK = 20, 20
 
-#: programs of nested indices that are built, each in so many CPU seconds; in 148 the solver
-#: bounds no box of one case of a clamp
-NESTED, SECONDS = (*range(3), 148), 60
+#: the first seed of programs that are compiled each alone, one with each feature
+ALONE = 1000
+
+#: programs of nested indices that are built; in 148 the solver bounds no box of one case of a clamp
+NESTED = (*range(3), 148)
+SECONDS = 60  #: of CPU time, for each program that is built alone
 
 #: features of programs that are not compiled beside others
 OFF_COMPILED = {"nested": "the builds take long: each alone, under a limit, below"}
@@ -72,10 +76,30 @@ def test_compiled(first: int) -> None:
     fail_of(run_all([Seeds(SCHEDULED, seeds, True)], 1, limit=600))
 
 
+@pytest.fixture(scope="module")
+def compiling() -> Iterator[Worker]:
+    """A process for programs that are compiled each alone, each under the limit."""
+    with Worker(SECONDS) as one:
+        yield one
+
+
+@pytest.mark.parametrize("feature", SCHEDULED)
+def test_each_feature_is_compiled(feature: str, compiling: Worker) -> None:
+    """In a program of its own, mostly beside others."""
+    seed = ALONE + SCHEDULED.index(feature)
+    assert feature in features_of(case_for(seed, SCHEDULED, feature))
+    fail_of(iter([compiling.run(Seeds(SCHEDULED, (seed,), True, feature))]))
+
+
 @pytest.mark.parametrize("seed", NESTED)
 def test_nested_indices_are_built_in_time(seed: int) -> None:
     """Half are differentiated twice. More: ``--features nested --compile --limit 60 --times``."""
     fail_of(run_all([Seeds(("nested",), (seed,), True)], 1, limit=SECONDS))
+
+
+def test_windows_of_windows_are_built_in_time() -> None:
+    [outcome] = run_all([LongBuild()], 1, limit=SECONDS)
+    assert outcome.complaints == []
 
 
 @dataclass(frozen=True)

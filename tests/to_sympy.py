@@ -1,7 +1,7 @@
 """Translates expressions to sympy, the oracle of the scalar rules.
 
-An expression in the vocabulary of `expr.nodes` becomes a sympy expression of the same mathematical
-value. Floats become the exact rationals that they are.
+An expression becomes a sympy expression of the same mathematical value. Floats become the exact
+rationals that they are.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 
 import sympy as S
 
-from tvm_autodiff.expr.nodes import Expr, Var, const_value, node_id, op_name, operands
-from tvm_autodiff.expr.rewrite import expand_lets, postorder
+from tests.walks import address_of, bound_values, in_order, name_of, parts_of
 
 #: name of an operator → sympy's expression; operators that sympy lacks are missing
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -35,6 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "select": lambda c, a, b: S.Piecewise((a, c), (b, True)),
     "if_then_else": lambda c, a, b: S.Piecewise((a, c), (b, True)),
     "cast": lambda x: x,
+    "let": lambda value, body: body,
     "likely": lambda x: x,
     "checkpoint": lambda x: x,
     "recomputed": lambda x, sweep: x,
@@ -77,7 +77,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def to_sympy(expr: Expr, symbols: Mapping[Var, Any]) -> Any:
+def to_sympy(expr: Any, symbols: Mapping[Any, Any]) -> Any:
     """The value of an expression in sympy.
 
     Examples
@@ -87,19 +87,20 @@ def to_sympy(expr: Expr, symbols: Mapping[Var, Any]) -> Any:
     >>> to_sympy(te.exp(x) * 0.5, {x: S.Symbol("t")})
     exp(t)/2
     """
-    table = {node_id(var): symbol for var, symbol in symbols.items()}
+    table = {address_of(var): symbol for var, symbol in symbols.items()}
     values: dict[int, Any] = {}
-    expr = expand_lets(expr)
-    for node in postorder(expr):
-        name, parts, key = op_name(node), operands(node), node_id(node)
+    nodes = in_order(expr)
+    bound = bound_values(nodes)
+    for node in nodes:
+        name, parts, key = name_of(node), parts_of(node), address_of(node)
         if name == "string":  # the name of a function that is called
             continue
         if name == "call_pure_extern":
             name, parts = str(parts[0].value), parts[1:]
         if name == "const":
-            values[key] = S.Rational(const_value(node))
+            values[key] = S.Rational(node.value)
         elif name == "var":
-            values[key] = table[key]
+            values[key] = values[address_of(bound[key])] if key in bound else table[key]
         else:
-            values[key] = FUNCTIONS[name](*(values[node_id(part)] for part in parts))
-    return values[node_id(expr)]
+            values[key] = FUNCTIONS[name](*(values[address_of(part)] for part in parts))
+    return values[address_of(expr)]

@@ -16,9 +16,10 @@ from tvm import te
 from tvm.ir import Var
 
 from tests.evaluate import evaluate
+from tests.walks import address_of, name_of, parts_of
 from tvm_autodiff.domain import Domain, DomainTransformation
 from tvm_autodiff.expr import build
-from tvm_autodiff.expr.nodes import Expr, const_value, node_id, op_name, operands
+from tvm_autodiff.expr.nodes import Expr
 
 COMPARISONS = ("eq", "eq", "le", "lt", "ge", "gt", "ne", "ne")
 DIVISIONS = ("floordiv", "floordiv", "floormod", "floormod", "truncdiv", "truncmod")
@@ -77,17 +78,17 @@ def domains(draw, truncating: bool = True) -> Domain:
 
 def isl_points(domain: Domain, values: Mapping[Var, int]) -> set[tuple[int, ...]]:
     """The points of a domain by islpy, for given values of the parameters."""
-    names = {node_id(var): f"v{n}" for n, var in enumerate(domain.variables)}
-    names.update({node_id(var): str(value) for var, value in values.items()})
+    names = {address_of(var): f"v{n}" for n, var in enumerate(domain.variables)}
+    names.update({address_of(var): str(value) for var, value in values.items()})
     parts = []
     for var in domain.variables:
         lo, extent = domain.ranges[var]
-        name = names[node_id(var)]
+        name = names[address_of(var)]
         low = isl_text(lo, names) if not isinstance(lo, int) else str(lo)
         size = isl_text(extent, names) if not isinstance(extent, int) else str(extent)
         parts.append(f"({low}) <= {name} < ({low}) + ({size})")
     parts += [isl_text(condition, names) for condition in domain.conditions]
-    head = ", ".join(names[node_id(var)] for var in domain.variables)
+    head = ", ".join(names[address_of(var)] for var in domain.variables)
     found: set[tuple[int, ...]] = set()
     whole = isl.Set("{ [" + head + "] : " + " and ".join(parts or ["0 = 0"]) + " }")
 
@@ -113,11 +114,11 @@ def isl_relation(
             str(bound) if isinstance(bound, int) else isl_text(bound, names)
             for bound in domain.ranges[var]
         )
-        parts.append(f"({low}) <= {names[node_id(var)]} < ({low}) + ({size})")
+        parts.append(f"({low}) <= {names[address_of(var)]} < ({low}) + ({size})")
     parts += [isl_text(condition, names) for condition in domain.conditions]
-    head = ", ".join(names[node_id(var)] for var in domain.variables)
+    head = ", ".join(names[address_of(var)] for var in domain.variables)
     values = ", ".join(isl_text(expr, names) for expr in to)
-    outer = ", ".join(names[node_id(var)] for var in parameters)
+    outer = ", ".join(names[address_of(var)] for var in parameters)
     condition = " and ".join(parts or ["0 = 0"])
     return isl.Map(f"[{outer}] -> {{ [{head}] -> [{values}] : {condition} }}")
 
@@ -129,9 +130,9 @@ def isl_bijection(transformation: DomainTransformation) -> None:
     """
     old, new = transformation.old_domain, transformation.new_domain
     parameters = old.parameters
-    names = {node_id(var): f"p{n}" for n, var in enumerate(parameters)}
-    names |= {node_id(var): f"v{n}" for n, var in enumerate(old.variables)}
-    names |= {node_id(var): f"t{n}" for n, var in enumerate(new.variables)}
+    names = {address_of(var): f"p{n}" for n, var in enumerate(parameters)}
+    names |= {address_of(var): f"v{n}" for n, var in enumerate(old.variables)}
+    names |= {address_of(var): f"t{n}" for n, var in enumerate(new.variables)}
     back = isl_relation(
         new, names, [transformation.old_to_new[var] for var in old.variables], parameters
     )
@@ -225,15 +226,15 @@ _ISL_INFIX = {
 
 def isl_text(expr: Expr, names: Mapping[int, str]) -> str:
     """An expression in the notation of isl; truncating division is not part of it."""
-    value = const_value(expr)
-    name = op_name(expr)
-    if value is not None:
+    name = name_of(expr)
+    if name == "const":
+        value = expr.value
         return ("0 = 0" if value else "0 = 1") if str(expr.ty) == "bool" else str(value)
     if name == "var":
-        return names[node_id(expr)]
+        return names[address_of(expr)]
     if name == "not":
-        return f"(not {isl_text(operands(expr)[0], names)})"
-    left, right = (isl_text(part, names) for part in operands(expr))
+        return f"(not {isl_text(parts_of(expr)[0], names)})"
+    left, right = (isl_text(part, names) for part in parts_of(expr))
     if name in ("min", "max"):
         return f"{name}({left}, {right})"
     if name == "floordiv":

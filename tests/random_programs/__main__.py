@@ -25,6 +25,7 @@ def main() -> int:
     )
     parser.add_argument("--without", default="", help="features to leave out")
     parser.add_argument("--each", action="store_true", help="every feature alone")
+    parser.add_argument("--always", default="", help="a feature that every program has")
     parser.add_argument("--compile", action="store_true", help="build and call, not only evaluate")
     parser.add_argument("--block", type=int, default=1, help="programs in one build or task")
     parser.add_argument("--workers", type=int, default=cores())
@@ -37,7 +38,7 @@ def main() -> int:
     every = NAMES if options.compile else EVALUATED
     chosen = options.features.split(",") if options.features else every
     names = tuple(name for name in chosen if name not in left_out)
-    unknown = [name for name in names if name not in NAMES]
+    unknown = [name for name in (*names, options.always) if name and name not in NAMES]
     if unknown:
         parser.error(f"no feature {', '.join(unknown)}: there are {', '.join(NAMES)}")
     failed = 0
@@ -50,10 +51,9 @@ def check(features: tuple[str, ...], options: argparse.Namespace) -> int:
     """Check the seeds of one set of features; the number of tasks that failed."""
     block = max(1, options.block)
     last = options.seed + options.count
-    tasks = [
-        Seeds(features, tuple(range(first, min(first + block, last))), options.compile)
-        for first in range(options.seed, last, block)
-    ]
+    starts = range(options.seed, last, block)
+    blocks = [tuple(range(first, min(first + block, last))) for first in starts]
+    tasks = [Seeds(features, seeds, options.compile, options.always) for seeds in blocks]
     failed, started, done = 0, time.monotonic(), 0
     times: list[tuple[float, str]] = []
     for outcome in run_all(tasks, options.workers, options.limit):

@@ -348,11 +348,15 @@ def volume(stage: Stage, sizes: Mapping[str, int], draw: Draw) -> int:
     return count
 
 
-def random_case(seed: int, features: Sequence[str] = ("basic",)) -> Case:
-    """The case of a seed: the first attempt with usable data, and mostly with a gradient."""
+def random_case(seed: int, features: Sequence[str] = ("basic",), always: str = "") -> Case:
+    """The case of a seed: the first attempt with usable data, and mostly with a gradient.
+
+    It has some of the features, and the one that is `always` there.
+    """
     for attempt in itertools.count():
         # features that seldom make a program are not drawn less for it
-        chosen = chosen_features(np.random.default_rng([seed, attempt // ATTEMPTS]), features)
+        drawn = np.random.default_rng([seed, attempt // ATTEMPTS])
+        chosen = chosen_features(drawn, features, always)
         rng = np.random.default_rng([seed, attempt, 1])
         options = options_of(rng, chosen)
         draw = Draw(rng, options)

@@ -446,10 +446,12 @@ _WITH_SPECIAL = {
 }
 
 
-def chosen_features(rng: np.random.Generator, features: Sequence[str]) -> tuple[str, ...]:
-    """One of the features, mostly with some others that go with it."""
+def chosen_features(
+    rng: np.random.Generator, features: Sequence[str], always: str = ""
+) -> tuple[str, ...]:
+    """One of the features, or `always` this one, mostly with some others that go with it."""
     names = list(features)
-    chosen = [names[rng.integers(len(names))]]
+    chosen = [always or names[rng.integers(len(names))]]
     for chance in (0.75, 0.5, 0.35):
         if rng.random() > chance:
             break

@@ -21,7 +21,6 @@ from scipy.special import erf
 from tests.random_programs.programs import ARG_REDUCERS, Extent, Node, Program, Stage
 
 Array = np.ndarray
-_CHECKED = ("int32", "index")  # arithmetic that must not leave its range
 
 
 class IllegalRead(Exception):

@@ -38,7 +38,6 @@ from tvm_autodiff import build, differentiate
 
 Array = np.ndarray
 POINTS = 24  #: of the output, where the cotangent is not zero
-LARGEST_ARRAY = 30_000_000  #: elements that are allocated for a compiled call
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.random_programs.cases import Case, random_case, with_program
 from tests.random_programs.checking import compiled, evaluated, source_of
@@ -19,15 +19,22 @@ EVALUATED = tuple(name for name in NAMES if name == "large" or not FEATURES[name
 
 @dataclass(frozen=True)
 class Seeds:
-    """Programs of some seeds, compiled as one function or evaluated."""
+    """Programs of some seeds, compiled as one function or evaluated.
+
+    Attributes
+    ----------
+    always : str
+        A feature that each of them has.
+    """
 
     features: tuple[str, ...]
     seeds: tuple[int, ...]
     compile: bool
+    always: str = ""
 
     def perform(self) -> list[str]:
         """What is wrong with the programs."""
-        cases = [case_for(seed, self.features) for seed in self.seeds]
+        cases = [case_for(seed, self.features, self.always) for seed in self.seeds]
         if self.compile:
             return compiled(cases)
         return [complaint for case in cases for complaint in evaluated(case)]
@@ -35,7 +42,8 @@ class Seeds:
     def __str__(self) -> str:
         kind = "compiled" if self.compile else "evaluated"
         ends = f"{self.seeds[0]}" + (f" to {self.seeds[-1]}" if len(self.seeds) > 1 else "")
-        return f"seed {ends} of {', '.join(self.features)}, {kind}"
+        always = f", always {self.always}" if self.always else ""
+        return f"seed {ends} of {', '.join(self.features)}{always}, {kind}"
 
 
 @dataclass(frozen=True)
@@ -46,10 +54,12 @@ class Given:
     seed: int
     program: Program
     compile: bool
+    always: str = ""
 
     def perform(self) -> list[str]:
         """What is wrong with the program; nothing where it makes no sense."""
-        case = random_case(self.seed, tuple(n for n in self.features if n != "large"))
+        small = tuple(n for n in self.features if n != "large")
+        case = random_case(self.seed, small, self.always)
         smaller = with_program(case, self.program)
         if smaller is None:
             return []
@@ -63,12 +73,13 @@ class Given:
         return f"smaller than seed {self.seed}"
 
 
-def case_for(seed: int, features: tuple[str, ...]) -> Case | LargeCase:
+def case_for(seed: int, features: tuple[str, ...], always: str = "") -> Case | LargeCase:
     """The program of a seed; one in as many is large as that is one of the features."""
     small = tuple(name for name in features if name != "large")
-    if "large" in features and (not small or seed % len(features) == 0):
+    by_turns = not always and (not small or seed % len(features) == 0)
+    if always == "large" or ("large" in features and by_turns):
         return large_case(seed)
-    return random_case(seed, small)
+    return random_case(seed, small, always)
 
 
 def report(task: Seeds, complaints: list[str], limit: float = LIMIT, attempts: int = 120) -> str:
@@ -76,16 +87,16 @@ def report(task: Seeds, complaints: list[str], limit: float = LIMIT, attempts: i
     parts: list[str] = []
     with Worker(limit) as worker:
         for seed in task.seeds:
-            alone = Seeds(task.features, (seed,), task.compile)
+            alone = replace(task, seeds=(seed,))
             wrong = complaints if len(task.seeds) == 1 else worker.run(alone).complaints
             if not wrong:
                 continue
-            case = case_for(seed, task.features)
+            case = case_for(seed, task.features, task.always)
             text = "\n".join([*wrong, source_of(case)])
             if not parts and isinstance(case, Case):
 
                 def fails(program: Program, seed: int = seed) -> bool:
-                    given = Given(task.features, seed, program, task.compile)
+                    given = Given(task.features, seed, program, task.compile, task.always)
                     return bool(worker.run(given).complaints)
 
                 smallest = shrink(case.program, fails, attempts)

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from tvm import te
 
+from tests.machines import with_usual_caches
 from tvm_autodiff.compile import build
 from tvm_autodiff.errors import CallError
 from tvm_autodiff.runtime.profile import KernelTime, Profile
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules do not depend on this host."""
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", with_usual_caches)
 
 
 def product(n=48):

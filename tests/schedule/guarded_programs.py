@@ -417,6 +417,21 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "wide-shapes": lambda: wide_shapes(20, 100),
 }
 
+
+
+def looked_up_outside(where: int) -> Program:
+    """Data that no condition guards leads outside of an array of eight."""
+    x, place = placeholder("x", 8), placeholder("I", 5, dtype="int32")
+    y = te.compute((5,), lambda i: x[place[i]], name="y")
+    return Program([x, place], [y], [{}], {"I": (where, where + 1)})
+
+
+#: programs that read one element beyond an array, and one before: at the end of that name
+WRONG: dict[str, Callable[[], Program]] = {
+    "end": lambda: looked_up_outside(8),
+    "begin": lambda: looked_up_outside(-1),
+}
+
 #: those that differ in a size only, or in the kind of a condition, or whose gradients hold all of
 #: their kernels
 _ALIKE = frozenset(

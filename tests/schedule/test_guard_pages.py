@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.processes import without_torch
-from tests.schedule.guarded_programs import PROGRAMS
+from tests.schedule.guarded_programs import PROGRAMS, WRONG
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 RUNS = [f"{name}/{place}" for name in PROGRAMS for place in ("end", "begin")]
 
 
-def ended() -> dict[str, str]:
+def ended(runs: Sequence[str]) -> dict[str, str]:
     """How each run ended; where one ends its process, another goes on with the next one."""
     found: dict[str, str] = {}
-    while len(found) < len(RUNS):
-        rest = [name for name in RUNS if name not in found]
+    while len(found) < len(runs):
+        rest = [name for name in runs if name not in found]
         command = [sys.executable, "-m", "tests.schedule.guard_pages", *rest]
         pipes = {"capture_output": True, "text": True, "check": False}
         run = subprocess.run(command, cwd=ROOT, env=without_torch(), **pipes)
@@ -31,15 +32,24 @@ def ended() -> dict[str, str]:
             verdict, name, *message = line.split(" ", 2)
             if verdict == "begin":
                 begun = name
-            elif name in RUNS:
+            elif name in runs:
                 found[name] = " ".join([verdict, *message])
         if begun is None:
             raise AssertionError(run.stderr)
-        found.setdefault(begun, f"the process ended: {run.stderr[-2000:]}")
+        how = f"the process ended with code {run.returncode}"
+        found.setdefault(begun, f"{how}: {run.stderr[-2000:]}")
     return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
 def test_programs_read_only_their_arrays() -> None:
     """One test of all: a process that starts again for each would build every program again."""
-    assert {name: how for name, how in ended().items() if how != "right"} == {}
+    assert {name: how for name, how in ended(RUNS).items() if how != "right"} == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
+def test_a_read_beside_an_array_ends_the_process() -> None:
+    """By a signal, at the end of the array that it leaves; none leaves the other one."""
+    runs = [f"{name}/{place}" for name in WRONG for place in ("end", "begin")]
+    met = {name for name, how in ended(runs).items() if "ended with code -11" in how}
+    assert met == {f"{name}/{name}" for name in WRONG}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
-from tests.machines import avx512
+from tests.machines import avx512, with_usual_caches
 from tests.schedule import cases, group_cases
 from tvm_autodiff.codegen.loop_nest import function, parameter, store
 from tvm_autodiff.codegen.stages.primfunc import StageFunction, external_reads, stage_function
@@ -19,13 +19,18 @@ from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.declined import Cause, Declined, no_gain, other_kind
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import GroupRule, Refusals, apply_rules
 from tvm_autodiff.schedule.slow_kernels import notice_of, slow_kernels
 
-MACHINE = machine_of(as_target(None), 1)
+MACHINE = avx512()
 fallback = CPU_RULES[-1]
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules do not depend on this host."""
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", with_usual_caches)
 
 
 def stage(name="B", n=8):

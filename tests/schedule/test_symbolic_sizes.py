@@ -345,3 +345,23 @@ def test_borders(name):
             found = run(*(at_a_guard(array, end) for array in arrays), out=out)
             for got, want in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32"])
+def test_rows_of_a_symbolic_number_by_narrow_data(dtype):
+    """Sums and products of looked up rows: their places are compared with a size of int32."""
+    n, m = te.var("n"), te.var("m")
+    x, at = te.placeholder((n, 16), name="x"), te.placeholder((m,), dtype, name="at")
+    w, k = te.placeholder((16, 8), name="w"), te.reduce_axis((0, 16), "k")
+    inside = lambda i: at[i].astype("int64") < n.astype("int64")  # noqa: E731
+    row = lambda i, k: te.if_then_else(inside(i), x[at[i], k], 0.0)  # noqa: E731
+    sums = te.compute((m,), lambda i: te.sum(row(i, k), axis=k), name="sums")
+    product = te.compute((m, 8), lambda i, j: te.sum(x[at[i], k] * w[k, j], axis=k), name="product")
+    run = ad.build([x, at, w], [sums, product], cache=False)
+    rng = np.random.default_rng(0)
+    table, weights = (rng.integers(-3, 4, shape).astype("float32") for shape in ((9, 16), (16, 8)))
+    for count in (0, 1, 20):
+        places = rng.integers(0, 9, count).astype(dtype)
+        got = run(table, places, weights)
+        np.testing.assert_array_equal(got[0], table[places].sum(axis=1))
+        np.testing.assert_array_equal(got[1], table[places] @ weights)

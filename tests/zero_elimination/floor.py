@@ -14,35 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from tvm import te, tirx
 
-from tests.evaluate import evaluate, evaluate_graph
-from tvm_autodiff.expr.nodes import (
-    Axis,
-    Expr,
-    Tensor,
-    Var,
-    is_const,
-    is_float,
-    is_load,
-    load_tensor,
-    node_id,
-    op_name,
-    operands,
-    tensor_key,
-)
-from tvm_autodiff.expr.rewrite import expand_lets, postorder
-from tvm_autodiff.graph.graph import topological
-from tvm_autodiff.graph.stage import (
-    Operation,
-    axis_vars,
-    bodies,
-    is_placeholder,
-    outputs_of,
-    reduction_of,
-    shape_of,
-)
+from tests.evaluate import evaluate, evaluate_graph, key_of, stages_of
+from tests.walks import address_of, bound_values, in_order, is_float, name_of, parts_of, read_of
 
 Array = np.ndarray
 #: operators through which nothing is differentiated
@@ -58,15 +36,15 @@ class Reads:
     or None if the index is data, so that any element may be read.
     """
 
-    tensor: Tensor
+    tensor: te.Tensor
     at: Array | None
     where: Array
 
 
 def floor_of(
-    output: Tensor,
-    inputs: Sequence[Tensor],
-    data: Mapping[Tensor, Array] | None = None,
+    output: te.Tensor,
+    inputs: Sequence[te.Tensor],
+    data: Mapping[te.Tensor, Array] | None = None,
     identity: bool = False,
 ) -> int:
     """Pairs that are not structurally zero, plus the elements of the gradients.
@@ -88,20 +66,20 @@ def floor_of(
     >>> floor_of(y, [x])  # 12 reads, 9 elements
     21
     """
-    ops = [op for op in topological([output]) if not is_placeholder(op)]
+    ops = [op for op in stages_of([output]) if not isinstance(op, te.PlaceholderOp)]
     sites = {hash(op): reads_of(op, data or {}) for op in ops}
     depends = _dependence(ops, sites, inputs)
     size = _size(output)
-    reached = {tensor_key(output): np.eye(size, dtype=bool) if identity else _ones(1, size)}
+    reached = {key_of(output): np.eye(size, dtype=bool) if identity else _ones(1, size)}
     pairs = 0
     for op in reversed(ops):
-        arrived = [reached[tensor_key(t)] for t in outputs_of(op) if tensor_key(t) in reached]
+        arrived = [reached[key_of(t)] for t in _outputs(op) if key_of(t) in reached]
         if not arrived:
             continue
         here = np.logical_or.reduce(arrived)
-        follows = tensor_key(op.output(0)) != tensor_key(output) and _is_copy(op)
+        follows = key_of(op.output(0)) != key_of(output) and _is_copy(op)
         for site in sites[hash(op)]:
-            key = tensor_key(site.tensor)
+            key = key_of(site.tensor)
             if key not in depends:
                 continue
             live = site.where & (depends[key].any() if site.at is None else depends[key][site.at])
@@ -117,72 +95,99 @@ def floor_of(
     return pairs + rows * sum(map(_size, inputs))
 
 
-def reads_of(op: Operation, data: Mapping[Tensor, Array]) -> list[Reads]:
+def reads_of(op: Any, data: Mapping[te.Tensor, Array]) -> list[Reads]:
     """The distinct read sites of float tensors in a stage that a derivative can flow to."""
-    reduction = reduction_of(op)
+    reduction = _reduction(op)
     grid, inside = _points(op)
-    roots, everywhere = list(bodies(op)), np.ones((1, 1), bool)
+    roots, everywhere = list(op.body), np.ones((1, 1), bool)
     if reduction is not None:
-        assert all(map(is_const, reduction.init)), "an init that reads is not counted"
-        roots = list(reduction.sources)
+        assert all(map(_is_literal, reduction.init)), "an init that reads is not counted"
+        roots = list(reduction.source)
         everywhere = inside & _holds(reduction.condition, grid)
-    roots = [expand_lets(root) for root in roots if is_float(root)]
+    roots = [root for root in roots if is_float(root)]
     where: dict[int, Array] = {}
     for root in roots:
         _reach(where, root, everywhere)
     shape = np.broadcast_shapes(inside.shape, *(np.shape(value) for value in grid.values()))
     found: list[Reads] = []
-    for node in reversed(postorder(roots)):
-        mask = where.get(node_id(node))
-        if mask is None or op_name(node) in CONSTANT or not is_float(node):
+    nodes = in_order(roots)
+    bound = bound_values(nodes)
+    for node in reversed(nodes):
+        mask = where.get(address_of(node))
+        if mask is None or name_of(node) in CONSTANT or not is_float(node):
             continue
-        if is_load(node):
+        if name_of(node) == "load":
             _add(found, _read(node, np.broadcast_to(mask, shape), grid, data))
-        elif op_name(node) in ("if_then_else", "select"):
-            condition, then, otherwise = operands(node)
+        elif name_of(node) in ("if_then_else", "select"):
+            condition, then, otherwise = parts_of(node)
             by_value = _depends_on_values(condition)
             holds = np.ones((1, 1), bool) if by_value else _holds(condition, grid)
             _reach(where, then, mask & holds)
             _reach(where, otherwise, mask if by_value else mask & ~holds)
+        elif name_of(node) == "let":
+            _reach(where, node.body, mask)
+        elif address_of(node) in bound:
+            _reach(where, bound[address_of(node)], mask)
         else:
-            for part in operands(node):
+            for part in parts_of(node):
                 _reach(where, part, mask)
     return found
 
 
-def _points(op: Operation) -> tuple[dict[Var, Array], Array]:
+def _reduction(op: Any) -> Any:
+    """The reduction that a stage is, or None."""
+    return op.body[0] if isinstance(op.body[0], tirx.Reduce) else None
+
+
+def _axis_vars(op: Any) -> list[Any]:
+    return [axis.var for axis in op.axis]
+
+
+def _outputs(op: Any) -> list[te.Tensor]:
+    return [op.output(place) for place in range(op.num_outputs)]
+
+
+def _shape(tensor: te.Tensor) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in tensor.shape)
+
+
+def _is_literal(node: Any) -> bool:
+    return name_of(node) == "const"
+
+
+def _points(op: Any) -> tuple[dict[Any, Array], Array]:
     """Values of a stage's variables over (output elements, reduced elements), and which exist.
 
     A range that depends on other axes becomes a box around its values; not all of its points exist.
     """
-    shape = shape_of(op.output(0))
-    grid: dict[Var, Array] = {
+    shape = _shape(op.output(0))
+    grid: dict[Any, Array] = {
         var: value.reshape(-1, 1)
-        for var, value in zip(axis_vars(op), np.indices(shape), strict=True)
+        for var, value in zip(_axis_vars(op), np.indices(shape), strict=True)
     }
-    reduction = reduction_of(op)
+    reduction = _reduction(op)
     inside = np.ones((math.prod(shape), 1), bool)
     if reduction is None:
         return grid, inside
     extents = []
-    for axis in reduction.axes:
+    for axis in reduction.axis:
         low, high = _bounds(axis, grid)
         least, most = int(low.min()), int(high.max())
         grid[axis.var] = np.arange(least, most).reshape(1, *(1 for _ in extents), -1)
         grid = {var: _aligned(value, len(extents) + 2) for var, value in grid.items()}
         extents.append(most - least)
-    for axis in reduction.axes:
+    for axis in reduction.axis:
         low, high = _bounds(axis, grid)
         inside = _aligned(inside, len(extents) + 1) & (grid[axis.var] >= low)
         inside = inside & (grid[axis.var] < high)
-    for axis in reduction.axes:
+    for axis in reduction.axis:
         grid[axis.var] = np.broadcast_to(grid[axis.var], (1, *extents)).reshape(1, -1)
-    for var in axis_vars(op):
+    for var in _axis_vars(op):
         grid[var] = grid[var].reshape(-1, 1)
     return grid, inside.reshape(inside.shape[0], -1)
 
 
-def _bounds(axis: Axis, grid: Mapping[Var, Array]) -> tuple[Array, Array]:
+def _bounds(axis: Any, grid: Mapping[Any, Array]) -> tuple[Array, Array]:
     low = evaluate(axis.dom.min, grid)
     return low, low + evaluate(axis.dom.extent, grid)
 
@@ -192,30 +197,30 @@ def _aligned(value: Array, rank: int) -> Array:
     return value.reshape(*value.shape, *(1 for _ in range(rank - value.ndim)))
 
 
-def _holds(condition: Expr, grid: Mapping[Var, Array]) -> Array:
+def _holds(condition: Any, grid: Mapping[Any, Array]) -> Array:
     if _depends_on_values(condition):
         return np.ones((1, 1), bool)
     return np.atleast_2d(evaluate(condition, grid))
 
 
-def _depends_on_values(expr: Expr) -> bool:
-    return any(is_load(node) or is_float(node) for node in postorder(expr))
+def _depends_on_values(expr: Any) -> bool:
+    return any(name_of(node) == "load" or is_float(node) for node in in_order(expr))
 
 
-def _reach(where: dict[int, Array], node: Expr, mask: Array) -> None:
-    known = where.get(node_id(node))
-    where[node_id(node)] = mask if known is None else known | mask
+def _reach(where: dict[int, Array], node: Any, mask: Array) -> None:
+    known = where.get(address_of(node))
+    where[address_of(node)] = mask if known is None else known | mask
 
 
 def _read(
-    node: Expr, mask: Array, grid: Mapping[Var, Array], data: Mapping[Tensor, Array]
+    node: Any, mask: Array, grid: Mapping[Any, Array], data: Mapping[te.Tensor, Array]
 ) -> Reads:
-    tensor = load_tensor(node)
-    loads = [part for part in postorder(list(operands(node))) if is_load(part)]
+    tensor = read_of(node)
+    loads = [part for part in in_order(list(parts_of(node))) if name_of(part) == "load"]
     if loads:
         return Reads(tensor, None, mask & _in_range(node, loads, grid, data))
     at = np.zeros((1, 1), int)
-    for index, extent in zip(operands(node), shape_of(tensor), strict=True):
+    for index, extent in zip(parts_of(node), _shape(tensor), strict=True):
         value = evaluate(index, grid)
         assert not (np.broadcast_to((value < 0) | (value >= extent), mask.shape) & mask).any()
         at = at * extent + np.clip(value, 0, extent - 1)
@@ -223,13 +228,13 @@ def _read(
 
 
 def _in_range(
-    node: Expr, loads: Sequence[Expr], grid: Mapping[Var, Array], data: Mapping[Tensor, Array]
+    node: Any, loads: Sequence[Any], grid: Mapping[Any, Array], data: Mapping[te.Tensor, Array]
 ) -> Array:
     """Where the indices that are data lie inside the tensor."""
-    needed = [load_tensor(part) for part in loads]
+    needed = [read_of(part) for part in loads]
     values = list(zip(needed, evaluate_graph(needed, data), strict=True))
     inside = np.ones((1, 1), bool)
-    for index, extent in zip(operands(node), shape_of(load_tensor(node)), strict=True):
+    for index, extent in zip(parts_of(node), _shape(read_of(node)), strict=True):
         value = evaluate(index, grid, values)
         inside = inside & (value >= 0) & (value < extent)
     return inside
@@ -238,7 +243,7 @@ def _in_range(
 def _add(found: list[Reads], new: Reads) -> None:
     """Add a site, or merge it with one that reads the same elements."""
     for place, old in enumerate(found):
-        same = tensor_key(old.tensor) == tensor_key(new.tensor)
+        same = key_of(old.tensor) == key_of(new.tensor)
         if same and old.at is not None and new.at is not None and np.array_equal(old.at, new.at):
             found[place] = Reads(old.tensor, old.at, old.where | new.where)
             return
@@ -246,30 +251,30 @@ def _add(found: list[Reads], new: Reads) -> None:
 
 
 def _dependence(
-    ops: Sequence[Operation], sites: Mapping[int, list[Reads]], inputs: Sequence[Tensor]
+    ops: Sequence[Any], sites: Mapping[int, list[Reads]], inputs: Sequence[te.Tensor]
 ) -> dict[tuple[int, int], Array]:
     """For each tensor on the path, which of its elements depend on a requested input."""
-    depends = {tensor_key(tensor): np.ones(_size(tensor), bool) for tensor in inputs}
+    depends = {key_of(tensor): np.ones(_size(tensor), bool) for tensor in inputs}
     for op in ops:
         alive = np.zeros(_size(op.output(0)), bool)
         for site in sites[hash(op)]:
-            known = depends.get(tensor_key(site.tensor))
+            known = depends.get(key_of(site.tensor))
             if known is not None:
                 element = known.any() if site.at is None else known[site.at]
                 alive |= (site.where & element).any(axis=1)
         if alive.any():
-            depends.update((tensor_key(t), alive) for t in outputs_of(op) if is_float(t))
+            depends.update((key_of(t), alive) for t in _outputs(op) if is_float(t))
     return depends
 
 
-def _is_copy(op: Operation) -> bool:
+def _is_copy(op: Any) -> bool:
     """Whether each element of a stage is an element of another, or a literal."""
-    pending = list(bodies(op))
+    pending = list(op.body)
     while pending:
         node = pending.pop()
-        if op_name(node) in ("if_then_else", "select"):
-            pending += operands(node)[1:]
-        elif not is_load(node) and not is_const(node):
+        if name_of(node) in ("if_then_else", "select"):
+            pending += parts_of(node)[1:]
+        elif name_of(node) not in ("load", "const"):
             return False
     return True
 
@@ -278,5 +283,5 @@ def _ones(*shape: int) -> Array:
     return np.ones(shape, bool)
 
 
-def _size(tensor: Tensor) -> int:
-    return math.prod(shape_of(tensor))
+def _size(tensor: te.Tensor) -> int:
+    return math.prod(_shape(tensor))

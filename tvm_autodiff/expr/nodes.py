@@ -176,6 +176,7 @@ _OPERANDS_OF_CLASS: dict[type, Callable[[Expr], tuple[Expr, ...]]] = {
     prim.Select: attrgetter("condition", "true_value", "false_value"),
     prim.Cast: lambda expr: (expr.value,),
     prim.Let: attrgetter("value", "body"),
+    prim.Shuffle: lambda expr: elements(expr.vectors),
     tirx.Reduce: lambda expr: (*elements(expr.source), *elements(expr.init), expr.condition),
 }
 
@@ -194,6 +195,8 @@ def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
         return cls(new[0])
     if cls is prim.Let:
         return prim.Let(expr.var, new[0], new[1])
+    if cls is prim.Shuffle:
+        return prim.Shuffle(list(new), list(expr.indices))
     if cls is tirx.Reduce:
         n_source, n_init = len(expr.source), len(expr.init)
         return tirx.Reduce(

@@ -49,10 +49,6 @@ def long(expr, levels: int = 6):
     return expr
 
 
-def both(make: Callable):
-    return make(branch) + make(choice)
-
-
 #: expressions whose reads are all guarded
 GUARDED = {
     "then and else": lambda a: branch(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tvm import s_tir, te, tirx
 
+from tests.machines import avx512
 from tvm_autodiff import build
 from tvm_autodiff.schedule.cpu.elementwise import elementwise
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.machine import as_target, machine_of
 
 ROWS = 37
 AT = np.random.default_rng(1).integers(0, 5, ROWS).astype("int32")
@@ -106,8 +106,7 @@ def test_symbolic_rows_on_threads(columns: int) -> None:
 
 def loops_of(output: Any) -> tuple[Any, list[int]]:
     """The schedule of an output, and the extents of its loops, outermost first."""
-    machine = machine_of(as_target(None), 1)
-    [launch] = elementwise(Kernel(output.op), machine)
+    [launch] = elementwise(Kernel(output.op), avx512())
     schedule = s_tir.Schedule(launch.func)
     block = schedule.get_sblock(output.op.name)
     return schedule, [int(schedule.get(one).extent) for one in schedule.get_loops(block)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tvm import te
 
-from tests.machines import avx512
+from tests.machines import avx512, with_usual_caches
 from tests.schedule import group_cases as cases
 from tests.schedule.fusion.test_groups import groups_of
 from tvm_autodiff.codegen.passes.in_place import may_share
@@ -19,9 +19,8 @@ from tvm_autodiff.schedule.cpu.loops.common_subexpressions import with_common_su
 from tvm_autodiff.schedule.cpu.rows import fused_rows
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.row_items import SUM, items_of, nests_of
-from tvm_autodiff.schedule.machine import as_target, machine_of
 
-MACHINE = machine_of(as_target(None), 1)
+MACHINE = avx512()
 
 
 def text_of(outputs, machine=MACHINE):
@@ -201,7 +200,8 @@ def test_ranges_that_change_along_a_row_stay_outside(reducer, reduced):
     np.testing.assert_array_equal(got, np.broadcast_to(wanted, (6, 3, 3)))
 
 
-def test_rows_of_a_symbolic_and_a_literal_extent_of_int64():
+def test_rows_of_a_symbolic_and_a_literal_extent_of_int64(monkeypatch):
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", with_usual_caches)
     h, four = te.var("h", "int64"), te.const(4, "int64")
     b, m = te.placeholder((h,), "float64", name="b"), te.reduce_axis((te.const(0, "int64"), h), "m")
     y = te.compute((h, four), lambda i, j: te.min(b[m], axis=m), name="y")

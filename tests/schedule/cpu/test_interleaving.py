@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tvm import te, tirx
 
+from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff.schedule.cpu.interleaving import interleaving
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.machine import as_target, machine_of
 
 
 def chosen(index, *values):
@@ -149,7 +149,8 @@ def guarded(rows):
     return te.compute((rows, 2), lambda i, c: chosen(c, safe(i), u[i]), name="y")
 
 
-LANES = machine_of(as_target(None), 1).lanes("float32")
+MACHINE = avx512()
+LANES = MACHINE.lanes("float32")
 
 DECLINED = {
     "it has no short axes that choose": lambda: te.compute(
@@ -167,7 +168,6 @@ DECLINED = {
 
 @pytest.mark.parametrize("reason", DECLINED)
 def test_declined(reason):
-    machine = machine_of(as_target(None), 1)
-    declined = interleaving(Kernel(DECLINED[reason]().op), machine)
+    declined = interleaving(Kernel(DECLINED[reason]().op), MACHINE)
     assert isinstance(declined, Declined)
     assert reason in declined.reason

@@ -9,6 +9,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.machines import avx512, synthetic, with_usual_caches
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import build
@@ -16,7 +17,6 @@ from tvm_autodiff.schedule.cpu.loops.squares import exchanged
 from tvm_autodiff.schedule.cpu.transposition import transposition
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
 
 
 def transposed(n, m, dtype="float32"):
@@ -127,8 +127,7 @@ LEFT = {
 @pytest.mark.parametrize("name", LEFT)
 def test_left_to_others(name):
     _, output = LEFT[name]
-    machine = machine_of(as_target(None), 1)
-    assert isinstance(transposition(Kernel(output.op), machine), Declined)
+    assert isinstance(transposition(Kernel(output.op), avx512()), Declined)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -139,18 +138,20 @@ def test_threads_share_tiles(threads):
     np.testing.assert_array_equal(result, array.T)
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
-def test_vectors_of_the_machine(lanes):
+LANES = {"SSE": 4, "NEON": 4, "AVX2": 8, "AVX-512": 16}
+
+
+@pytest.mark.parametrize("vectors", LANES)
+def test_vectors_of_the_machine(vectors):
     _, output = transposed(64, 64)
-    machine = Machine(as_target(None), lanes * 4)
-    [launch] = transposition(Kernel(output.op), machine)
-    assert f"Ramp(i, 1, {lanes})" in str(launch.func)
+    [launch] = transposition(Kernel(output.op), synthetic(vectors, 1))
+    assert f"Ramp(i, 1, {LANES[vectors]})" in str(launch.func)
 
 
 def test_in_place_only_where_no_tile_overlaps():
     for size, expected in ((32, True), (33, False)):
         _, output = transposed(size, size)
-        [launch] = transposition(Kernel(output.op), machine_of(as_target(None), 1))
+        [launch] = transposition(Kernel(output.op), avx512())
         assert ("tvm_autodiff.writes_once" in launch.func.attrs) is expected
 
 
@@ -175,8 +176,9 @@ SYMBOLIC = {"both": ("n", "m"), "rows": ("n", 20), "columns": (20, "n"), "batch"
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
-def test_symbolic_sizes(name: str) -> None:
+def test_symbolic_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """``y = 2·xᵀ + 1`` with tiles that overlap, narrower ones, and single elements."""
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", with_usual_caches)
     sizes = {"n": te.var("n"), "m": te.var("m")}
     dims = SYMBOLIC[name]
     x = te.placeholder([sizes.get(dim, dim) for dim in dims], name="x")

@@ -313,7 +313,6 @@ def bad(step, init, **options):
 
 
 H, X, LONG = inputs((3,), (4, 3), (5, 3))
-NARROW = te.placeholder((3,), "float32", name="narrow")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import tvm
@@ -15,6 +16,7 @@ import tvm_ffi
 from tvm import te, tirx
 
 from ...errors import LoweringError
+from ...expr.dtypes import integer_range
 from ...expr.nodes import Expr, Tensor, Var, const_value, node_id, op_name, operands, tensor_key
 from ...expr.rewrite import expand_lets, postorder, rewrite, variables_of
 from ...expr.sharing.lets import bind_shared
@@ -114,7 +116,7 @@ def stage_function(
     """The unscheduled PrimFunc of some stages, in topological order, which returns `outputs`.
 
     Every block is named after its stage; names are made unique in order. With `wide`, shapes and
-    indices are int64, as in Relax.
+    indices are int64, as in Relax; indices also if a tensor has too many elements for int32.
     """
     inputs = external_reads(ops)
     table: dict[tuple[int, int], Tensor] = {}
@@ -130,6 +132,8 @@ def stage_function(
         for old, new in zip(outputs_of(op), local, strict=True):
             table[tensor_key(old)] = new
     results = [table[tensor_key(tensor)] for tensor in outputs]
+    # a schedule may make one loop of all loops over a tensor
+    wide = wide or any(map(_is_large, table.values()))
     scalars = _unbound_shape_variables([*parameters, *results], [t.op for t in table.values()])
     try:
         func = te.create_prim_func([*parameters, *scalars, *results], "int64" if wide else None)
@@ -141,6 +145,12 @@ def stage_function(
     func = func.without_attr("global_symbol")
     func = func if wide else bounded_function(func)
     return StageFunction(func, tuple(inputs), tuple(outputs), tuple(scalars))
+
+
+def _is_large(tensor: Tensor) -> bool:
+    """Whether a tensor has more elements than int32 counts; symbolic extents count as one."""
+    extents = [extent for extent in shape_of(tensor) if isinstance(extent, int)]
+    return prod(extents) > integer_range("int32")[1]
 
 
 def _not_root(tensors: list[Tensor]) -> list[Tensor]:

@@ -104,10 +104,14 @@ def read_conditions(read: Expr, loops: Loops) -> list[Expr]:
 def _conditions(index: Expr, form: Affine | None, dim: Extent, loops: Loops) -> list[Expr]:
     bounds = interval(form, loops.ranges) if form is not None else None
     # a narrow type, such as that of positions in a table, may not hold the dimension
-    holds = not isinstance(dim, int) or dim <= integer_range(dtype_of(index))[1]
+    if isinstance(dim, int):
+        holds = dim <= integer_range(dtype_of(index))[1]
+    else:
+        holds = dtype_of(index) == dtype_of(dim)
     compared = index if holds else cast("int64", index)
-    low = compare("ge", compared, const(0, dtype_of(compared)))
-    limit = const(dim, dtype_of(compared)) if isinstance(dim, int) else dim
+    dtype = dtype_of(compared)
+    low = compare("ge", compared, const(0, dtype))
+    limit = const(dim, dtype) if isinstance(dim, int) else cast(dtype, dim)
     high = compare("lt", compared, limit)
     if bounds is not None and isinstance(dim, int):
         return [low] * (bounds[0] < 0) + [high] * (bounds[1] >= dim)

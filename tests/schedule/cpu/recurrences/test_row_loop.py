@@ -11,13 +11,13 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.machines import with_usual_caches
 from tests.schedule.loop_cases import LoopCase
 from tests.schedule.test_slow_kernels import WARP
 from tvm_autodiff.codegen.stages.primfunc import StageFunction, stage_function
 from tvm_autodiff.errors import PlainScheduleWarning
 from tvm_autodiff.schedule.cpu.recurrences import row_loop as rule
 from tvm_autodiff.schedule.cpu.recurrences.small_loop import small_loop
-from tvm_autodiff.schedule.machine import as_target, machine_of
 
 
 def each(like: Any, value: Callable[..., Any], name: str = "v") -> te.Tensor:
@@ -155,6 +155,12 @@ def cases(rows: int) -> list[LoopCase]:
 NAMES = [case.name for case in cases(8)]
 
 
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules do not depend on this host."""
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", with_usual_caches)
+
+
 def rules_of(function: Any, arrays: list[np.ndarray]) -> list[str]:
     return [kernel.rule for kernel in function.profile(*arrays, repeats=1).kernels]
 
@@ -176,8 +182,8 @@ def test_rows_in_vectors_agree_with_numpy(name: str, rows: int, reverse: int) ->
 @pytest.mark.parametrize("name", NAMES[:4])
 def test_blocks_of_rows_on_threads(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks, so that there are several of them for each thread."""
-    small = replace(machine_of(as_target(None), 3), first_cache_bytes=2_048)
-    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", lambda *given: small)
+    small = lambda *given: replace(with_usual_caches(*given), first_cache_bytes=2_048)  # noqa: E731
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", small)
     monkeypatch.setattr(rule, "KERNEL_CALL", 10_000)
     case = cases(rows)[NAMES.index(name)]
     arrays = case.arrays(40)

@@ -13,6 +13,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
+from tests.machines import with_usual_caches
 
 STEPS = 5_000
 Step = Callable[..., Any]
@@ -136,6 +137,12 @@ def arrays_of(case: Case, length: int, dtype: str = "float64", rows: int = 0) ->
     if case.name == "gated":
         found[1] = np.asarray(rng.uniform(-1.05, 1.05, shapes[1]), dtype)
     return found
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules do not depend on this host."""
+    monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", with_usual_caches)
 
 
 def rules_of(function: Any, arrays: list[np.ndarray]) -> list[str]:
