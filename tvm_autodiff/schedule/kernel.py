@@ -108,6 +108,11 @@ class Kernel:
         return {tensor_key(tensor) for op in self.ops for tensor in tensors_read_by(op)}
 
     @cached_property
+    def write_keys(self) -> set[tuple[int, int]]:
+        """The keys of the tensors that its stages compute."""
+        return {tensor_key(tensor) for op in self.ops for tensor in outputs_of(op)}
+
+    @cached_property
     def reads(self) -> dict[int, list[Read]]:
         """For each stage, by hash, its reads in order: the tensor and the indices."""
         return {hash(op): list(_reads(op)) for op in self.ops}

@@ -64,8 +64,7 @@ class _Group:
     extents: tuple[Extent, ...] | None = None
 
     def __post_init__(self) -> None:
-        ops = [op for kernel in self.kernels for op in kernel.ops]
-        self.writes = {tensor_key(tensor) for op in ops for tensor in outputs_of(op)}
+        self.writes = set().union(*(kernel.write_keys for kernel in self.kernels))
         self.reads = set().union(*(kernel.read_keys for kernel in self.kernels)) - self.writes
 
     @cached_property
@@ -199,17 +198,26 @@ def _ordered(members: list[RowKernel], left: _Group, right: _Group) -> _Group | 
     kernels = [*left.kernels, *right.kernels]
     found = {hash(member.kernel.root): member for member in members}
     in_order = [found[hash(kernel.root)] for kernel in kernels]
+    home = {id(member): n for n, group in enumerate((left, right)) for member in group.members}
     written: dict[Key, RowKernel] = {}
     for member in in_order:
-        for op in member.kernel.ops:
-            for tensor in {tensor_key(t): t for t, _ in member.kernel.reads[hash(op)]}.values():
-                source = written.get(tensor_key(tensor))
-                if source is not None and not _row_local(op, member, tensor, source):
-                    return None
-        for op in member.kernel.ops:
-            for tensor in outputs_of(op):
-                written[tensor_key(tensor)] = member
+        for key in member.kernel.read_keys & written.keys():
+            source = written[key]
+            apart = id(member) not in home or home[id(member)] != home.get(id(source))
+            if apart and not _rows_are_read(member, key, source):
+                return None
+        written |= dict.fromkeys(member.kernel.write_keys, member)
     return _Group(kernels, in_order, _extents(in_order[0]))
+
+
+def _rows_are_read(member: RowKernel, key: Key, source: RowKernel) -> bool:
+    """Whether all stages of a member read a tensor of the group only in their own row."""
+    return all(
+        _row_local(op, member, tensor, source)
+        for op in member.kernel.ops
+        for tensor in {tensor_key(t): t for t, _ in member.kernel.reads[hash(op)]}.values()
+        if tensor_key(tensor) == key
+    )
 
 
 def _row_local(op: Operation, member: RowKernel, tensor: Tensor, source: RowKernel) -> bool:

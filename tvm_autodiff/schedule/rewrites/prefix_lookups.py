@@ -60,7 +60,7 @@ from .prefixes import AT_LEAST
 def with_prefix_lookups(outputs: Sequence[Tensor]) -> list[Tensor]:
     """The same tensors, with lookups in prefix reductions."""
     equal = EqualStages()  # several results may look up in the same one
-    return each_stage(outputs, lambda op: _looked_up(op, equal))
+    return each_stage(outputs, lambda op: looked_up(op, equal))
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,11 @@ class _Range:
     backward: bool
 
 
-def _looked_up(op: Operation, equal: EqualStages) -> list[Tensor] | None:
+def looked_up(op: Operation, equal: EqualStages | None = None) -> list[Tensor] | None:
+    """One stage with lookups in a prefix reduction, `equal` to one that was made before; None if it
+    has none.
+    """
+    equal = EqualStages() if equal is None else equal
     found = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if found is None or len(found.axes) != 1 or found.init or not const_value(found.condition):
         return None

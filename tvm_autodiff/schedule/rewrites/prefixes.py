@@ -80,10 +80,10 @@ class _Place:
 
 def with_prefixes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
     """The same tensors, with prefix reductions in the form that is scheduled as a scan."""
-    return each_stage(outputs, _in_order)
+    return each_stage(outputs, in_order)
 
 
-def _in_order(op: Operation) -> list[Tensor] | None:
+def in_order(op: Operation) -> list[Tensor] | None:
     """The stage in order; None for other stages, and for those already in order."""
     found = reduction_of(op) if is_compute(op) else None
     if found is None or len(found.sources) != 1 or len(found.axes) != 1 or found.init:

@@ -43,8 +43,8 @@ from ...nest.axis_bounds import counted
 from ...nest.in_range import is_safe, loops_of
 from ...nest.prefix_reductions import is_number, prefix_reduction_of
 from ...nest.products import factors_of, is_sum
-from ..prefix_lookups import with_prefix_lookups
-from ..prefixes import with_prefixes_in_order
+from ..prefix_lookups import looked_up
+from ..prefixes import in_order
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,8 @@ def _prefix(
     source = if_then_else(all_of(guards), value, zero_like(value)) if guards else value
     inner = renewed_reduction(replace(reduction, axes=(summed,), sources=(source,)), rename)
     stage = reduction_stage(f"{op.name}_prefix", axes, inner)
-    [tensor] = with_prefix_lookups(with_prefixes_in_order(stage))
+    [ordered] = in_order(stage[0].op) or stage
+    [tensor] = looked_up(ordered.op) or [ordered]
     near = [tensor.op, *(read.op for read in tensors_read_by(tensor.op))]
     if not any(is_compute(one) and prefix_reduction_of(one) is not None for one in near):
         return None
