@@ -438,6 +438,11 @@ BUILD = {
     ),
     "te.scan": (lambda: ad.build([TABLE], SCAN), LoweringError, "stage scan is a te.scan"),
     "unknown target": (lambda: ad.build([x, w], y, "nonsense"), InvalidArgumentError, "target"),
+    "unknown CPU": (
+        lambda: ad.build([x, w], y, {"kind": "llvm", "mcpu": "haswel"}),
+        InvalidArgumentError,
+        r"mcpu 'haswel' is unknown to LLVM; did you mean 'haswell'\?",
+    ),
     "no threads": (lambda: ad.build([x, w], y, num_threads=0), InvalidArgumentError, "num_threads"),
     "text of threads": (
         lambda: ad.build([x, w], y, num_threads="2"),

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import tvm
+from tvm.target import codegen
 
 from ..errors import InvalidArgumentError
+from ..keywords import suggestion
 
 Target: TypeAlias = Any  #: a TVM target
 
@@ -46,18 +48,31 @@ def target_from(given: Any) -> Target:
     Raises
     ------
     InvalidArgumentError
-        If it is unknown to TVM.
+        If it is unknown to TVM, or its CPU to LLVM.
     """
     if isinstance(given, tvm.target.Target):
-        return given
+        return _with_known_cpu(given)
     try:
-        return tvm.target.Target(given)
+        found = tvm.target.Target(given)
     except (ValueError, TypeError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         hint = "'cuda' is a GPU of NVIDIA, None" if given == "gpu" else "None"
         raise InvalidArgumentError(
             f"target {given!r} is unknown to TVM ({reason}); {hint} is this host's CPU"
         ) from None
+    return _with_known_cpu(found)
+
+
+def _with_known_cpu(target: Target) -> Target:
+    """The target, whose CPU LLVM knows: for others it writes code without any features."""
+    cpu = target_attributes(target).get("mcpu")
+    if target_kind(target) == "llvm" and cpu is not None:
+        known = list(map(str, codegen.llvm_get_cpu_archlist(target)))
+        if known and cpu not in known:
+            raise InvalidArgumentError(
+                f"the target's mcpu {str(cpu)!r} is unknown to LLVM{suggestion(str(cpu), known)}"
+            )
+    return target
 
 
 def target_kind(target: Target) -> str:

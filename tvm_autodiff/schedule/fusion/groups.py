@@ -15,7 +15,7 @@ from functools import cached_property
 from ...expr.nodes import Tensor, node_id, tensor_key
 from ...expr.structural import StructuralKeys
 from ...graph.sizes.equal_sizes import is_same
-from ...graph.stage import Extent, Operation, axis_range, outputs_of
+from ...graph.stage import Extent, Operation, axis_range
 from ..kernel import Kernel
 from .joined_maps import MapWork, map_work
 from .row_kernels import RowKernel, natural_rows, placed_rows
