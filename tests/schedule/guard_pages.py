@@ -27,6 +27,7 @@ from tests.schedule.guarded_programs import PROGRAMS, WRONG, Program, Sizes
 _PAGE = mmap.PAGESIZE
 _FORBIDDEN = 64 * _PAGE  #: on both sides: what is read far away is met, too
 _READ_WRITE, _PRIVATE = 3, 0x22
+_FAR = 900_000_000
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -82,7 +83,11 @@ def arrays_for(program: Program, sizes: Sizes, seed: int = 0) -> list[np.ndarray
     for tensor in program.inputs:
         low, high = program.indices.get(tensor.op.name, (-3, 4))
         shape = shape_of(tensor, values)
-        found.append(rng.integers(low, high, shape).astype(str(tensor.dtype)))
+        drawn = rng.integers(low, high, shape)
+        if tensor.op.name in program.indices and high - low > 2:
+            # the ends lie outside of what is looked up: as far away as no read survives
+            drawn[drawn == low], drawn[drawn == high - 1] = -_FAR, _FAR
+        found.append(drawn.astype(str(tensor.dtype)))
     return found
 
 

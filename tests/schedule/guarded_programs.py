@@ -164,6 +164,50 @@ def labelled_rows(width: int, summed: bool) -> Program:
     return Program([x, label], [te.compute(shape, body, name="y")], calls, {"I": (-2, width + 2)})
 
 
+def factors_of_rows(width: int, form: str) -> Program:
+    """Row sums of products with factors at data, which one vector needs for all of its lanes."""
+    [n] = symbols("n")
+    x, g, q = placeholder("x", n, width), placeholder("g", 5), placeholder("q", 5, width)
+    place, k = placeholder("I", n, dtype="int32"), axis(width)
+
+    def body(i: Any) -> Any:
+        at = place[i]
+        inside, outside = te.all(at >= 0, at < 5), te.any(at < 0, at >= 5)
+        clamped = te.max(te.min(at, 4), 0)
+        return {
+            "all": lambda: te.if_then_else(inside, x[i, k] * g[at], zero()),
+            "rows": lambda: te.if_then_else(inside, x[i, k] * q[at, k], zero()),
+            "any": lambda: te.if_then_else(outside, x[i, k], x[i, k] + g[at]),
+            "clamped": lambda: te.if_then_else(inside, x[i, k] * g[clamped], zero()),
+            "select": lambda: tirx.Select(inside, x[i, k] * g[clamped], zero()),
+            "one by one": lambda: te.if_then_else(
+                at >= 0, te.if_then_else(at < 5, x[i, k] * g[at], x[i, k]), zero()
+            ),
+        }[form]()
+
+    sums = te.compute((n,), lambda i: te.sum(body(i), axis=k), name="sums")
+    most = te.compute((n,), lambda i: te.max(body(i), axis=k), name="most")
+    calls = ({"n": 9}, {"n": 1}, {"n": 0}, {"n": 40})
+    return Program([x, g, q, place], [sums, most], calls, {"I": (-2, 7)})
+
+
+def last_factor_of_rows(width: int) -> Program:
+    """Rows beyond a size would read its last factor, which a clamp finds for all rows."""
+    n, m = symbols("n", "m")
+    x, g = placeholder("x", m, width, dtype="float64"), placeholder("g", n, dtype="float64")
+    k, none = axis(width), zero("float64")
+    last = lambda i: te.min(i, n - 1)  # noqa: E731
+    s = te.compute(
+        (m,),
+        lambda i: te.sum(te.if_then_else(i < n, x[i, k] * g[last(i)], none), axis=k),
+        name="s",
+    )
+    d = te.compute(
+        (m, width), lambda i, j: te.if_then_else(i < n, s[i] * g[i], none), name="d"
+    )
+    return Program([x, g], [d], [*ROWS, {"n": 1, "m": 9}])
+
+
 def wrapped() -> Program:
     n, m = symbols("n", "m")
     x, b = placeholder("x", n), placeholder("b", m)
@@ -385,6 +429,12 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "labelled-rows": lambda: labelled_rows(40, summed=False),
     "labelled-row-sums": lambda: labelled_rows(40, summed=True),
     "gradient-labelled-rows": lambda: gradient_of(labelled_rows(40, summed=True)),
+    **{
+        f"factors-{form.replace(' ', '-')}": lambda form=form: factors_of_rows(64, form)
+        for form in ("all", "rows", "any", "clamped", "select", "one by one")
+    },
+    "gradient-factors": lambda: gradient_of(factors_of_rows(64, "all")),
+    "last-factor": lambda: last_factor_of_rows(200),
     "wrapped": wrapped,
     "joined": lambda: joined(32),
     "exclusive-sums": lambda: exclusive_sums(40),
@@ -437,6 +487,7 @@ WRONG: dict[str, Callable[[], Program]] = {
 _ALIKE = frozenset(
     ("rows-7", "rows-128", "rows-1000", "padded-rows-around", "stencil-far", "lookup-nested")
     + ("lookup-select", "gradient-padded", "gradient-product", "rows-behind-selects")
+    + ("factors-rows", "factors-any", "factors-clamped", "factors-one-by-one")
     + ("kept-states-called", "rows-100", "joined", "long-rows", "rows-in-blocks")
 )
 #: one of each kind

@@ -17,6 +17,7 @@ from ..codegen.passes.indices.function_widths import needs_wider_indices, with_s
 from ..codegen.passes.indices.opaque_indices import C_CAST
 from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.launches import without_blocks
+from ..codegen.passes.opaque_choices import hide_choices
 from ..codegen.stages.primfunc import StageFunction
 from .cost import MAX_NODES
 from .cpu.rules import CPU_RULES, LOOP_RULES
@@ -53,6 +54,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
 
     def with_functions(func: Any) -> Any:
         # LLVM has to inline each call: its passes over so many copies take minutes
+        func = hide_choices(func)
         exact = machine.exact_math or elementary_calls(func) > MAX_NODES
         func = with_float32_inside(with_wide_functions(func))
         func = with_library_functions(func, exact)

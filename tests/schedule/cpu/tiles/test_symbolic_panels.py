@@ -151,3 +151,22 @@ def test_reads_at_other_places_than_the_panel(name):
         t, k = np.arange(size), np.arange(5)
         want = np.einsum("tr,fr->ft", a[INDICES[name](t[:, None], k, size)], b)
         np.testing.assert_array_equal(function(a, b), want)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 16, 33, 100])
+@pytest.mark.parametrize("turned", [False, True])
+def test_windows_as_long_as_a_size(steps, turned):
+    """``y[t] = Σ_{r<p} x[t + r]*w[r]``: a copy of a panel ends with the last window in it."""
+    n, p = te.var("n"), te.var("p")
+    x, w, r = placeholder("x", n + p), placeholder("w", p), axis(p, "r")
+    weight = (lambda r: w[p - 1 - r]) if turned else (lambda r: w[r])
+    y = te.compute((n + 1,), lambda t: te.sum(x[t + r] * weight(r), axis=r), name="y")
+    like = placeholder("like", n)
+    [kernel] = cut(normal_form([y]))[0]
+    assert "column" in contraction(kernel, avx512(1))[-1].func.script()
+    function = ad.build([x, w, like], y, cache=False)
+    rng = np.random.default_rng(0)
+    for size in SIZES:
+        a, b = (rng.integers(-3, 4, s).astype("float32") for s in (size + steps, steps))
+        want = np.convolve(a, b if turned else b[::-1], "valid")
+        np.testing.assert_array_equal(function(a, b, np.zeros(size, "float32")), want)

@@ -20,10 +20,10 @@ from ....codegen.loop_nest import (
     store,
 )
 from ....codegen.stages.primfunc import StageFunction, external_reads
-from ....expr.build import add, const, sub, variable
+from ....expr.build import add, cast, const, sub, variable
 from ....expr.nodes import Expr, binary, dtype_of, node_id, operands
 from ....expr.rewrite import replace_outermost
-from ....graph.stage import axis_range, bodies
+from ....graph.stage import Extent, axis_range, bodies
 from ...kernel import Kernel
 from ...machine import Machine
 
@@ -48,7 +48,7 @@ def ended_copy(copy: Kernel, inside: Sequence[Inside], machine: Machine) -> Stag
     first = {node_id(last.var): const(0, dtype)}
     width = axis_range(last)[1]
     wide = dtype_of(inside[0][1])
-    count: Expr = const(width, wide)
+    count = _number(width, wide)
     for place, end in inside:
         count = binary("min", count, sub(end, replace_outermost(place, first)))
     count = binary("max", count, const(0, wide)).astype(dtype)
@@ -59,7 +59,9 @@ def ended_copy(copy: Kernel, inside: Sequence[Inside], machine: Machine) -> Stag
         [
             loop(last.var, count, store(target, places.read(value), [*at, last.var])),
             loop(
-                rest, sub(const(width, dtype), count), store(target, zero, [*at, add(count, rest)])
+                rest,
+                sub(_number(width, dtype), count),
+                store(target, zero, [*at, add(count, rest)]),
             ),
         ]
     )
@@ -69,3 +71,7 @@ def ended_copy(copy: Kernel, inside: Sequence[Inside], machine: Machine) -> Stag
         kind = PARALLEL if number == 0 and machine.threads > 1 else SERIAL
         body = loop(axis.var, axis_range(axis)[1], body, kind)
     return StageFunction(function([*buffers, target], body, once=True), tuple(inputs), (result,))
+
+
+def _number(extent: Extent, dtype: str) -> Expr:
+    return const(extent, dtype) if isinstance(extent, int) else cast(dtype, extent)

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul, zero_like
+from ....expr.build import (
+    add,
+    all_of,
+    cast,
+    compare,
+    const,
+    if_then_else,
+    mul,
+    sub,
+    zero_like,
+)
 from ....expr.nodes import Expr, Tensor, Var, dtype_of, load, node_id
 from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import Axis, Extent, data_axis, make_stage
@@ -187,6 +197,9 @@ def pack(
             places[atom] = add(pieces.start, cast(wide, places[atom]))
             if pieces.end is not None:
                 beyond = const(high - pieces.width + 1, wide)
+                if beside is not None:  # its last value is that of the loop, too
+                    turns = loops.symbolic[beside[0]][1]
+                    beyond = add(beyond, cast(wide, sub(turns, const(1, dtype_of(turns)))))
                 inside.append((places[atom], add(pieces.end, beyond)))
         pure_outer = len(atom) == 1 and atom[0][0] in spatial and atom[0][0] not in tile.unrolled
         if pure_outer and atom[0][0] != tile.vector:

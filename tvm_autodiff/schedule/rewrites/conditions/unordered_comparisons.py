@@ -12,12 +12,11 @@ simplified.
 from __future__ import annotations
 
 from ....expr.build import all_of, any_of, compare, negate
-from ....expr.intrinsics import define_identity, own_call
+from ....expr.intrinsics import itself
 from ....expr.nodes import (
     BRANCHES,
     COMPARISONS,
     Expr,
-    dtype_of,
     is_float,
     node_id,
     op_name,
@@ -26,8 +25,6 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import contains, rewrite
 from ....expr.sharing.lets import merge_equal
-
-define_identity("itself")
 
 
 def with_unordered_comparisons(root: Expr) -> Expr:
@@ -63,11 +60,11 @@ def _kept(node: Expr) -> Expr | None:
         return None
     left, right = operands(node)
     if len(set(map(node_id, merge_equal([left, right])))) == 1:
-        right = _itself(right)
+        right = itself(right)
     elif name == "eq":
         return None
     equal = compare("eq", left, right)
-    return equal if name == "eq" else negate(_itself(equal))
+    return equal if name == "eq" else negate(itself(equal))
 
 
 def _negation(condition: Expr) -> Expr:
@@ -77,8 +74,4 @@ def _negation(condition: Expr) -> Expr:
         return any_of(map(_negation, parts))
     if name == "or":
         return all_of(map(_negation, parts))
-    return negate(_itself(condition) if _of_floats(condition) else condition)
-
-
-def _itself(value: Expr) -> Expr:
-    return own_call("itself", [value], dtype_of(value))
+    return negate(itself(condition) if _of_floats(condition) else condition)

@@ -1,0 +1,36 @@
+"""Tests of choices between reads: their conditions are hidden only where TVM would move a read."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import te, tirx
+
+from tvm_autodiff.codegen.passes.opaque_choices import hide_choices
+
+x = te.placeholder((9,), name="x")
+d = te.placeholder((9,), "int32", name="d")
+ZERO = tirx.const(0, "float32")
+
+
+def text(body):
+    y = te.compute((9,), body, name="y")
+    return hide_choices(te.create_prim_func([x, d, y])).script()
+
+
+#: name → (an element, whether the condition of its choice is hidden)
+CASES = {
+    "a clamp of data": (lambda i: tirx.Select(d[i] < 5, x[te.max(te.min(d[i], 8), 0)], ZERO), True),
+    "a clamp": (lambda i: tirx.Select(i < 4, x[te.min(i, 2)], ZERO), True),
+    "the other side": (lambda i: tirx.Select(i > 4, ZERO, x[te.min(i, 2)]), True),
+    "a wrapped index": (lambda i: tirx.Select(i < 4, x[(i + 5) % 9], ZERO), True),
+    "data": (lambda i: tirx.Select(d[i] == 99, x[d[i]], ZERO), True),
+    "an index": (lambda i: tirx.Select(i < 4, x[i], ZERO), False),
+    "numbers": (lambda i: tirx.Select(d[i] < 4, x[i] * 2.0, ZERO), False),
+    "a branch": (lambda i: te.if_then_else(i < 4, x[te.min(i, 3)], ZERO), False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_conditions(name):
+    body, is_hidden = CASES[name]
+    assert ("tvm_autodiff_itself(" in text(body)) == is_hidden
