@@ -379,6 +379,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidArgumentError,
         "with 1 positional",
     ),
+    "nothing to differentiate": (
+        lambda: ad.grad(total)(None),
+        InvalidArgumentError,
+        r"argument 0 of total .* holds no tensor",
+    ),
     "keyword": (lambda: ad.grad(total, argnum=1), UnknownKeywordError, "did you mean 'argnums'"),
     "jacobian of integers": (
         lambda: ad.jacrev(lambda x: x.astype("int32"))(X),

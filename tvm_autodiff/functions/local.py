@@ -89,7 +89,7 @@ def local_call(
     Raises
     ------
     InvalidArgumentError
-        If there is no such argument, or one of its leaves is not a tensor.
+        If there is no such argument, it holds no tensor, or one of its leaves is not a tensor.
     """
     numbers = (argnums,) if isinstance(argnums, int) else argnums
     for number in numbers:
@@ -97,6 +97,11 @@ def local_call(
             raise InvalidArgumentError(
                 f"argnums names argument {number} of {described(function)}, which was called with "
                 f"{len(args)} positional arguments"
+            )
+        if not flattened(args[number])[0]:
+            raise InvalidArgumentError(
+                f"argument {number % len(args)} of {described(function)} holds no tensor, and has "
+                "no derivative: pass an array, or leave it out of argnums"
             )
     leaves, form = flattened(tuple(args[number] for number in numbers))
     names = [
