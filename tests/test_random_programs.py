@@ -1,10 +1,10 @@
 """Random programs: values and gradients against an interpreter in numpy.
 
-Most are evaluated in numpy. Some are compiled with their schedules, a block as one function, which
-is cheaper than each alone, and one with each feature by itself. With those of `test_random_modes`,
-`sparse/test_random_programs` and `partition/test_random_programs` they are more than 3,000, no two
-alike. They run in processes of their own: a program that crashes or does not end is a failure, too.
-The failing ones are shown as te code, the first of them in the smallest form that still fails.
+Most are evaluated in numpy; one with each feature is compiled with its schedules. With those of
+`test_random_modes`, `sparse/test_random_programs` and `partition/test_random_programs` they are
+more than 3,000, no two alike. They run in processes of their own: a program that crashes or does
+not end is a failure, too. The failing ones are shown as te code, the first of them in the smallest
+form that still fails.
 More: ``python -m tests.random_programs --help``.
 """
 
@@ -31,10 +31,9 @@ from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import EVALUATED as KINDS, NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
 
-#: programs that are evaluated and that are compiled, and how many of them at a time: few, so that
-#: no worker waits long for another at the end
+#: programs that are evaluated, and how many of them at a time: few, so that no worker waits long
+#: for another at the end
 EVALUATED, TASK, TASKS = 2760, 20, 2
-COMPILED, BLOCK = 20, 20
 
 #: the first seed of programs that are compiled each alone, one with each feature
 ALONE = 1000
@@ -69,13 +68,6 @@ def test_evaluated(first: int, worker: Worker) -> None:
     fail_of(map(worker.run, tasks))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, COMPILED, BLOCK))
-def test_compiled(first: int) -> None:
-    seeds = tuple(range(first, first + BLOCK))
-    fail_of(run_all([Seeds(SCHEDULED, seeds, True)], 1, limit=600))
-
-
 @pytest.fixture(scope="module")
 def compiling() -> Iterator[Worker]:
     """A process for programs that are compiled each alone, each under the limit."""
@@ -83,6 +75,7 @@ def compiling() -> Iterator[Worker]:
         yield one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", SCHEDULED)
 def test_each_feature_is_compiled(feature: str, compiling: Worker) -> None:
     """In a program of its own, mostly beside others."""
