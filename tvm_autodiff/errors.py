@@ -81,7 +81,9 @@ class LargeIdentityWarning(AutodiffWarning):
 
 
 class DenseSumWarning(AutodiffWarning):
-    """A gradient sums over structural zeros because an equation could not be solved."""
+    """A gradient sums over structural zeros because an equation, or a mask by data, could not be
+    solved.
+    """
 
 
 class PlainScheduleWarning(AutodiffWarning):
