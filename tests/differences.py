@@ -1,13 +1,13 @@
-"""Slopes of tensors by differences of fourth order, of values that numpy computes in float64."""
+"""Slopes of tensors by differences of values that numpy computes in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tests.evaluate import evaluate_batch, key_of
+from tests.evaluate import evaluate_batch, evaluate_graph, key_of
 from tests.walks import is_float
 
 STEP = 1e-4
@@ -53,3 +53,22 @@ def central_differences(
         found.append((slopes[part].reshape(array.shape), uncertain[part].reshape(array.shape)))
         offset += array.size
     return found
+
+
+def whole_slopes(
+    output: Any, tensors: Sequence[Any], given: Mapping[Any, np.ndarray], weights: np.ndarray
+) -> list[np.ndarray]:
+    """Slopes of ``sum(output * weights)`` by steps of one: exact for polynomials of second degree
+    of whole numbers.
+    """
+    result = []
+    for tensor in tensors:
+        slope = np.zeros(given[tensor].shape)
+        for place in np.ndindex(slope.shape):
+            for sign in (1, -1):
+                moved = given[tensor].copy()
+                moved[place] += sign
+                [value] = evaluate_graph([output], {**given, tensor: moved}, strict=True)
+                slope[place] += sign * (value * weights).sum() / 2
+        result.append(slope)
+    return result

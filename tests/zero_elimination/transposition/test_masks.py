@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
+from tests.differences import whole_slopes
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import DenseSumWarning, build, differentiate, simplify_reductions
 from tvm_autodiff.expr.nodes import is_load, op_name
@@ -198,21 +199,6 @@ def values_of(tensors, data=DATA):
     return evaluate_graph(tensors, dict(data), strict=True)
 
 
-def slopes(y, wanted, head):
-    """d<head, y>/d wanted by central differences, exact for polynomials of second degree."""
-    result = []
-    for tensor in wanted:
-        slope = np.zeros(DATA[tensor].shape)
-        for place in np.ndindex(slope.shape):
-            for sign in (1, -1):
-                moved = DATA[tensor].copy()
-                moved[place] += sign
-                [value] = values_of([y], {**DATA, tensor: moved})
-                slope[place] += sign * (value * head).sum() / 2
-        result.append(slope)
-    return result
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_forward(name):
     y = CASES[name][0]()
@@ -232,7 +218,7 @@ def test_gradient(name):
         adjoints = list(differentiate(y, wanted, head))
     assert not sums_with_a_mask(adjoints)
     found = evaluate_graph(adjoints, {**DATA, head: weights}, strict=True)
-    for got, want in zip(found, slopes(y, wanted, weights), strict=True):
+    for got, want in zip(found, whole_slopes(y, wanted, DATA, weights), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
@@ -244,7 +230,7 @@ def test_what_cannot_be_solved_is_told():
     assert "not solved: perm" in result.explain()
     weights = RNG.integers(-3, 4, N).astype(D)
     [got] = evaluate_graph(list(result), {**DATA, head: weights}, strict=True)
-    np.testing.assert_array_equal(got, slopes(y, [v], weights)[0])
+    np.testing.assert_array_equal(got, whole_slopes(y, [v], DATA, weights)[0])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx, topi
 
+from tests.differences import whole_slopes
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import (
     DenseSumWarning,
@@ -129,21 +130,6 @@ CASES = {
 }
 
 
-def slopes(y, wanted, head):
-    """d<head, y>/d wanted by central differences, exact for polynomials of second degree."""
-    result = []
-    for tensor in wanted:
-        slope = np.zeros(DATA[tensor].shape)
-        for place in np.ndindex(slope.shape):
-            for sign in (1, -1):
-                moved = DATA[tensor].copy()
-                moved[place] += sign
-                [value] = evaluate_graph([y], {**DATA, tensor: moved}, strict=True)
-                slope[place] += sign * (value * head).sum() / 2
-        result.append(slope)
-    return result
-
-
 def iterations(tensors):
     return estimate_cost(tensors).iterations
 
@@ -159,7 +145,7 @@ def test_gradient(name):
         adjoints = list(differentiate(y, wanted, head))
     data = {**DATA, head: weights}
     found = evaluate_graph(adjoints, data, strict=True)
-    want = slopes(y, wanted, weights)
+    want = whole_slopes(y, wanted, DATA, weights)
     for got, slope in zip(found, want, strict=True):
         np.testing.assert_array_equal(got, slope)
     # a position, a value and an addition for each element of the windows
@@ -223,7 +209,7 @@ def test_sums_over_zeros_are_told(name):
         adjoints = list(differentiate(y, [x], head))
     assert [one.category for one in found] == [DenseSumWarning] * told
     got = evaluate_graph(adjoints, {**DATA, head: weights}, strict=True)
-    np.testing.assert_array_equal(got[0], slopes(y, [x], weights)[0])
+    np.testing.assert_array_equal(got[0], whole_slopes(y, [x], DATA, weights)[0])
 
 
 @pytest.mark.parametrize(
