@@ -191,6 +191,21 @@ def factors_of_rows(width: int, form: str) -> Program:
     return Program([x, g, q, place], [sums, most], calls, {"I": (-2, 7)})
 
 
+def windows_of_data(count: int) -> Program:
+    """Rows that many bounds by data choose, whose products copy what they read at data."""
+    sizes = {"x": (count, 17), "h": (64, 17), "w": (64,)}
+    x, h, w = (placeholder(name, *shape, dtype="float64") for name, shape in sizes.items())
+    place, e = placeholder("I", count, dtype="int32"), axis(count)
+
+    def body(n: Any, f: Any) -> Any:
+        inside = te.all(place[e] <= n, n < place[e] + 3)
+        return te.sum(te.if_then_else(inside, x[e, f] * w[n], zero("float64")), axis=e)
+
+    y = te.compute((64, 17), body, name="y")
+    [dw] = ad.differentiate(y, [w], h)
+    return Program([x, h, place, w], [dw], [{}], {"I": (-9, 70)})
+
+
 def last_factor_of_rows(width: int) -> Program:
     """Rows beyond a size would read its last factor, which a clamp finds for all rows."""
     n, m = symbols("n", "m")
@@ -434,6 +449,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
         for form in ("all", "rows", "any", "clamped", "select", "one by one")
     },
     "gradient-factors": lambda: gradient_of(factors_of_rows(64, "all")),
+    "windows-of-data": lambda: windows_of_data(100),
     "last-factor": lambda: last_factor_of_rows(200),
     "wrapped": wrapped,
     "joined": lambda: joined(32),

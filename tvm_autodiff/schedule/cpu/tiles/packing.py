@@ -28,6 +28,7 @@ from ...cost import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
 from ...nest.in_range import Loops
 from ...nest.products import Atom, Operand, guarded, operand_value, rebased
+from ...rewrites.conditions.guards import with_guards
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,8 @@ def pack(
     if inside:
         holds = all_of(compare("lt", place, end) for place, end in inside)
         body = if_then_else(holds, body, zero_like(body))
-    tensor = make_stage(name, [*leading, *trailing], [body])[0]
+    axes = [*leading, *trailing]
+    tensor = make_stage(name, axes, [with_guards(body, axes)])[0]
     return Packed(tensor, load(tensor, [*leading_reads, *trailing_reads]), tuple(inside))
 
 
