@@ -449,7 +449,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
         for form in ("all", "rows", "any", "clamped", "select", "one by one")
     },
     "gradient-factors": lambda: gradient_of(factors_of_rows(64, "all")),
-    "windows-of-data": lambda: windows_of_data(100),
+    "windows-of-data": lambda: windows_of_data(101),
     "last-factor": lambda: last_factor_of_rows(200),
     "wrapped": wrapped,
     "joined": lambda: joined(32),
