@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
+import tvm_autodiff as ad
 from tests.machines import avx512, with_usual_caches
 from tests.schedule import cases, group_cases
 from tvm_autodiff.codegen.loop_nest import function, parameter, store
@@ -80,6 +81,34 @@ def test_an_error_in_a_pass_is_no_refusal_of_tvm(error, monkeypatch):
     monkeypatch.setattr("tvm_autodiff.codegen.passes.scalar_turns._binds", pass_fails)
     with pytest.raises(LoweringError, match=rf"scalar_turns.*{error.__name__}: .*a fault.*report"):
         build([A], B, cache=False)
+
+
+def test_an_error_in_the_lowering_of_tvm_is_a_refusal():
+    """TVM makes an integer of a bound float's type where it bounds what these hats divide by."""
+    c, h = te.placeholder((22,), name="c"), te.placeholder((20, 129), name="h")
+
+    def hat(m, k):
+        place = k.astype("float32")
+        up = (place - c[m]) / (c[m + 1] - c[m])
+        down = (c[m + 2] - place) / (c[m + 2] - c[m + 1])
+        return te.max(te.min(up, down), 0.0)
+
+    hats = te.compute((20, 129), hat, name="hats")
+    [dc] = ad.differentiate(hats, [c], h)
+    with pytest.warns(PlainScheduleWarning, match="rows: TVM rejects its code: .*IntImm"):
+        function = ad.build([c, h], dc, cache=False)
+    knots = np.linspace(3.3, 119.6, 22, dtype="float32")  # none at a sample
+    head = np.ones((20, 129), "float32")
+    slopes = np.zeros(22)
+    for number in range(22):
+        for sign in (1, -1):
+            moved = knots.astype("float64")
+            moved[number] += sign * 1e-4
+            place, left, middle, right = np.arange(129.0), moved[:-2], moved[1:-1], moved[2:]
+            up = (place - left[:, None]) / (middle - left)[:, None]
+            down = (right[:, None] - place) / (right - middle)[:, None]
+            slopes[number] += sign * np.maximum(np.minimum(up, down), 0).sum() / 2e-4
+    np.testing.assert_allclose(function(knots, head), slopes, rtol=1e-3, atol=1e-3)
 
 
 def test_reasons_are_kept():

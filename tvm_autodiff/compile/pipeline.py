@@ -140,6 +140,9 @@ def build(
           float64.
         - A divisor shared by a row becomes factors, which adds one rounding and stays finite
           wherever the quotient is. If true, it divides each element.
+        - A factor or a divisor of a whole sum that is expensive to compute, or that stands beside
+          expensive functions, is applied to the sum. The sum of terms near the largest number may
+          then be infinite. If true, it is applied to each term.
         - Loops over time whose states change affinely run in several parts. If true, they run step
           by step.
         - Subnormal numbers (below 1.2e-38 in float32, 2.2e-308 in float64) count as zero, as in

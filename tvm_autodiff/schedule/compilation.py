@@ -12,6 +12,7 @@ from typing import Any
 from ..codegen.deep import run_deep
 from ..codegen.host.workspace import PlannedStorage
 from ..codegen.modules import compiled_module, module_of
+from ..codegen.passes.compaction import lowered_by_tvm
 from ..codegen.stages.primfunc import first_line
 from ..errors import LoweringError
 from ..expr.nodes import Expr
@@ -37,6 +38,8 @@ class _RefusedError(Exception):
     """TVM cannot compile a module."""
 
 _PACKAGE = Path(__file__).parent.parent
+#: the functions that call TVM's compiler and its lowering, of which a failure is TVM's
+_CALLERS = frozenset((compiled_module.__name__, lowered_by_tvm.__name__))
 
 
 def compiled(plan: Plans, *, direct: bool = True) -> Compiled:
@@ -109,7 +112,7 @@ def _own_pass(error: Exception) -> str | None:
         if Path(frame.filename).is_relative_to(_PACKAGE)
     ]
     last = own[-1]
-    if last.name == compiled_module.__name__:
+    if last.name in _CALLERS:
         return None
     return f"{Path(last.filename).stem}.{last.name}, line {last.lineno}"
 
