@@ -138,7 +138,8 @@ def _is_worth_it(solved: Points, points: Points) -> bool:
     """Whether reads of data instead of tests leave so few points that they cost less."""
     extents, replaced = ([one.ranges[v][1] for v in one.variables] for one in (solved, points))
     size = sample_size([*extents, *replaced])
-    return BY_DATA * element_count(extents, size) <= element_count(replaced, size)
+    before = element_count(replaced, size)
+    return before > 0 and BY_DATA * element_count(extents, size) <= before
 
 
 def _without_equation(points: Points, place: int, loops: Sequence[Axis]) -> Points | None:
