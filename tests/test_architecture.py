@@ -20,7 +20,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
     "errors": 0,
-    "warn": 0,
+    "package": 0,
+    "warn": 1,
     "keywords": 1,
     "containers": 1,
     "expr": 1,

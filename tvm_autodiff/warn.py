@@ -6,7 +6,9 @@ import os
 import sys
 import warnings
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+from .package import FOLDER
+
+_INSIDE = str(FOLDER) + os.sep
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -20,6 +22,6 @@ def warn(message: str, category: type[Warning]) -> None:
         A class of `errors`.
     """
     frame, depth = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(message, category, stacklevel=depth)

@@ -261,9 +261,6 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     value = const_value(condition)
     if value is not None:
         return then if value else otherwise
-    if dtype_of(then) == "bool":
-        # TVM simplifies the sides of a choice under its condition, each nested one twice
-        return any_of([all_of([condition, then]), all_of([negate(condition), otherwise])])
     return prim.Select(condition, *matched(then, otherwise))
 
 

@@ -53,8 +53,8 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
         return list(launches)
 
     def with_functions(func: Any) -> Any:
-        # LLVM has to inline each call: its passes over so many copies take minutes
         func = hide_choices(func)
+        # LLVM has to inline each call: its passes over so many copies take minutes
         exact = machine.exact_math or elementary_calls(func) > MAX_NODES
         func = with_float32_inside(with_wide_functions(func))
         func = with_library_functions(func, exact)

@@ -16,6 +16,7 @@ from ..codegen.passes.compaction import lowered_by_tvm
 from ..codegen.stages.primfunc import first_line
 from ..errors import LoweringError
 from ..expr.nodes import Expr
+from ..package import FOLDER
 from .backends import finished, pipelines_for
 from .emit.memory_plan import compile_watched
 from .emit.program import Program, function_alone
@@ -37,7 +38,7 @@ class Compiled:
 class _RefusedError(Exception):
     """TVM cannot compile a module."""
 
-_PACKAGE = Path(__file__).parent.parent
+
 #: the functions that call TVM's compiler and its lowering, of which a failure is TVM's
 _CALLERS = frozenset((compiled_module.__name__, lowered_by_tvm.__name__))
 
@@ -109,7 +110,7 @@ def _own_pass(error: Exception) -> str | None:
     own = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).is_relative_to(_PACKAGE)
+        if Path(frame.filename).is_relative_to(FOLDER)
     ]
     last = own[-1]
     if last.name in _CALLERS:

@@ -20,10 +20,11 @@ from tests.runtime.files.test_build_cache import X, entries, program
 from tests.schedule import cases, group_cases
 from tvm_autodiff.compile import build, load
 from tvm_autodiff.errors import InvalidArgumentError, LoweringError
+from tvm_autodiff.package import FOLDER
 from tvm_autodiff.runtime import modules
 from tvm_autodiff.runtime.files import build_key as build_keys, host, library
 from tvm_autodiff.runtime.files.build_cache import clear_cache, default_folder
-from tvm_autodiff.runtime.files.build_key import build_key, package_folder
+from tvm_autodiff.runtime.files.build_key import build_key
 from tvm_autodiff.runtime.files.library import split_library, with_manifest
 from tvm_autodiff.runtime.modules import can_link
 
@@ -221,12 +222,12 @@ def test_settings_are_part_of_the_key(monkeypatch, name, same):
 @pytest.mark.parametrize("name", ["schedule/cost.py", "rules/copies.py", "__init__.py"])
 def test_sources_of_the_whole_package_are_part_of_the_key(monkeypatch, tmp_path, name):
     changed = tmp_path / "changed"
-    shutil.copytree(package_folder(), changed)
+    shutil.copytree(FOLDER, changed)
     A = te.placeholder((4,), name="A")
     before = build_key([[A]], {})
     with (changed / name).open("a") as file:
         file.write("#")
-    monkeypatch.setattr(build_keys, "package_folder", lambda: changed)
+    monkeypatch.setattr(build_keys, "FOLDER", changed)
     assert build_key([[A]], {}) != before
 
 

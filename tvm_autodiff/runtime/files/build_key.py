@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import json
 import os
 import platform
@@ -21,6 +20,7 @@ import tvm_ffi
 from ...codegen.targets import compiler_versions
 from ...expr.nodes import Tensor
 from ...graph.serialized import serialized
+from ...package import FOLDER
 
 #: TVM's settings of calls, messages and downloads; all others may affect the code
 _AT_A_CALL = frozenset(
@@ -46,7 +46,7 @@ def build_key(groups: Sequence[Sequence[Tensor]], options: Mapping[str, Any]) ->
     if graph is None:
         return None
     facts = {name: repr(value) for name, value in options.items()}
-    sources = source_digest(package_folder())
+    sources = source_digest(FOLDER)
     text = json.dumps([graph, facts, _versions(), _settings(), sources], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -67,13 +67,6 @@ def _settings() -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _COMPILERS or (name.startswith("TVM_") and name not in _AT_A_CALL)
     }
-
-
-def package_folder() -> Path:
-    """The folder of the whole package, wherever this file is in it."""
-    file = importlib.import_module(__name__.partition(".")[0]).__file__
-    assert file is not None
-    return Path(file).parent
 
 
 @functools.cache

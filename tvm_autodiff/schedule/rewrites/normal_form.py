@@ -68,6 +68,7 @@ from ...graph.stage import (
     with_bodies,
 )
 from ...graph.structural import EqualStages
+from .conditions.chosen_conditions import with_conjunctions
 from .conditions.guards import with_guards
 from .conditions.unordered_comparisons import with_unordered_comparisons
 from .selections import selected_in_order
@@ -224,7 +225,8 @@ def _without_wraps(body: Expr, axes: Sequence[Axis]) -> Expr:
     """The normal form but for guards of reads."""
     intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
     plain = opaque_conversions(without_narrow_types(body, intervals), intervals)
-    return opaque_unsigned(with_unordered_comparisons(rewrite(plain, _normal_node)))
+    body = with_conjunctions(rewrite(plain, _normal_node))  # which negates comparisons
+    return opaque_unsigned(with_unordered_comparisons(body))
 
 
 def _normal_updates(op: Operation, loops: UpdateLoops) -> Operation:

@@ -36,6 +36,14 @@ JOINED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "not": (lambda x: tirx.Not(x < 1.0), lambda x: ~(x < 1.0)),
     "not any": (lambda x: tirx.Not(te.any(x < 1.0, x > 5.0)), lambda x: ~((x < 1) | (x > 5))),
     "not all": (lambda x: tirx.Not(te.all(x < 1.0, x > -5.0)), lambda x: ~((x < 1) & (x > -5))),
+    "chosen": (
+        lambda x: tirx.Select(x < 1.0, x > -5.0, x < 5.0),
+        lambda x: np.where(x < 1.0, x > -5.0, x < 5.0),
+    ),
+    "chosen by branches": (
+        lambda x: tirx.if_then_else(x > 1.0, x > 5.0, tirx.Not(x > -5.0)),
+        lambda x: np.where(x > 1.0, x > 5.0, ~(x > -5.0)),
+    ),
 }
 ALL = {**{name: (one, one) for name, one in CONDITIONS.items()}, **JOINED}
 NUMBERS = np.array([0.0, np.nan, 2.0, np.inf, -np.inf, -9.0] + 11 * [np.nan, 1.0])
