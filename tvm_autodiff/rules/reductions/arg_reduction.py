@@ -1,8 +1,8 @@
 """The derivative of max, min and selecting reducers: the seed goes to the selected element.
 
 The index of that element is computed once, in the forward shape. The first of equal elements is
-selected, in iteration order, so the weights of tied elements sum to one. If the identity is
-selected, no element has a derivative.
+selected, in iteration order, so the weights of tied elements sum to one. The identity precedes all
+elements; if it is selected, no element has a derivative.
 """
 
 from __future__ import annotations
@@ -35,15 +35,11 @@ def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
         ]
     )
     identity = stage.reduction.combiner.identity[stage.component]
-    where = const(-1, place)  # an identity that may be selected precedes all elements
-    if is_neutral(identity, better):  # and another one behind them, infinite ones included
-        identity = const(float("-inf") if better == "gt" else float("inf"), dtype)
-        where = const(2**31 - 1 if place == "int32" else 2**63 - 1, place)
     combiner = Combiner(
         left,
         right,
         (select(wins, left[0], right[0]), select(wins, left[1], right[1])),
-        (identity, where),
+        (identity, const(-1, place)),
     )
     return _by_index(stage, combiner, [stage.source], "winner")
 
