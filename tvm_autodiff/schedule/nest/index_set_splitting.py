@@ -34,6 +34,7 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
     "gt": lambda difference: difference > 0,
     "ge": lambda difference: difference >= 0,
 }
+_BORDERS = frozenset((*COMPARISONS, "min", "max", "floordiv", "floormod"))
 Piece = tuple[int, int, list[Expr]]  #: first, last, the expressions in between
 
 
@@ -200,32 +201,53 @@ def pieces(
 
     forms = _Forms(variables)
 
-    def place(low: int, high: int) -> int | None:
-        inside = {**ranges, node_id(var): (low, high)}
-        return _cut(_decided(exprs, forms, inside), var, forms, low, high, quotients)
+    def place(exprs: list[Expr], low: int, high: int) -> tuple[int | None, list[Expr]]:
+        """A cut between two indices, and what is left of the expressions there."""
+        here = _decided(exprs, forms, {**ranges, node_id(var): (low, high)})
+        return _cut(here, var, forms, low, high, quotients), here
 
-    pending, done = [(0, extent - 1)], []
+    exprs = _with_borders(exprs, var)
+    pending, done = [(0, extent - 1, exprs)] if exprs else [], []
     while pending:
-        low, high = pending.pop()
-        cut = place(low, high)
+        low, high, before = pending.pop()
+        cut, here = place(before, low, high)
         if cut is None:
             done.append((low, high))
         else:
-            pending += [(cut, high), (low, cut - 1)]
+            pending += [(cut, high, here), (low, cut - 1, here)]
         if len(done) + len(pending) > most:
-            low, high = _inner(place, extent)
+            low, high = _inner(place, exprs, extent)
             parts = (0, low - 1), (low, high), (high + 1, extent - 1)
             return [(first, last) for first, last in parts if first <= last]
-    return done
+    return done or [(0, extent - 1)]
 
 
-def _inner(place: Callable[[int, int], int | None], extent: int) -> Interval:
+def _with_borders(exprs: Sequence[Expr], var: Var) -> list[Expr]:
+    """The expressions in which a condition, a clamp or a quotient depends on a variable."""
+    dependent: set[int] = {node_id(var)}
+    bordered: set[int] = set()
+    for node in postorder(list(exprs)):
+        key, parts = node_id(node), list(map(node_id, operands_of(node)))
+        if not dependent.isdisjoint(parts):
+            dependent.add(key)
+            if op_name(node) in _BORDERS:
+                bordered.add(key)
+        if not bordered.isdisjoint(parts):
+            bordered.add(key)
+    return [expr for expr in exprs if node_id(expr) in bordered]
+
+
+def _inner(
+    place: Callable[[list[Expr], int, int], tuple[int | None, list[Expr]]],
+    exprs: list[Expr],
+    extent: int,
+) -> Interval:
     """The longer side of each cut in turn, down to where nothing changes; the whole loop if that is
     less than half of it, or many cuts away.
     """
     low, high = 0, extent - 1
     for _ in range(MAX_COPIES):
-        cut = place(low, high)
+        cut, exprs = place(exprs, low, high)
         if cut is None:
             return low, high
         low, high = (low, cut - 1) if cut - low > high + 1 - cut else (cut, high)
