@@ -2,7 +2,8 @@
 pointers.
 
 The output is divided among threads. A row of results that the bounds do not depend on is reduced
-together, in vectors; sums along memory use a vector of partial sums. Other results use plain loops.
+together, in vectors; sums along memory use a vector of partial sums. Products may be taken over
+boxes. Other results use plain loops.
 """
 
 from __future__ import annotations
@@ -41,13 +42,15 @@ from ...graph.stage import (
 )
 from ...rules.reductions.reducers import classify
 from ..cost import MIN_LANES
-from ..declined import Declined, no_gain
+from ..declined import Declined
 from ..kernel import Kernel, iterations
 from ..machine import Machine
+from ..rule import Made
 from .loops.parallel import shared_loops
+from .tiles.boxed_sums import boxed_sum
 
 
-def ragged(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def ragged(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a reduction whose bounds vary along the output or are data."""
     op = kernel.root
     reduction = reduction_of(op)
@@ -55,8 +58,15 @@ def ragged(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     if any(axis_range(axis)[0] != 0 for axis in op.axis):
         return Declined("an axis of its output does not start at zero")
     nest = _Nest(kernel, reduction, machine)
-    if nest.row is None and nest.lanes == 1:
-        return no_gain("its results are made one by one, from reads that are not in order")
+    # what partial sums do at a time; rows of results are taken in vectors
+    lanes = nest.lanes if nest.row is None else machine.lanes(*nest.dtypes)
+    whole = boxed_sum(kernel, machine, lanes, nest.lanes > 1)
+    if not isinstance(whole, Declined):
+        return whole
+    if lanes == 1:
+        return Declined(
+            f"its results are made one by one, from reads that are not in order, and {whole.reason}"
+        )
     return [nest.function()]
 
 
