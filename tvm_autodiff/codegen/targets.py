@@ -31,6 +31,8 @@ _TWO_OF_64_BYTES = frozenset(
     ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids")
     + ("emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "znver5")
 )
+#: what only cores have that do; a virtual machine may hide their names, and LLVM guesses another
+_FEATURE_OF_TWO = "amx-tile"
 
 #: the architecture of CUDA targets where there is no GPU: that of an H100. TVM's default, sm_50,
 #: is no longer supported by the compilers of CUDA 13
@@ -156,6 +158,7 @@ def cpu_port_bytes(target: Target) -> int:
     128
     """
     wide = target.attrs.get("mcpu", None) in _TWO_OF_64_BYTES
+    wide = wide or (is_host(target) and host_features().get(_FEATURE_OF_TWO, False))
     return 2 * USUAL_PORT_BYTES if wide else USUAL_PORT_BYTES
 
 

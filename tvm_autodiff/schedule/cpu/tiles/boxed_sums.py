@@ -65,10 +65,12 @@ def _within_bounds(
     kernel: Kernel, nest: Nest, machine: Machine, lanes: int, partial_sums: bool
 ) -> float:
     """The cycles of loops that end at the bounds."""
-    # two reads begin in a cycle
-    step = 0.5 * len(nest.body.operands) + sum(weight for _, weight in nest.steps)
+    # a row of sums is read and written at each step; a write takes as long as two reads
+    moved = len(nest.body.operands) + (3 if lanes > 1 and not partial_sums else 0)
+    computed = sum(weight for _, weight in nest.steps)
     vector = machine.vector_cycles(min(machine.vector_bytes, lanes * itemsize(nest.dtype)))
-    cycles = loop_iterations(loop_axes(kernel.root)) / lanes * step * vector
+    points = loop_iterations(loop_axes(kernel.root))
+    cycles = points / lanes * max(moved, computed) * vector
     if partial_sums:  # they are added one after the other, and as many half the time are left over
         cycles += 1.5 * LATENCY * lanes * prod(map(int, shape_of(kernel.root.output(0))))
     return cycles / machine.threads
