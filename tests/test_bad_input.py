@@ -211,6 +211,14 @@ DIFFERENTIATE = {
         InvalidArgumentError,
         "manual maps pairs",
     ),
+    "manual that ignores the prefix of a Jacobian": (
+        lambda: ad.jacobian(
+            y, x, mode="reverse",
+            manual={(y, x): lambda out, inp, head: te.compute(inp.shape, lambda i: head[i])},
+        ),
+        ad.InvalidArgumentError,
+        r"custom derivative of y with respect to x failed with: .*index the head with all of its",
+    ),
     "manual without a function": (
         lambda: ad.differentiate(y, [x], manual={(y, x): 3}),
         InvalidArgumentError,

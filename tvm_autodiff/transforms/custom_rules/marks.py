@@ -17,9 +17,16 @@ from ...expr.nodes import Tensor, is_float, tensor_key
 from ...graph.graph import Graph, rebuild, replace_tensors, retarget, tensors_read_by
 from ...graph.kinds.custom import Rule, custom_stage
 from ...graph.marks.stop_gradient import stopped_reads
-from ...graph.stage import is_placeholder, outputs_of, shape_of
+from ...graph.stage import Extent, is_placeholder, outputs_of, shape_of
 from ...rules.equal_forms import equal_forms
-from ..arguments import ByHand, Manual, check_by_hand, check_derivative, require_function
+from ..arguments import (
+    ByHand,
+    Manual,
+    check_by_hand,
+    check_derivative,
+    require_function,
+    shape_text,
+)
 from ..local import local_vjp
 from .apply_rule import Entry
 
@@ -191,8 +198,8 @@ class _Marking:
 
         def along(x: Tensor, function: Manual) -> Tensor:
             who = f"the custom derivative of {old.op.name} with respect to {x.op.name}"
-            prefix = shape_of(head)[: len(head.shape) - len(old.shape)]
-            return moved([check_derivative(function(old, x, head), x, prefix, who)])[0]
+            found = _called(function, old, x, head, who)
+            return moved([check_derivative(found, x, _prefix(head, old), who)])[0]
 
         present = {tensor_key(x): new for x, new in zip(reads, inputs, strict=True)}
 
@@ -229,15 +236,14 @@ class _Marking:
     ) -> list[Entry]:
         [head] = cotangents
         who = f"override[{old.op.name}]"
-        found = function(old, list(deps), head)
+        found = _called(function, old, list(deps), head, who)
         if not isinstance(found, (list, tuple)) or len(found) != len(deps):
             raise InvalidArgumentError(
                 f"{who} must return a list of {len(deps)} adjoints, one for each of "
                 f"{', '.join(dep.op.name for dep in deps)}"
             )
-        prefix = shape_of(head)[: len(head.shape) - len(old.shape)]
         checked = [
-            check_derivative(adjoint, dep, prefix, who)
+            check_derivative(adjoint, dep, _prefix(head, old), who)
             for adjoint, dep in zip(found, deps, strict=True)
         ]
         return list(self._moved(old, outputs[0], deps, inputs, head)(checked))
@@ -283,3 +289,23 @@ class ForwardOverride:
     """An override of `jvp`: ``f(out, deps, tangents) -> tangent of out``."""
 
     function: Callable[..., Any]
+
+
+def _prefix(head: Tensor, old: Tensor) -> tuple[Extent, ...]:
+    """The extents of a cotangent before those of its tensor."""
+    return shape_of(head)[: len(head.shape) - len(old.shape)]
+
+
+def _called(function: Any, old: Tensor, read: Any, head: Tensor, who: str) -> Any:
+    """What a user's function gives for a cotangent, whose prefix it may not expect."""
+    try:
+        return function(old, read, head)
+    except ValueError as error:  # of te, for an index too few
+        prefix = _prefix(head, old)
+        if not prefix:
+            raise
+        raise InvalidArgumentError(
+            f"{who} failed with: {error}. In a Jacobian its head has shape "
+            f"{shape_text(shape_of(head))}, which is {shape_text(prefix)} before the shape of "
+            f"{old.op.name}: it must index the head with all of its axes"
+        ) from error
