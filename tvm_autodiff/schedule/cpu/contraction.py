@@ -16,8 +16,9 @@ from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.elementwise_body import reduced_body
+from ..rewrites.sums.outer_guards import without_outer_guards
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
-from ..rule import Made, in_parts, over_merged_axes, over_split_axes
+from ..rule import Made, in_parts, over_merged_axes, over_split_axes, writes_to
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
@@ -36,6 +37,11 @@ def _over_merged_axes(kernel: Kernel, machine: Machine) -> Made | Declined:
 
 
 def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
+    unguarded = without_outer_guards(kernel)
+    if unguarded is not None:
+        made = _contraction(unguarded, machine)
+        if not isinstance(made, Declined):
+            return writes_to(made, kernel)
     found = reduced_body(kernel.root)
     if isinstance(found, Declined):
         return found

@@ -29,6 +29,7 @@ BOUNDS = {
     "from a column to a row": (lambda i, j: j, lambda i, j: i + 1, lambda i, j, k: (i, k)),
     "from a column on": (lambda i, j: j, lambda i, j: DEPTH, lambda i, j, k: (i, k)),
     "half of a column": (lambda i, j: j // 2, lambda i, j: j + 9, lambda i, j, k: (i, k)),
+    "to the lesser": (lambda i, j: 0, lambda i, j: te.min(i, j) + 1, lambda i, j, k: (i, k)),
     "triangle stored at its end": (
         lambda i, j: 0, lambda i, j: j + 1, lambda i, j, k: (i, k + COLUMNS - 1 - j)
     ),
@@ -52,11 +53,15 @@ def values(x, y):
     return [rng.standard_normal([int(n) for n in t.shape]).astype("float32") for t in (x, y)]
 
 
+def number(bound):
+    return int(getattr(bound, "value", bound))
+
+
 def wanted(name, left, right):
     first, end, places = BOUNDS[name]
     found = np.zeros((ROWS, COLUMNS))
     for i, j in itertools.product(range(ROWS), range(COLUMNS)):
-        for k in range(first(i, j), end(i, j)):
+        for k in range(number(first(i, j)), number(end(i, j))):
             found[i, j] += float(left[places(i, j, k)]) * right[k, j]
     return found
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ....errors import UnsolvableError
 from ....expr.build import add, all_of, cast, compare, const, if_then_else
-from ....expr.nodes import Expr, Var, dtype_of, tensor_key
+from ....expr.nodes import Expr, Var, const_value, dtype_of, op_name, operands, tensor_key
 from ....expr.rewrite import contains_load, substituter
 from ....expr.simplify import constant_bounds, simplify
 from ....graph.graph import retarget
@@ -60,9 +60,9 @@ def boxed(kernel: Kernel) -> Kernel | None:
         ranges[axis.var] = (0, last[1] - first[0])
         axes.append(axis)
         if first[0] != first[1]:
-            conditions.append(compare("le", low, place))
+            conditions += [compare("le", one, place) for one in _bounds(low, "max")]
         if last[0] != last[1]:
-            conditions.append(compare("lt", place, end))
+            conditions += [compare("lt", place, one) for one in _bounds(end, "min")]
     rename = substituter(table)
     [source], [identity] = reduction.sources, reduction.combiner.identity
     inside = if_then_else(all_of(conditions), rename(source), identity)
@@ -75,3 +75,13 @@ def boxed(kernel: Kernel) -> Kernel | None:
     replaced = {tensor_key(op.output(0)): root.output(0)}
     [result] = retarget(kernel.epilogue, lambda tensor: replaced.get(tensor_key(tensor)))
     return replace(kernel, root=root, epilogue=result.op)
+
+
+def _bounds(bound: Expr, name: str) -> list[Expr]:
+    """``min(a, b) + 1 → a + 1, b + 1``: each may belong to an operand of its own."""
+    if op_name(bound) == name:
+        return [one for part in operands(bound) for one in _bounds(part, name)]
+    if op_name(bound) == "add" and const_value(operands(bound)[1]) is not None:
+        parts = _bounds(operands(bound)[0], name)
+        return [add(part, operands(bound)[1]) for part in parts]
+    return [bound]
