@@ -177,6 +177,7 @@ def test_index_arrays_of_symbolic_sizes_are_made_once() -> None:
     assert len(function._bound) <= 8
 
 
+@pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")  # numbers, not speed
 def test_several_symbolic_sizes_and_a_sum_of_contributions() -> None:
     n, m = te.var("n"), te.var("m")
     a, v = te.placeholder((n, m), F64, name="a"), te.placeholder((m,), F64, name="v")

@@ -272,6 +272,7 @@ def test_values_and_gradients(name):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")  # numbers, not speed
 @pytest.mark.parametrize(
     "name",
     [

@@ -59,6 +59,7 @@ def test_only_points_that_count_are_visited(name):
     assert estimate_cost(dx).iterations == iterations
 
 
+@pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")  # numbers, not speed
 @pytest.mark.parametrize("name", CASES)
 def test_values(name):
     (x, y), _ = CASES[name]
