@@ -38,7 +38,7 @@ def _over_merged_axes(kernel: Kernel, machine: Machine) -> Made | Declined:
 
 def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     unguarded = without_outer_guards(kernel)
-    if unguarded is not None:
+    if unguarded is not None and _cycles(unguarded, machine) < _cycles(kernel, machine):
         made = _contraction(unguarded, machine)
         if not isinstance(made, Declined):
             return writes_to(made, kernel)
@@ -70,6 +70,18 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     if estimated_cycles(nest, tile, machine) > plain_cycles(nest, machine):
         return no_gain("its best tile is estimated slower than plain loops")
     return tile_functions(kernel, nest, tile, machine)
+
+
+def _cycles(kernel: Kernel, machine: Machine) -> float:
+    """The estimated time of the best tile of a kernel; infinite if it has none."""
+    found = reduced_body(kernel.root)
+    if isinstance(found, Declined):
+        return float("inf")
+    nest = nest_of(found, dtype_of(kernel.root.output(0)), machine, (), kernel.repetition)
+    if nest is None:
+        return float("inf")
+    tile = best_tile(nest, machine)
+    return float("inf") if tile is None else estimated_cycles(nest, tile, machine)
 
 
 def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel] | None:
