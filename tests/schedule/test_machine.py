@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tvm_autodiff.codegen import targets
 from tvm_autodiff.codegen.host.host_cpu import Cache
 from tvm_autodiff.codegen.targets import host_target
 from tvm_autodiff.schedule.machine import Machine, as_target, machine_of
@@ -55,3 +56,16 @@ def test_other_targets_have_usual_caches() -> None:
 def test_lines_a_way_apart_share_a_set() -> None:
     assert Machine(None, 64).way_bytes == 4096
     assert Machine(None, 64, first_cache_bytes=48 << 10, first_cache_ways=12).way_bytes == 4096
+
+
+@pytest.mark.parametrize(("features", "wanted"), [({"amx-tile": True}, 128), ({}, 64)])
+def test_a_host_whose_name_is_hidden_is_known_by_its_features(
+    monkeypatch: pytest.MonkeyPatch, features: dict[str, bool], wanted: int
+) -> None:
+    """Virtual machines give other models: LLVM took a Sapphire Rapids for a Rocket Lake."""
+    monkeypatch.setattr(targets, "host_features", lambda: features)
+    monkeypatch.setattr(targets, "is_host", lambda target: True)
+    guessed = targets.target_from({"kind": "llvm", "mcpu": "rocketlake"})
+    assert targets.cpu_port_bytes(guessed) == wanted
+    monkeypatch.setattr(targets, "is_host", lambda target: False)
+    assert targets.cpu_port_bytes(guessed) == 64

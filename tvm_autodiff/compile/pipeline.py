@@ -143,6 +143,9 @@ def build(
         - A factor or a divisor of a whole sum that is expensive to compute, or that stands beside
           expensive functions, is applied to the sum. The sum of terms near the largest number may
           then be infinite. If true, it is applied to each term.
+        - Products whose sums have bounds that vary along the output are taken over boxes, with
+          zeros outside of the bounds. A zero times an infinity or NaN there is NaN. If true, the
+          loops end at the bounds.
         - Loops over time whose states change affinely run in several parts. If true, they run step
           by step.
         - Subnormal numbers (below 1.2e-38 in float32, 2.2e-308 in float64) count as zero, as in

@@ -12,7 +12,7 @@ from tvm_autodiff.expr.nodes import COMPARISONS, op_name
 from tvm_autodiff.expr.rewrite import depends_on, postorder
 from tvm_autodiff.graph.stage import axis_vars, reduction_of
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.rewrites.sums.outer_guards import without_outer_guards
+from tvm_autodiff.schedule.rewrites.conditions.outer_guards import without_outer_guards
 
 N, K = 24, 16
 x, y = te.placeholder((N, K), name="x"), te.placeholder((N, K), name="y")
