@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import LoweringError
-from ...expr.build import cast, like
+from ...expr.build import cast, compare, like
 from ...expr.dtypes import keeps_values
 from ...expr.float_functions import MOST_EXPONENT, TWO_FLOATS, why_meaningless, widest_of
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
 from ...expr.integers.wrapping import opaque_conversions, opaque_unsigned
 from ...expr.nodes import (
+    COMPARISONS,
     Axis,
     Expr,
     Tensor,
@@ -184,8 +185,9 @@ def _normal_loops(op: Operation, kind: Loop | KeptLoop | Rewind) -> Operation:
 
 def _normal_node(node: Expr) -> Expr | None:
     """``fmod(a, b) → truncmod(a, b)``, which is equal and supported by every back end, for
-    operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``; and operands of
-    a function of several dtypes become the widest of them, since TVM passes them as they are.
+    operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``; ``p == q →
+    int32(p) == int32(q)`` for conditions, which TVM compares as floats; and operands of a function
+    of several dtypes become the widest of them, since TVM passes them as they are.
     """
     meaningless = why_meaningless(node)
     if meaningless is not None:
@@ -203,6 +205,8 @@ def _normal_node(node: Expr) -> Expr | None:
         kind = dtype_of(node)
         wide = "float64" if kind == "float64" else "float32"
         return cast(kind, binary("truncmod", *(cast(wide, part) for part in operands(node))))
+    if op_name(node) in COMPARISONS and dtype_of(operands(node)[0]) == "bool":
+        return compare(op_name(node), *(cast("int32", part) for part in operands(node)))
     plain = unmarked(node)
     return normalize_node(node) if plain is None else plain
 
