@@ -5,6 +5,7 @@ Other files decide which target or limits a program should have.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -39,6 +40,7 @@ _FEATURE_OF_TWO = "amx-tile"
 DEFAULT_ARCH = "sm_90"
 
 
+@functools.cache
 def host_target() -> Target:
     """The target of this host's CPU, with its features."""
     return tvm.target.Target.from_device("cpu")
@@ -174,6 +176,7 @@ def host_triple() -> str:
     return str(_function("target.llvm_get_system_triple")())
 
 
+@functools.cache
 def host_features() -> Mapping[str, bool]:
     """All CPU features that LLVM can query, and whether this CPU has them."""
     found = _function("tvm.codegen.llvm.GetHostCPUFeatures")

@@ -170,7 +170,7 @@ class TestTarget:
 
     def test_missing_features(self, exported, monkeypatch):
         known = {"avx512f": False, "avx512vl": False, "avx2": True}
-        monkeypatch.setattr(host, "_host_features", lambda: known)
+        monkeypatch.setattr(host, "host_features", lambda: known)
         self.edited(exported, features=("avx2", "avx512f", "avx512vl", "fast-gather"))
         with pytest.raises(LoweringError, match=r"x86-64-v3.*\(avx512f, avx512vl\): build it here"):
             load(exported)
@@ -193,8 +193,8 @@ class TestTarget:
         assert manifest.architecture != "riscv64"
 
     def test_a_function_for_another_cpu_is_not_run(self, monkeypatch):
-        known = {**host._host_features(), "avx2": False}
-        monkeypatch.setattr(host, "_host_features", lambda: known)
+        known = {**host.host_features(), "avx2": False}
+        monkeypatch.setattr(host, "host_features", lambda: known)
         function = build(*program(), target={"kind": "llvm", "mcpu": "x86-64-v3"}, cache=False)
         for run in (function, function.profile):
             with pytest.raises(LoweringError, match="avx2"):

@@ -5,9 +5,6 @@ Instructions that a CPU lacks would kill the process, so the check precedes load
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-
 from ...codegen.targets import (
     Target,
     cpu_features,
@@ -37,14 +34,14 @@ _SAME = {"amd64": "x86_64", "arm64": "aarch64"}  #: names of one architecture
 def needs_of(target: Target) -> tuple[str, tuple[str, ...]]:
     """The architecture and the CPU features that code for a target needs."""
     host = cpu_part(target)
-    if host is None or not _host_features():
+    if host is None or not host_features():
         return "", ()
     return _architecture(cpu_triple(host)), tuple(sorted(cpu_features(host) - ON_REQUEST))
 
 
 def check_host(manifest: Manifest) -> None:
     """Raise a `LoweringError` if this machine cannot run the code of a library."""
-    known = _host_features()
+    known = host_features()
     if not known or not manifest.architecture:
         return
     here = _architecture(host_triple())
@@ -64,11 +61,6 @@ def check_host(manifest: Manifest) -> None:
 
 
 COMMON_TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3"}'
-
-
-@functools.cache
-def _host_features() -> Mapping[str, bool]:
-    return host_features()
 
 
 def _architecture(triple: str) -> str:
