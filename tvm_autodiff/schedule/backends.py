@@ -18,6 +18,7 @@ from ..codegen.passes.indices.opaque_indices import C_CAST
 from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.launches import without_blocks
 from ..codegen.passes.opaque_choices import hide_choices
+from ..codegen.passes.opaque_conversions import hide_conversions
 from ..codegen.stages.primfunc import StageFunction
 from .cost import MAX_NODES
 from .cpu.rules import CPU_RULES, LOOP_RULES
@@ -53,7 +54,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
         return list(launches)
 
     def with_functions(func: Any) -> Any:
-        func = hide_choices(func)
+        func = hide_conversions(hide_choices(func))
         # LLVM has to inline each call: its passes over so many copies take minutes
         exact = machine.exact_math or elementary_calls(func) > MAX_NODES
         func = with_float32_inside(with_wide_functions(func))
@@ -65,7 +66,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
 
 def _for_gpu(func: Any) -> Any:
     """A scheduled function of a GPU whose indices cannot overflow."""
-    func = with_wide_functions(func)
+    func = with_wide_functions(hide_conversions(func))
     if needs_wider_indices(func):
         # in wider indices TVM sees neither a reduction by several threads nor what is kept in
         # registers: both are lowered before
