@@ -16,6 +16,7 @@ from .contraction import contraction
 from .elementwise import elementwise, joined_maps
 from .fallback import fallback
 from .interleaving import interleaving
+from .masked_reduction import masked_reduction
 from .prefix_reduction import prefix_reduction
 from .ragged import ragged
 from .recurrences.row_loop import row_loop
@@ -37,6 +38,7 @@ CPU_RULES: tuple[Rule, ...] = (
     KindRule(windows, in_statements=True),
     ElementwiseRule(transposition),
     ElementwiseRule(elementwise),
+    ReductionRule(masked_reduction),
     ReductionRule(contraction),
     ReductionRule(rows),
     ReductionRule(reduction),

@@ -42,6 +42,7 @@ from ..nest.access import depends_on_any, stride_of
 from ..nest.commuting import commutes
 from ..nest.elementwise_body import body_of
 from ..nest.inside import inside_stage, unit_strides_inside
+from ..nest.masked_reductions import masked_reduction_of
 from ..nest.prefix_reductions import prefix_reduction_of
 from ..nest.products import product_of
 
@@ -110,6 +111,8 @@ def lone_rows(kernel: Kernel) -> RowKernel | None:
     if reduction is None or not commutes(reduction.combiner):
         return None
     if not _starts_at_zero(op) or prefix_reduction_of(op) is not None:
+        return None
+    if masked_reduction_of(op) is not None:
         return None
     if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
         return None
@@ -241,6 +244,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
         return None  # loops of a row that data end
     if prefix_reduction_of(op) is not None:
         return None  # one step per element, which a separate row cannot express
+    if masked_reduction_of(op) is not None:
+        return None  # apart, each element is combined with one result
     if reduction is None and _reshapes(op):
         return None  # apart, it copies nothing: its result is what it reads
     if reduction is not None and _has_reuse(op, reduction, member.across):

@@ -70,7 +70,7 @@ def prefix_reduction_of(op: Operation) -> PrefixReduction | None:
     found = reduction_of(op) if is_compute(op) else None
     if found is None or len(found.axes) != 1 or found.init:
         return None
-    if len(found.sources) != 1 and not _is_first_extreme(found):
+    if len(found.sources) != 1 and not is_first_extreme(found):
         return None
     source = expand_lets(found.sources[0])
     if op_name(source) not in ("if_then_else", "select"):
@@ -114,7 +114,7 @@ def equal_extents(left: Extent, right: Extent) -> bool:
     return node_id(left) == node_id(right) or prove_equal(left, right)
 
 
-def _is_first_extreme(found: Reduction) -> bool:
+def is_first_extreme(found: Reduction) -> bool:
     """Whether the first of the largest or smallest elements is kept, with its place as the index.
 
     Elements that do not count are all equal then, and the first one stands for them.
