@@ -149,6 +149,20 @@ def masked_lookup_sum() -> Program:
     return Program([x, place, b], [s, doubled], calls, {"I": (-2, 9)})
 
 
+def masked_extreme() -> Program:
+    n, m = symbols("n", "m")
+    x, place, k = placeholder("x", n), placeholder("I", n, dtype="int32"), axis(96)
+
+    def body(i: Any) -> Any:
+        holds = te.all(k < n, place[k] == i)
+        return te.max(te.if_then_else(holds, x[k], tirx.const(-9, "float32")), axis=k)
+
+    b, best = placeholder("b", m), te.compute((m,), body, name="best")
+    calls = [{"n": 96, "m": 5}, {"n": 7, "m": 9}, {"n": 1, "m": 1}]
+    y = te.compute((m,), lambda i: best[i] * b[i], name="y")
+    return Program([x, place, b], [y], calls, {"I": (-2, 9)})
+
+
 def labelled_rows(width: int, summed: bool) -> Program:
     """Labels outside of a row mark rows that count for nothing."""
     [n] = symbols("n")
@@ -441,6 +455,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "lookup-select": lambda: looked_up("select"),
     "lookup-or": lambda: looked_up("or"),
     "masked-lookup-sum": masked_lookup_sum,
+    "masked-extreme": masked_extreme,
+    "gradient-masked-extreme": lambda: gradient_of(masked_extreme()),
     "labelled-rows": lambda: labelled_rows(40, summed=False),
     "labelled-row-sums": lambda: labelled_rows(40, summed=True),
     "gradient-labelled-rows": lambda: gradient_of(labelled_rows(40, summed=True)),
