@@ -24,6 +24,7 @@ from ..graph.kinds.update_loops import UpdateLoops
 from ..graph.marks.stop_gradient import stopped_reads
 from ..graph.stage import Extent, Operation, outputs_of
 from ..rules.equal_forms import equal_forms
+from ..rules.reductions.prefix_form import prefix_form
 from ..rules.reductions.scans import scan_adjoints
 from ..rules.registry import ruled
 from ..rules.terms import Term
@@ -133,6 +134,9 @@ def _equal_to(op: Operation, forms: list[Tensor]) -> Pullback:
 def _compute(op: Operation, kind: Compute) -> Pullback:
     reads = tensors_read_by(op)
     stopped = stopped_reads(op)
+    forms = None if stopped else prefix_form(op)
+    if forms is not None:
+        return _equal_to(op, forms)
     leads_to = [tensor for tensor in reads if tensor_key(tensor) not in stopped]
     return Pullback(reads, leads_to, partial(_transposed, op))
 
