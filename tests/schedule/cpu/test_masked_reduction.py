@@ -13,7 +13,7 @@ from tests.schedule.test_rules import expected, rules_of
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.expr.build import compare
 
-N, E = 130, 60  # results, elements
+N, E = 260, 60  # results, elements
 
 
 def mask(index: Any, n: Any) -> Any:

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...codegen.passes.short_circuit import condition_of
+from ...codegen.targets import USUAL_PORT_BYTES
 from ...expr.build import conjuncts
+from ...expr.dtypes import itemsize
 from ...expr.nodes import (
     BRANCHES,
     Expr,
     Var,
     const_value,
+    dtype_of,
     is_integer,
     node_id,
     op_name,
@@ -25,6 +28,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import contains_load, depends_on, expand_lets
 from ...graph.stage import (
+    Extent,
     Operation,
     Reduction,
     axis_range,
@@ -36,9 +40,6 @@ from ...graph.stage import (
 from ...rules.reductions.reducers import classify
 from ..cost import STORE
 from .prefix_reductions import is_first_extreme
-
-#: results for which an element is compared with each of them in less time than one is updated
-FEW_RESULTS = 16 * STORE  #: of 16 lanes, the widest vectors of float32
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,17 @@ def masked_reduction_of(op: Operation) -> MaskedReduction | None:
         before, after = tuple(parts[:number]), tuple(parts[number + 1 :])
         if depends_on([*before, *others], [op.axis[axis].var]):
             continue
-        if isinstance(extent, int) and extent < FEW_RESULTS:
+        if _are_few(extent, sources):
             continue
         members = tuple(member for member, _ in sides)
         return MaskedReduction(axis, place, before, after, members, others or None)
     return None
+
+
+def _are_few(results: Extent, sources: Sequence[Expr]) -> bool:
+    """Whether an element is compared with all results in less time than one of them is updated."""
+    at_a_time = USUAL_PORT_BYTES // max(itemsize(dtype_of(source)) for source in sources)
+    return isinstance(results, int) and results < STORE * at_a_time
 
 
 def _varies(op: Operation, found: Reduction) -> bool:
