@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 from tests.schedule import cases
 from tests.schedule.test_rules import arrays_for, check, expected, rules_of
@@ -105,6 +105,59 @@ def test_places_of_infinite_extremes(condition):
     x[:2], x[2, ::2] = -np.inf, -np.inf
     got = build(inputs, gradient)(x, head)
     np.testing.assert_array_equal(got, expected(inputs, gradient, [x, head]))
+
+
+def moments(shape, axis, condition):
+    """``out[i] = (number, sum, sum of squares)`` of the elements that count."""
+    added = te.comm_reducer(
+        lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)),
+        lambda *dtypes: tuple(tirx.const(0, dtype) for dtype in dtypes),
+    )
+    X, k = cases.placeholder("X", *shape), cases.axis(shape[axis])
+
+    def body(*i):
+        x = X(*i[:axis], k, *i[axis + 1 :])
+        parts = (tirx.const(1, "int32"), x, x * x)
+        holds = CONDITIONS[condition]
+        return added(
+            [te.if_then_else(holds(k, i[axis]), one, tirx.const(0, one.ty)) for one in parts],
+            axis=k,
+        )
+
+    return [X], te.compute(shape, body, name="R")
+
+
+@pytest.mark.parametrize("condition", ["k <= i", "k < i", "k >= i", "k > i"])
+@pytest.mark.parametrize(("shape", "axis"), [((6, 40), 1), ((40, 24), 0), ((500,), 0)])
+def test_several_values(shape, axis, condition):
+    inputs, results = moments(shape, axis, condition)
+    for result in results:
+        check((inputs, result))
+    assert "prefix_reduction" in rules_of(results[1])
+
+
+def composition(condition):
+    """``out[i]`` = the maps ``x → a*x + b`` that count, composed from the first on."""
+    composed = te.comm_reducer(
+        lambda f, g: (f[0] * g[0], g[0] * f[1] + g[1]),
+        lambda a, b: (tirx.const(1, a), tirx.const(0, b)),
+    )
+    A, B, k = cases.placeholder("A", 5, 30), cases.placeholder("B", 5, 30), cases.axis(30)
+
+    def body(r, i):
+        holds = CONDITIONS[condition]
+        parts = ((A[r, k], 1), (B[r, k], 0))
+        return composed(
+            [te.if_then_else(holds(k, i), a, tirx.const(b, "float32")) for a, b in parts], axis=k
+        )
+
+    return [A, B], te.compute((5, 30), body, name="R")[1]
+
+
+@pytest.mark.parametrize(("condition", "in_order"), [("k <= i", True), ("k >= i", False)])
+def test_maps_that_do_not_commute(condition, in_order):
+    check(composition(condition))
+    assert ("prefix_reduction" in rules_of(composition(condition)[1])) == in_order
 
 
 def triangle(n, m):

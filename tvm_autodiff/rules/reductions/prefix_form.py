@@ -29,6 +29,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import depends_on, expand_lets, substituter
+from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import linear_terms, prove_equal
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import (
@@ -100,7 +101,7 @@ def _by_condition(op: Operation, found: Reduction) -> _Prefix | None:
     """``Π_{k<n} if k < i then x[k] else 1``: one condition that all sources share."""
     [axis] = found.axes
     low, extent = axis_range(axis)
-    sources = [expand_lets(source) for source in found.sources]
+    sources = merge_equal([expand_lets(source) for source in found.sources])
     if low != 0 or any(op_name(source) not in BRANCHES for source in sources):
         return None
     condition = operands(sources[0])[0]

@@ -27,6 +27,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import contains_load, depends_on, expand_lets
+from ...expr.sharing.lets import merge_equal
 from ...graph.stage import (
     Extent,
     Operation,
@@ -75,7 +76,7 @@ def masked_reduction_of(op: Operation) -> MaskedReduction | None:
     found = reduction_of(op) if is_compute(op) else None
     if found is None or found.init or not len(op.axis) or _varies(op, found):
         return None
-    sources = [expand_lets(source) for source in found.sources]
+    sources = merge_equal([expand_lets(source) for source in found.sources])
     mask, *_ = _chosen(sources[0])
     sides = [_sides(source, mask) for source in sources]
     others = _others(found, [other for _, other in sides])

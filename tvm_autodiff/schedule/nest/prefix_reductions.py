@@ -14,13 +14,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...expr.build import all_of, conjuncts, if_then_else
-from ...expr.nodes import COMPARISONS, Expr, Var, const_value, node_id, op_name, operands
+from ...expr.nodes import (
+    BRANCHES,
+    COMPARISONS,
+    Expr,
+    Var,
+    const_value,
+    node_id,
+    op_name,
+    operands,
+)
 from ...expr.printing.reducer_signs import sign_of
 from ...expr.rewrite import depends_on, expand_lets
+from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import prove_equal
 from ...graph.stage import Extent, Operation, Reduction, axis_range, is_compute, reduction_of
 from ..cost import MAX_COPIES
 from .access import affine_forms, combine
+from .commuting import commutes
 
 _HOLDS: dict[str, Callable[[int], bool]] = {
     "le": lambda left: left <= 0,
@@ -47,8 +58,7 @@ class PrefixReduction:
     axis : int
         The output axis that results accumulate along.
     values : tuple of Expr
-        The reduced value, over the reduce axis and the other output axes; for a maximum with its
-        index, both.
+        The reduced values, over the reduce axis and the other output axes.
     backward : bool
         Whether accumulation starts at the last result: ``k >= i``.
     inclusive : bool
@@ -70,31 +80,54 @@ def prefix_reduction_of(op: Operation) -> PrefixReduction | None:
     found = reduction_of(op) if is_compute(op) else None
     if found is None or len(found.axes) != 1 or found.init:
         return None
-    if len(found.sources) != 1 and not is_first_extreme(found):
+    choices = _choices(found)
+    if choices is None:
         return None
-    source = expand_lets(found.sources[0])
-    if op_name(source) not in ("if_then_else", "select"):
-        return None
-    condition, value, otherwise = operands(source)
-    identity = const_value(found.combiner.identity[0])
-    other = const_value(otherwise)
-    if other is None or (len(found.sources) == 1 and other != identity):
-        return None
+    sources = [operands(choice) for choice in choices]
+    condition, _, other = sources[0]
+    alike = [(value, otherwise) for _, value, otherwise in sources]
     parts = conjuncts(condition)
     for number, part in enumerate(parts):
         order = _order(part, op, found)
         if order is None:
             continue
         axis, (backward, inclusive) = order
-        rest = [other for place, other in enumerate(parts) if place != number]
-        if rest:
-            value = if_then_else(all_of(rest), value, otherwise)
-        if depends_on(value, [op.axis[axis].var]):
+        rest = [*parts[:number], *parts[number + 1 :]]
+        values = [if_then_else(all_of(rest), *pair) if rest else pair[0] for pair in alike]
+        if depends_on(values, [op.axis[axis].var]):
             return None
-        if len(found.sources) == 1:
-            return PrefixReduction(axis, (value,), backward, inclusive)
-        return PrefixReduction(axis, (value, found.sources[1]), backward, inclusive, otherwise)
+        if len(values) < len(found.sources):
+            values.append(found.sources[1])
+            return PrefixReduction(axis, tuple(values), backward, inclusive, other)
+        if len(values) == 1 or not backward or commutes(found.combiner):
+            return PrefixReduction(axis, tuple(values), backward, inclusive)
     return None
+
+
+def _choices(found: Reduction) -> list[Expr] | None:
+    """The sources, which are identities where one condition fails; of a maximum with its index the
+    value, which is a number there.
+    """
+    choices = merge_equal([expand_lets(source) for source in found.sources])
+    if is_first_extreme(found):
+        first = choices[:1]
+        return first if _is_choice(first[0]) and _number(first[0]) is not None else None
+    if not all(map(_is_choice, choices)):
+        return None
+    if len({node_id(operands(choice)[0]) for choice in choices}) > 1:
+        return None
+    numbers = list(map(_number, choices))
+    known = None not in numbers and numbers == list(map(const_value, found.combiner.identity))
+    return choices if known else None
+
+
+def _is_choice(node: Expr) -> bool:
+    return op_name(node) in BRANCHES
+
+
+def _number(choice: Expr) -> float | None:
+    """The number that a choice takes where its condition fails."""
+    return const_value(operands(choice)[2])
 
 
 def is_short(extent: Extent) -> bool:
@@ -119,7 +152,7 @@ def is_first_extreme(found: Reduction) -> bool:
 
     Elements that do not count are all equal then, and the first one stands for them.
     """
-    if sign_of(found.combiner) not in ("argmax", "argmin"):
+    if len(found.sources) != 2 or sign_of(found.combiner) not in ("argmax", "argmin"):
         return False
     return node_id(found.sources[1]) == node_id(found.axes[0].var)
 
