@@ -11,23 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...expr.build import all_of, compare, conjuncts, const, if_then_else, sub
+from ...expr.build import all_of, compare, conjuncts, const, if_then_else
 from ...expr.nodes import (
     BRANCHES,
     Axis,
     Expr,
     Tensor,
-    Var,
     always,
     const_value,
     dtype_of,
     is_float,
-    is_integer,
     load,
     node_id,
     op_name,
     operands,
 )
+from ...expr.prefix_order import prefix_order
 from ...expr.rewrite import depends_on, expand_lets, substituter
 from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import linear_terms, prove_equal
@@ -48,15 +47,6 @@ from .reducers import classify
 
 #: kinds of reducers with rules of their own that keep the number of points
 _LINEAR = frozenset(("sum", "max", "min", "selection"))
-
-#: comparison of ``k - i`` with zero → the least, and the largest difference that it allows
-_ALLOWS: dict[str, tuple[int | None, int | None]] = {
-    "lt": (None, -1),
-    "le": (None, 0),
-    "gt": (1, None),
-    "ge": (0, None),
-}
-
 
 @dataclass(frozen=True)
 class _Prefix:
@@ -115,30 +105,13 @@ def _by_condition(op: Operation, found: Reduction) -> _Prefix | None:
     parts = conjuncts(condition)
     for number, part in enumerate(parts):
         for place, own in enumerate(op.axis):
-            order = _order(part, axis.var, own.var)
+            order = prefix_order(part, axis.var, own.var)
             if order is None or not _equal(extent, axis_range(own)[1]) or axis_range(own)[0] != 0:
                 continue
             rest = all_of([*parts[:number], *parts[number + 1 :]])
             counted = tuple(if_then_else(rest, value, other) for value, other in values)
             return _Prefix(place, counted, *order)
     return None
-
-
-def _order(part: Expr, element: Var, place: Var) -> tuple[bool, bool] | None:
-    """Whether a condition holds from the place on, and for it, or None if it is of another form."""
-    if op_name(part) not in _ALLOWS or not is_integer(operands(part)[0]):
-        return None
-    terms, constant = linear_terms(sub(*operands(part)))
-    factors = {node_id(node): factor for node, factor in terms if factor}
-    sign = factors.get(node_id(element), 0)
-    if factors != {node_id(element): sign, node_id(place): -sign} or abs(sign) != 1:
-        return None
-    least, most = (None if end is None else end - constant for end in _ALLOWS[op_name(part)])
-    if sign < 0:
-        least, most = (None if end is None else -end for end in (most, least))
-    if most in (-1, 0):
-        return False, most == 0
-    return (True, least == 0) if least in (0, 1) else None
 
 
 def _equal(left: Extent, right: Extent) -> bool:

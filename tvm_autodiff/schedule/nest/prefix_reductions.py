@@ -10,43 +10,25 @@ axis. Each of its elements is the previous one combined with one more element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...expr.build import all_of, conjuncts, if_then_else
 from ...expr.nodes import (
     BRANCHES,
-    COMPARISONS,
     Expr,
-    Var,
     const_value,
     node_id,
     op_name,
     operands,
 )
+from ...expr.prefix_order import PrefixOrder, prefix_order
 from ...expr.printing.reducer_signs import sign_of
 from ...expr.rewrite import depends_on, expand_lets
 from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import prove_equal
 from ...graph.stage import Extent, Operation, Reduction, axis_range, is_compute, reduction_of
 from ..cost import MAX_COPIES
-from .access import affine_forms, combine
 from .commuting import commutes
-
-_HOLDS: dict[str, Callable[[int], bool]] = {
-    "le": lambda left: left <= 0,
-    "lt": lambda left: left < 0,
-    "ge": lambda left: left >= 0,
-    "gt": lambda left: left > 0,
-}
-
-#: for k - i = -1, 0, 1: whether element k counts for result i → (from the last, itself included)
-_ORDERS: dict[tuple[bool, ...], tuple[bool, bool]] = {
-    (True, True, False): (False, True),
-    (True, False, False): (False, False),
-    (False, True, True): (True, True),
-    (False, False, True): (True, False),
-}
 
 
 @dataclass(frozen=True)
@@ -157,37 +139,18 @@ def is_first_extreme(found: Reduction) -> bool:
     return node_id(found.sources[1]) == node_id(found.axes[0].var)
 
 
-def _order(
-    condition: Expr, op: Operation, found: Reduction
-) -> tuple[int, tuple[bool, bool]] | None:
+def _order(condition: Expr, op: Operation, found: Reduction) -> tuple[int, PrefixOrder] | None:
     """The output axis that a condition compares the reduce axis with, and the elements it selects.
     """
-    if op_name(condition) not in COMPARISONS or op_name(condition) not in _HOLDS:
-        return None
     [summed] = found.axes
     low, extent = axis_range(summed)
     if not is_number(low, 0) or is_short(extent):
         return None
-    variables: Sequence[Var] = [*(axis.var for axis in op.axis), summed.var]
-    left, right = operands(condition)
-    forms = affine_forms([left, right], variables)
-    a, b = forms.get(node_id(left)), forms.get(node_id(right))
-    if a is None or b is None:
-        return None
-    form = combine(a, b, -1, {node_id(var): number for number, var in enumerate(variables)})
-    factor = form.coefficient(node_id(summed.var))
     for number, axis in enumerate(op.axis):
         start, results = axis_range(axis)
-        if not is_number(start, 0) or len(form.terms) != 2 or not factor:
+        if not is_number(start, 0) or not equal_extents(results, extent):
             continue
-        if not equal_extents(results, extent):
-            continue
-        if form.coefficient(node_id(axis.var)) == -factor:
-            holds = _HOLDS[op_name(condition)]
-            # the pattern of three neighbours shows it only if the condition changes there
-            near = tuple(holds(factor * distance + form.constant) for distance in (-1, 0, 1))
-            far = tuple(holds(factor * distance + form.constant) for distance in (-2, 2))
-            order = _ORDERS.get(near)
-            if order is not None and far == (near[0], near[2]):
-                return number, order
+        order = prefix_order(condition, summed.var, axis.var)
+        if order is not None:
+            return number, order
     return None

@@ -1,0 +1,58 @@
+"""Conditions that select what comes before a place, or after it: ``k <= i``, ``i < k + 1``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .build import sub
+from .nodes import Expr, Var, is_integer, node_id, op_name, operands
+from .simplify import linear_terms
+
+#: comparison of ``k - i`` with zero → the least, and the largest difference that it allows
+_ALLOWS: dict[str, tuple[int | None, int | None]] = {
+    "lt": (None, -1),
+    "le": (None, 0),
+    "gt": (1, None),
+    "ge": (0, None),
+}
+
+
+class PrefixOrder(NamedTuple):
+    """Which elements a place selects: those before it or, `backward`, those after it; and whether
+    its own one is among them.
+    """
+
+    backward: bool
+    inclusive: bool
+
+
+def prefix_order(condition: Expr, element: Var, place: Var) -> PrefixOrder | None:
+    """The order of two variables that a condition requires; None for other conditions.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> k, i = te.var("k"), te.var("i")
+    >>> prefix_order(k < i + 1, k, i)
+    PrefixOrder(backward=False, inclusive=True)
+    >>> prefix_order(i < k, k, i)
+    PrefixOrder(backward=True, inclusive=False)
+    """
+    if op_name(condition) not in _ALLOWS or not is_integer(operands(condition)[0]):
+        return None
+    terms, constant = linear_terms(sub(*operands(condition)))
+    factors = {node_id(_unconverted(node)): factor for node, factor in terms if factor}
+    sign = factors.get(node_id(element), 0)
+    if factors != {node_id(element): sign, node_id(place): -sign} or abs(sign) != 1:
+        return None
+    least, most = (None if end is None else end - constant for end in _ALLOWS[op_name(condition)])
+    if sign < 0:
+        least, most = (None if end is None else -end for end in (most, least))
+    if most in (-1, 0):
+        return PrefixOrder(False, most == 0)
+    return PrefixOrder(True, least == 0) if least in (0, 1) else None
+
+
+def _unconverted(index: Expr) -> Expr:
+    """``int64(k) → k``"""
+    return operands(index)[0] if op_name(index) == "cast" else index
