@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from ...expr.build import all_of, compare, conjuncts, const, if_then_else, like
 from ...expr.nodes import (
+    BRANCHES,
     COMPARISONS,
     Axis,
     Expr,
@@ -28,6 +29,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import depends_on, expand_lets, replace_outermost, substituter
+from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import collect_indices, linear_terms
 from ...graph.graph import each_stage
 from ...graph.stage import (
@@ -41,6 +43,7 @@ from ...graph.stage import (
 )
 from ..cost import MAX_COPIES
 from ..nest.access import affine_forms, combine
+from ..nest.commuting import commutes
 from ..nest.prefix_reductions import prefix_reduction_of
 
 #: comparison → sign and shift that make it ``form >= 0``
@@ -86,13 +89,13 @@ def with_prefixes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
 def in_order(op: Operation) -> list[Tensor] | None:
     """The stage in order; None for other stages, and for those already in order."""
     found = reduction_of(op) if is_compute(op) else None
-    if found is None or len(found.sources) != 1 or len(found.axes) != 1 or found.init:
+    if found is None or len(found.axes) != 1 or found.init:
         return None
     if prefix_reduction_of(op) is not None:
         return None
-    value, conditions = _guarded(found)
+    values, conditions = _guarded(found)
     for axis in op.axis:
-        made = _along(axis, found, value, conditions)
+        made = _along(axis, found, values, conditions)
         if made is None:
             continue
         ordered = reduction_stage(op.name, list(op.axis), made)
@@ -101,20 +104,20 @@ def in_order(op: Operation) -> list[Tensor] | None:
     return None
 
 
-def _guarded(found: Reduction) -> tuple[Expr, list[Expr]]:
-    """``if c then f else identity → f, c``."""
-    source = expand_lets(found.sources[0])
-    if op_name(source) not in ("if_then_else", "select"):
-        return source, []
-    condition, value, otherwise = operands(source)
-    identity = const_value(found.combiner.identity[0])
-    if identity is None or const_value(otherwise) != identity:
-        return source, []
-    return value, conjuncts(condition)
+def _guarded(found: Reduction) -> tuple[list[Expr], list[Expr]]:
+    """``if c then f else identity → f, c`` for all sources."""
+    sources = merge_equal(list(map(expand_lets, found.sources)))
+    choices = [operands(source) for source in sources if op_name(source) in BRANCHES]
+    if len(choices) < len(sources) or len({node_id(condition) for condition, *_ in choices}) > 1:
+        return sources, []
+    others = [const_value(otherwise) for *_, otherwise in choices]
+    if None in others or others != list(map(const_value, found.combiner.identity)):
+        return sources, []
+    return [value for _, value, _ in choices], conjuncts(choices[0][0])
 
 
 def _along(
-    axis: Axis, found: Reduction, value: Expr, conditions: Sequence[Expr]
+    axis: Axis, found: Reduction, values: Sequence[Expr], conditions: Sequence[Expr]
 ) -> Reduction | None:
     low, extent = axis_range(axis)
     [summed] = found.axes
@@ -141,12 +144,16 @@ def _along(
             continue
         made = reduce_axis(summed.var.name, extent, 0, dtype_of(summed.var))
         move = substituter({summed.var: _written(place, made.var, axis.var)})
-        moved = collect_indices(move(if_then_else(all_of(rest), value, _identity(found))))
+        if place.sign < 0 and not commutes(found.combiner):
+            continue
+        pairs = list(zip(values, found.combiner.identity, strict=True))
+        moved = [collect_indices(move(if_then_else(all_of(rest), a, b))) for a, b in pairs]
         if depends_on(moved, [axis.var]):
             continue
-        guards = [_condition(bound, made.var, axis.var) for bound in order]
-        source = if_then_else(all_of(guards), moved, _identity(found))
-        return replace(found, axes=(made,), sources=(source,))
+        guards = all_of([_condition(bound, made.var, axis.var) for bound in order])
+        others = zip(moved, found.combiner.identity, strict=True)
+        sources = tuple(if_then_else(guards, value, other) for value, other in others)
+        return replace(found, axes=(made,), sources=sources)
     return None
 
 
@@ -169,10 +176,6 @@ def _implied(bound: _Bound, others: Sequence[_Bound]) -> bool:
         (other.of_summed, other.of_axis) == factors and other.constant <= bound.constant
         for other in others
     )
-
-
-def _identity(found: Reduction) -> Expr:
-    return found.combiner.identity[0]
 
 
 def _expression(bound: Expr | int, like: Var) -> Expr:
