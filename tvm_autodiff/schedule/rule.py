@@ -120,15 +120,12 @@ class Rest:
     Attributes
     ----------
     kernel : Kernel or FusionGroup
-    then : callable, optional
-        What the last of its launches becomes.
-    each : callable, optional
-        What each of them becomes, after that.
+    changes : tuple of callable
+        What its launches become, one after the other.
     """
 
     kernel: Kernel | FusionGroup
-    then: Callable[[StageFunction], StageFunction] | None = None
-    each: Callable[[StageFunction], StageFunction] | None = None
+    changes: tuple[Callable[[Launches], Launches], ...] = ()
 
     @property
     def inputs(self) -> Sequence[Tensor]:
@@ -292,9 +289,9 @@ def _launches_of(
 ) -> Launches:
     scheduled = apply_rules(rest.kernel, machine, rules, refusals)
     launches = [launch for one in scheduled for launch in one.launches]
-    if rest.then is not None:
-        launches = [*launches[:-1], rest.then(launches[-1])]
-    return launches if rest.each is None else [rest.each(launch) for launch in launches]
+    for change in rest.changes:
+        launches = change(launches)
+    return launches
 
 
 def with_last(made: Made, then: Callable[[StageFunction], StageFunction]) -> Made:
@@ -302,7 +299,7 @@ def with_last(made: Made, then: Callable[[StageFunction], StageFunction]) -> Mad
     *before, last = made
     if isinstance(last, StageFunction):
         return [*before, then(last)]
-    return [*before, replace(last, then=_after(last.then, then))]
+    return [*before, _changed(last, lambda launches: [*launches[:-1], then(launches[-1])])]
 
 
 def with_each(made: Made, then: Callable[[StageFunction], StageFunction]) -> Made:
@@ -310,16 +307,13 @@ def with_each(made: Made, then: Callable[[StageFunction], StageFunction]) -> Mad
     return [
         then(part)
         if isinstance(part, StageFunction)
-        else replace(part, each=_after(part.each, then))
+        else _changed(part, lambda launches: list(map(then, launches)))
         for part in made
     ]
 
 
-def _after(
-    first: Callable[[StageFunction], StageFunction] | None,
-    then: Callable[[StageFunction], StageFunction],
-) -> Callable[[StageFunction], StageFunction]:
-    return then if first is None else lambda launch: then(first(launch))
+def _changed(rest: Rest, change: Callable[[Launches], Launches]) -> Rest:
+    return replace(rest, changes=(*rest.changes, change))
 
 
 def writes_to(made: Made, kernel: Kernel) -> Made:
