@@ -36,7 +36,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     values = [expand_lets(body) for body in bodies(op)]
     lanes = machine.lanes(*map(dtype_of, values))
     if extents[-1] >= lanes and has_border(op.axis, values):
-        return no_gain("vectors run along its last axis, between its borders")
+        return other_kind("vectors run along its last axis, between its borders")
     # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
     if short == len(extents) or not _chooses(values, [axis.var for axis in op.axis[-short:]]):

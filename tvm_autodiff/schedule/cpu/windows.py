@@ -16,7 +16,7 @@ from ...expr.nodes import Axis, Expr, dtype_of, is_load, node_id, tensor_key
 from ...expr.rewrite import expand_lets, map_loads, substituter
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, reduction_of
 from ..cost import MAX_COPIES, MIN_LANES
-from ..declined import NOT_COMPUTED, Declined, no_gain, other_kind
+from ..declined import NOT_COMPUTED, Declined, other_kind
 from ..kernel import Kernel, size_of, too_large
 from ..machine import Machine
 from ..nest.access import is_flat, stride_of
@@ -40,7 +40,7 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         return Declined("an axis does not begin at 0")
     if reduction_of(op) is not None:
         if kernel.epilogue is None and is_flat(op, machine.lanes(dtype_of(op.output(0)))):
-            return no_gain("its reads run through memory as its result does")
+            return other_kind("its reads run through memory as its result does")
         elements = _written_out(kernel)
     elif kernel.epilogue is None:
         elements = op.axis, _without_quotients(op)

@@ -54,6 +54,7 @@ from ..sums.data_equations import (
     is_defined,
     reads_inside,
     solve_data_equations,
+    unknowns_of,
 )
 from ..sums.iterations import element_count
 from ..sums.points import box_of, narrowed
@@ -93,7 +94,11 @@ def scatter_add(whole: Sum) -> Sum | None:
         guards=(),
         unsolved=(),
         windows=(),
-        masks=tuple(c.expr for c in points.conditions if is_data_equation(c.expr)),
+        masks=tuple(
+            c.expr
+            for c in points.conditions
+            if is_data_equation(c.expr) and unknowns_of(c.expr, points)
+        ),
         made=element_count([*loops, *(points.ranges[var][1] for var in points.variables)]),
     )
 

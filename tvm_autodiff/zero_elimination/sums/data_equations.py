@@ -147,7 +147,7 @@ def _without_equation(points: Points, place: int, loops: Sequence[Axis]) -> Poin
     holds.
     """
     equation = _exact(points.conditions[place].expr, points.ranges)
-    unknowns = _unknowns(equation, points)
+    unknowns = unknowns_of(equation, points)
     if not unknowns:
         return points
     solution = simplify_domain(Domain(unknowns, points.ranges, (equation,)))
@@ -213,8 +213,8 @@ def _limits(dtype: str) -> tuple[int, int]:
     return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def _unknowns(equation: Expr, points: Points) -> tuple[Var, ...]:
-    """The variables that occur in an equation, and in none of its reads."""
+def unknowns_of(equation: Expr, points: Points) -> tuple[Var, ...]:
+    """The variables that an equation may determine: they occur in it, and in none of its reads."""
     reads = [node for node in postorder(equation) if is_load(node)]
     outside = variables_of(replace_outermost(equation, {node_id(r): zero_like(r) for r in reads}))
     inside = variables_of(reads)
