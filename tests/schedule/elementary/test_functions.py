@@ -32,6 +32,9 @@ TRUTH = {
     "tanh": np.tanh,
     "sinh": np.sinh,
     "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "log": np.log,
     "log2": np.log2,
     "log10": np.log10,
@@ -204,6 +207,12 @@ class TestUse:
         inputs, output = map_of(lambda v: call(name, v), 1, len(x))
         got = np.asarray(build(inputs, output, exact_math=True)(x))
         assert errors(got, truth(name, x)).max() <= 2.5  # glibc's tanhf is 2.03 units off
+
+    @pytest.mark.parametrize("name", ["asinh", "atanh"])
+    def test_float64_functions_of_small_numbers(self, name):
+        x = np.array([1e-300, 1e-20, -1e-9, 1e-4, 0.1, -0.5, 0.99])
+        inputs, output = map_of(lambda v: call(name, v), 1, len(x), "float64")
+        np.testing.assert_allclose(np.asarray(build(inputs, output)(x)), TRUTH[name](x), rtol=1e-15)
 
     @pytest.mark.parametrize("name", ["tanh", "exp10"])
     def test_float64_functions_that_tvm_computes_less_exactly(self, name):

@@ -1,9 +1,9 @@
-"""exp, sigmoid and tanh of float64.
+"""exp, sigmoid, tanh, sinh and cosh of float64.
 
 The method is that of `exponential` with wider parts: ``e**x = 2**k * e**r`` with k the integer
 nearest to ``x*log2(e)``. ``e**r = 1 + (r + r**2 * p(r))`` keeps the leading terms out of the
 polynomial, whose coefficients are rounded. The fitted values are computed in decimals, because the
-difference ``e**r - 1 - r`` cancels. tanh needs ``e**x - 1``, as in `hyperbolic`.
+difference ``e**r - 1 - r`` cancels. tanh and sinh need ``e**x - 1``, as in `hyperbolic`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _COEFFICIENTS = fit(_rest, -_LN2 / 2 * 1.002, _LN2 / 2 * 1.002, 9)
 
 SIGN = -(1 << 63)  #: the bits of -0
 _TANH_ONE = 20.0  #: tanh(19.07) rounds to 1
+_SINH_HALF = 20.0  #: sinh(18.8) rounds to half of the exponential
 
 
 def _reduced(c: Code, x: Value) -> tuple[Value, Value]:
@@ -77,6 +78,30 @@ def tanh(c: Code, x: Value) -> Value:
     s = _power_of_two(c, k)
     t = c.fma(s, q, s - 1.0)
     return c.from_bits((c.bits(t / (t + 2.0)) & ~SIGN) | (bits & SIGN))
+
+
+def _half_exp(c: Code, a: Value) -> tuple[Value, Value, Value]:
+    """``(e**a/2, q, k)`` for a >= 0, of which the first overflows where sinh and cosh do."""
+    q, k = _reduced(c, c.clamp(a, 0.0, 1025.5 * _LN2))
+    half = k >> 1
+    return (q + 1.0) * _power_of_two(c, half) * _power_of_two(c, k - half - 1), q, k
+
+
+def sinh(c: Code, x: Value) -> Value:
+    """``(t + t/(t + 1))/2`` with ``t = e**|x| - 1``; where that rounds to it, ``e**|x|/2``."""
+    bits = c.bits(x)
+    a = c.from_bits(bits & ~SIGN)
+    half, q, k = _half_exp(c, a)
+    s = _power_of_two(c, k)
+    t = c.fma(s, q, s - 1.0)
+    result = c.where(a > _SINH_HALF, half, (t + t / (t + 1.0)) * 0.5)
+    return c.from_bits((c.bits(result) & ~SIGN) | (bits & SIGN))
+
+
+def cosh(c: Code, x: Value) -> Value:
+    """``h + 1/(4h)`` with ``h = e**|x|/2``."""
+    half, _, _ = _half_exp(c, c.from_bits(c.bits(x) & ~SIGN))
+    return half + 0.25 / half
 
 
 def _power_of_two(c: Code, k: Value) -> Value:

@@ -78,13 +78,18 @@ def with_library_functions(func: Any, exact: bool) -> Any:
     True
     """
 
-    def tanh(node: Expr) -> Expr:
-        if not exact:
-            return node
+    def of_c(node: Expr) -> Expr:
         kind = dtype_of(node)
         wide = kind if kind in _SUFFIX else "float32"
-        value = library_call(f"tanh{_SUFFIX[wide]}", cast(wide, operands(node)[0]))
+        value = library_call(f"{op_name(node)}{_SUFFIX[wide]}", cast(wide, operands(node)[0]))
         return cast(kind, value)
+
+    def tanh(node: Expr) -> Expr:
+        return of_c(node) if exact else node
+
+    def atanh(node: Expr) -> Expr:
+        # of small numbers, TVM's quotient of 1 + x and 1 - x is 1
+        return of_c(node) if exact or dtype_of(node) == "float64" else node
 
     def exp10(node: Expr) -> Expr:
         [x] = operands(node)
@@ -101,5 +106,5 @@ def with_library_functions(func: Any, exact: bool) -> Any:
         [x] = operands(node)
         return div(like(x, 1.0), call("sqrt", x))
 
-    rules = {"tanh": tanh, "exp10": exp10, "sigmoid": sigmoid, "rsqrt": rsqrt}
+    rules = {"tanh": tanh, "atanh": atanh, "exp10": exp10, "sigmoid": sigmoid, "rsqrt": rsqrt}
     return replace_calls(func, rules)
