@@ -17,6 +17,9 @@ from tvm.topi import nn
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tests.gradient_case import Case, evaluate
+from tvm_autodiff import estimate_cost
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import is_compute, reduction_of
 
 
 def f(value):
@@ -443,3 +446,21 @@ def test_sums_of_nothing_are_zero(size, compiled):
     ]  # fmt: skip
     for got, want in zip(found, expected, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("count", "groups"), [(96, 8), (96, 3), (64, 4), (30, 5), (12, 12), (7, 1)]
+)
+def test_exchanged_digits_are_one_read(count, groups):
+    """``y[c] = x[c % g * (C/g) + c // g]``, a channel shuffle, has a gradient without a sum."""
+    x, head = (te.placeholder((count,), "float64", name=name) for name in ("x", "head"))
+    size = count // groups
+    y = te.compute((count,), lambda c: x[c % groups * size + c // groups], name="y")
+    [gradient] = ad.differentiate(y, [x], head)
+    assert estimate_cost(gradient).iterations == count
+    assert all(reduction_of(op) is None for op in Graph([gradient]).ops if is_compute(op))
+    numbers, places = np.arange(count), np.random.default_rng(0).normal(size=count)
+    [got] = evaluate_graph([gradient], [(head, places)], {})
+    expected = np.zeros(count)
+    expected[numbers % groups * size + numbers // groups] = places
+    np.testing.assert_array_equal(got, expected)

@@ -173,7 +173,16 @@ class System:
                 # 0 <= low - c*s <= c - 1
                 self.inequalities.append(combine(low, {s: -c}))
                 self.inequalities.append(combine(shifted(scaled(low, -1), c - 1), {s: c}))
+                self._bound(s)
         return self._linear[atom]
+
+    def _bound(self, quotient: int) -> None:
+        """State the ends of a quotient that are integers: 95//8 is 11, and not 95/8."""
+        low, high = self.atoms.intervals[quotient]
+        if low is not None:
+            self.inequalities.append(shifted({quotient: 1}, -low))
+        if high is not None:
+            self.inequalities.append(shifted({quotient: -1}, high))
 
     @property
     def wide(self) -> bool:

@@ -13,8 +13,8 @@ from tvm_autodiff.graph.stage import axis_range, bodies, reduction_of, shape_of
 from tvm_autodiff.stage_text import show
 
 D = "float64"
-x = te.placeholder((8, 8, 3), D, name="x")
-y = te.placeholder((4, 16, 3), D, name="y")
+x = te.placeholder((14, 14, 3), D, name="x")
+y = te.placeholder((4, 49, 3), D, name="y")
 b = te.placeholder((7, 7), D, name="b")
 z = te.placeholder((8, 8), D, name="z")
 k = te.reduce_axis((0, 3), "k")
@@ -22,8 +22,8 @@ r, s = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s")
 
 
 def row(w, a):
-    """A place in windows of 4x4 of an image that is rolled by 1."""
-    return (w // 2 * 4 + a // 4 + 1) % 8, (w % 2 * 4 + a % 4 + 1) % 8
+    """A place in windows of 7x7 of an image that is rolled by 3."""
+    return (w // 2 * 7 + a // 7 + 3) % 14, (w % 2 * 7 + a % 7 + 3) % 14
 
 
 def offset(p, q):
@@ -32,7 +32,7 @@ def offset(p, q):
 
 def scores():
     return te.compute(
-        (4, 16, 16), lambda w, p, q: te.sum(x[(*row(w, p), k)] * y[w, q, k], axis=k), name="s"
+        (4, 49, 49), lambda w, p, q: te.sum(x[(*row(w, p), k)] * y[w, q, k], axis=k), name="s"
     )
 
 
@@ -48,8 +48,8 @@ def convolved():
 
 #: output, input, the stages of the gradient, and the axes that their sums have
 CASES = {
-    "rolled windows": (scores, x, {"dx_points": [16], "dx": None}),
-    "what is read along all loops": (scores, y, {"dy": [16]}),
+    "rolled windows": (scores, x, {"dx_points": [49], "dx": None}),
+    "what is read along all loops": (scores, y, {"dy": [49]}),
     "offsets": (biased, b, {"db_points": [12], "db": None}),
     "a convolution": (convolved, z, {"dz": [16, 3, 3]}),
 }
