@@ -234,3 +234,29 @@ def test_accumulators_are_read_at_places_that_are_known(columns, whole):
     assert all(row.startswith("T.unroll(") for row in rows)
     assert ("lanes" in script) is not whole
     check(cases.matmul(37, columns, 32, "nn"))
+
+
+def upsampled(n, size, channels, filters, k=4):
+    """A transposed convolution of stride 2: weights are read at the parity of the place."""
+    x = cases.placeholder("x", n, size, size, channels)
+    w = cases.placeholder("w", k, k, channels, filters)
+    a, b, c = cases.axis(k, "a"), cases.axis(k, "b"), cases.axis(channels, "c")
+
+    def within(place):
+        return te.all(place % 2 == 0, place >= 0, place // 2 < size)
+
+    def body(i, h, v, f):
+        down, right = h + 1 - a, v + 1 - b
+        product = x[i, down // 2, right // 2, c] * w[a, b, c, f]
+        return te.sum(te.if_then_else(te.all(within(down), within(right)), product, 0.0), [a, b, c])
+
+    return [x, w], te.compute((n, 2 * size, 2 * size, filters), body, name="up")
+
+
+@pytest.mark.parametrize("filters", [24, 32])
+def test_half_vectors_where_whole_ones_copy_for_longer_than_they_compute(filters):
+    """Vectors that read beyond 24 filters took a copy of all weights for every place."""
+    inputs, output = upsampled(2, 9, 16, filters)
+    check((inputs, output))
+    memory = build(inputs, output, num_threads=1).memory()
+    assert memory.total - memory.inputs - memory.outputs < 2**20
