@@ -241,4 +241,8 @@ def isl_text(expr: Expr, names: Mapping[int, str]) -> str:
         return f"floor(({left})/{right})"
     if name == "floormod":
         return f"(({left}) mod {right})"
+    if name == "shift_right":
+        return f"floor(({left})/{2 ** int(right)})"
+    if name == "bitwise_and":  # with one less than a power of two
+        return f"(({left}) mod {int(right) + 1})"
     return f"({left} {_ISL_INFIX[name]} {right})"

@@ -464,3 +464,33 @@ def test_exchanged_digits_are_one_read(count, groups):
     expected = np.zeros(count)
     expected[numbers % groups * size + numbers // groups] = places
     np.testing.assert_array_equal(got, expected)
+
+
+#: name → a place by operations on bits, of 64 elements
+BITS = {
+    "a quotient": lambda i: i >> 1,
+    "a remainder": lambda i: i & 7,
+    "a multiple": lambda i: ((i << 1) + 1) & 63,
+    "exchanged": lambda i: ((i & 7) << 3) + (i >> 3),
+    "of negative numbers": lambda i: ((i - 64) >> 1) + 40,
+    "remainders of negative numbers": lambda i: (i - 50) & 31,
+    "no power of two": lambda i: i & 42,
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_places_by_bits(name):
+    place = BITS[name]
+    x, head = (te.placeholder((64,), "float64", name=name) for name in ("x", "head"))
+    y = te.compute((64,), lambda i: x[place(i)], name="y")
+    with warnings.catch_warnings():
+        if name != "no power of two":
+            warnings.simplefilter("error")  # of sums over zeros
+        result = ad.differentiate(y, [x], head)
+    numbers, heads = np.random.default_rng(0).normal(size=(2, 64))
+    values, gradient = ad.build([x, head], [y, *result])(numbers, heads)
+    places = place(np.arange(64))
+    np.testing.assert_array_equal(values, numbers[places])
+    expected = np.zeros(64)
+    np.add.at(expected, places, heads)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-14)

@@ -331,6 +331,24 @@ class Atoms(WritingTable):
             return f
         return g if hi is not None and hi <= 0 else None
 
+    def _shift_right_forms(self, f: Form, g: Form) -> Form | None:
+        """``x >> 3 → x // 8``, of negative numbers, too."""
+        places = _shifted_by(g)
+        return None if places is None else self.floordiv(f, 1 << places)
+
+    def _shift_left_forms(self, f: Form, g: Form) -> Form | None:
+        places = _shifted_by(g)
+        return None if places is None else scaled(f, 1 << places)
+
+    def _bitwise_and_forms(self, f: Form, g: Form) -> Form | None:
+        """``x & 7 → x % 8``, of negative numbers, too."""
+        if is_constant(f):
+            f, g = g, f
+        mask = g.get(CONST, 0) if is_constant(g) else -1
+        if mask < 0 or mask & (mask + 1):
+            return None
+        return self._floormod_forms(f, constant(mask + 1))
+
     def _mul_forms(self, f: Form, g: Form) -> Form | None:
         if len(f) * len(g) > _MAX_PRODUCT_TERMS and not (is_constant(f) or is_constant(g)):
             return None
@@ -347,7 +365,16 @@ _LINEAR: dict[str, Any] = {
     "floormod": Atoms._floormod_forms,
     "truncdiv": Atoms._truncdiv_forms,
     "truncmod": Atoms._truncmod_forms,
+    "shift_right": Atoms._shift_right_forms,
+    "shift_left": Atoms._shift_left_forms,
+    "bitwise_and": Atoms._bitwise_and_forms,
 }
+
+
+def _shifted_by(f: Form) -> int | None:
+    """A literal number of places by which an int32 may be shifted."""
+    places = f.get(CONST, 0)
+    return places if is_constant(f) and 0 <= places < 31 else None
 
 
 def _other_parity(condition: Expr) -> Expr:
