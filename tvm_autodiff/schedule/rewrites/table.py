@@ -16,6 +16,7 @@ from .distinct_values import with_distinct_values
 from .gathered_operands import with_gathered_operands
 from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
+from .loops.reversed_axes import with_reversed_axes
 from .loops.unread_results import without_unread_results
 from .normal_form import normal_form
 from .prefix_lookups import with_prefix_lookups
@@ -58,6 +59,7 @@ BEFORE_KERNELS = (
     Rewrite(without_loop_invariants),
     Rewrite(normal_form),
     Rewrite(with_split_quotients),
+    Rewrite(with_reversed_axes, exact=False),
     Rewrite(with_distinct_values),
     Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),

@@ -1,0 +1,112 @@
+"""Reverses reduce axes whose coefficients in remainders are large.
+
+``(i - k) % n`` has the coefficient n - 1, since those of remainders are not negative. What a tile
+copies would have as many places as ``i + (n - 1)*k`` has values; from the last k on it is one more
+than ``i + k`` has.
+
+    ``Σ_{k<n} w[k] * x[(i + k*(n - 1)) % n]  →  Σ_{k<n} w[n - 1 - k] * x[(i + k + 1) % n]``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ....expr.build import const, sub
+from ....expr.nodes import Axis, Expr, Tensor, const_value, dtype_of, node_id, op_name, operands
+from ....expr.rewrite import contains_load, expand_lets, postorder, rewrite, substituter
+from ....expr.simplify import collect_indices, linear_terms, normalize_node
+from ....graph.graph import each_stage
+from ....graph.stage import (
+    Operation,
+    axis_range,
+    is_compute,
+    loop_axes,
+    reduce_axis,
+    reduction_of,
+    reduction_stage,
+)
+from ...nest.commuting import commutes
+from ...nest.index_set_splitting import decided
+
+
+def with_reversed_axes(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """The same tensors, with such axes of reductions from the last element on."""
+    return each_stage(outputs, _reversed)
+
+
+@dataclass(frozen=True)
+class _Remainder:
+    """A numerator by its terms: ids of the nodes, and coefficients."""
+
+    terms: tuple[tuple[int, int], ...]
+    divisor: int
+
+    def largest(self, backward: frozenset[int]) -> int:
+        """The largest coefficient, in the direction in which it is smaller."""
+        signed = [-c if key in backward else c for key, c in self.terms]
+        ways = ([sign * c % self.divisor for c in signed] for sign in (1, -1))
+        return min(max(way, default=0) for way in ways)
+
+
+def _reversed(op: Operation) -> list[Tensor] | None:
+    found = reduction_of(op) if is_compute(op) else None
+    if found is None or found.init or not commutes(found.combiner):
+        return None
+    ranges = {node_id(axis.var): axis_range(axis) for axis in loop_axes(op)}
+    known = {
+        key: (low, low + extent - 1)
+        for key, (low, extent) in ranges.items()
+        if isinstance(low, int) and isinstance(extent, int)
+    }
+    sources = decided(
+        list(map(expand_lets, found.sources)), [axis.var for axis in loop_axes(op)], known
+    )
+    remainders = _remainders(sources)
+    backward: frozenset[int] = frozenset()
+    for axis in found.axes:
+        key = node_id(axis.var)
+        if ranges[key][0] == 0 and key in known:
+            other = backward | {key}
+            if _cost(remainders, other) < _cost(remainders, backward):
+                backward = other
+    if not backward:
+        return None
+    axes = [_renewed(axis) if node_id(axis.var) in backward else axis for axis in found.axes]
+    table = {
+        old.var: _from_the_end(new)
+        for old, new in zip(found.axes, axes, strict=True)
+        if node_id(old.var) in backward
+    }
+    move = substituter(table)
+    moved = [collect_indices(rewrite(move(source), normalize_node)) for source in sources]
+    made = replace(
+        found, axes=tuple(axes), sources=tuple(moved), condition=move(found.condition)
+    )
+    return reduction_stage(op.name, list(op.axis), made)
+
+
+def _remainders(sources: Sequence[Expr]) -> list[_Remainder]:
+    found = []
+    for node in postorder(list(sources)):
+        if op_name(node) != "floormod":
+            continue
+        numerator, divisor = operands(node)
+        value = const_value(divisor)
+        if isinstance(value, int) and value > 0 and not contains_load(numerator):
+            terms, _ = linear_terms(numerator)
+            found.append(_Remainder(tuple((node_id(n), c) for n, c in terms), value))
+    return found
+
+
+def _cost(remainders: Sequence[_Remainder], backward: frozenset[int]) -> int:
+    return sum(one.largest(backward) for one in remainders)
+
+
+def _renewed(axis: Axis) -> Axis:
+    return reduce_axis(axis.var.name, axis_range(axis)[1], 0, dtype_of(axis.var))
+
+
+def _from_the_end(axis: Axis) -> Expr:
+    extent = axis_range(axis)[1]
+    return sub(const(extent - 1, dtype_of(axis.var)), axis.var)
