@@ -51,6 +51,19 @@ CASES = {
         ),
         [(32, 24)],
     ),
+    "a parameter of a row and a summed place": (
+        lambda: te.compute(
+            (12, 32),
+            lambda n, t: te.sum(x[t, k] * te.cos(w[n] * k.astype("float64")), axis=k),
+        ),
+        [(12, 24)],
+    ),
+    "of all results and a summed place": (
+        lambda: te.compute(
+            (12,), lambda n: te.sum(x[r, k] * te.cos(w[n] * k.astype("float64")), axis=[r, k])
+        ),
+        [(12, 24)],
+    ),
     # an inner loop does not change it: nothing is computed twice
     "prefix": (lambda: te.compute((8, 32, 24), lambda n, t, j: te.exp(b[n, t, 0]) + x[t, j]), []),
     "every element": (lambda: te.compute((8, 32, 24), lambda n, t, j: te.exp(b[n, t, j])), []),

@@ -126,6 +126,7 @@ class _Values:
         # values take no more memory than what the stage reads and writes
         memory = sum(size_of(shape_of(tensor)) for tensor in (op.output(0), *given.values()))
         reduces = reduction_of(op) is not None
+        summed = frozenset(range(len(op.axis), len(axes)))
         memo: dict[int, Expr] = {}
         seen: set[int] = set()
         pending = list(sources)
@@ -135,8 +136,10 @@ class _Values:
                 continue
             seen.add(node_id(node))
             found, cost = facts[node_id(node)], costs[node_id(node)]
-            # rows that are fused keep what they compute of data for all that needs it
-            apart = not found.loads or (bool(found.divided) and not reduces)
+            # rows that are fused keep what they compute of data for all that needs it, but not
+            # for other rows: what a place in a sum is to the parameters of a row
+            table = found.tabulates(summed)
+            apart = not found.loads or table or (bool(found.divided) and not reduces)
             # what no loop changes is computed again after each store that may change what it reads
             depth = len(axes) if found.fixed else found.depth
             apart = apart and _pays(found.least(axes), depth, axes, cost)
@@ -144,7 +147,7 @@ class _Values:
             if apart or found.height in self.heights:
                 digits = _digits(node, axes, ranges, self.keys)
             if digits is not None and prod(digits.extents) <= memory:
-                apart = apart and (not found.loads or digits.has_quotients)
+                apart = apart and (not found.loads or table or digits.has_quotients)
                 depth = len(axes) if found.fixed else digits.depth
                 apart = apart and _pays(prod(digits.extents), depth, axes, cost)
                 read = self._read(op.name, node, digits, found.height, apart)
@@ -245,6 +248,8 @@ class _Facts:
         The numbers of the loops that it depends on, by themselves and in quotients.
     loads : bool
         Whether it reads a tensor at places that a loop changes; others hold parameters.
+    places : frozenset of int
+        The numbers of the loops that change where it reads.
     height : int
         How many operators are above each other, quotients of loops apart.
     """
@@ -253,6 +258,13 @@ class _Facts:
     divided: frozenset[int] = frozenset()
     loads: bool = False
     height: int = 0
+    places: frozenset[int] = frozenset()
+
+    def tabulates(self, summed: frozenset[int]) -> bool:
+        """Whether it is a function of a summed place and of what is read at others:
+        ``cos(f[b]*k)``.
+        """
+        return bool(self.bare & summed) and not self.places & summed
 
     @property
     def fixed(self) -> bool:
@@ -284,9 +296,10 @@ def _facts(sources: Sequence[Expr], order: Mapping[int, int]) -> dict[int, _Fact
                 frozenset[int]().union(*(part.divided for part in parts)),
                 any(part.loads for part in parts),
                 1 + max((part.height for part in parts), default=-1),
+                frozenset[int]().union(*(part.places for part in parts)),
             )
             if is_load(node) and not own.fixed:
-                own = replace(own, loads=True)
+                own = replace(own, loads=True, places=own.bare | own.divided)
         facts[node_id(node)] = own
     return facts
 
