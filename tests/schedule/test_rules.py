@@ -184,7 +184,7 @@ RULES = [
     (cases.conv_input_gradient(2, 8, 12, 8), ["contraction"]),
     (cases.conv_weight_gradient(2, 16, 12, 8), ["contraction"]),
     (cases.matmul(te.var("n"), 64, 64), ["contraction"]),
-    (cases.distance(19, 23, 17), ["rows"]),
+    (cases.distance(9, 11, 17), ["rows"]),
     (cases.distance(192, 160, 17), ["contraction"]),
     (cases.ones_outside(40, 64, 16), ["contraction"]),
     (cases.rows(70, 300), ["rows"]),

@@ -70,6 +70,14 @@ def test_what_has_small_coefficients_stays(name: str) -> None:
     assert with_reversed_axes([plain])[0].same_as(plain)
 
 
+def test_a_few_results_are_summed_in_the_order_of_memory() -> None:
+    taps = te.compute(
+        (4,), lambda i: te.sum(w[k] * x[b, (k * 2 - i + N) % N], axis=[b, k]), name="taps"
+    )
+    [plain] = normal_form([taps])
+    assert with_reversed_axes([plain])[0].same_as(plain)
+
+
 def test_the_order_of_maps_that_do_not_commute_stays() -> None:
     composed = te.comm_reducer(
         lambda f, g: (f[0] * g[0], g[0] * f[1] + g[1]),

@@ -9,7 +9,7 @@ than ``i + k`` has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from ....expr.build import const, sub
@@ -26,6 +26,7 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
+from ...cost import MIN_LANES
 from ...nest.commuting import commutes
 from ...nest.index_set_splitting import decided
 
@@ -41,6 +42,10 @@ class _Remainder:
 
     terms: tuple[tuple[int, int], ...]
     divisor: int
+
+    def has_any(self, variables: Container[int]) -> bool:
+        """Whether one of some variables is a term."""
+        return any(key in variables for key, _ in self.terms)
 
     def largest(self, backward: frozenset[int]) -> int:
         """The largest coefficient, in the direction in which it is smaller."""
@@ -62,7 +67,13 @@ def _reversed(op: Operation) -> list[Tensor] | None:
     sources = decided(
         list(map(expand_lets, found.sources)), [axis.var for axis in loop_axes(op)], known
     )
-    remainders = _remainders(sources)
+    # sums of few results have their vectors along what is summed, in the order of memory
+    results = {
+        node_id(axis.var)
+        for axis in op.axis
+        if node_id(axis.var) in known and axis_range(axis)[1] >= 2 * MIN_LANES
+    }
+    remainders = [one for one in _remainders(sources) if one.has_any(results)]
     backward: frozenset[int] = frozenset()
     for axis in found.axes:
         key = node_id(axis.var)
