@@ -6,7 +6,7 @@ Extents are compared by identity, so two of equal value would look like differen
 from __future__ import annotations
 
 from ...expr.nodes import Expr, dtype_of, node_id
-from ...expr.simplify import linear_sum, linear_terms
+from ...expr.simplify import linear_sum, linear_terms, prove_equal
 from ...expr.structural import StructuralKeys
 from ..stage import Extent
 
@@ -50,3 +50,10 @@ def is_same(left: Extent, right: Extent) -> bool:
     if isinstance(left, int) or isinstance(right, int):
         return isinstance(left, int) and isinstance(right, int) and left == right
     return node_id(left) == node_id(right)
+
+
+def equal_extents(left: Extent, right: Extent) -> bool:
+    """Whether two extents are equal for all sizes."""
+    if isinstance(left, int) or isinstance(right, int):
+        return is_same(left, right)
+    return is_same(left, right) or prove_equal(left, right)

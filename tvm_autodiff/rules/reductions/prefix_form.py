@@ -29,10 +29,10 @@ from ...expr.nodes import (
 from ...expr.prefix_order import prefix_order
 from ...expr.rewrite import depends_on, expand_lets, substituter
 from ...expr.sharing.lets import merge_equal
-from ...expr.simplify import linear_terms, prove_equal
+from ...expr.simplify import linear_terms
 from ...graph.bounded_stage import bounded_stage
+from ...graph.sizes.equal_sizes import equal_extents
 from ...graph.stage import (
-    Extent,
     Operation,
     Reduction,
     axis_range,
@@ -106,18 +106,13 @@ def _by_condition(op: Operation, found: Reduction) -> _Prefix | None:
     for number, part in enumerate(parts):
         for place, own in enumerate(op.axis):
             order = prefix_order(part, axis.var, own.var)
-            if order is None or not _equal(extent, axis_range(own)[1]) or axis_range(own)[0] != 0:
+            start, results = axis_range(own)
+            if order is None or start != 0 or not equal_extents(extent, results):
                 continue
             rest = all_of([*parts[:number], *parts[number + 1 :]])
             counted = tuple(if_then_else(rest, value, other) for value, other in values)
             return _Prefix(place, counted, *order)
     return None
-
-
-def _equal(left: Extent, right: Extent) -> bool:
-    if isinstance(left, int) or isinstance(right, int):
-        return isinstance(left, int) and isinstance(right, int) and left == right
-    return prove_equal(left, right)
 
 
 def _scanned(op: Operation, found: Reduction, prefix: _Prefix) -> list[Tensor]:

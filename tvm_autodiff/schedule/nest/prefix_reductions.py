@@ -25,7 +25,7 @@ from ...expr.prefix_order import PrefixOrder, prefix_order
 from ...expr.printing.reducer_signs import sign_of
 from ...expr.rewrite import depends_on, expand_lets
 from ...expr.sharing.lets import merge_equal
-from ...expr.simplify import prove_equal
+from ...graph.sizes.equal_sizes import equal_extents
 from ...graph.stage import Extent, Operation, Reduction, axis_range, is_compute, reduction_of
 from ..cost import MAX_COPIES
 from .commuting import commutes
@@ -120,13 +120,6 @@ def is_short(extent: Extent) -> bool:
 def is_number(extent: Extent, value: int) -> bool:
     """Whether an extent or lower bound is literally a number."""
     return isinstance(extent, int) and extent == value
-
-
-def equal_extents(left: Extent, right: Extent) -> bool:
-    """Whether two extents are equal for all sizes."""
-    if isinstance(left, int) or isinstance(right, int):
-        return isinstance(left, int) and isinstance(right, int) and left == right
-    return node_id(left) == node_id(right) or prove_equal(left, right)
 
 
 def is_first_extreme(found: Reduction) -> bool:

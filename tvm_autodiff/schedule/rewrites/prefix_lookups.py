@@ -33,6 +33,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import depends_on, expand_lets, loaded_tensors, postorder, substituter
 from ...expr.simplify import collect_indices, linear_sum, linear_terms, prove, simplify
 from ...graph.graph import each_stage
+from ...graph.sizes.equal_sizes import equal_extents
 from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import (
     Combiner,
@@ -53,7 +54,7 @@ from ...graph.structural import EqualStages
 from ..cost import MAX_COPIES, STORE
 from ..kernel import size_of
 from ..nest.in_range import is_safe, loops_of
-from ..nest.prefix_reductions import equal_extents, is_number, is_short, prefix_reduction_of
+from ..nest.prefix_reductions import is_number, is_short, prefix_reduction_of
 from .prefixes import AT_LEAST
 
 
