@@ -156,6 +156,44 @@ def test_one_step_for_each_element() -> None:
     assert estimate_cost(gradient).iterations <= 10 * ROWS * 200
 
 
+@pytest.mark.parametrize("form", ["bounds", "mask"])
+def test_equal_cotangents_of_two_values(form: str) -> None:
+    """They are one tensor, which the scan back reads twice."""
+    composed = te.comm_reducer(
+        lambda f, g: (f[0] * g[0], g[0] * f[1] + g[1]),
+        lambda a, b: (tirx.const(1, a), tirx.const(0, b)),
+    )
+    x, a, head = (te.placeholder((N,), "float64", name) for name in ("x", "a", "head"))
+    every = te.reduce_axis((0, N), "k")
+
+    def body(i: Any) -> Any:
+        if form == "bounds":
+            k = te.reduce_axis((0, i + 1), "k")
+            return composed((x[k], a[k]), axis=k)
+        parts = ((x[every], 1), (a[every], 0))
+        return composed(
+            [te.if_then_else(every <= i, v, tirx.const(c, "float64")) for v, c in parts],
+            axis=every,
+        )
+
+    p, q = te.compute((N,), body, name="y")
+    z = te.compute((N,), lambda i: p[i] + q[i], name="z")
+    built = ad.build([x, a, head], [z, *ad.differentiate(z, [x, a], head)])
+    numbers, added, heads = np.random.default_rng(0).normal(size=(3, N))
+    value, by_x, by_a = built(numbers, added, heads)
+    factor, state, expected = 1.0, 0.0, np.zeros(N)
+    jacobians = np.zeros((2, N, N))  # of the factor and the state, by x and by a
+    by_factor, by_state = np.zeros((2, N)), np.zeros((2, N))
+    for i in range(N):
+        by_factor, by_state = by_factor * numbers[i], by_state * numbers[i]
+        by_factor[0, i], by_state[0, i], by_state[1, i] = factor, state, 1.0
+        factor, state = factor * numbers[i], numbers[i] * state + added[i]
+        expected[i], jacobians[:, i] = factor + state, by_factor + by_state
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(by_x, heads @ jacobians[0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(by_a, heads @ jacobians[1], rtol=1e-12, atol=1e-12)
+
+
 #: what keeps its own rule
 OTHERS: dict[str, Callable[[], Any]] = {
     "a sum": lambda: masked("k <= i", te.sum, 0.0),

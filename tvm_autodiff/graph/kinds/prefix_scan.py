@@ -71,6 +71,11 @@ class Scan:
     scanned: tuple[Extent, ...]
     backward: bool
 
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The tensors that it reads, each once: the first parameters of its function."""
+        return list({tensor_key(tensor): tensor for tensor in self.elements}.values())
+
 
 def scan_stage(name: str, scan: Scan) -> list[Tensor]:
     """``out[a, k] = the state of row a before element k``, one tensor for each component.
@@ -113,11 +118,8 @@ def scan_stage(name: str, scan: Scan) -> list[Tensor]:
 
 def _inputs(scan: Scan) -> tuple[list[Tensor], list[int]]:
     """The tensors that a scan reads, each once, and the input for each element."""
-    inputs: dict[tuple[int, int], Tensor] = {}
-    for tensor in scan.elements:
-        inputs.setdefault(tensor_key(tensor), tensor)
-    places = list(inputs)
-    return list(inputs.values()), [places.index(tensor_key(tensor)) for tensor in scan.elements]
+    places = list(map(tensor_key, scan.inputs))
+    return scan.inputs, [places.index(tensor_key(tensor)) for tensor in scan.elements]
 
 
 def scan_of(op: Operation) -> Scan | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ....codegen.stages.primfunc import StageFunction, launch_of
 from ....expr.nodes import dtype_of
-from ....graph.graph import tensors_read_by
 from ....graph.kinds.kind import kind_of
 from ....graph.kinds.prefix_scan import Scan, scan_function
 from ....graph.stage import shape_of
@@ -33,5 +32,4 @@ def scan(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         lanes=lanes,
         threads=threads_over(shape, size_of(shape), kernel.repetition, machine) > 1,
     )
-    inputs = tensors_read_by(kernel.root)
-    return [launch_of(func, kernel.root, inputs, kernel.outputs)]
+    return [launch_of(func, kernel.root, found.inputs, kernel.outputs)]
