@@ -202,3 +202,46 @@ def test_an_initial_value_precedes_all_elements(name):
         np.testing.assert_array_equal(got[2][i], np.arange(11) == at - 1)
         assert got[3][i] == (at == 0)
         assert got[4][i] == (shift[i] if at == 0 else moves[i, at - 1])
+
+
+@pytest.mark.parametrize("width", [2, 3, 8, 40])
+@pytest.mark.parametrize("form", ["row", "bounds", "segments"])
+def test_tangents_of_rescaled_sums_choose_as_their_maxima_do(form, width):
+    """A running logarithm of a sum with ties: what the maximum's tangent follows cancels."""
+
+    def combine(a, b):
+        best = te.max(a[0], b[0])
+        return best, a[1] * te.exp(a[0] - best) + b[1] * te.exp(b[0] - best)
+
+    reducer = te.comm_reducer(combine, lambda a, b: (te.min_value(a), tirx.const(0, b)))
+    x, t = (te.placeholder((width,), "float64", name=name) for name in "xt")
+    d = te.placeholder((width,), "int32", name="d")
+    every = te.reduce_axis((0, width), "k")
+    one, zero = (tirx.const(number, "float64") for number in (1, 0))
+
+    def body(i):
+        if form == "bounds":
+            k = te.reduce_axis((0, i + 1), "k")
+            return reducer((x[k], one), axis=k)
+        if form == "row":
+            return reducer((x[every], one), axis=every)
+        parts = ((x[every], te.min_value("float64")), (one, zero))
+        return reducer([te.if_then_else(d[every] == i, a, b) for a, b in parts], axis=every)
+
+    best, total = te.compute((width,), body, name="y")
+    value = te.compute((width,), lambda i: te.log(te.max(total[i], 1e-9)) + best[i], name="l")
+    [tangent] = jvp(value, [x], [t])
+    function = build([x, t, d], [tangent])
+    rng = np.random.default_rng(0)
+    numbers, segment = rng.integers(0, 2, width).astype(float), rng.integers(0, 2, width)
+    got = np.array([function(numbers, e, segment.astype("int32"))[0] for e in np.eye(width)]).T
+    place = np.arange(width)
+    counts = {
+        "row": np.ones((width, width), bool),
+        "bounds": place[None] <= place[:, None],
+        "segments": segment[None] == place[:, None],
+    }[form]
+    weights = counts * np.exp(numbers)
+    filled = counts.any(axis=1)
+    expected = weights[filled] / weights[filled].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(got[filled], expected, atol=1e-14)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from ...expr.build import compare, const, negate, select, variable
 from ...expr.dtypes import keeps_values
 from ...expr.nodes import Var, const_value, dtype_of, is_integer, node_id, op_name, operands
-from ...expr.rewrite import depends_on
+from ...expr.rewrite import depends_on, replace_outermost
+from ...expr.sharing.lets import merge_equal
 from ...graph.choices import Choice, choices, is_open
 from ...graph.stage import Combiner, Reduction, axis_range
 from ...rules.reductions.reducing import flat_position
@@ -21,8 +22,8 @@ def selected_in_order(reduction: Reduction) -> Reduction:
     """``l if C(l, r) else r → l if (C(l, r) if place(l) <= place(r) else not C(r, l)) else r``.
 
     The operand that is first in iteration order is the left one of the user's condition, whichever
-    side it comes from; identities precede all elements. A condition for which ties mean equal
-    operands is unchanged.
+    side it comes from; identities precede all elements. Other components that choose by the
+    condition do so, too. A condition for which ties mean equal operands is unchanged.
     """
     if not _places_in_order(reduction):
         return reduction
@@ -49,7 +50,10 @@ def _ordered(reduction: Reduction, choice: Choice) -> Reduction:
     here = Combiner(combiner.lhs, combiner.rhs, (choice.keeps_left,), combiner.identity)
     [swapped] = here.apply(combiner.rhs, combiner.lhs)
     keeps_left = select(compare("le", lhs[place], rhs[place]), choice.keeps_left, negate(swapped))
-    result = [*combiner.result, *lhs[len(combiner.result) :]]
+    # others may choose by the same condition: the tangent of a sum that is rescaled by a maximum
+    condition, *others = merge_equal([choice.keeps_left, *combiner.expanded()])
+    chosen = [replace_outermost(other, {node_id(condition): keeps_left}) for other in others]
+    result = [*chosen, *lhs[len(combiner.result) :]]
     for n in components:
         result[n] = select(keeps_left, lhs[n], rhs[n])
     ordered = Combiner(lhs, rhs, tuple(result), identity)
