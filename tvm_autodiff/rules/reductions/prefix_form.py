@@ -48,6 +48,7 @@ from .reducers import classify
 #: kinds of reducers with rules of their own that keep the number of points
 _LINEAR = frozenset(("sum", "max", "min", "selection"))
 
+
 @dataclass(frozen=True)
 class _Prefix:
     """``out[.., i, ..] = ⊕_k values(k)``, for k up to i, or from i on."""
@@ -82,7 +83,7 @@ def _by_bound(op: Operation, found: Reduction) -> _Prefix | None:
     for place, own in enumerate(op.axis):
         terms, constant = linear_terms(extent)
         alone = [(node_id(node), factor) for node, factor in terms] == [(node_id(own.var), 1)]
-        if alone and constant in (0, 1):
+        if alone and constant in (0, 1) and axis_range(own)[0] == 0:
             return _Prefix(place, found.sources, False, constant == 1)
     return None
 
