@@ -14,11 +14,11 @@ from ..codegen.host.direct_calls import EXACT_PIPELINE, PIPELINE
 from ..codegen.modules import kernels_as_they_are
 from ..codegen.passes.bfloat16 import with_float32_inside
 from ..codegen.passes.indices.function_widths import needs_wider_indices, with_safe_indices
+from ..codegen.passes.indices.opaque_conversions import hide_conversions
 from ..codegen.passes.indices.opaque_indices import C_CAST
 from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.launches import without_blocks
 from ..codegen.passes.opaque_choices import hide_choices
-from ..codegen.passes.opaque_conversions import hide_conversions
 from ..codegen.stages.primfunc import StageFunction
 from .cost import MAX_NODES
 from .cpu.rules import CPU_RULES, LOOP_RULES

@@ -202,6 +202,17 @@ OTHERS: dict[str, Callable[[], Any]] = {
 }
 
 
+def test_places_that_wrap() -> None:
+    """``uint8(k) <= i`` holds for k = 256 again."""
+    x, k = te.placeholder((260,), "float64", "x"), te.reduce_axis((0, 260), "k")
+    one = tirx.const(1.0, "float64")
+    body = lambda i: PRODUCT(  # noqa: E731
+        te.if_then_else(k.var.astype("uint8").astype("int32") <= i, x[k], one), axis=k
+    )
+    out = te.compute((260,), body, name="P")
+    assert prefix_form(out.op) is None
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_others(name: str) -> None:
     _, out = OTHERS[name]()

@@ -211,6 +211,15 @@ def test_symbolic_results() -> None:
     np.testing.assert_array_equal(got, expected([d, v, like], output, given))
 
 
+def test_a_result_that_wraps() -> None:
+    """``uint8(n)`` is one number for two results: each element belongs to both."""
+    inputs, output = segments(index="uint8", holds=lambda d, e, n: mask(d(e), n.astype("uint8")))
+    given = arrays(inputs, "random")
+    given[0] %= 9
+    np.testing.assert_array_equal(build(inputs, output)(*given), expected(inputs, output, given))
+    assert (expected(inputs, output, given)[256:] > -1e9).any()
+
+
 #: what keeps the loops over all pairs
 DENSE = {
     "few results": lambda n, d, v, e: te.if_then_else(mask(d(e), n), v[e], -1e9),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...expr.build import all_of, compare, conjuncts, const, if_then_else
+from ...expr.integers.prefix_order import prefix_order
 from ...expr.nodes import (
     BRANCHES,
     Axis,
@@ -26,7 +27,6 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.prefix_order import prefix_order
 from ...expr.rewrite import depends_on, expand_lets, substituter
 from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import linear_terms

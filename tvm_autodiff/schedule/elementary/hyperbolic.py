@@ -69,7 +69,7 @@ _LARGE = 2.0**14  #: from here on asinh(x) and acosh(x) round to log(2x)
 def asinh(c: Code, x: Value) -> Value:
     """``log(1 + t)`` with ``t = |x| + x**2/(1 + sqrt(1 + x**2))``."""
     a, sign = magnitude_and_sign(c, x)
-    # what is compared with false stays: NaN
+    # a comparison with NaN is false, so that NaN stays
     small = c.where(a > _LARGE, 1.0, a)
     square = small * small
     near = log1p(c, small + square / (c.sqrt(square + 1.0) + 1.0))

@@ -15,10 +15,10 @@ from ...codegen.passes.short_circuit import condition_of
 from ...codegen.targets import USUAL_PORT_BYTES
 from ...expr.build import conjuncts
 from ...expr.dtypes import itemsize
+from ...expr.integers.prefix_order import unconverted
 from ...expr.nodes import (
     BRANCHES,
     Expr,
-    Var,
     const_value,
     dtype_of,
     is_integer,
@@ -156,7 +156,7 @@ def _equation(part: Expr, op: Operation) -> tuple[int, Expr] | None:
     numbers = {node_id(var): number for number, var in enumerate(axis_vars(op))}
     left, right = operands(part)
     for result, place in ((left, right), (right, left)):
-        number = numbers.get(node_id(_unconverted(result)))
+        number = numbers.get(node_id(unconverted(result)))
         if number is None or not contains_load(place):
             continue
         if not depends_on(place, [op.axis[number].var]):
@@ -168,8 +168,3 @@ def _unmarked(condition: Expr) -> Expr:
     """A condition without the mark that it is evaluated in order."""
     found = condition_of(condition)
     return condition if found is None else found
-
-
-def _unconverted(index: Expr) -> Expr | Var:
-    """``int64(n) → n``: an index is compared in the type of data."""
-    return operands(index)[0] if op_name(index) == "cast" else index

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...expr.build import all_of, conjuncts, if_then_else
+from ...expr.integers.prefix_order import PrefixOrder, prefix_order
 from ...expr.nodes import (
     BRANCHES,
     Expr,
@@ -21,7 +22,6 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.prefix_order import PrefixOrder, prefix_order
 from ...expr.printing.reducer_signs import sign_of
 from ...expr.rewrite import depends_on, expand_lets
 from ...expr.sharing.lets import merge_equal

@@ -11,7 +11,7 @@ from tvm import te, tirx
 from tvm.ir import prim
 
 import tvm_autodiff as ad
-from tvm_autodiff.codegen.passes.opaque_conversions import hide_conversions
+from tvm_autodiff.codegen.passes.indices.opaque_conversions import hide_conversions
 
 k, m = tirx.Var("k", "int32"), tirx.Var("m", "int64")
 a, t, u = (tirx.Var(name, "float32") for name in "atu")

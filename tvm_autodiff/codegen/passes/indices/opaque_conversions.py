@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import prim
 
-from ...expr.build import like
-from ...expr.nodes import binary, is_float, is_integer, op_name
+from ....expr.build import like
+from ....expr.nodes import binary, is_float, is_integer, op_name
 
 
 def hide_conversions(func: Any) -> Any:

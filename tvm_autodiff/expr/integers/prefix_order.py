@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .build import sub
-from .nodes import Expr, Var, is_integer, node_id, op_name, operands
-from .simplify import linear_terms
+from ..build import sub
+from ..dtypes import keeps_values
+from ..nodes import INDEX_DTYPES, Expr, Var, dtype_of, node_id, op_name, operands
+from ..simplify import linear_terms
 
 #: comparison of ``k - i`` with zero → the least, and the largest difference that it allows
 _ALLOWS: dict[str, tuple[int | None, int | None]] = {
@@ -29,6 +30,8 @@ class PrefixOrder(NamedTuple):
 def prefix_order(condition: Expr, element: Var, place: Var) -> PrefixOrder | None:
     """The order of two variables that a condition requires; None for other conditions.
 
+    Narrow and unsigned numbers wrap, so they have no order here.
+
     Examples
     --------
     >>> from tvm import te
@@ -38,10 +41,10 @@ def prefix_order(condition: Expr, element: Var, place: Var) -> PrefixOrder | Non
     >>> prefix_order(i < k, k, i)
     PrefixOrder(backward=True, inclusive=False)
     """
-    if op_name(condition) not in _ALLOWS or not is_integer(operands(condition)[0]):
+    if op_name(condition) not in _ALLOWS or dtype_of(operands(condition)[0]) not in INDEX_DTYPES:
         return None
     terms, constant = linear_terms(sub(*operands(condition)))
-    factors = {node_id(_unconverted(node)): factor for node, factor in terms if factor}
+    factors = {node_id(unconverted(node)): factor for node, factor in terms if factor}
     sign = factors.get(node_id(element), 0)
     if factors != {node_id(element): sign, node_id(place): -sign} or abs(sign) != 1:
         return None
@@ -53,6 +56,9 @@ def prefix_order(condition: Expr, element: Var, place: Var) -> PrefixOrder | Non
     return PrefixOrder(True, least == 0) if least in (0, 1) else None
 
 
-def _unconverted(index: Expr) -> Expr:
-    """``int64(k) → k``"""
-    return operands(index)[0] if op_name(index) == "cast" else index
+def unconverted(index: Expr) -> Expr:
+    """``int64(k) → k``, where a conversion keeps every value: that to uint8 wraps."""
+    if op_name(index) != "cast":
+        return index
+    [inner] = operands(index)
+    return inner if keeps_values(dtype_of(inner), dtype_of(index)) else index

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tvm import tirx
 
-from tvm_autodiff.expr.prefix_order import prefix_order
+from tvm_autodiff.expr.integers.prefix_order import prefix_order
 
 k, i, j = (tirx.Var(name, "int32") for name in "kij")
 #: name → a condition on two integers
@@ -51,6 +51,10 @@ OTHERS = {
     "three": k + j < i,
     "floats": k.astype("float32") < i.astype("float32"),
     "a bound": k < 5,
+    "a number that wraps": k.astype("uint8").astype("int32") <= i,
+    "narrow numbers": k.astype("int8") <= i.astype("int8"),
+    "unsigned numbers": k.astype("uint32") <= i.astype("uint32"),
+    "a narrower number": k <= tirx.Var("i", "int64").astype("int32"),
 }
 
 
