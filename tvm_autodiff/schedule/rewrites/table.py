@@ -17,6 +17,7 @@ from .gathered_operands import with_gathered_operands
 from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
 from .loops.reversed_axes import with_reversed_axes
+from .loops.unit_axes import without_unit_axes
 from .loops.unread_results import without_unread_results
 from .normal_form import normal_form
 from .prefix_lookups import with_prefix_lookups
@@ -69,6 +70,7 @@ BEFORE_KERNELS = (
 
 #: what one pass over memory computes
 INTO_KERNELS = (
+    Rewrite(without_unit_axes),
     Rewrite(with_fused_argmax),
     Rewrite(with_added_sums),
     Rewrite(with_scanned_sums, exact=False),
