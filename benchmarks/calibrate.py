@@ -189,7 +189,8 @@ class Here:
     @cached_property
     def near(self) -> float:
         """The cycles to read a byte in a core's own cache."""
-        return self._bytes(self.machine.cache_bytes // 2)
+        small, large = self.machine.cache_bytes // 4, self.machine.cache_bytes // 2
+        return (self._bytes(large) * large - self._bytes(small) * small) / (large - small)
 
     def shared(self) -> float:
         """How many cycles more a byte of the shared cache takes."""
@@ -280,6 +281,7 @@ class Here:
         for where, sizes, factor in (("second cache", (128, 256), 1), ("beyond", (512, 1024), 2)):
             here = self.moved(sizes, turned)
             yield Price("TURNED", factor * cost.TURNED, here, f"cycles of an element, {where}")
+        yield Price("NEAR_BYTE", cost.NEAR_BYTE, self.near, "cycles in a core's own cache")
         yield Price("SHARED_BYTE", cost.SHARED_BYTE, self.shared(), "cycles more than near")
         yield Price("MEMORY_BYTE", cost.MEMORY_BYTE, self.memory(), "cycles more than near")
         yield Price("gather", None, self.gathered(), "cycles of an element in the second cache")

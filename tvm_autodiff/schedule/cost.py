@@ -25,6 +25,8 @@ KERNEL_CALL = 128
 #: 1 to 2 µs
 LAUNCH_CYCLES = 4_000
 TURNED = 0.5  #: to write an element in another order, in the cache; twice as much beyond
+#: to read a byte of a core's own cache beyond the first one, as `calibrate.py` measures
+NEAR_BYTE = 0.037
 #: to reach a byte of the cache that all cores share: with its scores there, attention of 32x128x64
 #: with its gradient takes so much longer on Zen 5, at least
 SHARED_BYTE = 0.03

@@ -18,14 +18,14 @@ from tvm_autodiff.schedule.rule import apply_rules
 
 
 def product(state, W, name):
-    """`s wᵀ`."""
+    """`s |w|ᵀ`."""
     n, m = state.shape
     k = te.reduce_axis((0, m), "k")
-    return te.compute((n, m), lambda i, j: te.sum(state[i, k] * W[j, k], axis=k), name=name)
+    return te.compute((n, m), lambda i, j: te.sum(state[i, k] * te.abs(W[j, k]), axis=k), name=name)
 
 
 def recurrent(steps, n, m):
-    """`s → s wᵀ`, again and again: each product packs w."""
+    """`s → s |w|ᵀ`, again and again: each product packs |w|."""
     S, W = cases.placeholder("S", n, m), cases.placeholder("W", m, m)
     state = S
     for number in range(steps):
@@ -78,7 +78,7 @@ def test_results_stay(case):
     else:
         want = [arrays[0]]
         for _ in range(4):
-            want = [want[0] @ arrays[1].T]
+            want = [want[0] @ abs(arrays[1]).T]
     for got, expected in zip(results, want, strict=True):
         np.testing.assert_array_equal(got, expected)
 
@@ -93,5 +93,5 @@ def test_a_copy_of_an_old_weight_is_not_one_of_the_new():
     s, w = (rng.integers(-1, 2, shape).astype("float32") for shape in ((64, 128), (128, 128)))
     before = w.copy()
     [got] = step(s, w)
-    np.testing.assert_array_equal(got, (s @ before.T) @ (2 * before).T)
+    np.testing.assert_array_equal(got, (s @ abs(before).T) @ abs(2 * before).T)
     np.testing.assert_array_equal(w, 2 * before)

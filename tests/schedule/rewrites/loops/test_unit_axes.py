@@ -1,4 +1,4 @@
-"""Stages that are no outputs lose axes of one element; what they hold stays."""
+"""Stages lose axes of one element that are read at a constant only; what they hold stays."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
     "axes of an output": (weights, [(1, N, 1), (1, N, 1)]),
     "a batch of one": (
         lambda: topi.nn.relu(topi.tanh(topi.exp(one))),
-        [(N,), (1, N, 1), (1, N, 1)],
+        [(1, N, 1), (1, N, 1), (1, N, 1)],
     ),
     "several outputs": (argmax, [(N, M), (N, M)]),
     "no axis left": (share, [(), (N,)]),

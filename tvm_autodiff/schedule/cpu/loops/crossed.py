@@ -1,4 +1,4 @@
-"""Finds elementwise kernels that read along another axis than they write."""
+"""Finds elementwise kernels that read along another axis than they write, and tiles their loops."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...declined import Declined, no_gain, other_kind
 from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import affine_forms
+from ...nest.nest import Nest, interchanged, nest_of, strip_mined, unrolled, vectorised
 from .vector_body import VECTOR_OPS
 
 
@@ -52,6 +53,21 @@ def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
     if side < MIN_LANES:
         return no_gain(f"its tiles have fewer than {MIN_LANES} rows or columns")
     return Crossed(values, across, reads, side)
+
+
+def transposed_nest(kernel: Kernel, found: Crossed, side: int) -> Nest:
+    """``for i: for j: T(i, j)  →
+    for j by L: for i by L: T(i, j .. j + L - 1), .. T(i + L - 1, j ..)``
+    """
+    axes = kernel.root.axis
+    count = len(axes)
+    outer = [place for place in range(count - 1) if place != found.across]
+    nest = nest_of(axes, found.values, kernel.outputs)
+    nest = interchanged(nest, [*outer, count - 1, found.across])
+    if side == 1:
+        return nest
+    strips = strip_mined(vectorised(nest, count - 2, side), count - 1, side)
+    return unrolled(strips, [*(1 for _ in nest.loops), side])
 
 
 def extent_or(default: int, axis: Axis) -> int:

@@ -98,6 +98,28 @@ def nest_function(
     return StageFunction(function(buffers, body, once), tuple(inputs), tuple(results))
 
 
+def inner_loops(
+    nest: Nest, outer: int, places: Places
+) -> tuple[list[Var], Statement] | Declined:
+    """The loops of a nest but for the `outer` ones, in vectors, for any turn of these.
+
+    Parameters
+    ----------
+    nest : Nest
+    outer : int
+        How many leading loops are left out.
+    places : Places
+        The buffers of what is read and stored.
+
+    Returns
+    -------
+    list of Var
+        What stands for the variables of the outer loops.
+    Statement
+    """
+    return _Writer(nest, places, True, False).within(outer)
+
+
 def _fits(nest: Nest) -> Expr:
     """Whether each loop is as long as its borders and one of its turns."""
     symbolic = [
@@ -147,6 +169,30 @@ class _Writer:
             if made is not None:
                 return made
         return self.declined
+
+    def within(self, outer: int) -> tuple[list[Var], Statement] | Declined:
+        """See `inner_loops`."""
+        given = [replace(_renewed(one), lanes=1) for one in self._nest.loops[:outer]]
+        made = self._at(given, [])
+        return self.declined if made is None else ([one.var for one in given], made)
+
+    def _at(self, given: Sequence[Loop], chosen: list[Loop]) -> Statement | None:
+        """The loops inside of given ones, by the pieces that the variables of these lie in."""
+        place = len(chosen)
+        if place == len(given):
+            return self._loops(place, chosen, SERIAL)
+        var = given[place].var
+        whole: Statement | None = None
+        for piece in reversed(self._pieces[place]):
+            inner = self._at(given, [*chosen, replace(piece, var=var, lanes=1)])
+            if inner is None or whole is None:
+                whole = inner
+            else:
+                end = const(piece.low + int(piece.extent), dtype_of(var))
+                whole = branch(compare("lt", var, end), inner, whole)
+            if whole is None:
+                return None
+        return whole
 
     def _shared(self, threads: int) -> list[Loop]:
         """The leading loops whose turns are tasks. The innermost one is among them only where the

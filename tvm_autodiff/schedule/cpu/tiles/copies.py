@@ -19,6 +19,7 @@ from ...nest.products import Operand
 from .loop_order import reduction_order
 from .nests import Nest, ranges_of
 from .packing import packed_size
+from .panels import panels_of
 from .tiling import Tile
 
 
@@ -73,6 +74,9 @@ def _copy_cycles(
     if not held and STORE * size > nest.count((*nest.spatial, *nest.reduced), padded) * steps:
         return None
     each = _pack_cycles(operand, size, nest, tile, machine)
+    if panels_of(operand, nest, tile, padded, machine) is not None:
+        # without a function of its own, and what it writes is read from the first cache
+        return size * each / 2 / machine.threads
     return launch_cycles(size, each, machine) / steps
 
 

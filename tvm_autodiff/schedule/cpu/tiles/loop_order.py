@@ -39,6 +39,18 @@ class TileOrders:
         """
         return min(self._orders(), key=self.far_bytes)
 
+    def with_outermost(self, axes: Collection[int]) -> list[int] | None:
+        """The best order in which some axes are outermost, if it reads no more again than others.
+        """
+        orders = self._orders()
+        least = min(map(self.far_bytes, orders))
+        moved = [
+            [*(one for one in order if one in axes), *(one for one in order if one not in axes)]
+            for order in orders
+        ]
+        best = min(moved, key=self.far_bytes)
+        return best if self.far_bytes(best) <= least else None
+
     def far_cycles(self) -> float:
         """The cycles in which a core reads again from beyond its cache, in the best order."""
         everything = self._bytes(self._nest.spatial)
@@ -111,6 +123,19 @@ class TileOrders:
         still = {key: self._factors.get(key, 1) for key in outside}
         ranges = ranges_of({**self._padded, **still})
         return packed_size(operand, ranges, self._nest.symbolic)
+
+
+def streamed_bytes(
+    nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int]
+) -> int:
+    """The bytes that each tile reads from beyond the first cache: those of operands of which it
+    reads more than stays in there until the next tile.
+    """
+    here = {nest.spatial[axis]: count for axis, count in tile.factors.items()}
+    ranges = ranges_of({**padded, **dict.fromkeys(nest.spatial, 1), **here})
+    sizes = (packed_size(one, ranges, nest.symbolic) or 0 for one in nest.body.operands)
+    read = (size * nest.itemsize for size in sizes)
+    return sum(one for one in read if one > machine.first_cache_bytes // 2)
 
 
 def reduction_order(nest: Nest, tile: Tile) -> list[int]:

@@ -77,12 +77,22 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Packed:
-    """The copy of an operand, the read that replaces it, and the places of its body that have to
-    be below ends for it not to be zero.
+    """The copy of an operand.
+
+    Attributes
+    ----------
+    tensor : Tensor
+    read : Expr
+        What replaces the operand.
+    leading : int
+        How many of its dimensions a panel has one place of.
+    inside : tuple of (Expr, Expr)
+        The places of its body that have to be below ends for it not to be zero.
     """
 
     tensor: Tensor
     read: Expr
+    leading: int
     inside: tuple[tuple[Expr, Expr], ...] = ()
 
 
@@ -218,7 +228,8 @@ def pack(
         body = if_then_else(holds, body, zero_like(body))
     axes = [*leading, *trailing]
     tensor = make_stage(name, axes, [with_guards(body, axes)])[0]
-    return Packed(tensor, load(tensor, [*leading_reads, *trailing_reads]), tuple(inside))
+    read = load(tensor, [*leading_reads, *trailing_reads])
+    return Packed(tensor, read, len(leading), tuple(inside))
 
 
 def _value(atom: Atom, by_id: Mapping[int, Var], constant: int, dtype: str) -> Expr:

@@ -29,7 +29,7 @@ from .nests import Nest, padded_extents
 from .packing import Pieces, TileAxes, pack
 from .symbolic_rows import rows_of
 from .tile_choice import narrow_tile
-from .tile_functions import ends_of, inner_axes, parameters, summed, tile_loops
+from .tile_functions import ends_of, inner_axes, parameters, summed, tile_loops, tile_order
 from .tiling import Spot, Tile, TileCode
 
 
@@ -195,8 +195,8 @@ def _part(
         places,
         lambda values, here: stored(kernel, values, here, places),
     )
-    others = [number for number in range(len(nest.spatial)) if number not in sizes]
-    starts, loops, numbers = tile_loops(nest, tile, run.inner, others, machine)
+    others = [number for number in tile_order(nest, tile, machine) if number not in sizes]
+    starts, loops, numbers = tile_loops(nest, tile, run.inner, others)
     column = variable("column", dtype_of(run.start))
     starts[tile.vector] = column
     ends = ends_of(nest, tile)

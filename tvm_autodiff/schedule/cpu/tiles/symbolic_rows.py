@@ -30,7 +30,16 @@ from ...rule import Made
 from ..loops.parallel import shared_loops
 from ..loops.results import stored
 from .nests import Nest
-from .tile_functions import ends_of, inner_axes, parameters, read_or_packed, summed, tile_loops
+from .tile_functions import (
+    copied,
+    ends_of,
+    inner_axes,
+    parameters,
+    read_or_packed,
+    summed,
+    tile_loops,
+    tile_order,
+)
 from .tiling import Spot, Tile, TileCode
 
 
@@ -85,8 +94,8 @@ def row_functions(
         places,
         lambda values, here: stored(kernel, values, here, places),
     )
-    others = [number for number in range(len(nest.spatial)) if number != axis]
-    starts, loops, numbers = tile_loops(inside, tile, inner, others, machine)
+    others = [number for number in tile_order(inside, tile, machine) if number != axis]
+    starts, loops, numbers = tile_loops(inside, tile, inner, others)
     ends = ends_of(inside, tile)
 
     def at(count: int, row: Expr) -> Statement:
@@ -98,7 +107,7 @@ def row_functions(
     else:
         body = shared_loops(loops, code.allocated(rows.serial()), threads)
     func = function(buffers, body, once=True)
-    return [*copies, StageFunction(func, inputs, tuple(kernel.outputs))]
+    return [*map(copied, copies.values()), StageFunction(func, inputs, tuple(kernel.outputs))]
 
 
 def rows_of(at: Callable[[int, Expr], Statement], size: int, rows: Expr) -> Rows:

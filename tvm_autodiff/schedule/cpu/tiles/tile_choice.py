@@ -10,13 +10,22 @@ from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
 from ....expr.rewrite import postorder
-from ...cost import CALL, LATENCY, MARGIN, MAX_COPIES, MEMORY_BYTE, MIN_LANES, TURNED
+from ...cost import (
+    CALL,
+    LATENCY,
+    MARGIN,
+    MAX_COPIES,
+    MEMORY_BYTE,
+    MIN_LANES,
+    NEAR_BYTE,
+    TURNED,
+)
 from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.elementwise_body import Body, Steps
 from ...nest.products import Operand
 from .copies import copy_cycles, launch_cycles, turn_cycles
-from .loop_order import TileOrders
+from .loop_order import TileOrders, streamed_bytes
 from .nests import Nest, padded_extents
 from .tiling import Tile
 
@@ -139,8 +148,9 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
         for key, factor in unrolled.items():
             repeated *= factor if key in along else 1
         computed += weight * repeated * (tile.vectors * cost if vector_key in along else 0.5)
-    once = max(computed, loads, LATENCY) + 0.15 * loads + 1.0
     total = nest.count(nest.reduced, padded)
+    streamed = NEAR_BYTE * streamed_bytes(nest, tile, machine, padded) / max(1, total)
+    once = max(computed, loads, streamed, LATENCY) + 0.15 * loads + 1.0
     tiles = 1
     for axis, key in enumerate(nest.spatial):
         tiles *= padded.get(key, nest.symbolic) // tile.factors.get(axis, 1)

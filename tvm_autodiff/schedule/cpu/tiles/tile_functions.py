@@ -4,10 +4,10 @@ results where that is faster than to write them in their order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ....codegen.loop_nest import Buffer, Places, Statement, counter, function
+from ....codegen.loop_nest import Buffer, Places, Statement, counter, function, nested
 from ....codegen.stages.primfunc import StageFunction
 from ....expr.build import cast, const, mul, true, variable
 from ....expr.nodes import (
@@ -20,6 +20,7 @@ from ....expr.nodes import (
     load,
     load_tensor,
     node_id,
+    operands,
     tensor_key,
 )
 from ....expr.rewrite import map_loads, postorder, substituter
@@ -35,7 +36,7 @@ from ....graph.stage import (
     reduction_stage,
     renew_axis,
 )
-from ...declined import Declined
+from ...declined import Declined, no_gain
 from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.elementwise_body import reduced_body
@@ -46,7 +47,9 @@ from ..loops.results import stored
 from .copies import needs_copy
 from .loop_order import TileOrders, reduction_order
 from .nests import Nest, nest_of, padded_extents
-from .packing import TileAxes, pack
+from .packing import Packed, TileAxes, pack
+from .panel_copy import panel_copy
+from .panels import Panels, panels_of
 from .tile_choice import tile_cycles, worth_turning
 from .tiling import Spot, Tile, TileCode
 
@@ -62,40 +65,118 @@ def nest_of_kernel(kernel: Kernel, machine: Machine) -> Nest | None:
 
 
 def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> Made | Declined:
-    """The copies of operands, the tile, and a transposition of its results if there is one."""
+    """The copies of operands, the tile, and a transposition of its results if there is one.
+
+    An operand is copied panel by panel in the function of the tile where that takes no more reads.
+    """
     inner = inner_axes(nest, tile)
     found = read_or_packed(kernel, nest, tile, inner, machine)
     if isinstance(found, Declined):
         return found
     copies, reads = found
     turned = _turned(kernel, nest, tile, machine)
-    results = kernel.outputs if turned is None else [turned[0]]
-    reduced = summed(nest, tile, reads)
-    inputs, places, buffers = parameters(kernel, reduced.sources, results, turned is None)
-    order = _vector_last(nest, tile)
-
-    def stores(values: Sequence[Expr], here: Sequence[Expr]) -> list[Statement]:
-        if turned is None:
-            return stored(kernel, values, here, places)
-        return [places.write(turned[0], values[0], [here[axis] for axis in order])]
-
-    code = TileCode(tile, nest.body.axes, reduced, inner.inside, places, stores)
-    starts, loops, numbers = tile_loops(nest, tile, inner, range(len(nest.spatial)), machine)
-    ends = ends_of(nest, tile) if turned is None else {}
-    cycles = tile_cycles(nest, tile, replace(machine, threads=1))
-    body = code.allocated(code.at(Spot(starts, ends, values=numbers)))
-    body = shared_loops(loops, body, threads_of(kernel, machine, cycles))
-    func = function(buffers, body, once=True)
-    launches: Made = [*copies, StageFunction(func, inputs, tuple(results))]
+    write = _Function(kernel, nest, tile, inner, summed(nest, tile, reads), turned, machine)
+    padded = padded_extents(nest, tile)
+    launch: StageFunction | Declined = no_gain("it copies no operand")
+    for number, packed in copies.items():
+        panels = panels_of(nest.body.operands[number], nest, tile, padded, machine)
+        if panels is not None:
+            launch = write.over_panels(packed, panels)
+            if not isinstance(launch, Declined):
+                del copies[number]
+                break
+    if isinstance(launch, Declined):
+        launch = write.over_tiles()
+    launches: Made = [*map(copied, copies.values()), launch]
     return launches if turned is None else writes_to([*launches, Rest(turned[1])], kernel)
+
+
+@dataclass(frozen=True)
+class _Function:
+    """Writes the function of a tile; with `turned` its results are in another order."""
+
+    kernel: Kernel
+    nest: Nest
+    tile: Tile
+    inner: TileAxes
+    reduced: Reduction
+    turned: tuple[Tensor, Kernel] | None
+    machine: Machine
+
+    def over_tiles(self) -> StageFunction:
+        """The function that reads whole copies."""
+        inputs, places, buffers = self._parameters([])
+        order = tile_order(self.nest, self.tile, self.machine)
+        starts, loops, numbers = tile_loops(self.nest, self.tile, self.inner, order)
+        code, spot = self._code(places), self._spot(starts, numbers)
+        return self._function(loops, code.allocated(code.at(spot)), inputs, buffers)
+
+    def over_panels(self, packed: Packed, panels: Panels) -> StageFunction | Declined:
+        """The function that copies each panel of an operand before the tiles that read it."""
+        inputs, places, buffers = self._parameters([packed.tensor])
+        starts, loops, numbers = tile_loops(self.nest, self.tile, self.inner, panels.order)
+        here: dict[Var, Expr] = dict(numbers)
+        for axis, start in starts.items():
+            var = self.nest.body.axes[axis].var
+            here[var] = cast(dtype_of(var), start)
+        leading = operands(packed.read)[: packed.leading]
+        copy = panel_copy(packed, list(map(substituter(here), leading)), places, self.machine)
+        if isinstance(copy, Declined):
+            return copy
+        code, spot = self._code(places), self._spot(starts, numbers)
+        tiles = nested(loops[panels.outer :], code.at(spot))
+        body = code.allocated(copy.before(tiles))
+        return self._function(loops[: panels.outer], body, inputs, buffers)
+
+    def _parameters(
+        self, panels: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], Places, list[Buffer]]:
+        sources = [*self.reduced.sources, *(body for one in panels for body in bodies(one.op))]
+        finishes = self.turned is None
+        return parameters(self.kernel, sources, self._results, finishes, panels)
+
+    @property
+    def _results(self) -> list[Tensor]:
+        return self.kernel.outputs if self.turned is None else [self.turned[0]]
+
+    def _code(self, places: Places) -> TileCode:
+        kernel, turned, order = self.kernel, self.turned, _vector_last(self.nest, self.tile)
+
+        def stores(values: Sequence[Expr], here: Sequence[Expr]) -> list[Statement]:
+            if turned is None:
+                return stored(kernel, values, here, places)
+            return [places.write(turned[0], values[0], [here[axis] for axis in order])]
+
+        axes = self.nest.body.axes
+        return TileCode(self.tile, axes, self.reduced, self.inner.inside, places, stores)
+
+    def _spot(self, starts: Mapping[int, Expr], numbers: Mapping[Var, Expr]) -> Spot:
+        ends = ends_of(self.nest, self.tile) if self.turned is None else {}
+        return Spot(starts, ends, values=numbers)
+
+    def _function(
+        self,
+        loops: Sequence[tuple[Var, Extent]],
+        body: Statement,
+        inputs: tuple[Tensor, ...],
+        buffers: list[Buffer],
+    ) -> StageFunction:
+        cycles = tile_cycles(self.nest, self.tile, replace(self.machine, threads=1))
+        body = shared_loops(loops, body, threads_of(self.kernel, self.machine, cycles))
+        return StageFunction(function(buffers, body, once=True), inputs, tuple(self._results))
+
+
+def copied(packed: Packed) -> Rest:
+    """The copy of an operand as a kernel of its own."""
+    return Rest(Kernel(packed.tensor.op))
 
 
 def read_or_packed(
     kernel: Kernel, nest: Nest, tile: Tile, inner: TileAxes, machine: Machine
-) -> tuple[list[Rest], list[Expr]] | Declined:
-    """The copies that a tile needs, and what it reads."""
+) -> tuple[dict[int, Packed], list[Expr]] | Declined:
+    """The copies that a tile needs, by the number of the operand, and what it reads."""
     padded = padded_extents(nest, tile)
-    copies: list[Rest] = []
+    copies: dict[int, Packed] = {}
     reads: list[Expr] = []
     for number, operand in enumerate(nest.body.operands):
         if not needs_copy(operand, nest, tile, machine, padded):
@@ -105,7 +186,7 @@ def read_or_packed(
         packed = pack(operand, name, nest.loops(padded), nest.spatial, inner)
         if packed is None or operand.variables() & nest.blocks:
             return Declined("an operand cannot be packed")
-        copies.append(Rest(Kernel(packed.tensor.op)))
+        copies[number] = packed
         reads.append(packed.read)
     return copies, reads
 
@@ -136,34 +217,41 @@ def summed(nest: Nest, tile: Tile, reads: Sequence[Expr]) -> Reduction:
 
 
 def parameters(
-    kernel: Kernel, sources: Sequence[Expr], results: Sequence[Tensor], finishes: bool = True
+    kernel: Kernel,
+    sources: Sequence[Expr],
+    results: Sequence[Tensor],
+    finishes: bool = True,
+    panels: Sequence[Tensor] = (),
 ) -> tuple[tuple[Tensor, ...], Places, list[Buffer]]:
     """What a function reads that reduces `sources` and, if it `finishes`, has the epilogue of a
-    kernel; and its buffers, those of the results last.
+    kernel, without `panels`, which it computes; and its buffers, those of the results last.
     """
     roots = list(sources)
     if finishes and kernel.epilogue is not None:
         roots += bodies(kernel.epilogue)
-    own = set(map(tensor_key, outputs_of(kernel.root)))
+    own = set(map(tensor_key, [*outputs_of(kernel.root), *panels]))
     reads = [load_tensor(node) for node in postorder(roots) if is_load(node)]
     found = {tensor_key(tensor): tensor for tensor in reads if tensor_key(tensor) not in own}
     places, buffers = Places.of([*found.values(), *results])
     return tuple(found.values()), places, buffers
 
 
+def tile_order(nest: Nest, tile: Tile, machine: Machine) -> list[int]:
+    """The output axes in the order of their loops, outermost first."""
+    return TileOrders(nest, tile, padded_extents(nest, tile), machine).best()
+
+
 def tile_loops(
-    nest: Nest, tile: Tile, inner: TileAxes, axes: Sequence[int], machine: Machine
+    nest: Nest, tile: Tile, inner: TileAxes, axes: Sequence[int]
 ) -> tuple[dict[int, Expr], list[tuple[Var, Extent]], dict[Var, Expr]]:
-    """Where a tile begins along some output axes, the loops over them, outermost first, and the
+    """Where a tile begins along some output axes, the loops over them in their order, and the
     values of the numbers of tiles.
     """
     padded, factors = padded_extents(nest, tile), tile.factors
     starts: dict[int, Expr] = {}
     loops: list[tuple[Var, Extent]] = []
     numbers: dict[Var, Expr] = {}
-    for axis in TileOrders(nest, tile, padded, machine).best():
-        if axis not in axes:
-            continue
+    for axis in axes:
         one, factor = nest.body.axes[axis], factors.get(axis, 1)
         whole = padded.get(node_id(one.var), axis_range(one)[1])
         extent = whole // factor if isinstance(whole, int) else whole

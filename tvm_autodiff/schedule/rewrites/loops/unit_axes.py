@@ -1,14 +1,13 @@
-"""Removes axes of one element from stages that are no outputs.
+"""Removes axes of one element that are read at a constant place.
 
 Reductions that keep their axes (`keepdims`) and what reads them then have their rows in common.
-Outputs keep their shapes, and so do the stages that they read along their own axes of one element.
 
     ``s[i, e] = Σ_k x[i, k], e < 1;  y[i, k] = x[i, k]/s[i, 0]  →  s[i];  x[i, k]/s[i]``
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ....expr.build import const
 from ....expr.nodes import (
@@ -22,7 +21,7 @@ from ....expr.nodes import (
     operands,
     tensor_key,
 )
-from ....expr.rewrite import Rewriter, depends_on, postorder, substituter
+from ....expr.rewrite import Rewriter, contains_load, depends_on, postorder, substituter
 from ....graph.graph import Graph, retarget
 from ....graph.stage import (
     Operation,
@@ -32,6 +31,8 @@ from ....graph.stage import (
     is_placeholder,
     mapped_reduction,
     outputs_of,
+    reduced_axes,
+    reduction_bounds,
     reduction_of,
     reduction_stage,
     with_bodies,
@@ -41,54 +42,64 @@ Key = tuple[int, int]
 
 
 def without_unit_axes(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Equal tensors, whose stages have no axes of literal extent 1 that only they have.
+    """Equal tensors, whose stages have no axes of literal extent 1 that are read at constants only.
 
-    Stages whose code reads whole tensors keep the shapes of these.
+    Outputs keep their shapes, and so do tensors that the code of a stage reads as a whole.
     """
     graph = Graph(outputs)
-    wanted = {tensor_key(tensor) for tensor in outputs}
+    places = _removable(graph)
+    dropped = {
+        tensor_key(tensor): places[hash(op)]
+        for op in graph.ops
+        if hash(op) in places
+        for tensor in outputs_of(op)
+    }
     replaced: dict[Key, Tensor] = {}
-    dropped: dict[Key, tuple[int, ...]] = {}
     for op in graph.ops:
         if is_placeholder(op):
             continue
-        own = outputs_of(op)
-        places: tuple[int, ...] = ()
         if is_compute(op):
-            places = _removable(op, graph, wanted)
-            new = _over_fewer_axes(op, places, graph.reads(op), replaced, dropped)
+            new = _over_fewer_axes(op, places[hash(op)], graph.reads(op), replaced, dropped)
         else:
             new = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        for old, now in zip(own, new, strict=True):
+        for old, now in zip(outputs_of(op), new, strict=True):
             if tensor_key(old) != tensor_key(now):
                 replaced[tensor_key(old)] = now
-                dropped[tensor_key(old)] = places
     return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
 
 
-def _removable(op: Operation, graph: Graph, wanted: Container[Key]) -> tuple[int, ...]:
-    """Which axes of a stage have one element, at zero, and are no axes of an output."""
-    places = tuple(n for n, axis in enumerate(op.axis) if axis_range(axis) == (0, 1))
-    own = outputs_of(op)
-    if not places or any(tensor_key(tensor) in wanted for tensor in own):
-        return ()
-    for tensor in own:
-        for reader in graph.consumers(tensor):
-            if not is_compute(reader):
-                return ()
-            if any(tensor_key(output) in wanted for output in outputs_of(reader)):
-                places = tuple(n for n in places if not _has_axis_at(reader, tensor, n))
-    return places
+def _removable(graph: Graph) -> dict[int, tuple[int, ...]]:
+    """For each compute stage the axes of one element at zero along which nothing reads it, if it is
+    no output.
+    """
+    wanted = {tensor_key(tensor) for tensor in graph.outputs}
+    found: dict[int, tuple[int, ...]] = {}
+    for op in reversed(graph.ops):  # the axes of what reads a stage are known before its own
+        if not is_compute(op):
+            continue
+        places = tuple(n for n, axis in enumerate(op.axis) if axis_range(axis) == (0, 1))
+        for tensor in outputs_of(op) if places else ():
+            readers = graph.consumers(tensor)
+            if tensor_key(tensor) in wanted or not all(map(is_compute, readers)):
+                places = ()
+            for reader in readers if places else ():
+                along = _indices(reader, tensor, found[hash(reader)])
+                places = tuple(n for n in places if n not in along)
+        found[hash(op)] = places
+    return found
 
 
-def _has_axis_at(op: Operation, tensor: Tensor, place: int) -> bool:
-    """Whether a stage reads a tensor along one of its own axes."""
-    own = [axis.var for axis in op.axis]
-    return any(
-        depends_on(operands(node)[place], own)
-        for node in postorder(bodies(op))
+def _indices(op: Operation, tensor: Tensor, removed: Sequence[int]) -> set[int]:
+    """The places of the indices of a tensor that depend on axes that a stage keeps."""
+    own = [axis.var for place, axis in enumerate(op.axis) if place not in removed]
+    own += [axis.var for axis in reduced_axes(op)]
+    return {
+        place
+        for node in postorder([*reduction_bounds(op), *bodies(op)])
         if is_load(node) and tensor_key(load_tensor(node)) == tensor_key(tensor)
-    )
+        for place, index in enumerate(operands(node))
+        if depends_on(index, own) or contains_load(index)
+    }
 
 
 def _over_fewer_axes(

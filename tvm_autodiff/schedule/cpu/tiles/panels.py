@@ -1,0 +1,88 @@
+"""Panels: parts of an operand that all tiles inside of some loops read.
+
+They are copied where these loops begin: no function of its own copies the operand, and no memory
+holds all of the copy.
+
+    ``C = pack(B); for p: for i: tile(A[i], C[p])  →  for p: c = pack(B[p]); for i: tile(A[i], c)``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from ...cost import MIN_LANES, enough_tasks
+from ...machine import Machine
+from ...nest.access import strides_along
+from ...nest.in_range import range_conditions
+from ...nest.products import Operand
+from .loop_order import TileOrders
+from .nests import Nest, ranges_of
+from .packing import packed_size
+from .tiling import Tile
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How the loops over tiles run through the panels of an operand.
+
+    Attributes
+    ----------
+    order : list of int
+        The output axes in the order of their loops, outermost first.
+    outer : int
+        The leading loops outside of a panel.
+    """
+
+    order: list[int]
+    outer: int
+
+
+def panels_of(
+    operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int], machine: Machine
+) -> Panels | None:
+    """Loops that copy each panel of an operand once, in the second cache; None if there are none.
+
+    The loops outside of a panel occupy all threads, and those inside read it several times.
+    """
+    if nest.blocks or len(nest.extents) < len(nest.spatial) + len(nest.reduced):
+        return None
+    if nest.repetition.times > 1 and nest.is_fixed(operand):
+        return None  # one copy serves all steps
+    if not _in_vectors(operand, nest, tile, padded):
+        return None
+    alone = {atom[0][0] for atom in operand.atoms if len(atom) == 1}
+    turns = {
+        axis: padded[key] // tile.factors.get(axis, 1) for axis, key in enumerate(nest.spatial)
+    }
+    outer = [axis for axis, n in turns.items() if n > 1 and nest.spatial[axis] in alone]
+    panels = prod(turns[axis] for axis in outer)
+    size = packed_size(operand, ranges_of(padded))
+    if size is None or 2 * size // panels * nest.itemsize > machine.cache_bytes:
+        return None
+    if prod(turns.values()) == panels:
+        return None  # no other tile reads it again
+    if machine.threads > 1 and not enough_tasks(panels, machine.threads):
+        return None
+    order = TileOrders(nest, tile, padded, machine).with_outermost(outer)
+    return None if order is None else Panels(order, len(outer))
+
+
+def _in_vectors(
+    operand: Operand, nest: Nest, tile: Tile, padded: Mapping[int, int]
+) -> bool:
+    """Whether neighbours in the copy are neighbours in memory; or those along a loop of the
+    reduction, for squares without borders, which are transposed in registers.
+    """
+    inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
+    along = [axis for axis in inner if nest.spatial[axis] in operand.variables()]
+    if along:
+        last = nest.body.axes[along[0]].var
+        strides = strides_along([operand.expr], last, nest.variables)
+        if strides and max(strides) <= 1:
+            return True
+    if operand.guards or range_conditions([operand.expr], nest.loops(padded)):
+        return False
+    turned = (key for key in nest.reduced if nest.extents[key] >= MIN_LANES)
+    return any(nest.stride(operand, key) == 1 for key in turned)
