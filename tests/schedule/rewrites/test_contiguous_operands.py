@@ -14,6 +14,7 @@ from tvm_autodiff.schedule.rewrites.contiguous_operands import with_contiguous_o
 P, N = 500, 24
 g, small = te.placeholder((P, N), "float64", "g"), te.placeholder((N, 3), "float64", "small")
 turned = te.placeholder((N, P), "float64", "turned")
+long = te.placeholder((P, 2), "float64", "long")
 index = te.placeholder((N,), "int32", "index")
 
 
@@ -34,6 +35,8 @@ CASES = {
     "contiguous": (total(lambda p, i: g[p, i] * g[3, i]), 0),
     "a large one": (total(lambda p, i: g[p, i] * turned[i, p]), 0),
     "nothing large": (total(lambda p, i: small[i, 0] * p), 0),
+    "along a sum": (total(lambda p, i: turned[i, p] * te.exp(long[p, 1])), 1),
+    "along the sum of columns": (total(lambda p, i: g[p, i] * long[p, 1]), 0),
     "rows": (total(lambda p, i: turned[i, p] * small[i, 0]), 0),
 }
 
@@ -42,12 +45,12 @@ CASES = {
 def test_copies(name):
     before, copies = CASES[name]
     [after] = with_contiguous_operands([before])
-    made = [op for op in Graph([after]).ops if op.name == "small_part"]
+    made = [op for op in Graph([after]).ops if op.name.endswith("_part")]
     assert len(made) == copies
     assert (tensor_key(after) == tensor_key(before)) == (not copies)
     if copies:
         rng = np.random.default_rng(0)
-        values = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (g, small)}
+        values = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (g, small, turned, long)}
         [want], [got] = evaluate_graph([before], values), evaluate_graph([after], values)
         np.testing.assert_allclose(got, want, rtol=1e-13)
 

@@ -1,4 +1,5 @@
-"""Copies components of small tensors to where vectors of a reduction read them.
+"""Copies components of small tensors to where vectors of a reduction read them, along its last
+output axis or along what it reduces last.
 
 ``s[k] = Σ_p g[p, k]*exp(c[k, 0]*p)  →  c0[k] = c[k, 0], s[k] = Σ_p g[p, k]*exp(c0[k]*p)``
 """
@@ -51,30 +52,43 @@ def with_contiguous_operands(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 def _changed(op: Operation, copied: Callable[[Expr, Axis], Expr]) -> list[Tensor] | None:
     reduction = reduction_of(op) if is_compute(op) else None
-    if reduction is None or reduction.init or not len(op.axis) or iterations(op) < LAUNCH_CYCLES:
+    if reduction is None or reduction.init or iterations(op) < LAUNCH_CYCLES:
         return None
-    axes = loop_axes(op)
-    ranges = [axis_range(axis) for axis in axes]
-    last, variables = op.axis[-1].var, [axis.var for axis in axes]
-    width = axis_range(op.axis[-1])[1]
-    if not isinstance(width, int) or width < MIN_LANES:
-        return None
+    ranges = map(axis_range, loop_axes(op))
     if any(low != 0 or not isinstance(extent, int) for low, extent in ranges):
         return None
     sources = [expand_lets(source) for source in reduction.sources]
-    table: dict[int, Expr] = {}
+    for axis in (*op.axis[-1:], *reduction.axes[-1:]):
+        table = _copies(op, sources, axis, copied)
+        if table:
+            new = tuple(rewrite(s, lambda node: table.get(node_id(node))) for s in sources)  # noqa: B023
+            return reduction_stage(op.name, list(op.axis), replace(reduction, sources=new))
+    return None
+
+
+def _copies(
+    op: Operation,
+    sources: Sequence[Expr],
+    along: Axis,
+    copied: Callable[[Expr, Axis], Expr],
+) -> dict[int, Expr]:
+    """What vectors along an axis read of copies, by the ids of the reads; nothing where these are
+    not all that keeps them from memory in order.
+    """
+    axes, width = loop_axes(op), int(axis_range(along)[1])
+    variables = [axis.var for axis in axes]
+    if width < MIN_LANES:
+        return {}
+    apart: list[Expr] = []
     is_streamed = False
-    for read in (node for node in postorder(sources) if is_load(node)):
-        if not depends_on_any(read, last):
+    for read in (node for node in postorder(list(sources)) if is_load(node)):
+        if not depends_on_any(read, along.var):
             continue
         used = [axis for axis in axes if depends_on_any(read, axis.var)]
-        if stride_of(read, node_id(last), variables) == 1:
+        if stride_of(read, node_id(along.var), variables) == 1:
             is_streamed |= len(used) == len(axes)
         elif len(used) == 1 and width * STORE <= iterations(op) and is_safe([read], loops_of(axes)):
-            table[node_id(read)] = copied(read, op.axis[-1])
+            apart.append(read)
         else:
-            return None
-    if not table or not is_streamed:
-        return None
-    new = tuple(rewrite(source, lambda node: table.get(node_id(node))) for source in sources)
-    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=new))
+            return {}
+    return {node_id(read): copied(read, along) for read in apart} if is_streamed else {}

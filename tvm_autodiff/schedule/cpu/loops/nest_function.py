@@ -29,8 +29,18 @@ from ....codegen.loop_nest import (
 from ....codegen.stages.primfunc import StageFunction
 from ....codegen.statements import written
 from ....expr.build import add, all_of, compare, const, variable
-from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, is_load, node_id
-from ....expr.rewrite import postorder, replace_outermost
+from ....expr.nodes import (
+    COMPARISONS,
+    Expr,
+    Tensor,
+    Var,
+    binary,
+    dtype_of,
+    is_load,
+    node_id,
+    op_name,
+)
+from ....expr.rewrite import depends_on, postorder, replace_outermost
 from ....expr.sharing.lets import merge_equal
 from ....expr.sharing.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent
@@ -117,7 +127,45 @@ def inner_loops(
         What stands for the variables of the outer loops.
     Statement
     """
-    return _Writer(nest, places, True, False).within(outer)
+    given = [replace(_renewed(one), lanes=1) for one in nest.loops[:outer]]
+
+    def inside(here: Nest, place: int) -> Statement | Declined:
+        """The loops inside of given ones, by the pieces that the variables of these lie in."""
+        if place == outer:
+            return _Writer(here, places, True, False).within(outer)
+        var, whole = given[place].var, None
+        for piece in reversed(_ended(here, place)):
+            one = replace(piece, var=var, lanes=1)
+            part = narrowed(here, [*here.loops[:place], one, *here.loops[place + 1 :]])
+            if one.extent == 1:
+                part = replace(part, stores=part.at({var: const(one.low, dtype_of(var))}))
+            inner = inside(part, place + 1)
+            if isinstance(inner, Declined):
+                return inner
+            if whole is not None:
+                end = const(piece.low + int(piece.extent), dtype_of(var))
+                inner = branch(compare("lt", var, end), inner, whole)
+            whole = inner
+        return sequence([]) if whole is None else whole
+
+    made = inside(nest, 0)
+    return made if isinstance(made, Declined) else ([one.var for one in given], made)
+
+
+def _ended(nest: Nest, place: int) -> list[Loop]:
+    """The pieces of a loop, the last of them of one turn where a border crosses other loops: for
+    tiles that go beyond an end.
+    """
+    found, var = split(nest, place), nest.loops[place].var
+    last = found[-1]
+    crosses = any(
+        op_name(node) in COMPARISONS and depends_on(node, [var])
+        for node in postorder(nest.values)
+    )
+    if crosses and last.turns is not None and last.turns > 1:
+        end = last.low + last.turns - 1
+        found[-1:] = [replace(last, extent=last.turns - 1), replace(last, low=end, extent=1)]
+    return found
 
 
 def _fits(nest: Nest) -> Expr:
@@ -170,29 +218,10 @@ class _Writer:
                 return made
         return self.declined
 
-    def within(self, outer: int) -> tuple[list[Var], Statement] | Declined:
-        """See `inner_loops`."""
-        given = [replace(_renewed(one), lanes=1) for one in self._nest.loops[:outer]]
-        made = self._at(given, [])
-        return self.declined if made is None else ([one.var for one in given], made)
-
-    def _at(self, given: Sequence[Loop], chosen: list[Loop]) -> Statement | None:
-        """The loops inside of given ones, by the pieces that the variables of these lie in."""
-        place = len(chosen)
-        if place == len(given):
-            return self._loops(place, chosen, SERIAL)
-        var = given[place].var
-        whole: Statement | None = None
-        for piece in reversed(self._pieces[place]):
-            inner = self._at(given, [*chosen, replace(piece, var=var, lanes=1)])
-            if inner is None or whole is None:
-                whole = inner
-            else:
-                end = const(piece.low + int(piece.extent), dtype_of(var))
-                whole = branch(compare("lt", var, end), inner, whole)
-            if whole is None:
-                return None
-        return whole
+    def within(self, outer: int) -> Statement | Declined:
+        """The loops from a place on, for one turn of those before."""
+        made = self._loops(outer, list(self._nest.loops[:outer]), SERIAL)
+        return self.declined if made is None else made
 
     def _shared(self, threads: int) -> list[Loop]:
         """The leading loops whose turns are tasks. The innermost one is among them only where the

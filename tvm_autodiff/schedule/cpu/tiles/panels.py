@@ -46,6 +46,8 @@ def panels_of(
 
     The loops outside of a panel occupy all threads, and those inside read it several times.
     """
+    if nest.spatial[tile.vector] not in operand.variables():
+        return None  # loops that begin with another operand stream the one of the vectors
     if nest.blocks or len(nest.extents) < len(nest.spatial) + len(nest.reduced):
         return None
     if nest.repetition.times > 1 and nest.is_fixed(operand):
@@ -75,13 +77,10 @@ def _in_vectors(
     """Whether neighbours in the copy are neighbours in memory; or those along a loop of the
     reduction, for squares without borders, which are transposed in registers.
     """
-    inner = [tile.vector, *(axis for axis, _ in reversed(tile.unrolled))]
-    along = [axis for axis in inner if nest.spatial[axis] in operand.variables()]
-    if along:
-        last = nest.body.axes[along[0]].var
-        strides = strides_along([operand.expr], last, nest.variables)
-        if strides and max(strides) <= 1:
-            return True
+    last = nest.body.axes[tile.vector].var
+    strides = strides_along([operand.expr], last, nest.variables)
+    if strides and max(strides) <= 1:
+        return True
     if operand.guards or range_conditions([operand.expr], nest.loops(padded)):
         return False
     turned = (key for key in nest.reduced if nest.extents[key] >= MIN_LANES)
