@@ -33,7 +33,7 @@ from .fusion.groups import FusionGroup
 from .kernel import Kernel, too_large
 from .machine import Machine
 from .rewrites.merged_axes import merged_axes
-from .rewrites.quotient_axes import split_at_quotients
+from .rewrites.quotient_axes import split_at_quotients, widened_to_quotients
 
 #: functions to run in order, the last of which writes the outputs of the kernel
 Launches = list[StageFunction]
@@ -351,4 +351,10 @@ def over_split_axes(schedule: Rule, kernel: Kernel, machine: Machine) -> Made | 
         made = schedule(split.kernel, machine)
         if not isinstance(made, Declined):
             return with_last(made, lambda launch: split.merged(launch, kernel))
+    widened = None if split is not None else widened_to_quotients(kernel)
+    if widened is not None:
+        whole, reader = widened
+        made = over_split_axes(schedule, whole, machine)
+        if not isinstance(made, Declined):
+            return in_parts(made, whole, reader, kernel)
     return schedule(kernel, machine)

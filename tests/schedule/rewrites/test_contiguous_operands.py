@@ -50,7 +50,8 @@ def test_copies(name):
     assert (tensor_key(after) == tensor_key(before)) == (not copies)
     if copies:
         rng = np.random.default_rng(0)
-        values = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (g, small, turned, long)}
+        inputs = (g, small, turned, long)
+        values = {t: rng.standard_normal([int(n) for n in t.shape]) for t in inputs}
         [want], [got] = evaluate_graph([before], values), evaluate_graph([after], values)
         np.testing.assert_allclose(got, want, rtol=1e-13)
 

@@ -38,8 +38,11 @@ from ...graph.stage import (
     reduction_stage,
     renew_axis,
     shape_of,
+    widened_axis,
 )
-from ..kernel import Kernel
+from ..cost import STORE
+from ..kernel import Kernel, iterations, results_of, size_of
+from .conditions.guards import with_guards
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,41 @@ def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
     return SplitKernel(replace(kernel, root=split.op, epilogue=epilogue), groups)
 
 
+def widened_to_quotients(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
+    """``out[i] = Σ_k f(i//5, i%5, k), i < 8003  →  whole[i] = Σ_k f(i//5, i%5, k), i < 8005;
+    out[i] = whole[i]``
+
+    Returns
+    -------
+    tuple or None
+        A kernel whose axes can be split, and the one that reads its results. None if there is no
+        such axis, or if a result takes so few steps that to store it once more is no gain.
+    """
+    op = kernel.root
+    reduction = reduction_of(op)
+    if reduction is None or op.num_outputs != 1 or reduction.init:
+        return None
+    sizes = _divisors(op, expand_lets(reduction.sources[0]))
+    outputs = size_of([axis_range(axis)[1] for axis in op.axis])
+    if not sizes or iterations(op) < STORE * outputs:
+        return None
+    axes: list[Axis] = []
+    for axis in op.axis:
+        size, extent = sizes.get(node_id(axis.var), 1), axis_range(axis)[1]
+        axes.append(widened_axis(axis, -(-int(extent) // size) * size) if size > 1 else axis)
+    if [axis_range(axis) for axis in axes] == [axis_range(axis) for axis in op.axis]:
+        return None
+    source = with_guards(reduction.sources[0], [*axes, *reduction.axes])
+    [whole] = reduction_stage(f"{op.name}_whole", axes, replace(reduction, sources=(source,)))
+    here = [renew_axis(axis) for axis in kernel.ops[-1].axis]
+    places = [axis.var for axis in here]
+    result = results_of(kernel, [load(whole, places)], places)
+    reader = make_stage(str(kernel.ops[-1].name), here, result)[0].op
+    return replace(kernel, root=whole.op, epilogue=None), replace(
+        kernel, root=reader, epilogue=None
+    )
+
+
 def _split(
     op: Operation, body: Expr, by_place: Sequence[int | None]
 ) -> tuple[list[Axis], dict[int, Expr], tuple[tuple[int, ...], ...]]:
@@ -121,7 +159,14 @@ def _split(
 
 
 def _group_sizes(op: Operation, source: Expr) -> dict[int, int]:
-    """For each output axis that is divided by a single literal, that literal."""
+    """For each output axis that is divided by a single literal, which divides it, that literal."""
+    extents = {node_id(axis.var): axis_range(axis)[1] for axis in op.axis}
+    found = _divisors(op, source)
+    return {key: size for key, size in found.items() if int(extents[key]) % size == 0}
+
+
+def _divisors(op: Operation, source: Expr) -> dict[int, int]:
+    """For each output axis that is divided by a single literal, and is longer, that literal."""
     axes = {node_id(axis.var): axis for axis in op.axis}
     found: dict[int, set[int]] = {}
     for node in postorder(source):
@@ -134,7 +179,6 @@ def _group_sizes(op: Operation, source: Expr) -> dict[int, int]:
     for key, divisors in found.items():
         low, extent = axis_range(axes[key])
         size = min(divisors)
-        whole = low == 0 and isinstance(extent, int) and 1 < size < extent and extent % size == 0
-        if len(divisors) == 1 and whole:
+        if len(divisors) == 1 and low == 0 and isinstance(extent, int) and 1 < size < extent:
             sizes[key] = size
     return sizes

@@ -1,0 +1,90 @@
+"""Output axes that are read through a quotient become two; those that are no multiple are widened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import te, topi
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tests.schedule.test_rules import check
+from tvm_autodiff.graph.stage import shape_of
+from tvm_autodiff.schedule.kernel import Kernel
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.quotient_axes import split_at_quotients, widened_to_quotients
+
+x, w = te.placeholder((60, 30), "float64", "x"), te.placeholder((30, 5), "float64", "w")
+z, k = te.placeholder((58, 30), "float64", "z"), te.reduce_axis((0, 30), "k")
+
+
+def grouped(n: int) -> Any:
+    """Rows of x in groups of five, each with its own column of w."""
+    return te.compute((n,), lambda i: te.sum(x[i // 5, k] * w[k, i % 5], axis=k), name="grouped")
+
+
+def ending(n: int) -> Any:
+    """A tensor that ends with the results is read at their own places."""
+    return te.compute((n,), lambda i: te.sum(x[i // 5, k] * z[i, k], axis=k), name="ending")
+
+
+def twice(n: int) -> Any:
+    """Quotients by two literals."""
+    return te.compute(
+        (n,), lambda i: te.sum(x[i // 5, k] * w[k, i % 3], axis=k), name="twice"
+    )
+
+
+def few(n: int) -> Any:
+    """A result of two steps."""
+    pair = te.reduce_axis((0, 2), "p")
+    return te.compute((n,), lambda i: te.sum(x[i // 5, pair] * w[pair, i % 5], axis=pair), "few")
+
+
+#: name → the stage, its split extents, and the extents of the widened stage and of its split one
+CASES: dict[str, tuple[Callable[[], Any], Any, Any, Any]] = {
+    "a multiple": (lambda: grouped(60), (12, 5), None, None),
+    "no multiple": (lambda: grouped(58), None, (60,), (12, 5)),
+    "to the last row": (lambda: grouped(299), None, (300,), (60, 5)),
+    "beyond the end of a tensor": (lambda: ending(58), None, (60,), (12, 5)),
+    "two literals": (lambda: twice(58), None, None, None),
+    "few steps": (lambda: few(58), None, None, None),
+    "shorter than a group": (lambda: grouped(4), None, None, None),
+}
+
+
+def extents(kernel: Any) -> Any:
+    return None if kernel is None else shape_of(kernel.root.output(0))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_extents_and_values(name: str) -> None:
+    make, split, widened, split_of_it = CASES[name]
+    kernel = Kernel(normal_form([make()])[0].op)
+    found = split_at_quotients(kernel)
+    assert extents(found and found.kernel) == split
+    made = widened_to_quotients(kernel)
+    assert (None if made is None else extents(made[0])) == widened
+    if made is None:
+        return
+    again = split_at_quotients(made[0])
+    assert again is not None
+    assert extents(again.kernel) == split_of_it
+    rng = np.random.default_rng(0)
+    values = [(one, rng.normal(size=[int(n) for n in one.shape])) for one in (x, w, z)]
+    want, got = evaluate_graph([kernel.outputs[0], made[1].outputs[0]], values, {})
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize("length", [8003, 1000, 977])
+def test_the_gradient_of_a_strided_convolution(length: int) -> None:
+    """Kernels of twice the stride: as many terms for each remainder."""
+    signal, taps = te.placeholder((1, 1, length), name="x"), te.placeholder((17, 1, 10), name="w")
+    y = topi.nn.conv1d_ncw(signal, taps, 5, 0, 1)
+    head = te.placeholder(y.shape, name="h")
+    [gradient] = ad.differentiate(y, [signal], head)
+    check(([taps, head], gradient))
