@@ -68,6 +68,15 @@ def scattered() -> Any:
     return scatter_add(rows, places, (N, 1))
 
 
+def around_a_scatter() -> Any:
+    """A scatter of what reads a kept axis, and what reads the scatter."""
+    root = topi.sqrt(topi.sum(x * x, axis=2, keepdims=True))
+    rows = te.compute((N,), lambda i: x[i, 0, 0] / root[i, 0, 0], name="rows")
+    places = te.compute((N,), lambda i: (i * 2) % N, name="places")
+    found = scatter_add(rows, places, (N,))
+    return te.compute((N,), lambda i: found[i] * 2.0, name="y")
+
+
 def share() -> Any:
     """Over a sum over all axes, which are kept."""
     total = topi.sum(one, keepdims=True)
@@ -91,6 +100,10 @@ CASES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
         [(1, 1), (1, N, 1)],
     ),
     "a bound": (offset, [(N,), (N, K)]),
+    "around a scatter": (
+        around_a_scatter,
+        [(N,), (N, M, K), (N, M), (N, M), (N,), (N,), (N,)],
+    ),
     "read as a whole": (scattered, [(N,), (N, 1), (N, 1)]),
 }
 

@@ -49,9 +49,8 @@ def without_unit_axes(outputs: Sequence[Tensor]) -> list[Tensor]:
     graph = Graph(outputs)
     places = _removable(graph)
     dropped = {
-        tensor_key(tensor): places[hash(op)]
+        tensor_key(tensor): places.get(hash(op), ())
         for op in graph.ops
-        if hash(op) in places
         for tensor in outputs_of(op)
     }
     replaced: dict[Key, Tensor] = {}
