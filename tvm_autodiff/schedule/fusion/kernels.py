@@ -30,6 +30,7 @@ from ...graph.stage import (
 )
 from ..cost import CALL, LATENCY, MAX_NODES
 from ..kernel import Kernel, iterations, size_of
+from ..rewrites.conditions.clamped_gathers import with_clamped_gathers
 from ..rewrites.contiguous_operands import with_contiguous_operands
 from ..rewrites.table import INTO_KERNELS, rewritten
 from .groups import FusionGroup, fusion_groups
@@ -53,6 +54,7 @@ def separate(
     """Kernels for some outputs, without joining, and the computed outputs."""
     inlined = inline_producers(rewritten(outputs, INTO_KERNELS, exact_math=exact_math))
     inlined = with_contiguous_operands(inlined)  # copies, which would be inlined
+    inlined = with_clamped_gathers(inlined)  # products and sums know branches as guards
     graph = Graph(inlined)
     wanted = {tensor_key(tensor) for tensor in inlined}
     epilogues: dict[int, Operation] = {}
