@@ -22,9 +22,14 @@ x, w = te.placeholder((60, 30), "float64", "x"), te.placeholder((30, 5), "float6
 z, k = te.placeholder((58, 30), "float64", "z"), te.reduce_axis((0, 30), "k")
 
 
-def grouped(n: int) -> Any:
-    """Rows of x in groups of five, each with its own column of w."""
-    return te.compute((n,), lambda i: te.sum(x[i // 5, k] * w[k, i % 5], axis=k), name="grouped")
+def grouped(n: int, c: int = 0, d: int | None = None) -> Any:
+    """Rows of x in groups of five from -c on, each with its own column of w."""
+    d = c if d is None else d
+    return te.compute(
+        (n,),
+        lambda i: te.sum(x[(i + c) // 5, k] * w[k, (i + d) % 5], axis=k),
+        name="grouped",
+    )
 
 
 def ending(n: int) -> Any:
@@ -52,7 +57,12 @@ CASES: dict[str, tuple[Callable[[], Any], Any, Any, Any]] = {
     "to the last row": (lambda: grouped(299), None, (300,), (60, 5)),
     "beyond the end of a tensor": (lambda: ending(58), None, (60,), (12, 5)),
     "two literals": (lambda: twice(58), None, None, None),
-    "few steps": (lambda: few(58), None, None, None),
+    "few steps": (lambda: few(58), None, (60,), (12, 5)),
+    "from the middle of a group": (lambda: grouped(54, 3), None, (60,), (12, 5)),
+    "a multiple, from the middle": (lambda: grouped(55, 3), None, (60,), (12, 5)),
+    "from a later group": (lambda: grouped(50, 8), None, (55,), (11, 5)),
+    "from the same place": (lambda: grouped(50, 8, 3), None, (55,), (11, 5)),
+    "from two places": (lambda: grouped(50, 3, 4), None, None, None),
     "shorter than a group": (lambda: grouped(4), None, None, None),
 }
 
@@ -80,11 +90,31 @@ def test_extents_and_values(name: str) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
+@pytest.mark.parametrize("padding", [0, 1, 7])
 @pytest.mark.parametrize("length", [8003, 1000, 977])
-def test_the_gradient_of_a_strided_convolution(length: int) -> None:
+def test_the_gradient_of_a_strided_convolution(length: int, padding: int) -> None:
     """Kernels of twice the stride: as many terms for each remainder."""
     signal, taps = te.placeholder((1, 1, length), name="x"), te.placeholder((17, 1, 10), name="w")
-    y = topi.nn.conv1d_ncw(signal, taps, 5, 0, 1)
+    y = topi.nn.conv1d_ncw(signal, taps, 5, padding, 1)
     head = te.placeholder(y.shape, name="h")
     [gradient] = ad.differentiate(y, [signal], head)
     check(([taps, head], gradient))
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(4, 2, 1), (6, 3, 2), (2, 2, 0)])
+def test_the_gradient_of_strided_images(kernel: int, stride: int, padding: int) -> None:
+    image = te.placeholder((2, 5, 21, 19), name="x")
+    weights = te.placeholder((7, 5, kernel, kernel), name="w")
+    y = topi.nn.conv2d_nchw(image, weights, stride, padding, 1)
+    head = te.placeholder(y.shape, name="h")
+    [gradient] = ad.differentiate(y, [image], head)
+    check(([weights, head], gradient))
+
+
+def test_the_gradient_of_frames() -> None:
+    """Frames that overlap, each in the place of a multiple of a hop."""
+    signal, window = te.placeholder((2, 503), name="x"), te.placeholder((26,), name="w")
+    y = te.compute((2, 48, 26), lambda b, f, j: signal[b, f * 10 + j] * window[j], name="y")
+    head = te.placeholder(y.shape, name="h")
+    [gradient] = ad.differentiate(y, [signal], head)
+    check(([window, head], gradient))

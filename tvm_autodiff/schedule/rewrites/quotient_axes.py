@@ -7,17 +7,18 @@ The memory layout does not change. Grouped convolutions become batches of matrix
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...codegen.passes.merged_axes import with_merged_result
 from ...codegen.stages.primfunc import StageFunction
-from ...expr.build import add, const, mul
+from ...expr.build import add, const, mul, sub
 from ...expr.nodes import (
     Axis,
     Expr,
     Tensor,
     Var,
+    binary,
     const_value,
     dtype_of,
     load,
@@ -26,7 +27,14 @@ from ...expr.nodes import (
     operands,
     tensor_key,
 )
-from ...expr.rewrite import expand_lets, map_loads, postorder, replace_outermost
+from ...expr.rewrite import (
+    contains_load,
+    expand_lets,
+    map_loads,
+    postorder,
+    replace_outermost,
+)
+from ...expr.simplify import linear_terms
 from ...graph.stage import (
     Operation,
     axis_range,
@@ -40,7 +48,6 @@ from ...graph.stage import (
     shape_of,
     widened_axis,
 )
-from ..cost import STORE
 from ..kernel import Kernel, iterations, results_of, size_of
 from .conditions.guards import with_guards
 
@@ -93,34 +100,52 @@ def split_at_quotients(kernel: Kernel) -> SplitKernel | None:
 
 
 def widened_to_quotients(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
-    """``out[i] = Σ_k f(i//5, i%5, k), i < 8003  →  whole[i] = Σ_k f(i//5, i%5, k), i < 8005;
-    out[i] = whole[i]``
+    """``out[i] = Σ_k f((i + 1)//5, (i + 1)%5, k), i < 8003  →
+    whole[i] = Σ_k f(i//5, i%5, k), i < 8005;  out[i] = whole[i + 1]``
 
     Returns
     -------
     tuple or None
         A kernel whose axes can be split, and the one that reads its results. None if there is no
-        such axis, or if a result takes so few steps that to store it once more is no gain.
+        such axis, or nothing to add up.
     """
     op = kernel.root
     reduction = reduction_of(op)
     if reduction is None or op.num_outputs != 1 or reduction.init:
         return None
-    sizes = _divisors(op, expand_lets(reduction.sources[0]))
-    outputs = size_of([axis_range(axis)[1] for axis in op.axis])
-    if not sizes or iterations(op) < STORE * outputs:
+    source = expand_lets(reduction.sources[0])
+    groups = _groups(op, source)
+    if not groups or iterations(op) <= size_of([axis_range(axis)[1] for axis in op.axis]):
         return None
     axes: list[Axis] = []
+    memo: dict[int, Expr] = {}
     for axis in op.axis:
-        size, extent = sizes.get(node_id(axis.var), 1), axis_range(axis)[1]
-        axes.append(widened_axis(axis, -(-int(extent) // size) * size) if size > 1 else axis)
+        group, extent = groups.get(node_id(axis.var)), axis_range(axis)[1]
+        if group is None:
+            axes.append(axis)
+            continue
+        first, size = group
+        axes.append(widened_axis(axis, -(-(int(extent) + first) // size) * size))
+        memo[node_id(axis.var)] = sub(axis.var, const(first, dtype_of(axis.var)))
     if [axis_range(axis) for axis in axes] == [axis_range(axis) for axis in op.axis]:
         return None
-    source = with_guards(reduction.sources[0], [*axes, *reduction.axes])
-    [whole] = reduction_stage(f"{op.name}_whole", axes, replace(reduction, sources=(source,)))
+    for node, var, ahead, size in _divisions(op, source):
+        if node_id(var) not in groups:
+            continue
+        dtype = dtype_of(var)
+        divided = binary(op_name(node), var, const(size, dtype))
+        if op_name(node) == "floordiv":
+            divided = add(divided, const((ahead - groups[node_id(var)][0]) // size, dtype))
+        memo[node_id(node)] = divided
+    moved = with_guards(replace_outermost(source, memo), [*axes, *reduction.axes])
+    [whole] = reduction_stage(f"{op.name}_whole", axes, replace(reduction, sources=(moved,)))
     here = [renew_axis(axis) for axis in kernel.ops[-1].axis]
     places = [axis.var for axis in here]
-    result = results_of(kernel, [load(whole, places)], places)
+    shifted = [
+        add(place, const(groups.get(node_id(axis.var), (0, 1))[0], dtype_of(place)))
+        for place, axis in zip(places, op.axis, strict=True)
+    ]
+    result = results_of(kernel, [load(whole, shifted)], places)
     reader = make_stage(str(kernel.ops[-1].name), here, result)[0].op
     return replace(kernel, root=whole.op, epilogue=None), replace(
         kernel, root=reader, epilogue=None
@@ -160,25 +185,43 @@ def _split(
 
 def _group_sizes(op: Operation, source: Expr) -> dict[int, int]:
     """For each output axis that is divided by a single literal, which divides it, that literal."""
-    extents = {node_id(axis.var): axis_range(axis)[1] for axis in op.axis}
-    found = _divisors(op, source)
-    return {key: size for key, size in found.items() if int(extents[key]) % size == 0}
-
-
-def _divisors(op: Operation, source: Expr) -> dict[int, int]:
-    """For each output axis that is divided by a single literal, and is longer, that literal."""
-    axes = {node_id(axis.var): axis for axis in op.axis}
     found: dict[int, set[int]] = {}
+    for node, var, _, size in _divisions(op, source):
+        if node_id(operands(node)[0]) == node_id(var):
+            found.setdefault(node_id(var), set()).add(size)
+    extents = {node_id(axis.var): axis_range(axis)[1] for axis in op.axis}
+    return {
+        key: size
+        for key, (size, *others) in found.items()
+        if not others and int(extents[key]) % size == 0
+    }
+
+
+def _groups(op: Operation, source: Expr) -> dict[int, tuple[int, int]]:
+    """For each output axis i of which quotients and remainders ``(i + c)//size, (i + c)%size`` are
+    read, ``c % size`` and `size`, if all have the same.
+    """
+    found: dict[int, set[tuple[int, int]]] = {}
+    for _, var, ahead, size in _divisions(op, source):
+        found.setdefault(node_id(var), set()).add((ahead % size, size))
+    return {key: group for key, (group, *others) in found.items() if not others}
+
+
+def _divisions(op: Operation, source: Expr) -> Iterator[tuple[Expr, Var, int, int]]:
+    """Quotients and remainders of an output axis, or of one and a number: the node, the variable,
+    the number, and the literal that it is divided by, if the axis is longer than that.
+    """
+    extents = {node_id(axis.var): axis_range(axis) for axis in op.axis}
     for node in postorder(source):
-        if op_name(node) in ("floordiv", "floormod"):
-            left, right = operands(node)
-            size = const_value(right)
-            if node_id(left) in axes and isinstance(size, int):
-                found.setdefault(node_id(left), set()).add(size)
-    sizes = {}
-    for key, divisors in found.items():
-        low, extent = axis_range(axes[key])
-        size = min(divisors)
-        if len(divisors) == 1 and low == 0 and isinstance(extent, int) and 1 < size < extent:
-            sizes[key] = size
-    return sizes
+        if op_name(node) not in ("floordiv", "floormod"):
+            continue
+        numerator, divisor = operands(node)
+        size = const_value(divisor)
+        if not isinstance(size, int) or contains_load(numerator):
+            continue
+        terms, ahead = linear_terms(numerator)
+        if len(terms) != 1 or terms[0][1] != 1 or node_id(terms[0][0]) not in extents:
+            continue
+        low, extent = extents[node_id(terms[0][0])]
+        if low == 0 and isinstance(extent, int) and 1 < size < extent:
+            yield node, terms[0][0], ahead, size
