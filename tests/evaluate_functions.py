@@ -100,6 +100,7 @@ CALLS: dict[str, Callable[..., Array]] = {
     "fabs": np.abs,
     "copysign": np.copysign,
     "nextafter": np.nextafter,
+    "itself": lambda value: value,
     "ldexp": lambda x, n: x * np.exp2(n),
     "hypot": np.hypot,
     "pow": np.power,

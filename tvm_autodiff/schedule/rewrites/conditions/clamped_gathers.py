@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ....expr.build import like, select
 from ....expr.costly import is_expensive
 from ....expr.dtypes import integer_range
+from ....expr.intrinsics import itself
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -67,7 +68,8 @@ def _selected(node: Expr, along: Axis, loops: Loops) -> Expr | None:
     if contains(sides, is_expensive):
         return None
     inside = [rewrite(side, lambda read: _clamped(read, loops)) for side in sides]
-    return select(condition, *inside) if is_safe(inside, loops) else None
+    # TVM would simplify each side as if the condition decided it, and take the clamps away
+    return select(itself(condition), *inside) if is_safe(inside, loops) else None
 
 
 def _clamped(node: Expr, loops: Loops) -> Expr | None:
