@@ -25,6 +25,7 @@ from ....expr.nodes import (
     load_tensor,
     op_name,
     operands,
+    same_node,
 )
 from ....expr.rewrite import contains, contains_load, depends_on, expand_lets, rewrite
 from ....graph.graph import each_stage
@@ -49,7 +50,7 @@ def _changed(op: Operation) -> list[Tensor] | None:
         return _selected(node, op.axis[-1], loops) if op_name(node) == "if_then_else" else None
 
     new = [rewrite(body, visit) for body in old]
-    changed = any(not a.same_as(b) for a, b in zip(old, new, strict=True))
+    changed = any(not same_node(a, b) for a, b in zip(old, new, strict=True))
     return with_bodies(op, new) if changed else None
 
 
