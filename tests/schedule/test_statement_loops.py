@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te, tirx
+from tvm import te, tirx, topi
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
@@ -144,3 +144,36 @@ def test_what_a_conjunction_guards_is_read_behind_it(join):
     np.testing.assert_allclose(
         found, np.where(holds, np.concatenate([data, last]), 0.25), rtol=1e-12
     )
+
+
+def butterflies(y, h):
+    """Sums and differences of the halves of each group of 2*h columns."""
+    rows, columns = (int(n) for n in y.shape)
+    half = (rows, columns // (2 * h), h)
+    z = topi.reshape(y, (rows, columns // (2 * h), 2, h))
+    a = te.compute(half, lambda b, i, k: z[b, i, 0, k], name="a")
+    c = te.compute(half, lambda b, i, k: z[b, i, 1, k], name="c")
+    pair = te.compute(
+        (rows, columns // (2 * h), 2, h),
+        lambda b, i, s, k: te.if_then_else(
+            s >= 1, a[b, i, k] - c[b, i, k], a[b, i, k] + c[b, i, k]
+        ),
+        name="pair",
+    )
+    return topi.reshape(pair, (rows, columns))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(7, 128), (3, 512), (5, 256), (61, 128)])
+def test_quotients_that_are_the_same_in_a_vector(rows, columns):
+    """LLVM took the quotient of the first vector of a turn for that of all four."""
+    x = te.placeholder((rows, columns), name="x")
+    y = x
+    value = np.random.default_rng(0).standard_normal((rows, columns)).astype("float32")
+    want = value
+    for h in (8, 16, 32):
+        y = butterflies(y, h)
+        parts = want.reshape(rows, columns // (2 * h), 2, h)
+        first, second = parts[:, :, 0], parts[:, :, 1]
+        want = np.stack([first + second, first - second], 2).reshape(rows, columns)
+    [got] = ad.build([x], [y], num_threads=1, cache=False)(value)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

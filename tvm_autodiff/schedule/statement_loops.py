@@ -27,9 +27,9 @@ from ..codegen.loop_nest import (
 )
 from ..codegen.stages.primfunc import StageFunction, external_reads
 from ..codegen.statements import written
-from ..expr.build import variable
-from ..expr.nodes import Axis, Expr, Var, dtype_of
-from ..expr.rewrite import substituter
+from ..expr.build import call, cast, const, div, mul, sub, variable
+from ..expr.nodes import Axis, Expr, Var, const_value, dtype_of, op_name, operands
+from ..expr.rewrite import expand_lets, rewrite, substituter
 from ..graph.stage import (
     Combiner,
     Extent,
@@ -125,12 +125,32 @@ def element_stored(
     scope : str
         The scope of local buffers.
     """
-    stored, statements, values = written(results_of(kernel, values, here), places, scope)
+    results = results_of(kernel, values, here)
+    if scope == "global":  # of a CPU
+        results = [rewrite(expand_lets(one), _floated) for one in results]
+    stored, statements, values = written(results, places, scope)
     writes = [
         places.write(tensor, value, here)
         for tensor, value in zip(kernel.outputs, values, strict=True)
     ]
     return allocated(stored, sequence([*statements, *writes]))
+
+
+def _floated(node: Expr) -> Expr | None:
+    """``i // 16 → int(floor(float(i) / 16))``, which is exact for int32 in float64.
+
+    LLVM's vectors take a quotient that is the same in a vector for the same in several vectors of
+    a turn, and read the wrong elements. It does not analyse floats.
+    """
+    if op_name(node) not in ("floordiv", "floormod") or dtype_of(node) != "int32":
+        return None
+    numerator, divisor = operands(node)
+    d = const_value(divisor)
+    if not isinstance(d, int) or d < 2 or d % 2:  # vectors have an even number of elements
+        return None
+    quotient = div(cast("float64", numerator), const(float(d), "float64"))
+    whole = cast("int32", call("floor", quotient))
+    return whole if op_name(node) == "floordiv" else sub(numerator, mul(whole, divisor))
 
 
 def _reduced(
@@ -147,6 +167,8 @@ def _reduced(
         for var, *bounds in _loops(reduction.axes, table)
     ]
     sources = [substituter(table)(source) for source in reduction.sources]
+    if scope == "global":
+        sources = [rewrite(expand_lets(source), _floated) for source in sources]
     body = accumulated(reduction.combiner, buffers, sources, places, scope)
     identity = reduction.init or reduction.combiner.identity
     begin = [store(acc, value, []) for acc, value in zip(buffers, identity, strict=True)]
