@@ -7,7 +7,7 @@ TVM's passes walk expressions as trees, some of them several times at each level
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..codegen.flat_axes import flat_dtype, flat_extent, indices_at
 from ..codegen.loop_nest import (
@@ -125,15 +125,20 @@ def element_stored(
     scope : str
         The scope of local buffers.
     """
-    results = results_of(kernel, values, here)
-    if scope == "global":  # of a CPU
-        results = [rewrite(expand_lets(one), _floated) for one in results]
+    results = _without_quotients(results_of(kernel, values, here), scope)
     stored, statements, values = written(results, places, scope)
     writes = [
         places.write(tensor, value, here)
         for tensor, value in zip(kernel.outputs, values, strict=True)
     ]
     return allocated(stored, sequence([*statements, *writes]))
+
+
+def _without_quotients(values: Iterable[Expr], scope: str) -> list[Expr]:
+    """Values of a CPU's loops without quotients that LLVM would take for those of other lanes."""
+    if scope != "global":
+        return list(values)
+    return [rewrite(expand_lets(value), _floated) for value in values]
 
 
 def _floated(node: Expr) -> Expr | None:
@@ -166,9 +171,7 @@ def _reduced(
         (var, *(bound if isinstance(bound, int) else places.read(bound) for bound in bounds))
         for var, *bounds in _loops(reduction.axes, table)
     ]
-    sources = [substituter(table)(source) for source in reduction.sources]
-    if scope == "global":
-        sources = [rewrite(expand_lets(source), _floated) for source in sources]
+    sources = _without_quotients(map(substituter(table), reduction.sources), scope)
     body = accumulated(reduction.combiner, buffers, sources, places, scope)
     identity = reduction.init or reduction.combiner.identity
     begin = [store(acc, value, []) for acc, value in zip(buffers, identity, strict=True)]

@@ -9,28 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....expr.build import like, select
+from ....codegen.passes.short_circuit import holds_mark
+from ....expr.build import select
 from ....expr.costly import is_expensive
-from ....expr.dtypes import integer_range
 from ....expr.intrinsics import itself
-from ....expr.nodes import (
-    Axis,
-    Expr,
-    Tensor,
-    binary,
-    dtype_of,
-    is_integer,
-    is_load,
-    load,
-    load_tensor,
-    op_name,
-    operands,
-    same_node,
-)
+from ....expr.nodes import Axis, Expr, Tensor, is_load, op_name, operands, same_node
 from ....expr.rewrite import contains, contains_load, depends_on, expand_lets, rewrite
 from ....graph.graph import each_stage
-from ....graph.stage import Operation, bodies, is_compute, reduction_of, shape_of, with_bodies
-from ...nest.in_range import Loops, is_safe, loops_of
+from ....graph.stage import Operation, bodies, is_compute, reduction_of, with_bodies
+from ...nest.in_range import Loops, loops_of
+from .guards import safe_branches
 
 
 def with_clamped_gathers(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -68,23 +56,6 @@ def _selected(node: Expr, along: Axis, loops: Loops) -> Expr | None:
         return None
     if contains(sides, is_expensive):
         return None
-    inside = [rewrite(side, lambda read: _clamped(read, loops)) for side in sides]
+    safe = None if holds_mark(condition) else safe_branches(sides, loops)
     # TVM would simplify each side as if the condition decided it, and take the clamps away
-    return select(itself(condition), *inside) if is_safe(inside, loops) else None
-
-
-def _clamped(node: Expr, loops: Loops) -> Expr | None:
-    """A read whose indices that may be out of bounds are clamped."""
-    if not is_load(node) or is_safe([node], loops):
-        return None
-    tensor, indices = load_tensor(node), list(operands(node))
-    for place, extent in enumerate(shape_of(tensor)):
-        index = indices[place]
-        if contains_load(index) and is_integer(index) and isinstance(extent, int) and extent:
-            least, most = integer_range(dtype_of(index))
-            if least < 0:
-                index = binary("max", index, like(index, 0))
-            if most >= extent:
-                index = binary("min", index, like(index, extent - 1))
-            indices[place] = index
-    return load(tensor, indices)
+    return None if safe is None else select(itself(condition), *safe)
