@@ -1,4 +1,4 @@
-"""Operands of products at other places, in the dtypes that they had."""
+"""Operands of products: their conditions and values, and at other places, in their dtypes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tvm import te
 
 from tvm_autodiff.expr.nodes import dtype_of, node_id
 from tvm_autodiff.expr.printing.text import text
-from tvm_autodiff.schedule.nest.products import rebased
+from tvm_autodiff.schedule.nest.in_range import loops_of
+from tvm_autodiff.schedule.nest.products import operand_value, product_of, rebased
 
 i, k, p = te.var("i"), te.var("k"), te.var("p")
 
@@ -32,3 +33,66 @@ def test_rebased(name: str) -> None:
     new = rebased(old, [i, k], {((node_id(i), 1), (node_id(k), 1)): p})
     assert dtype_of(new) == dtype_of(old)
     assert text(new) == wanted
+
+
+x, y = te.placeholder((4, 9), "float64", "x"), te.placeholder((9,), "float64", "y")
+z = te.placeholder((9, 6), "float64", "z")
+size = te.var("size")
+
+
+def under_its_own_branch(i: Any, k: Any) -> Any:
+    """A condition that compares an element, or zero outside of the tensor."""
+    return te.if_then_else(k < 4, x[k, i], 0.0) < y[k]
+
+
+INVERSE = 1.0 / size.astype("float64")
+
+
+#: the summed value over i < 6 and k < 9 → the conditions and values of its operands, and what is
+#: multiplied with each element
+OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]], list[str]]] = {
+    "a read beyond the end": (
+        lambda i, k: x[k, i] * y[k],
+        [(["k < 4"], "x[k, i]"), ([], "y[k]")],
+        [],
+    ),
+    "a condition that reads beyond the end": (
+        lambda i, k: te.if_then_else(x[k, i] > 0.0, x[k, i] * y[k], 0.0),
+        [(["k < 4", "x[k, i] > 0.0"], "x[k, i]"), ([], "y[k]")],
+        [],
+    ),
+    "a condition with a branch": (
+        lambda i, k: te.if_then_else(under_its_own_branch(i, k), z[k, i] * y[k], 0.0),
+        [
+            (
+                ["(if k < 4 then (if k < 4 then x[k, i] else 0.0) else 0.0) < y[k]"],
+                "z[k, i]",
+            ),
+            ([], "y[k]"),
+        ],
+        [],
+    ),
+    "a quotient": (
+        lambda i, k: y[i] * y[k] * INVERSE,
+        [([], "y[i]"), ([], "y[k]")],
+        ["1.0/float64(size)"],
+    ),
+    "a quotient under a condition": (
+        lambda i, k: te.if_then_else(size > 0, y[i] * y[k] * INVERSE * 2.0, 0.0),
+        [(["size > 0"], "y[i]*(1.0/float64(size))"), ([], "y[k]")],
+        ["2.0"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_conditions_and_values(name: str) -> None:
+    body, operands, scale = OPERANDS[name]
+    axis = te.reduce_axis((0, 9), "k")
+    stage = te.compute((6,), lambda i: te.sum(body(i, axis.var), axis=axis), name="s").op
+    product = product_of(stage)
+    assert product is not None
+    loops = loops_of([*stage.axis, *stage.reduce_axis])
+    found = [operand_value(operand, loops) for operand in product.operands]
+    assert [(list(map(text, conditions)), text(value)) for conditions, value in found] == operands
+    assert list(map(text, product.scale)) == scale

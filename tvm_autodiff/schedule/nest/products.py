@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from ...expr.build import add, all_of, cast, compare, conjuncts, const, if_then_else, mul
 from ...expr.nodes import (
@@ -16,6 +17,7 @@ from ...expr.nodes import (
     Axis,
     Expr,
     Var,
+    const_value,
     dtype_of,
     is_const,
     is_load,
@@ -108,6 +110,12 @@ def product_of(op: Operation) -> Product | None:
     for guard in guards:
         if not _hand_out(_one_sided(guard, variables), found, variables):
             return None
+    conditional = next((operand for operand in found if operand.guards), None)
+    if conditional is not None:
+        # ``if n > 0 then a*(1/n) else 0``: zero times what is infinite elsewhere is no zero
+        varying = [factor for factor in scale if const_value(factor) is None]
+        scale = [factor for factor in scale if const_value(factor) is not None]
+        conditional.expr = reduce(mul, varying, conditional.expr)
     return Product(tuple(op.axis), reduction, found, scale)
 
 
@@ -255,11 +263,19 @@ def operand_value(operand: Operand, loops: Loops) -> tuple[list[Expr], Expr]:
     The conditions are its guards, and those that keep its reads and the reads of its guards in
     bounds. A read under its own branch stays inside it, because the other side counts as well.
     """
-    inside = [*range_conditions(operand.guards, loops), *operand.guards]
-    if any(_branches(node) and _reads(node) for node in postorder(operand.expr)):
-        return distinct(inside, loops.variables), _read_inside(operand.expr, loops)
-    reads = range_conditions([operand.expr], loops)
-    return distinct([*inside, *reads], loops.variables), operand.expr
+    conditions: list[Expr] = []
+    for guard in operand.guards:
+        around, inside = _kept_in_bounds(guard, loops)
+        conditions += [*around, inside]
+    around, value = _kept_in_bounds(operand.expr, loops)
+    return distinct([*conditions, *around], loops.variables), value
+
+
+def _kept_in_bounds(expr: Expr, loops: Loops) -> tuple[list[Expr], Expr]:
+    """An expression that reads inside of its tensors where some conditions hold."""
+    if any(_branches(node) and _reads(node) for node in postorder(expr)):
+        return [], _read_inside(expr, loops)
+    return range_conditions([expr], loops), expr
 
 
 def _branches(node: Expr) -> bool:

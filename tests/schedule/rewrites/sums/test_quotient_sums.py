@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from tvm import te
 
+from tests.evaluate import evaluate_graph
 from tests.schedule import cases
 from tests.schedule.test_rules import arrays_for, check, expected, rules_of
 from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.expr.rewrite import contains
+from tvm_autodiff.graph.free_variables import free_variables
 from tvm_autodiff.graph.stage import reduction_of
 from tvm_autodiff.schedule.rewrites.sums.quotient_sums import with_split_quotients
 
@@ -52,6 +54,21 @@ def test_no_division_is_left(name):
     assert not divides(split)
     arrays = arrays_for(inputs, {})
     np.testing.assert_array_equal(expected(inputs, split, arrays), expected(inputs, output, arrays))
+
+
+def test_bounds_and_conditions_move_with_their_axis():
+    X, L = cases.placeholder("X", 6, 4, 9), te.placeholder((24,), "int32", "L")
+    k = cases.axis(24)
+    m = te.reduce_axis((0, L[k.var]), "m")
+    below = k.var < 17
+    y = te.compute((1,), lambda _: te.sum(X[k // 4, k % 4, m], axis=[k, m], where=below), name="y")
+    [split] = with_split_quotients([y])
+    assert not divides(split)
+    assert not free_variables(split.op)
+    arrays = arrays_for([X], {})
+    lengths = np.arange(24, dtype="int32") * 5 % 10
+    found = [evaluate_graph([one], [(X, arrays[0]), (L, lengths)])[0] for one in (split, y)]
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("name", STAYS)

@@ -33,6 +33,7 @@ from ....graph.stage import (
     reduce_axis,
     reduction_of,
     reduction_stage,
+    rename_bounds,
 )
 from ...nest.access import Interval, affine_forms
 from ...nest.index_set_splitting import decided
@@ -70,7 +71,9 @@ def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
     inner = reduce_axis(f"{name}_inner", size, 0, dtype)
     place = add(mul(outer.var, const(size, dtype)), inner.var)
     number = [node_id(other.var) for other in found.axes].index(node_id(axis.var))
-    axes = (*found.axes[:number], outer, inner, *found.axes[number + 1 :])
+    rename = substituter({axis.var: place})
+    after = [rename_bounds(other, rename) for other in found.axes[number + 1 :]]
+    axes = (*found.axes[:number], outer, inner, *after)
     every = [*op.axis, *axes]
     variables = [one.var for one in every]
     ranges: dict[int, Interval] = {}
@@ -78,11 +81,10 @@ def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
         begin, count = axis_range(one)
         if isinstance(begin, int) and isinstance(count, int):
             ranges[node_id(one.var)] = (begin, begin + count - 1)
-    rename = substituter({axis.var: place})
     moved = tuple(decided(list(map(rename, sources)), variables, ranges))
     if any(_periods(moved, var, every) for var in (outer.var, inner.var)):
         return None
-    return replace(found, sources=moved, axes=axes)
+    return replace(found, sources=moved, axes=axes, condition=rename(found.condition))
 
 
 def _periods(sources: Sequence[Expr], var: Var, axes: Sequence[Axis]) -> set[int]:
