@@ -29,6 +29,7 @@ from .declined import (
     other_kind,
     refused,
 )
+from .fusion.added_scatters import AddedScatters
 from .fusion.groups import FusionGroup
 from .kernel import Kernel, too_large
 from .machine import Machine
@@ -83,7 +84,19 @@ class MapsRule(GroupRule):
 
     def declined(self, group: FusionGroup) -> Declined | None:
         """See `KindRule`."""
+        if isinstance(group, AddedScatters):
+            return other_kind("its kernels are scatter-adds")
         return other_kind("its kernels share rows") if group.members else None
+
+
+class AddedScattersRule(GroupRule):
+    """A rule for scatter-adds whose results are added up."""
+
+    def declined(self, group: FusionGroup) -> Declined | None:
+        """See `KindRule`."""
+        if isinstance(group, AddedScatters):
+            return None
+        return other_kind("its kernels are no scatter-adds")
 
 
 class RaggedRule(KindRule):

@@ -11,6 +11,7 @@ from tests.machines import avx512
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.schedule import machine as hardware
 from tvm_autodiff.schedule.backends import rules_for
+from tvm_autodiff.schedule.fusion.added_scatters import AddedScatters
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import apply_rules
@@ -130,3 +131,102 @@ def test_the_rule_takes_every_layout(name):
         "turned round",
     ):
         assert names == ["scatter"]  # the cotangent as it lies in memory
+
+
+E, K = placeholder("E", "float32", 40, 24), placeholder("K", "int64", 6)
+S = placeholder("S", "float32", 4, 24, 24)
+d, h = te.reduce_axis((0, 24), "d"), te.reduce_axis((0, 12), "h")
+
+
+def changed(body):
+    """A stage over the gradient g of a table t."""
+    return lambda g, t: te.compute(t.shape, lambda *at: body(g(*at), t(*at)), name="y")
+
+
+def itself(g, t):
+    return g
+
+
+#: name → (table, what is read for points p, dimensions of p, the stage that adds up its gradients,
+#: how many scatter-adds are added)
+ADDED = {
+    "two tensors of indices": (E, lambda p: te.sum(E[I[p], d] * E[K[p], d], axis=d), 1, itself, 2),
+    "halves of rows": (
+        E,
+        lambda p: te.sum(E[I[p], h] * E[I[p], h + 12] * E[K[p], h + 12], axis=h),
+        1,
+        itself,
+        3,
+    ),
+    "a decay": (E, lambda p: te.sum(E[I[p], d], axis=d), 1, changed(lambda g, t: g + t * 2.0), 1),
+    "a step": (
+        E,
+        lambda p: te.sum(E[I[p], d] * E[K[p], d], axis=d),
+        1,
+        changed(lambda g, t: t - g * 0.5),
+        2,
+    ),
+    "slices": (
+        S,
+        lambda a, p: te.sum(S[a, I[p], d] * S[a, K[p], d], axis=d),
+        2,
+        itself,
+        2,
+    ),
+    "rows and columns": (
+        S,
+        lambda a, p: te.sum(S[a, I[p], d] * S[a, d, K[p]], axis=d),
+        2,
+        itself,
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("name", ADDED)
+def test_added(name, threads, monkeypatch):
+    """One pass over the table, equal to numpy's, whatever divides the result among threads."""
+    monkeypatch.setattr(hardware, "THREAD_CYCLES", 0)
+    table, read, dims, finish, count = ADDED[name]
+    shape = (4, 6)[-dims:]
+    head = te.placeholder(shape, name="head")
+    out = te.compute(shape, read, name="out")
+    [gradient] = differentiate(out, table, head)
+    result = finish(gradient, table)
+    machine = avx512(threads)
+    kernels, _ = cut(normal_form([result]))
+    [group] = [kernel for kernel in kernels if isinstance(kernel, AddedScatters)]
+    assert len(group.scatters) == count
+    rules = [one.rule for one in apply_rules(group, machine, rules_for(machine))]
+    if name == "rows and columns" and threads > shape[0]:
+        assert rules == ["scatter", "scatter", "elementwise"]
+    else:
+        assert rules == ["added_scatters"]
+    rng = np.random.default_rng(0)
+    inputs = [table, I, K, head]
+    arrays = [
+        rng.integers(-3, 4, list(map(int, t.shape))).astype("float32")
+        if str(t.dtype) == "float32"
+        else rng.integers(0, 24, list(map(int, t.shape))).astype(str(t.dtype))
+        for t in inputs
+    ]
+    function = build(inputs, result, num_threads=threads, cache=False)
+    [want] = evaluate_graph([result], list(zip(inputs, arrays, strict=True)))
+    np.testing.assert_array_equal(function(*arrays), want)
+
+
+def test_a_table_is_updated_in_place():
+    _, read, _, finish, _ = ADDED["a step"]
+    head = te.placeholder((6,), name="head")
+    [gradient] = differentiate(te.compute((6,), read, name="out"), E, head)
+    step = build([E, I, K, head], [], updates={E: finish(gradient, E)}, cache=False)
+    rng = np.random.default_rng(0)
+    table = rng.integers(-3, 4, (40, 24)).astype("float32")
+    rows, others = rng.integers(0, 40, (2, 6))
+    ones = np.ones(6, "float32")
+    want = table.copy()
+    np.add.at(want, rows, -0.5 * table[others])
+    np.add.at(want, others, -0.5 * table[rows])
+    step(table, rows.astype("int32"), others, ones)
+    np.testing.assert_array_equal(table, want)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..rule import (
+    AddedScattersRule,
     ElementwiseRule,
     GroupRule,
     KindRule,
@@ -25,7 +26,7 @@ from .recurrences.small_loop import small_loop
 from .recurrences.time_parts import time_parts
 from .reduction import reduction
 from .rows import fused_rows, rows
-from .scatter import scatter
+from .scatter import added_scatters, scatter
 from .stored_terms import stored_terms
 from .transposition import transposition
 from .windows import windows
@@ -33,6 +34,7 @@ from .windows import windows
 CPU_RULES: tuple[Rule, ...] = (
     GroupRule(fused_rows),
     MapsRule(joined_maps, in_statements=True),
+    AddedScattersRule(added_scatters),
     prefix_reduction,
     ElementwiseRule(interleaving, in_statements=True),
     KindRule(windows, in_statements=True),

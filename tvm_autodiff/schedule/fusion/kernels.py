@@ -33,6 +33,7 @@ from ..kernel import Kernel, iterations, size_of
 from ..rewrites.conditions.clamped_gathers import with_clamped_gathers
 from ..rewrites.contiguous_operands import with_contiguous_operands
 from ..rewrites.table import INTO_KERNELS, rewritten
+from .added_scatters import with_added_scatters
 from .groups import FusionGroup, fusion_groups
 
 __all__ = ["FusionGroup", "Kernel", "cut", "iterations", "separate", "size_of"]
@@ -45,7 +46,9 @@ def cut(
     outputs.
     """
     kernels, results = separate(outputs, exact_math)
-    return fusion_groups(kernels, {tensor_key(tensor) for tensor in results}), results
+    wanted = {tensor_key(tensor) for tensor in results}
+    groups = fusion_groups(kernels, wanted)
+    return groups if exact_math else with_added_scatters(groups, wanted), results
 
 
 def separate(
