@@ -258,3 +258,30 @@ def test_half_vectors_where_whole_ones_copy_for_longer_than_they_compute(filters
     check((inputs, output))
     memory = build(inputs, output, num_threads=1).memory()
     assert memory.total - memory.inputs - memory.outputs < 2**20
+
+
+def narrow(rows, columns, functions):
+    """Products with few columns, of which sums of sines of multiples are taken."""
+    A, B = cases.placeholder("A", rows, 47), cases.placeholder("B", 47, columns)
+    X, r = cases.placeholder("X", rows, columns), cases.axis(47)
+    y = te.compute((rows, columns), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="y")
+
+    def finished(i, j):
+        return sum((te.sin(X[i, j] * float(n)) for n in range(functions)), y[i, j])
+
+    return [A, B, X], te.compute((rows, columns), finished, name="z")
+
+
+@pytest.mark.parametrize(
+    ("case", "names"),
+    [
+        (narrow(2003, 3, 12), ["y_pack0", "y", "z"]),  # lanes lie apart in the result
+        (narrow(2003, 3, 0), ["y_pack0", "z"]),
+        (narrow(2003, 64, 12), ["y_pack0", "z"]),
+    ],
+    ids=["apart", "no functions", "along memory"],
+)
+def test_functions_of_results_that_lie_apart_are_a_pass_of_their_own(case, names):
+    """Written out for each of 144 results of a tile, they took LLVM 8 s and one lane of vectors."""
+    assert launches(case) == names
+    check(case, tolerance=1e-4)

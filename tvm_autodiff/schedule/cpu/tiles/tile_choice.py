@@ -6,6 +6,7 @@ The result has the vectorised axis, and the unrolled ones with their factors.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations, product as all_choices
 
 from ....expr.nodes import Axis, node_id, op_name
@@ -157,7 +158,8 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     written = nest.count(nest.spatial, padded)
     threads = min(machine.threads, tiles)
     direct = written * _write_cycles(nest, tile, machine) / threads
-    writes = min(direct, turning_cycles(nest, machine))
+    apart = _cycles_apart(nest, tile, machine) if nest.functions else direct
+    writes = min(direct, turning_cycles(nest, machine), apart)
     # among equals, the tile that is simpler, and two vectors for each number that is spread out
     simpler = 1 + 0.01 * len(tile.unrolled) + (0.1 if tile.vectors == 1 else 0)
     return (once * total * tiles / threads + writes) * simpler
@@ -184,6 +186,24 @@ def turning_cycles(nest: Nest, machine: Machine) -> float:
     each = 1.5 * turn_cycles(written, nest, machine)
     each += CALL / machine.lanes(nest.dtype) * nest.functions
     return launch_cycles(written, each, machine)
+
+
+def _cycles_apart(nest: Nest, tile: Tile, machine: Machine) -> float:
+    """The cycles to write sums in their order, and to finish them in a pass of its own."""
+    written = nest.count(nest.spatial)
+    plain = written * _write_cycles(replace(nest, functions=0), tile, machine) / machine.threads
+    each = turn_cycles(written, nest, machine)  # read again, and written
+    each += CALL / machine.lanes(nest.dtype) * nest.functions
+    return plain + launch_cycles(written, each, machine)
+
+
+def worth_finishing_apart(nest: Nest, tile: Tile, machine: Machine) -> bool:
+    """Whether expensive functions of results are better computed in a pass of its own.
+
+    Results that lie apart in memory are finished one by one, and each is a copy of the code.
+    """
+    direct = nest.count(nest.spatial) * _write_cycles(nest, tile, machine) / machine.threads
+    return nest.functions > 0 and _cycles_apart(nest, tile, machine) < direct
 
 
 def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:

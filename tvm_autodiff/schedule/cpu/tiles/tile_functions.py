@@ -50,7 +50,7 @@ from .nests import Nest, nest_of, padded_extents
 from .packing import Packed, TileAxes, pack
 from .panel_copy import panel_copy
 from .panels import Panels, panels_of
-from .tile_choice import tile_cycles, worth_turning
+from .tile_choice import tile_cycles, worth_finishing_apart, worth_turning
 from .tiling import Spot, Tile, TileCode
 
 
@@ -69,12 +69,18 @@ def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> 
 
     An operand is copied panel by panel in the function of the tile where that takes no more reads.
     """
+    turned = _turned(kernel, nest, tile, machine)
+    last = kernel.epilogue
+    if last is not None and turned is None and worth_finishing_apart(nest, tile, machine):
+        sums = replace(kernel, epilogue=None)
+        made = tile_functions(sums, replace(nest, functions=0), tile, machine)
+        finish = Rest(replace(kernel, root=last, epilogue=None))
+        return made if isinstance(made, Declined) else [*made, finish]
     inner = inner_axes(nest, tile)
     found = read_or_packed(kernel, nest, tile, inner, machine)
     if isinstance(found, Declined):
         return found
     copies, reads = found
-    turned = _turned(kernel, nest, tile, machine)
     write = _Function(kernel, nest, tile, inner, summed(nest, tile, reads), turned, machine)
     padded = padded_extents(nest, tile)
     launch: StageFunction | Declined = no_gain("it copies no operand")
