@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 
 from ...expr.build import add, all_of, cast, compare, conjuncts, const, if_then_else, mul
 from ...expr.nodes import (
@@ -60,9 +60,13 @@ class Operand:
         """Whether the factor is a plain read."""
         return is_load(self.expr)
 
-    def variables(self) -> set[int]:
+    @cached_property
+    def _variables(self) -> frozenset[int]:
+        return frozenset(key for atom in self.atoms for key, _ in atom)
+
+    def variables(self) -> frozenset[int]:
         """Ids of the loop variables that the operand depends on."""
-        return {key for atom in self.atoms for key, _ in atom}
+        return self._variables
 
 
 @dataclass

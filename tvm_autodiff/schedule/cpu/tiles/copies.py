@@ -14,7 +14,6 @@ from ....graph.stage import shape_of
 from ...cost import LAUNCH_CYCLES, STORE, TURNED
 from ...kernel import size_of
 from ...machine import Machine
-from ...nest.in_range import range_conditions
 from ...nest.products import Operand
 from .loop_order import reduction_order
 from .nests import Nest, ranges_of
@@ -145,7 +144,7 @@ def _must_copy(
     vector_key = nest.spatial[tile.vector]
     if operand.guards or not operand.is_load:
         return True
-    if range_conditions([operand.expr], nest.loops(padded)):
+    if not nest.reads_inside(operand, padded):
         return True
     stride = nest.stride(operand, vector_key)
     if vector_key in operand.variables():

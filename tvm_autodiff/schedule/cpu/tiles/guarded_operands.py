@@ -13,7 +13,6 @@ from ....expr.nodes import tensor_key
 from ....graph.graph import retarget
 from ....graph.stage import reduction_stage
 from ...kernel import Kernel
-from ...nest.in_range import range_conditions
 from .nests import Nest
 from .packing import TileAxes, pack
 
@@ -34,7 +33,7 @@ def without_guards(kernel: Kernel, nest: Nest) -> Unguarded | None:
     reads, copies = [], []
     for number, operand in enumerate(nest.body.operands):
         plain = operand.is_load and not operand.guards
-        if plain and not range_conditions([operand.expr], loops):
+        if plain and nest.reads_inside(operand, nest.extents):
             reads.append(operand.expr)
             continue
         made = pack(operand, f"{op.name}_zeros{number}", loops, nest.spatial, axes)

@@ -8,7 +8,6 @@ from math import prod
 
 from ...cost import MAX_SEARCHED, MEMORY_BYTE, SHARED_BYTE
 from ...machine import Machine
-from ...nest.products import Operand
 from .nests import Nest, ranges_of
 from .packing import packed_size
 from .tiling import Tile
@@ -31,7 +30,10 @@ class TileOrders:
     ) -> None:
         self._nest, self._machine, self._padded = nest, machine, padded
         self._factors = {nest.spatial[axis]: count for axis, count in tile.factors.items()}
+        self._variables = [operand.variables() for operand in nest.body.operands]
+        self._sizes: dict[tuple[int, frozenset[int]], int | None] = {}
         self._held: dict[frozenset[int], int | None] = {}
+        self._far: dict[tuple[int, ...], int] = {}
 
     def best(self) -> list[int]:
         """The output axes, outermost first, in the order that reads least again; among equal ones
@@ -68,15 +70,18 @@ class TileOrders:
         cache if it fits in there beside A[i, :]. All of A is read again for each j, and comes from
         beyond the cache if it does not fit beside B[:, j].
         """
+        known = self._far.get(tuple(order))
+        if known is not None:
+            return known
         keys = [self._nest.spatial[axis] for axis in order]
         total = 0
-        for operand in self._nest.body.operands:
+        for number, variables in enumerate(self._variables):
             again = 1
             for place, key in enumerate(keys):
-                if key not in operand.variables() and not self._fits(keys[place + 1 :]):
+                if key not in variables and not self._fits(keys[place + 1 :]):
                     again *= self._turns(key)
-            total += (again - 1) * (self._size(operand, self._nest.spatial) or 0)
-        return total * self._nest.itemsize
+            total += (again - 1) * (self._size(number, self._nest.spatial) or 0)
+        return self._far.setdefault(tuple(order), total * self._nest.itemsize)
 
     @property
     def _near(self) -> int:
@@ -95,9 +100,8 @@ class TileOrders:
 
     def _memory(self, key: int) -> int:
         """The elements of the operands that a loop moves through."""
-        operands = self._nest.body.operands
-        mine = (operand for operand in operands if key in operand.variables())
-        return sum(self._size(operand, self._nest.spatial) or 0 for operand in mine)
+        mine = (number for number, keys in enumerate(self._variables) if key in keys)
+        return sum(self._size(number, self._nest.spatial) or 0 for number in mine)
 
     def _turns(self, key: int) -> int:
         extent = self._padded.get(key, self._nest.symbolic)
@@ -112,17 +116,21 @@ class TileOrders:
         """The bytes that all turns of some loops over tiles read."""
         known = frozenset(loops)
         if known not in self._held:
-            sizes = [self._size(operand, known) for operand in self._nest.body.operands]
+            sizes = [self._size(number, known) for number in range(len(self._variables))]
             count = None if None in sizes else sum(size or 0 for size in sizes)
             self._held[known] = None if count is None else count * self._nest.itemsize
         return self._held[known]
 
-    def _size(self, operand: Operand, loops: Collection[int]) -> int | None:
+    def _size(self, number: int, loops: Collection[int]) -> int | None:
         """The elements of an operand that all turns of some loops over tiles read."""
-        outside = (key for key in self._nest.spatial if key not in loops)
-        still = {key: self._factors.get(key, 1) for key in outside}
-        ranges = ranges_of({**self._padded, **still})
-        return packed_size(operand, ranges, self._nest.symbolic)
+        key = number, self._variables[number].intersection(loops)
+        if key not in self._sizes:
+            outside = (one for one in self._nest.spatial if one not in key[1])
+            still = {one: self._factors.get(one, 1) for one in outside}
+            ranges = ranges_of({**self._padded, **still})
+            operand = self._nest.body.operands[number]
+            self._sizes[key] = packed_size(operand, ranges, self._nest.symbolic)
+        return self._sizes[key]
 
 
 def streamed_bytes(

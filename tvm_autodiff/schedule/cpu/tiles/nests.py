@@ -12,15 +12,25 @@ from functools import cached_property
 from math import prod
 
 from ....expr.costly import EXPENSIVE
-from ....expr.nodes import Axis, Expr, Var, is_load, load_tensor, node_id, op_name, tensor_key
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ....expr.rewrite import postorder
-from ....graph.stage import axis_range
+from ....graph.stage import axis_range, shape_of
 from ...cost import SYMBOLIC_SIZE
 from ...kernel import ONCE, Repetition
 from ...machine import Machine
-from ...nest.access import Interval
+from ...nest.access import Affine, Interval, affine_forms, interval
 from ...nest.elementwise_body import Body, Steps
-from ...nest.in_range import Loops, loops_of
+from ...nest.in_range import Loops, loops_of, range_conditions
 from ...nest.products import Operand, Product, operand_stride
 from .tiling import Tile
 
@@ -61,6 +71,34 @@ class Nest:
         """The loops, in the order of the nest; those of all blocks."""
         known = {key: extent for key, extent in padded.items() if key not in self.blocks}
         return replace(self._loops, ranges=ranges_of(known))
+
+    def reads_inside(self, operand: Operand, padded: Mapping[int, int]) -> bool:
+        """Whether all that an operand reads is in its tensor, for other extents of the loops."""
+        loops = self.loops(padded)
+        for form, dim in self._indices[id(operand)]:
+            bounds = None if form is None else interval(form, loops.ranges)
+            if bounds is None:
+                return not range_conditions([operand.expr], loops)
+            if bounds[0] < 0 or bounds[1] >= dim:
+                return False
+        return True
+
+    @cached_property
+    def _indices(self) -> dict[int, list[tuple[Affine | None, int]]]:
+        """The linear form and the dimension of each index; None for what is not linear, literal, or
+        a plain read.
+        """
+        found: dict[int, list[tuple[Affine | None, int]]] = {}
+        for operand in self.body.operands:
+            found[id(operand)] = [(None, 0)]
+            if operand.is_load:
+                indices, shape = operands(operand.expr), shape_of(load_tensor(operand.expr))
+                forms = affine_forms(list(indices), self.variables)
+                found[id(operand)] = [
+                    (forms.get(node_id(index)), dim) if isinstance(dim, int) else (None, 0)
+                    for index, dim in zip(indices, shape, strict=True)
+                ]
+        return found
 
     def in_blocks(self, sizes: Mapping[int, int]) -> Nest:
         """The loops of a block, which has so many places of some symbolic output axes.

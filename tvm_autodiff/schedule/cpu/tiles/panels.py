@@ -15,7 +15,6 @@ from math import prod
 from ...cost import MIN_LANES, enough_tasks
 from ...machine import Machine
 from ...nest.access import strides_along
-from ...nest.in_range import range_conditions
 from ...nest.products import Operand
 from .loop_order import TileOrders
 from .nests import Nest, ranges_of
@@ -81,7 +80,7 @@ def _in_vectors(
     strides = strides_along([operand.expr], last, nest.variables)
     if strides and max(strides) <= 1:
         return True
-    if operand.guards or range_conditions([operand.expr], nest.loops(padded)):
+    if operand.guards or not nest.reads_inside(operand, padded):
         return False
     turned = (key for key in nest.reduced if nest.extents[key] >= MIN_LANES)
     return any(nest.stride(operand, key) == 1 for key in turned)
