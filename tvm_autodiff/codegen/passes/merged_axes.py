@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from ...expr.build import add, const, mul
+from ...expr.build import const, mul
 from ...expr.nodes import Expr, dtype_of
 from ...graph.stage import Extent
 from ..stages.primfunc import PrimFunc
@@ -36,7 +36,8 @@ def with_merged_result(
         for dims in groups:
             value = indices[dims[0]]
             for dim in dims[1:]:
-                value = add(mul(value, const(extents[dim], dtype_of(value))), indices[dim])
+                start = mul(value, const(extents[dim], dtype_of(value)))
+                value = start + indices[dim]  # of vectors, one may be a scalar
             found.append(value)
         return found
 

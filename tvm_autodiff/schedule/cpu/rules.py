@@ -14,7 +14,7 @@ from ..rule import (
     Rule,
 )
 from .contraction import contraction
-from .elementwise import elementwise, joined_maps
+from .elementwise import elementwise, joined_maps, split_rows
 from .fallback import fallback
 from .interleaving import interleaving
 from .masked_reduction import masked_reduction
@@ -36,6 +36,7 @@ CPU_RULES: tuple[Rule, ...] = (
     MapsRule(joined_maps, in_statements=True),
     AddedScattersRule(added_scatters),
     prefix_reduction,
+    ElementwiseRule(split_rows, in_statements=True),
     ElementwiseRule(interleaving, in_statements=True),
     KindRule(windows, in_statements=True),
     ElementwiseRule(transposition),

@@ -1,0 +1,105 @@
+"""Splits the axes of elementwise stages at the quotients and remainders that they read: rows of
+neighbours in memory, whose loops divide nothing.
+
+The memory layout does not change. Stages over flattened axes, such as the butterflies of a Fourier
+transform or the halves of each head in a rotary embedding, run in vectors this way.
+
+    ``y[k] = f(x[k//32*32 + (k + 16)%32])  →  y[a, b] = f(x[a*32 + (b + 16)%32])``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...expr.build import add, const, mul
+from ...expr.nodes import Axis, Expr, const_value, dtype_of, node_id, op_name, operands
+from ...expr.rewrite import contains, depends_on, expand_lets, postorder, substituter
+from ...graph.stage import axis_range, bodies, data_axis, make_stage, renewed
+from ..cost import MIN_LANES
+from ..kernel import Kernel
+from ..nest.access import Interval, affine_forms
+from ..nest.index_set_splitting import decided
+from ..nest.literals import FLOOR_DIVISIONS
+from .quotient_axes import SplitKernel
+
+#: the shortest rows: shorter ones are written out over residue classes
+MIN_ROW = 2 * MIN_LANES
+
+
+def split_map(kernel: Kernel) -> SplitKernel | None:
+    """The kernel over split axes, or None if no axis can be split into rows."""
+    op = kernel.root
+    axes, table = renewed(op.axis)
+    values = [substituter(table)(expand_lets(body)) for body in bodies(op)]
+    if not contains(values, lambda node: op_name(node) in FLOOR_DIVISIONS):
+        return None
+    values = decided(values, [axis.var for axis in axes], _ranges(axes))
+    groups = [[axis] for axis in axes]
+    found = _step(values, groups)
+    if found is None:
+        return None
+    while found is not None:
+        values, groups = found
+        found = _step(values, groups)
+    numbers = iter(range(sum(map(len, groups))))
+    places = tuple(tuple(next(numbers) for _ in group) for group in groups)
+    [made] = make_stage(op.name, [axis for group in groups for axis in group], values)
+    return SplitKernel(Kernel(made.op, repetition=kernel.repetition), places)
+
+
+def _step(
+    values: Sequence[Expr], groups: Sequence[Sequence[Axis]]
+) -> tuple[list[Expr], list[list[Axis]]] | None:
+    """The values and groups with one more axis split in two; None if none can be."""
+    axes = [axis for group in groups for axis in group]
+    for axis in axes:
+        size = _row(values, axis, axes)
+        if size is None:
+            continue
+        name, dtype, extent = axis.var.name, dtype_of(axis.var), axis_range(axis)[1]
+        outer = data_axis(f"{name}_row", int(extent) // size, dtype)
+        inner = data_axis(f"{name}_inside", size, dtype)
+        place = add(mul(outer.var, const(size, dtype)), inner.var)
+        split = {id(axis): [outer, inner]}
+        moved = [[new for old in group for new in split.get(id(old), [old])] for group in groups]
+        every = [one for group in moved for one in group]
+        rename = substituter({axis.var: place})
+        variables, ranges = [one.var for one in every], _ranges(every)
+        return decided(list(map(rename, values)), variables, ranges), moved
+    return None
+
+
+def _row(values: Sequence[Expr], axis: Axis, axes: Sequence[Axis]) -> int | None:
+    """The largest period of the quotients and remainders of an axis that are rows, if it is a
+    multiple or a divisor of all others.
+    """
+    low, extent = axis_range(axis)
+    if low != 0 or not isinstance(extent, int) or extent < 2 * MIN_ROW:
+        return None
+    nodes = [node for node in postorder(list(values)) if op_name(node) in FLOOR_DIVISIONS]
+    near = [node for node in nodes if depends_on(operands(node)[0], [axis.var])]
+    forms = affine_forms([operands(node)[0] for node in near], [one.var for one in axes])
+    periods: set[int] = set()
+    for node in near:
+        numerator, divisor = operands(node)
+        size, form = const_value(divisor), forms.get(node_id(numerator))
+        if form is None:
+            continue  # a quotient of a quotient, which becomes one of an axis
+        if not isinstance(size, int) or form.terms != ((node_id(axis.var), 1),):
+            return None
+        periods.add(size)
+    rows = [size for size in periods if MIN_ROW <= size < extent and extent % size == 0]
+    if not rows:
+        return None
+    chosen = max(rows)
+    fits = all(chosen % size == 0 or size % chosen == 0 for size in periods)
+    return chosen if fits else None
+
+
+def _ranges(axes: Sequence[Axis]) -> dict[int, Interval]:
+    found: dict[int, Interval] = {}
+    for axis in axes:
+        low, extent = axis_range(axis)
+        if isinstance(low, int) and isinstance(extent, int):
+            found[node_id(axis.var)] = (low, low + extent - 1)
+    return found
