@@ -7,7 +7,7 @@ one after the other. An exact rational method (`simplex`) follows. Both have bou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .affine import Atoms
 from .forms import (
@@ -158,6 +158,55 @@ class Facts:
             else:
                 return None
         return None
+
+    def without_small_terms(self, f: Form) -> Form:
+        """``g*A + r >= 0  →  A >= 0`` for the largest g, where 0 <= r < g is known.
+
+        Examples
+        --------
+        >>> from tvm import te
+        >>> atoms = Atoms()
+        >>> q, t = atoms.symbol(te.var("q")), atoms.symbol(te.var("t"))
+        >>> facts = Facts(atoms)
+        >>> facts.bound(t, {}, {CONST: 1})
+        >>> facts.without_small_terms({q: 2, t: 1, CONST: -32}) == {q: 1, CONST: -16}
+        True
+        """
+        f = tighten(f)
+        for form, rest in self._by_quotients(f):
+            for g in sorted({abs(k) for s, k in form.items() if s != CONST} - {1}, reverse=True):
+                c = form.get(CONST, 0)
+                low, high = self.atoms.interval(
+                    {CONST: c % g} | {s: k for s, k in form.items() if s != CONST and k % g}
+                )
+                if low is None or high is None or low + rest[0] < 0 or high + rest[1] >= g:
+                    continue
+                left = {s: k // g for s, k in form.items() if s != CONST and k % g == 0}
+                return self._of_dividend({**left, CONST: c // g} if c // g else left)
+        return f
+
+    def _by_quotients(self, f: Form) -> Iterator[tuple[Form, tuple[int, int]]]:
+        """A form, and ``i + 16*q + c  →  32*q + c`` for ``q = i//16``, with the interval of what is
+        left out.
+        """
+        yield f, (0, 0)
+        for s in sorted(f, reverse=True):
+            kind, low, c = self.atoms.kinds[s] if s != CONST else ("", {}, 0)
+            symbols = [t for t in low if t != CONST] if kind == "div" else []
+            if len(symbols) == 1 and abs(low[symbols[0]]) == 1 and symbols[0] in f:
+                k = f[symbols[0]] * low[symbols[0]]
+                ends = (0, k * (c - 1))
+                yield combine(combine(f, low, 1, -k), {s: k * c}), (min(ends), max(ends))
+
+    def _of_dividend(self, f: Form) -> Form:
+        """``15 - i//16 >= 0  →  255 - i >= 0``"""
+        atoms = [s for s in f if s != CONST]
+        kind, low, c = self.atoms.kinds[atoms[0]] if len(atoms) == 1 else ("", {}, 0)
+        if kind != "div" or abs(f[atoms[0]]) != 1:
+            return f
+        if f[atoms[0]] > 0:
+            return shifted(low, c * f.get(CONST, 0))
+        return shifted(scaled(low, -1), c * f.get(CONST, 0) + c - 1)
 
     # ------------------------------------------------------------- the exact method
 

@@ -222,7 +222,7 @@ def _box(
             continue
         low = facts.minimum(g)
         if low is None or low[0] <= -low[1]:
-            box.guards.append(g)
+            box.guards.append(facts.without_small_terms(g))
     return box
 
 

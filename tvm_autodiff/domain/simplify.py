@@ -235,7 +235,7 @@ def _needed_guards(system: System, solved: _Solved) -> list[tuple[str, Form]] | 
             return None
         if verdict is None:
             candidates.append(f)
-    merged = merge_parallel([tighten(f) for f in candidates])
+    merged = merge_parallel([facts.without_small_terms(f) for f in candidates])
     if merged is None:
         return None
     candidates, more = merged

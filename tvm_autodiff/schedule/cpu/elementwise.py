@@ -55,8 +55,8 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
 
 def split_rows(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a stage whose axes are read through quotients over rows of neighbours in memory."""
-    if len(kernel.outputs) > 1:
-        return other_kind("it has several results")
+    if len(kernel.outputs) > 1 or kernel.epilogue is not None:
+        return other_kind("it has several results, or an epilogue")
     split = split_map(kernel)
     if split is None:
         return other_kind("no axis is read through a quotient in rows")

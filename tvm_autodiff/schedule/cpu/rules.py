@@ -44,6 +44,7 @@ CPU_RULES: tuple[Rule, ...] = (
     ReductionRule(masked_reduction),
     ReductionRule(contraction),
     ReductionRule(rows),
+    ReductionRule(split_rows),
     ReductionRule(reduction),
     ReductionRule(stored_terms, in_statements=True),
     scatter,

@@ -216,8 +216,8 @@ def _multiples(
 
 
 def _divided_apart(node: Expr, forms: _Forms, ranges: Mapping[int, Interval]) -> Expr | None:
-    """``(d*A + r)//d → A + r//d``, ``(d*A + r)%d → r%d``, ``(d*A - r)//d → A - 1 - (r - 1)//d``, and
-    for 0 <= r < g also ``(g*A + r)//(g*d) → A//d``, ``(g*A + r)%(g*d) → A%d*g + r``.
+    """``(d*A + r)//d → A + r//d``, ``(d*A + r)%d → r%d``, ``(d*A - r)//d → A - 1 - (r - 1)//d``,
+    and for 0 <= r < g also ``(g*A + r)//(g*d) → A//d``, ``(g*A + r)%(g*d) → A%d*g + r``.
     """
     numerator, divisor = operands_of(node)
     form, d = forms.of(numerator), const_value(divisor)

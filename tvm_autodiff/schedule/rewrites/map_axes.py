@@ -1,4 +1,4 @@
-"""Splits the axes of elementwise stages at the quotients and remainders that they read: rows of
+"""Splits the output axes of stages at the quotients and remainders that they read: rows of
 neighbours in memory, whose loops divide nothing.
 
 The memory layout does not change. Stages over flattened axes, such as the butterflies of a Fourier
@@ -10,11 +10,22 @@ transform or the halves of each head in a rotary embedding, run in vectors this 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...expr.build import add, const, mul
 from ...expr.nodes import Axis, Expr, const_value, dtype_of, node_id, op_name, operands
 from ...expr.rewrite import contains, depends_on, expand_lets, postorder, substituter
-from ...graph.stage import axis_range, bodies, data_axis, make_stage, renewed
+from ...graph.stage import (
+    axis_range,
+    bodies,
+    bounds_of,
+    data_axis,
+    make_stage,
+    reduction_of,
+    reduction_stage,
+    renewed,
+    renewed_reduction,
+)
 from ..cost import MIN_LANES
 from ..kernel import Kernel
 from ..nest.access import Interval, affine_forms
@@ -28,32 +39,47 @@ MIN_ROW = 2 * MIN_LANES
 
 def split_map(kernel: Kernel) -> SplitKernel | None:
     """The kernel over split axes, or None if no axis can be split into rows."""
-    op = kernel.root
+    op, reduction = kernel.root, reduction_of(kernel.root)
     axes, table = renewed(op.axis)
-    values = [substituter(table)(expand_lets(body)) for body in bodies(op)]
+    reduced: list[Axis] = []
+    if reduction is not None:
+        reduction = renewed_reduction(reduction, table)
+        reduced = list(reduction.axes)
+        bounds = [bound for axis in reduced for bound in bounds_of(axis)]
+        if reduction.init or not all(const_value(one) is not None for one in bounds):
+            return None
+        values = [*map(expand_lets, reduction.sources), reduction.condition]
+    else:
+        values = [substituter(table)(expand_lets(body)) for body in bodies(op)]
     if not contains(values, lambda node: op_name(node) in FLOOR_DIVISIONS):
         return None
-    values = decided(values, [axis.var for axis in axes], _ranges(axes))
+    values = decided(values, [axis.var for axis in (*axes, *reduced)], _ranges([*axes, *reduced]))
     groups = [[axis] for axis in axes]
-    found = _step(values, groups)
+    found = _step(values, groups, reduced)
     if found is None:
         return None
     while found is not None:
         values, groups = found
-        found = _step(values, groups)
+        found = _step(values, groups, reduced)
     numbers = iter(range(sum(map(len, groups))))
     places = tuple(tuple(next(numbers) for _ in group) for group in groups)
-    [made] = make_stage(op.name, [axis for group in groups for axis in group], values)
-    return SplitKernel(Kernel(made.op, repetition=kernel.repetition), places)
+    axes = [axis for group in groups for axis in group]
+    if reduction is None:
+        made = make_stage(op.name, axes, values)
+    else:
+        *sources, condition = values
+        split = replace(reduction, sources=tuple(sources), condition=condition)
+        made = reduction_stage(op.name, axes, split)
+    return SplitKernel(Kernel(made[0].op, repetition=kernel.repetition), places)
 
 
 def _step(
-    values: Sequence[Expr], groups: Sequence[Sequence[Axis]]
+    values: Sequence[Expr], groups: Sequence[Sequence[Axis]], reduced: Sequence[Axis]
 ) -> tuple[list[Expr], list[list[Axis]]] | None:
     """The values and groups with one more axis split in two; None if none can be."""
     axes = [axis for group in groups for axis in group]
     for axis in axes:
-        size = _row(values, axis, axes)
+        size = _row(values, axis, [*axes, *reduced])
         if size is None:
             continue
         name, dtype, extent = axis.var.name, dtype_of(axis.var), axis_range(axis)[1]
@@ -62,7 +88,7 @@ def _step(
         place = add(mul(outer.var, const(size, dtype)), inner.var)
         split = {id(axis): [outer, inner]}
         moved = [[new for old in group for new in split.get(id(old), [old])] for group in groups]
-        every = [one for group in moved for one in group]
+        every = [*(one for group in moved for one in group), *reduced]
         rename = substituter({axis.var: place})
         variables, ranges = [one.var for one in every], _ranges(every)
         return decided(list(map(rename, values)), variables, ranges), moved
