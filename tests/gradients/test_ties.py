@@ -245,3 +245,40 @@ def test_tangents_of_rescaled_sums_choose_as_their_maxima_do(form, width):
     filled = counts.any(axis=1)
     expected = weights[filled] / weights[filled].sum(axis=1, keepdims=True)
     np.testing.assert_allclose(got[filled], expected, atol=1e-14)
+
+
+#: the ranges of an outer and an inner reduce axis, for n columns and row i
+NESTED = {
+    "below the outer axis": (lambda n, i, k: (0, i + 1), lambda n, i, k: (0, k + 1)),
+    "from the outer axis": (lambda n, i, k: (0, i + 1), lambda n, i, k: (k, i + 1)),
+    "a window": (lambda n, i, k: (i, n), lambda n, i, k: (k // 2, k // 2 + 2)),
+    "shrinking": (lambda n, i, k: (0, n), lambda n, i, k: (0, n - k)),
+}
+
+
+@pytest.mark.parametrize("reduce", [te.max, te.min])
+@pytest.mark.parametrize("name", NESTED)
+def test_rows_that_differ_in_length(name, reduce):
+    """An element that several points of the loops read is one winner, at the first of them."""
+    outer, inner = NESTED[name]
+    n, better = 7, max if reduce is te.max else min
+    x, head = te.placeholder((n,), "float64", "x"), te.placeholder((n,), "float64", "head")
+
+    def body(i):
+        low, high = outer(n, i, None)
+        k = te.reduce_axis((low, high), "k")
+        low, high = inner(n, i, k.var)
+        m = te.reduce_axis((low, high), "m")
+        return reduce(x[m], axis=[k, m])
+
+    y = te.compute((n,), body, name="y")
+    [gradient] = differentiate(y, [x], head)
+    rng = np.random.default_rng(0)
+    values, weights = rng.integers(-3, 4, n).astype("float64"), rng.standard_normal(n)
+    want = np.zeros(n)
+    for i in range(n):
+        points = [m for k in range(*outer(n, i, None)) for m in range(*inner(n, i, k)) if m < n]
+        best = better(values[m] for m in points)
+        want[next(m for m in points if values[m] == best)] += weights[i]
+    found = build([x, head], [y, gradient], cache=False)(values, weights)[1]
+    np.testing.assert_allclose(found, want)

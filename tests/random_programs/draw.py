@@ -318,7 +318,9 @@ class Draw:
                     length = Node("min", (length, integer(self.data["L"].high)))
                 return (name, 0, self.data["L"].high), (name, 0, length)
         if self.options.ragged and self.spatial and reducer not in ARG_REDUCERS:
-            first, length = self.window(*self.pick(self.spatial))
+            # of the last axis, or of a reduce axis before it
+            axes = [(n, e) for n, *_, e in (*self.spatial, *self.reduced)]
+            first, length = self.window(*self.pick(axes))
             if reducer not in FREE_WINDOWS and self.sizes:
                 length = Node("min", (length, integer(self.between(3, 5))))
             return (name, first, length), (name, first, length)

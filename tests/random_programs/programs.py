@@ -5,6 +5,7 @@ Nothing here knows TVM but the text that is written. Values are in `interpreter`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -249,16 +250,19 @@ class Writer:
 
     def stage(self, stage: Stage) -> list[str]:
         lines = []
-        spatial = {name for name, _ in stage.axes}
-        own, inner = [], []  # a range over the axes is written inside of the lambda
+        bounding = {name for name, _ in stage.axes}
+        own, inner = [], []  # a range over axes is written inside of their lambda
         for name, first, extent in stage.reduce_axes:
             ends = [end for end in (first, extent) if isinstance(end, Node)]
-            depends = any(n.value in spatial for end in ends for n in nodes(end) if n.op == "var")
+            depends = any(n.value in bounding for end in ends for n in nodes(end) if n.op == "var")
             end = Node("add", (as_node(first), as_node(extent))) if first != 0 else extent
             if not isinstance(first, Node) and not isinstance(extent, Node):
                 end = first + extent
             made = f'te.reduce_axis(({self.extent(first)}, {self.extent(end)}), "{name}")'
-            (inner if depends else own).append((name, made))
+            for other, _, _ in stage.reduce_axes:
+                made = re.sub(rf"\b{other}\b(?!\")", f"{other}.var", made)
+            (inner if depends or inner else own).append((name, made))
+            bounding.add(name)
         lines += [f"{name} = {made}" for name, made in own]
         bodies = [self.text(body, stage.dtype) for body in stage.bodies]
         body = bodies[0] if len(bodies) == 1 else f"({', '.join(bodies)})"
@@ -271,9 +275,8 @@ class Writer:
             function = stage.reducer if stage.reducer in _USER_REDUCERS else f"te.{stage.reducer}"
             axes = ", ".join(name for name, _, _ in stage.reduce_axes)
             body = f"{function}({body}, axis=[{axes}]{keywords})"
-        if inner:
-            names, made = ", ".join(n for n, _ in inner), ", ".join(m for _, m in inner)
-            body = f"(lambda {names}: {body})({made})"
+        for name, made in reversed(inner):
+            body = f"(lambda {name}: {body})({made})"
         variables = ", ".join(name for name, _ in stage.axes)
         function = f"lambda {variables}: {body}" if variables else f"lambda: {body}"
         arguments = f'{self.shape(stage.shape)}, {function}, name="{stage.name}"'

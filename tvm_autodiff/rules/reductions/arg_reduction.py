@@ -25,7 +25,7 @@ def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
     if shown is not None:
         return _selected(stage, shown)
     dtype = dtype_of(stage.source)
-    place = dtype_of(flat_position(stage.reduction.axes))
+    place = dtype_of(flat_position(stage.reduction.axes, stage.op))
     left = (variable("value_lhs", dtype), variable("place_lhs", place))
     right = (variable("value_rhs", dtype), variable("place_rhs", place))
     wins = any_of(
@@ -78,7 +78,7 @@ def _shown(combiner: Combiner, component: int, better: str) -> Expr | None:
 def _selected(stage: Reducing, better: Expr) -> list[SourceSeed]:
     """The seed goes to the element that is kept on the left if `better` holds."""
     combiner = stage.reduction.combiner
-    place = dtype_of(flat_position(stage.reduction.axes))
+    place = dtype_of(flat_position(stage.reduction.axes, stage.op))
     lhs, rhs = variable("place_lhs", place), variable("place_rhs", place)
     extended = Combiner(
         (*combiner.lhs, lhs),
@@ -97,6 +97,6 @@ def _by_index(
     reduction = stage.reduction
     tracked = copy_of_stage(stage.op, reduction, combiner, sources, suffix)
     selected = load(tracked[-1], axis_vars(stage.op))
-    here = compare("eq", selected, flat_position(reduction.axes))
+    here = compare("eq", selected, flat_position(reduction.axes, stage.op))
     conditions = (*own_condition(stage), Condition(here, False))
     return [(stage.component, Contribution(stage.seed, conditions))]

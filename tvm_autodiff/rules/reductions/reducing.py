@@ -14,16 +14,27 @@ from math import prod
 from typing import Any
 
 from ...errors import NotDifferentiableError, UnsolvableError
-from ...expr.build import all_of, cast, compare, zero_like
-from ...expr.nodes import Axis, Expr, Tensor, Var, always, binary, const_value, dtype_of
+from ...expr.build import all_of, cast, compare, like, zero_like
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    always,
+    binary,
+    const_value,
+    dtype_of,
+    node_id,
+)
 from ...expr.printing.text import text
 from ...expr.rewrite import contains_load, depends_on, substituter
-from ...expr.simplify import constant_bounds, simplify
+from ...expr.simplify import constant_bounds, linear_terms, simplify
 from ...graph.bounded_stage import bounded_reduction
 from ...graph.plain_reduction import fold_condition
 from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import (
     Combiner,
+    Extent,
     Operation,
     Reduction,
     axis_range,
@@ -75,22 +86,49 @@ def own_condition(stage: Reducing) -> tuple[Condition, ...]:
     return () if always(condition) else (Condition(condition, True),)
 
 
-def flat_position(axes: Sequence[Axis]) -> Expr:
-    """The position of the current element in iteration order, from zero.
+def flat_position(axes: Sequence[Axis], op: Operation | None = None) -> Expr:
+    """A number for the current element of a reduction that grows in iteration order, from zero.
 
-    It is int32 if all positions are known to fit, whatever the dtype of the axes.
+    It is int32 if all of them are known to fit, whatever the dtype of the axes. Rows that differ in
+    length, ``k < n, l < k``, count as the longest, so that no two elements have one number; `op` is
+    their stage.
     """
     position: Expr | None = None
     ranges = [axis_range(axis) for axis in axes]
     literal = all(isinstance(bound, int) for pair in ranges for bound in pair)
     small = literal and all(abs(low) + extent < 2**31 for low, extent in ranges)
     small = small and prod(extent for _, extent in ranges) < 2**31
-    for axis, (low, extent) in zip(axes, ranges, strict=True):
+    for place, (axis, (low, extent)) in enumerate(zip(axes, ranges, strict=True)):
         var = cast("int32", axis.var) if small else axis.var
         step = var if isinstance(low, int) and low == 0 else var - low
-        position = step if position is None else position * extent + step
+        if position is None:
+            position = step
+        else:
+            longest = extent if op is None else _longest(op, extent, axes[:place])
+            position = position * longest + step
     assert position is not None
     return position
+
+
+def _longest(op: Operation, extent: Extent, outer: Sequence[Axis]) -> Extent:
+    """The largest extent of an axis, whatever the values of the reduce axes around it."""
+    if isinstance(extent, int) or not depends_on(extent, [axis.var for axis in outer]):
+        return extent
+    known: dict[Var, Any] = {one.var: axis_range(one) for one in (*op.axis, *outer)}
+    extent = simplify(extent, known)
+    for axis in reversed(outer):
+        if isinstance(extent, int) or not depends_on(extent, [axis.var]):
+            continue
+        low, length = axis_range(axis)
+        terms, _ = linear_terms(extent)
+        own = [factor for node, factor in terms if node_id(node) == node_id(axis.var)]
+        others = [node for node, _ in terms if node_id(node) != node_id(axis.var)]
+        if len(own) == 1 and not depends_on(others, [axis.var]):
+            end = low + length - 1 if own[0] > 0 else low
+            extent = simplify(substituter({axis.var: like(axis.var, 0) + end})(extent))
+            continue
+        return _bound_of(op, extent, known)
+    return extent
 
 
 def zero_based(axes: Sequence[Axis]) -> list[Expr]:
@@ -114,7 +152,7 @@ def copy_of_stage(
     It also returns the position, if required.
     """
     if len(sources) < len(combiner.lhs):
-        sources = [*sources, flat_position(reduction.axes)]
+        sources = [*sources, flat_position(reduction.axes, op)]
     axes = [renew_axis(axis) for axis in op.axis]
     copy = renewed_reduction(
         replace(reduction, combiner=combiner, sources=tuple(sources), init=()),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 
 from ...expr.build import add, all_of, cast, compare, conjuncts, const, if_then_else, mul
 from ...expr.nodes import (
+    BRANCHES,
     COMPARISONS,
     Axis,
     Expr,
@@ -20,6 +21,7 @@ from ...expr.nodes import (
     const_value,
     dtype_of,
     is_const,
+    is_float,
     is_load,
     node_id,
     op_name,
@@ -97,29 +99,59 @@ class Product:
 
 
 def product_of(op: Operation) -> Product | None:
-    """The operands of a sum of products, with guards assigned to them, or None."""
+    """The operands of a sum of products, with guards assigned to them, or None.
+
+    A factor that may be infinite has all conditions under which it is written, since zero times
+    infinity is no zero: ``b[i]*(if z[i] > 0 then a[i]/z[i] else 0)``. Elements of tensors are taken
+    to be finite. A factor that knows too few loops for a condition joins one that has it.
+    """
     reduction = reduction_of(op)
     if reduction is None or not is_sum(reduction):
         return None
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
-    guards, flat = factors_of(reduction.sources[0])
-    scale = [factor for factor in flat if not _reads(factor) and not _varies(factor, variables)]
-    reading = [factor for factor in flat if not any(factor is s for s in scale)]
-    found = []
-    for factor in reading:
-        atoms = atoms_of([factor], variables)
-        if atoms is None or not _reads(factor):
+    found: list[Operand] = []
+    scale: list[Expr] = []
+    inside: list[tuple[Expr, Operand | None, tuple[Expr, ...]]] = []
+    pairs = conditional_factors(reduction.sources[0])
+    for factor, conditions in pairs:
+        operand = None
+        if not _reads(factor) and not _varies(factor, variables):
+            scale.append(factor)
+        else:
+            atoms = atoms_of([factor], variables)
+            if atoms is None or not _reads(factor):
+                return None
+            operand = Operand(factor, atoms)
+            found.append(operand)
+        if conditions and may_be_infinite(factor):
+            inside.append((factor, operand, conditions))
+    guards = {node_id(one): one for _, conditions in pairs for one in conditions}
+    plain = {key: _one_sided(guard, variables) for key, guard in guards.items()}
+    for factor, operand, conditions in inside:
+        for guard in (plain[node_id(one)] for one in conditions):
+            atoms = atoms_of([guard], variables)
+            if atoms is None:
+                return None
+            if operand is not None and _knows(operand, atoms):
+                operand.guards.append(guard)
+                continue
+            wider = [one for one in found if one is not operand and _knows(one, atoms)]
+            wider = [one for one in wider if operand is None or _knows(one, operand.atoms)]
+            if not wider:
+                return None
+            # ``(if n > 0 then a[k]*(1/n) else 0)``
+            [first, *_] = wider
+            first.expr = mul(first.expr, factor)
+            first.guards += [] if operand is None else operand.guards
+            found = [one for one in found if one is not operand]
+            scale = [one for one in scale if one is not factor]
+            operand = first
+            operand.guards.append(guard)
+    for guard in plain.values():
+        if any(guard is known for one in found for known in one.guards):
+            continue
+        if not _hand_out(guard, found, variables):
             return None
-        found.append(Operand(factor, atoms))
-    for guard in guards:
-        if not _hand_out(_one_sided(guard, variables), found, variables):
-            return None
-    conditional = next((operand for operand in found if operand.guards), None)
-    if conditional is not None:
-        # ``if n > 0 then a*(1/n) else 0``: zero times what is infinite elsewhere is no zero
-        varying = [factor for factor in scale if const_value(factor) is None]
-        scale = [factor for factor in scale if const_value(factor) is not None]
-        conditional.expr = reduce(mul, varying, conditional.expr)
     return Product(tuple(op.axis), reduction, found, scale)
 
 
@@ -128,21 +160,47 @@ def factors_of(source: Expr) -> tuple[list[Expr], list[Expr]]:
 
     ``if c and d then a*(b*x) else 0 → (c, d), (a, b, x)``
     """
-    guards: list[Expr] = []
-    found: list[Expr] = []
-    pending = [source]
+    pairs = conditional_factors(source)
+    guards = {node_id(one): one for _, conditions in pairs for one in conditions}
+    return list(guards.values()), [factor for factor, _ in pairs]
+
+
+def conditional_factors(source: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:
+    """The factors of a product, each with the conditions under which it is written.
+
+    ``a*(if c and d then b else 0) → (a, ()), (b, (c, d))``
+    """
+    found: list[tuple[Expr, tuple[Expr, ...]]] = []
+    pending: list[tuple[Expr, tuple[Expr, ...]]] = [(source, ())]
     while pending:
-        factor = pending.pop(0)
+        factor, conditions = pending.pop(0)
         name = op_name(factor)
         if name == "mul":
-            pending = [*operands(factor), *pending]
+            pending = [*((part, conditions) for part in operands(factor)), *pending]
         elif name == "if_then_else" and is_const(operands(factor)[2], 0):
             condition, then, _ = operands(factor)
-            guards += conjuncts(condition)
-            pending.insert(0, then)
+            pending.insert(0, (then, (*conditions, *conjuncts(condition))))
         else:
-            found.append(factor)
-    return guards, found
+            found.append((factor, conditions))
+    return found
+
+
+#: nodes of floats that are finite for all finite values, up to overflow of the result
+_FINITE = frozenset(
+    (*COMPARISONS, *BRANCHES, "load", "const", "var", "add", "sub", "mul", "min", "max", "abs")
+    + ("cast", "let", "likely", "and", "or", "not", "floor", "ceil", "round", "trunc")
+    + ("nearbyint", "tanh", "sigmoid", "erf", "sin", "cos", "atan", "atan2", "asinh")
+)
+
+
+def may_be_infinite(expr: Expr) -> bool:
+    """Whether an expression of finite values may be infinite, or no number: ``1/x``, ``log(x)``."""
+    for node in postorder(expr):
+        if not is_float(node) or op_name(node) in _FINITE:
+            continue
+        if op_name(node) != "div" or not const_value(operands(node)[1]):
+            return True
+    return False
 
 
 def is_sum(reduction: Reduction) -> bool:
@@ -220,10 +278,15 @@ def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bo
     if atoms is None:
         return False
     for operand in found:
-        if all(_known(atom, operand.atoms) for atom in atoms):
+        if _knows(operand, atoms):
             operand.guards.append(guard)
             return True
     return False
+
+
+def _knows(operand: Operand, atoms: Sequence[Atom]) -> bool:
+    """Whether an operand depends on all that some linear forms do."""
+    return all(_known(atom, operand.atoms) for atom in atoms)
 
 
 def _known(atom: Atom, atoms: Sequence[Atom]) -> bool:

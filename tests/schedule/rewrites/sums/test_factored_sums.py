@@ -10,6 +10,7 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.expr.nodes import is_load, load_tensor, op_name
 from tvm_autodiff.expr.rewrite import postorder
+from tvm_autodiff.graph.free_variables import free_variables
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import bodies, reduction_of
 from tvm_autodiff.schedule.rewrites.sums.factored_sums import with_factored_sums
@@ -106,3 +107,23 @@ def test_factors_of_empty_sums_are_not_evaluated():
     y = te.compute((), lambda: te.sum(te.exp(v[k]) * v[n - 1] / n.astype("float64"), axis=k))
     assert "if n > 0 then" in str(ad.show(with_factored_sums([y])))
     assert ad.build(v, y, cache=False)(np.zeros(0)) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda k, j: te.exp(x[0, k] - x[1, j]) * (2.0 * x[2, k]),
+        lambda k, j: te.exp(x[0, k] - x[1, j]) * s(),
+        lambda k, j: te.exp(x[0, k] - x[1, j]) / s(),
+    ],
+    ids=["a number", "a tensor", "a divisor"],
+)
+def test_sums_whose_inner_extent_follows_an_outer_axis(body):
+    k = te.reduce_axis((0, M), "k")
+    j = te.reduce_axis((0, k.var), "j")
+    y = te.compute((N,), lambda i: te.sum(body(k.var, j.var), axis=[k, j]), name="y")
+    changed = with_factored_sums([y])
+    assert not any(free_variables(op) for op in Graph(changed).ops)
+    rng = np.random.default_rng(0)
+    given = {t: rng.uniform(0.5, 2.0, [int(n) for n in t.shape]) for t in INPUTS}
+    np.testing.assert_allclose(evaluate_graph(changed, given), evaluate_graph([y], given))

@@ -17,7 +17,16 @@ from ....graph.stage import (
 )
 from ...cost import SYMBOLIC_SIZE
 from ...nest.in_range import Loops, loops_of
-from ...nest.products import Operand, Product, atoms_of, factors_of, guarded, is_sum, product_of
+from ...nest.products import (
+    Operand,
+    Product,
+    atoms_of,
+    factors_of,
+    guarded,
+    is_sum,
+    may_be_infinite,
+    product_of,
+)
 from .order import Variables
 
 
@@ -115,7 +124,7 @@ def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction
         outer = [guard for guard in guards if not depends_on(guard, summed)]
         inner = [guard for guard in guards if depends_on(guard, summed)]
         atoms = atoms_of(outer, [axis.var for axis in (*op.axis, *reduction.axes)])
-        if not outer or atoms is None:
+        if not outer or atoms is None or any(map(may_be_infinite, factors)):
             return None
         value = factors[0]
         for factor in factors[1:]:

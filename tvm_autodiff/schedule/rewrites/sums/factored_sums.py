@@ -8,7 +8,7 @@ from dataclasses import replace
 from ....expr.costly import is_expensive, is_slow
 from ....expr.factoring import apart, factored
 from ....expr.nodes import Expr, Tensor, const_value, dtype_of, load, node_id
-from ....expr.rewrite import contains, depends_on
+from ....expr.rewrite import contains, depends_on, loaded_tensors
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import each_stage
 from ....graph.sizes.nonnegative import not_empty
@@ -16,6 +16,7 @@ from ....graph.stage import (
     Operation,
     axis_range,
     axis_vars,
+    bounds_of,
     data_axis,
     is_compute,
     make_stage,
@@ -23,7 +24,7 @@ from ....graph.stage import (
     reduction_stage,
     renewed_reduction,
 )
-from ...nest.products import guarded, is_sum
+from ...nest.products import guarded, is_sum, may_be_infinite
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504
 _DTYPES = ("float32", "float64")
@@ -71,6 +72,11 @@ def _changed(op: Operation) -> list[Tensor] | None:
     rename = dict(zip(axis_vars(op), [axis.var for axis in axes], strict=True))
     inner = renewed_reduction(replace(reduction, sources=(inside,)), rename)
     [total] = reduction_stage(f"{op.name}_unscaled", axes, inner)
+    whole = times(load(total, axis_vars(op)))
     # factors may divide by zero or read anywhere where the sum has no terms
-    whole = guarded(not_empty(reduction.axes), times(load(total, axis_vars(op))))
+    if any(depends_on(bound, reduced) for axis in reduction.axes for bound in bounds_of(axis)):
+        if may_be_infinite(whole) or len(loaded_tensors(whole)) > 1:
+            return None  # whether it has terms is no expression of the results' places
+    else:
+        whole = guarded(not_empty(reduction.axes), whole)
     return make_stage(op.name, list(op.axis), [whole])
