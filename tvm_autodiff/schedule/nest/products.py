@@ -189,7 +189,7 @@ def conditional_factors(source: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:
 _FINITE = frozenset(
     (*COMPARISONS, *BRANCHES, "load", "const", "var", "add", "sub", "mul", "min", "max", "abs")
     + ("cast", "let", "likely", "and", "or", "not", "floor", "ceil", "round", "trunc")
-    + ("nearbyint", "tanh", "sigmoid", "erf", "sin", "cos", "atan", "atan2", "asinh")
+    + ("nearbyint", "itself", "tanh", "sigmoid", "erf", "sin", "cos", "atan", "atan2", "asinh")
 )
 
 

@@ -31,12 +31,13 @@ from ...expr.nodes import (
     const_value,
     dtype_of,
     load,
+    node_id,
     op_name,
     operands,
     same_node,
     tensor_key,
 )
-from ...expr.rewrite import contains_load, rewrite, substituter
+from ...expr.rewrite import contains_load, rewrite, substituter, variables_of
 from ...expr.simplify import normalize_node, simplify
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.kinds.custom import without_rules
@@ -71,6 +72,7 @@ from ...graph.stage import (
 from ...graph.structural import EqualStages
 from .conditions.chosen_conditions import with_conjunctions
 from .conditions.guards import with_guards
+from .conditions.opaque_divisors import with_opaque_divisors
 from .conditions.unordered_comparisons import with_unordered_comparisons
 from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
@@ -230,7 +232,11 @@ def _without_wraps(body: Expr, axes: Sequence[Axis]) -> Expr:
     intervals = Intervals(range_intervals({axis.var: axis_range(axis) for axis in axes}))
     plain = opaque_conversions(without_narrow_types(body, intervals), intervals)
     body = with_conjunctions(rewrite(plain, _normal_node))  # which negates comparisons
-    return opaque_unsigned(with_unordered_comparisons(body))
+    body = opaque_unsigned(with_unordered_comparisons(body))
+    ranges = {axis.var: axis_range(axis) for axis in axes}
+    own = set(map(node_id, ranges))
+    sizes = {var: (1, None) for var in variables_of(body) if node_id(var) not in own}
+    return with_opaque_divisors(body, range_intervals({**sizes, **ranges}))
 
 
 def _normal_updates(op: Operation, loops: UpdateLoops) -> Operation:

@@ -1,0 +1,57 @@
+"""Keeps divisors that may be zero from TVM, which folds them, and rejects a division by a literal
+zero also where a condition excludes it: a loop of one step makes its index a zero.
+
+    ``if i > 0 then x[i]/float32(i) else 0 → if i > 0 then x[i]/itself(float32(i)) else 0``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....expr.integers.intervals import Interval, Intervals
+from ....expr.intrinsics import itself
+from ....expr.nodes import (
+    INTEGER_DIVISIONS,
+    Expr,
+    Var,
+    const_value,
+    is_integer,
+    op_name,
+    operands,
+    with_operands,
+)
+from ....expr.rewrite import contains_load, rewrite
+
+_DIVISIONS = frozenset((*INTEGER_DIVISIONS, "div"))
+
+
+def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Expr:
+    """The body of a stage whose divisors are no literal zeros.
+
+    Parameters
+    ----------
+    root : Expr
+        Divisors that read tensors are known at the call only.
+    variable : callable
+        The interval of a variable.
+    """
+    bounds = Intervals(variable)
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) not in _DIVISIONS:
+            return None
+        divided, divisor = operands(node)
+        if const_value(divisor) or contains_load(divisor):
+            return None
+        number = divisor
+        while op_name(number) == "cast":
+            [number] = operands(number)
+        if op_name(number) == "itself":
+            return None
+        if is_integer(number):
+            low, high = bounds.of(number)
+            if low > 0 or high < 0:
+                return None
+        return with_operands(node, (divided, itself(divisor)))
+
+    return rewrite(root, visit)
