@@ -100,3 +100,35 @@ def test_simplex_is_exact_on_boxes(objective: Form, box: list[tuple[int, int]]) 
     found = minimum(objective, [], [(1, 1), *box])
     assert found is not None
     assert Fraction(*found) == min(value(objective, q) for q in product(*box))
+
+
+@given(st.lists(st.integers(-9, 9), min_size=3, max_size=3), st.integers(-60, 60))
+@settings(max_examples=300)
+def test_small_terms_are_left_out_of_equal_conditions(factors: list[int], constant: int) -> None:
+    """Over q and t in small ranges, and i with its quotient by 4."""
+    q, t, i = te.var("q"), te.var("t"), te.var("i")
+    atoms = Atoms()
+    known = Facts(atoms)
+    for var, most in ((q, 6), (t, 2), (i, 23)):
+        known.bound(atoms.symbol(var), {}, {CONST: most})
+    whole = 4 * factors[0] * q + factors[1] * t + factors[2] * i + 8 * (i // 4) + constant
+    form = atoms.form(whole)
+    other = known.without_small_terms(form)
+    for values in product(range(7), range(3), range(24)):
+        at = dict(zip((q, t, i), values, strict=True))
+        assert (value_of(atoms, form, at) >= 0) == (value_of(atoms, other, at) >= 0), values
+
+
+def value_of(atoms: Atoms, form: Form, at: dict) -> int:
+    """A form over symbols and quotients of them."""
+    total = 0
+    for atom, factor in form.items():
+        kind, low, divisor = atoms.kinds[atom] if atom != CONST else ("", {}, 0)
+        if atom == CONST:
+            value = 1
+        elif kind == "div":
+            value = value_of(atoms, low, at) // divisor
+        else:
+            value = next(n for var, n in at.items() if atoms.symbol(var) == atom)
+        total += factor * value
+    return total

@@ -6,11 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 from tvm import te, tirx
 
 from tvm_autodiff.compile import build
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
 from tvm_autodiff.expr.nodes import node_id, op_name
+from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.expr.rewrite import contains, postorder
 from tvm_autodiff.schedule.nest.index_set_splitting import decided, pieces, split
 
@@ -43,6 +45,41 @@ def test_values_stay(expr):
     after = compile_integers(decided([expr], [i, j], RANGES), [i, j])
     for point in itertools.product(range(7), range(5)):
         assert before(*point) == after(*point), point
+
+
+@given(
+    st.lists(st.integers(-70, 70), min_size=3, max_size=3),
+    st.sampled_from([2, 3, 4, 8, 12, 16, 32]),
+    st.sampled_from(["floordiv", "floormod", "lt", "le", "gt", "ge"]),
+)
+@settings(max_examples=300)
+def test_smaller_forms_have_equal_values(numbers, divisor, name):
+    form = i * numbers[0] + j * numbers[1] + numbers[2]
+    divided = {"floordiv": form // divisor, "floormod": form % divisor}
+    compared = {"lt": form < 0, "le": form <= 0, "gt": form > 0, "ge": form >= 0}
+    expr = {**divided, **compared}[name]
+    before = compile_integers([expr], [i, j])
+    after = compile_integers(decided([expr], [i, j], RANGES), [i, j])
+    for point in itertools.product(range(7), range(5)):
+        assert before(*point) == after(*point), point
+
+
+#: what ranges do not decide → the same of fewer variables, or with smaller coefficients
+SMALLER = [
+    ((i * 4 + j + 3) // 4, "i + (j + 3)//4"),
+    ((i * 16 + j + 16) % 64, "(i + 1)%4*16 + j"),
+    ((i * 255 + 255) // 256, "i"),
+    ((i * 31 + 31) // 4, "i*8 + 7 - i//4"),
+    (i * 8 + j < 24, "i < 3"),
+    (i * 8 + j > 15, "i >= 2"),
+    (i * 8 - j > 7, "i*8 - j > 7"),
+    ((i * 6 + 6) % 5, "(i + 1)%5"),
+]
+
+
+@pytest.mark.parametrize(("expr", "wanted"), SMALLER, ids=str)
+def test_smaller_forms(expr, wanted):
+    assert text(decided([expr], [i, j], RANGES)[0]) == wanted
 
 
 DECIDED = [
