@@ -25,7 +25,7 @@ from ...graph.stage import (
     shape_of,
 )
 from ..cost import SHORT_LOOP
-from ..declined import Declined, other_kind
+from ..declined import Declined
 from ..fusion.groups import FusionGroup
 from ..fusion.joined_maps import values_over
 from ..kernel import Kernel, size_of
@@ -33,8 +33,6 @@ from ..machine import Machine
 from ..nest.access import stride_of, strides_along
 from ..nest.nest import nest_of, vectorised
 from ..primitives import extent_of, schedule_of, scheduled
-from ..rewrites.map_axes import split_map
-from ..rule import Made, Rest, with_last
 from .loops.nest_function import nest_function
 from .loops.parallel import share_out, threads_of, threads_over
 from .loops.vector_body import VECTOR_OPS
@@ -51,16 +49,6 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
         _schedule(schedule, blocks[0], op, machine, threads)
     made = scheduled(schedule, unscheduled)
     return [replace(made, func=with_ended_loops(made.func))]
-
-
-def split_rows(kernel: Kernel, machine: Machine) -> Made | Declined:
-    """Schedule a stage whose axes are read through quotients over rows of neighbours in memory."""
-    if len(kernel.outputs) > 1 or kernel.epilogue is not None:
-        return other_kind("it has several results, or an epilogue")
-    split = split_map(kernel)
-    if split is None:
-        return other_kind("no axis is read through a quotient in rows")
-    return with_last([Rest(split.kernel)], lambda launch: split.merged(launch, kernel))
 
 
 def joined_maps(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:

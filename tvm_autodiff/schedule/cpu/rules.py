@@ -14,7 +14,7 @@ from ..rule import (
     Rule,
 )
 from .contraction import contraction
-from .elementwise import elementwise, joined_maps, split_rows
+from .elementwise import elementwise, joined_maps
 from .fallback import fallback
 from .interleaving import interleaving
 from .masked_reduction import masked_reduction
@@ -27,6 +27,7 @@ from .recurrences.time_parts import time_parts
 from .reduction import reduction
 from .rows import fused_rows, rows
 from .scatter import added_scatters, scatter
+from .split_rows import split_rows
 from .stored_terms import stored_terms
 from .transposition import transposition
 from .windows import windows

@@ -17,8 +17,8 @@ from tvm_autodiff.expr.rewrite import contains
 from tvm_autodiff.graph.stage import bodies, reduction_of, shape_of
 from tvm_autodiff.schedule.backends import rules_for
 from tvm_autodiff.schedule.fusion.kernels import separate
-from tvm_autodiff.schedule.rewrites.map_axes import split_map
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+from tvm_autodiff.schedule.rewrites.row_axes import split_into_rows
 from tvm_autodiff.schedule.rule import apply_rules
 
 B, C = 5, 128
@@ -82,7 +82,7 @@ def stage(body: Callable[[Any, Any], Any]) -> Any:
 
 def split_of(output: Any) -> Any:
     [kernel] = separate(normal_form([output]))[0]
-    return split_map(kernel)
+    return split_into_rows(kernel)
 
 
 @pytest.mark.parametrize("name", SPLIT)

@@ -37,7 +37,7 @@ from .quotient_axes import SplitKernel
 MIN_ROW = 2 * MIN_LANES
 
 
-def split_map(kernel: Kernel) -> SplitKernel | None:
+def split_into_rows(kernel: Kernel) -> SplitKernel | None:
     """The kernel over split axes, or None if no axis can be split into rows."""
     op, reduction = kernel.root, reduction_of(kernel.root)
     axes, table = renewed(op.axis)
