@@ -20,7 +20,7 @@ from ..declined import NOT_COMPUTED, Declined, other_kind
 from ..kernel import Kernel, size_of, too_large
 from ..machine import Machine
 from ..nest.access import is_flat, stride_of
-from ..nest.index_set_splitting import decided
+from ..nest.decided import decided
 from ..nest.nest import bordered, nest_of, unrolled, vectorised
 from ..nest.residues import moduli_of
 from ..rewrites.sums.unrolled import window_of

@@ -26,7 +26,7 @@ from ...expr.rewrite import postorder, substitute
 from ...expr.simplify import prove, simplify
 from ...graph.stage import axis_range
 from .access import Affine, AffineForms, Interval, affine_forms, combine, interval
-from .index_set_splitting import decided
+from .decided import decided
 
 
 def longest_piece(

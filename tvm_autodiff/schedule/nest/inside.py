@@ -25,7 +25,8 @@ from ...expr.rewrite import depends_on, postorder, substituter, variables_of
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from ..cost import MAX_PIECES
 from .access import AffineForms, Interval, depends_on_any, stride_of
-from .index_set_splitting import decided, pieces, turning_points
+from .decided import decided
+from .index_set_splitting import pieces, turning_points
 
 _UNBOUNDED = integer_range("int64")[1]  #: no size is larger
 _BORDERS = frozenset(("min", "max", "if_then_else", "select", "floordiv", "floormod"))

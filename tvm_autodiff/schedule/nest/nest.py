@@ -26,8 +26,9 @@ from ...expr.rewrite import postorder, substituter, variables_of
 from ...graph.stage import Extent, axis_range, index_dtype
 from ..cost import MIN_LANES
 from .access import Interval
+from .decided import decided
 from .in_range import Loops
-from .index_set_splitting import decided, pieces
+from .index_set_splitting import pieces
 from .inside import borders, decided_between
 
 

@@ -25,7 +25,8 @@ from ...expr.rewrite import postorder, rewrite, substituter
 from ...graph.stage import axis_range
 from ..cost import MAX_COPIES
 from .access import Affine, AffineForms, Interval
-from .index_set_splitting import decided, is_cut, pieces
+from .decided import decided
+from .index_set_splitting import is_cut, pieces
 
 _DIVISIONS = ("floordiv", "floormod")
 

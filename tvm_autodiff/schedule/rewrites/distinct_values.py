@@ -59,8 +59,8 @@ from ...graph.stage import (
 from ..cost import CALL, THREAD_CYCLES
 from ..kernel import size_of
 from ..nest.access import Interval
+from ..nest.decided import decided
 from ..nest.in_range import Loops, is_safe
-from ..nest.index_set_splitting import decided
 from ..nest.literals import FLOOR_DIVISIONS
 
 

@@ -29,7 +29,7 @@ from ...graph.stage import (
 from ..cost import MIN_LANES
 from ..kernel import Kernel
 from ..nest.access import Interval, affine_forms
-from ..nest.index_set_splitting import decided
+from ..nest.decided import decided
 from ..nest.literals import FLOOR_DIVISIONS
 from .quotient_axes import SplitKernel
 

@@ -21,7 +21,7 @@ from ...declined import Declined, no_gain
 from ...kernel import Kernel
 from ...nest.access import Interval, has_branches, is_flat, strides_along
 from ...nest.axis_bounds import longest_piece
-from ...nest.index_set_splitting import decided
+from ...nest.decided import decided
 from ...rewrites.conditions.guards import selected
 
 

@@ -60,7 +60,7 @@ from ...fusion.row_kernels import RowKernel
 from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import stride_of
-from ...nest.index_set_splitting import decided
+from ...nest.decided import decided
 
 Key = tuple[int, int]
 Points = tuple[dict[Var, int], ...]

@@ -28,7 +28,7 @@ from ....graph.stage import (
 )
 from ...cost import MIN_LANES
 from ...nest.commuting import commutes
-from ...nest.index_set_splitting import decided
+from ...nest.decided import decided
 
 
 def with_reversed_axes(outputs: Sequence[Tensor]) -> list[Tensor]:

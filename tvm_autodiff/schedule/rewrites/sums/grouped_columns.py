@@ -42,7 +42,7 @@ from ....graph.stage import (
 from ...cost import MAX_COPIES, MIN_LANES
 from ...kernel import constant_extent
 from ...nest.access import affine_forms, streamed, stride_of
-from ...nest.index_set_splitting import decided
+from ...nest.decided import decided
 from ...nest.inside import unit_strides_inside
 
 

@@ -36,7 +36,7 @@ from ....graph.stage import (
     rename_bounds,
 )
 from ...nest.access import Interval, affine_forms
-from ...nest.index_set_splitting import decided
+from ...nest.decided import decided
 from ...nest.literals import FLOOR_DIVISIONS
 
 

@@ -45,7 +45,7 @@ from ....graph.stage import (
 from ...cost import LATENCY, MAX_COPIES, MAX_NODES, MAX_PIECES, MAX_STRIDE
 from ...kernel import size_of
 from ...nest.access import stride_of
-from ...nest.index_set_splitting import decided
+from ...nest.decided import decided
 from ...nest.residues import in_classes, moduli_of
 
 Key = tuple[int, int]
